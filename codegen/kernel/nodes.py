@@ -1,0 +1,135 @@
+"""The Kernel IR on one screen.
+
+A `Kernel` runs its body once per point ("lane") of `domain`. Every `KValue` is a scalar of one
+lane. Control flow is structured: an operation with blocks (`for`, `while`, `if`) holds Blocks with
+block arguments; there is no jump. A value defined in a block is visible in that block, after its
+definition, and in blocks nested there.
+
+Opcodes beside the elementwise primitives of the graph (same names, operands of one dtype):
+
+    const        attrs value                          -> dtype
+    cast         (x)                                  -> dtype
+    select       (bool, a, b)                         -> a's dtype
+    load         (i: int64) attrs param               -> param's dtype; i is a linear element index
+    store        (i: int64, x) attrs param
+    accumulate   (i: int64, x, pred: bool) attrs param, kind (add min max mul set), exclusive
+                 combines x into param[i] where pred; exclusive: no other lane writes element i
+    for          (count, *inits) attrs reverse; block (k, *carries) -> yields carries
+                 runs max(count, 0) times; k counts up from 0, or down to 0 where reverse
+    while        (*inits) attrs max_steps (int or None); blocks cond (*carries) -> (bool,),
+                 body (*carries) -> carries; reaching max_steps with the condition true is an error
+    if           (pred: bool); blocks then () -> results, else () -> results
+    push         (x) attrs stack                      (index into Kernel.stacks)
+    pop          () attrs stack                       -> the value
+    reduce       (x) attrs slot                       contributes x to Kernel.reductions[slot];
+                 only in the top block, once per slot
+    check        (ok: bool, detail: int64) attrs error (index into Kernel.errors)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loopgrad.graph.nodes import NO_ATTRS, Location
+from loopgrad.graph.types import DType
+
+
+class KValue:
+    """One scalar SSA value; compared by identity. `op` is None for block arguments."""
+
+    __slots__ = ("dtype", "index", "op")
+
+    def __init__(self, dtype: DType, op: KOp | None = None, index: int = 0) -> None:
+        self.dtype = dtype
+        self.op = op
+        self.index = index
+
+
+class KOp:
+    """One operation of a block."""
+
+    __slots__ = ("attrs", "blocks", "opcode", "operands", "results")
+
+    def __init__(
+        self,
+        opcode: str,
+        operands: tuple[KValue, ...],
+        dtypes: tuple[DType, ...],
+        attrs: Mapping[str, Any] = NO_ATTRS,
+        blocks: tuple[Block, ...] = (),
+    ) -> None:
+        self.opcode = opcode
+        self.operands = operands
+        self.attrs = attrs
+        self.blocks = blocks
+        self.results = tuple(KValue(d, self, i) for i, d in enumerate(dtypes))
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Block arguments, operations in order, yielded values."""
+
+    arguments: tuple[KValue, ...] = ()
+    ops: list[KOp] = field(default_factory=list)
+    yields: tuple[KValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BufferParam:
+    """One dense array the kernel touches. `access`: read, write (each lane its own elements) or
+    accumulate (through `accumulate` only, element order not fixed)."""
+
+    dtype: DType
+    size: int
+    access: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackSlot:
+    """A per-lane stack that lives and dies in this kernel. `depth_param` is the read parameter
+    (one int64) that holds the depth known before the launch, None where it is measured."""
+
+    dtype: DType
+    depth_param: int | None
+    name: str
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """kind: add mul min max and or; over the last `rank` dims of the domain into `param`
+    (one element per point of the leading dims)."""
+
+    kind: str
+    dtype: DType
+    param: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSite:
+    """What a failed `check` or an exceeded max_steps means: message template with {lane} {detail}."""
+
+    kind: str  # max_steps | index
+    message: str
+    loc: Location | None
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """`body.arguments` are int64 indices, one per dim of `domain` (row-major, last fastest).
+
+    `order_key`, where set, is a block over the same arguments that yields the lane's expected trip
+    count (pure: loads and arithmetic only); targets may process the lanes of a tile in that order.
+    """
+
+    name: str
+    domain: tuple[int, ...]
+    params: tuple[BufferParam, ...]
+    body: Block
+    stacks: tuple[StackSlot, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    errors: tuple[ErrorSite, ...] = ()
+    order_key: Block | None = None

@@ -1,0 +1,163 @@
+"""A Program: everything the runtime sees of a compiled graph.
+
+Slots are arrays of static size, addressed through one pointer table; steps run in order. Inputs and
+outputs come first in `slots`. Loops over steps rotate pointers, so carried tensors aren't copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.graph.nodes import Location
+from loopgrad.graph.types import DType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """kind: input, output, temp, or constant (then `constant` holds the bytes)."""
+
+    type: TensorType
+    kind: str
+    constant: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """What an accumulate parameter starts from: a slot's elements, or one value everywhere."""
+
+    source: int | None
+    value: float | int | bool = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchStep:
+    """Run kernels[kernel]; `slots[i]` backs its i-th parameter; `initials` are applied first, on
+    every launch (also when it is repeated after a stack grew)."""
+
+    kernel: int
+    slots: tuple[int, ...]
+    initials: tuple[tuple[int, Initial], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulStep:
+    """out[b] = op(left[b]) @ op(right[b]), row-major; op transposes where the flag is set."""
+
+    left: int
+    right: int
+    out: int
+    batch: int
+    m: int
+    k: int
+    n: int
+    transpose_left: bool = False
+    transpose_right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostCallStep:
+    """A library call by name on whole slots (runtime.host_calls); `attrs` are sorted pairs."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PushStep:
+    """Append the slot's tensor to program stack `stack` (grows geometrically)."""
+
+    stack: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class PopStep:
+    """Remove the top tensor of `stack`; `slot` then points at it until the next push."""
+
+    stack: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForStep:
+    """count: slot of one integer; index: slot of one integer set before each pass (same dtype).
+    After each pass the slots `rotate = ((carry, new), ...)` swap pointers."""
+
+    count: int
+    index: int
+    body: tuple[Step, ...]
+    rotate: tuple[tuple[int, int], ...]
+    reverse: bool
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhileStep:
+    """Runs `condition`, reads slot `pred` (one bool), runs `body`, rotates, repeats."""
+
+    condition: tuple[Step, ...]
+    pred: int
+    body: tuple[Step, ...]
+    rotate: tuple[tuple[int, int], ...]
+    max_steps: int | None
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchStep:
+    """index: slot of one integer or bool, clamped to the branches."""
+
+    index: int
+    branches: tuple[tuple[Step, ...], ...]
+
+
+Step = LaunchStep | CopyStep | MatmulStep | HostCallStep | PushStep | PopStep | ForStep | WhileStep | SwitchStep
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStack:
+    """A stack of whole tensors, pushed and popped by steps (uniform loops)."""
+
+    element: TensorType
+    name: str
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """One row of `plan`: what a loop's reverse pass saves."""
+
+    name: str
+    element: TensorType
+    formula: str
+    reason: str
+    place: str  # kernel | program
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`inputs` and `outputs` are slot numbers; the same slot may be returned twice."""
+
+    slots: tuple[Slot, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    kernels: tuple[Kernel, ...]
+    steps: tuple[Step, ...]
+    stacks: tuple[ProgramStack, ...] = ()
+    residuals: tuple[Residual, ...] = ()
+    notes: tuple[str, ...] = ()  # announced fallbacks, for explain() and plan()
+
+
+def scalar_dtype(program: Program, slot: int) -> DType:
+    """The dtype of a slot."""
+    return program.slots[slot].type.dtype

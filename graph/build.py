@@ -1,0 +1,187 @@
+"""Building graphs: the ambient scope, `emit`, and `trace`.
+
+Nodes simply point at their operands: a DAG that `graph.extract` cuts into a Graph on demand.
+Inside `trace` a `Scope` marks which values belong to the function being traced; an operand from
+an enclosing scope is captured: it becomes an extra input of the graph under construction.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
+from loopgrad.graph.types import StackType, TensorType
+
+_PACKAGE_FOLDERS = tuple(
+    str(Path(__file__).resolve().parents[1] / folder) for folder in ("lazy", "graph", "autodiff", "codegen", "runtime")
+) + (str(Path(__file__).parents[1]),)
+
+
+class LeakedValueError(ValueError):
+    """A value made while tracing one region was used outside it."""
+
+
+class Scope:
+    """A graph under construction."""
+
+    __slots__ = ("captures", "inputs", "lifted", "parent")
+
+    def __init__(self, parent: Scope | None) -> None:
+        self.parent = parent
+        self.inputs: list[Value] = []
+        self.captures: dict[Value, Value] = {}  # any enclosing value -> its stand-in here
+        self.lifted: dict[Value, Value] = {}  # stand-in here -> the value as the parent sees it
+
+    def add_input(self, type: TensorType | StackType) -> Value:
+        value = Value(type, scope=self)
+        self.inputs.append(value)
+        return value
+
+    def resolve(self, value: Value) -> Value:
+        """`value` as seen from this scope; captures it when it belongs to an enclosing one."""
+        if value.scope is self:
+            return value
+        known = self.captures.get(value)
+        if known is not None:
+            return known
+        if self.parent is not None:
+            outer = self.parent.resolve(value)
+        elif value.scope is not None:
+            raise LeakedValueError(leak_message(value))
+        else:
+            outer = value
+        inner = self.captures.get(outer)
+        if inner is None:
+            inner = Value(value.type, scope=self)
+            self.captures[outer] = inner
+            self.lifted[inner] = outer
+        self.captures[value] = inner
+        return inner
+
+
+_current: Scope | None = None
+
+
+def current_scope() -> Scope | None:
+    return _current
+
+
+@contextmanager
+def enter(scope: Scope | None):  # noqa: ANN201
+    global _current
+    previous, _current = _current, scope
+    try:
+        yield scope
+    finally:
+        _current = previous
+
+
+def leak_message(value: Value) -> str:
+    where = f" made at {value.node.loc}" if value.node is not None and value.node.loc else ""
+    return (
+        f"expected a value of this function or of an enclosing one, got {value.type}{where} that was made while "
+        "tracing another function; return it from that function (or carry it through the loop) instead of storing it"
+    )
+
+
+_location_override: Location | None = None
+
+
+@contextmanager
+def at(loc: Location | None):  # noqa: ANN201
+    """Give every node emitted inside the block this location (transforms keep the user's line)."""
+    global _location_override
+    previous = _location_override
+    _location_override = loc if loc is not None else previous
+    try:
+        yield
+    finally:
+        _location_override = previous
+
+
+def user_location() -> Location | None:
+    """The innermost frame outside the package."""
+    if _location_override is not None:
+        return _location_override
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_FOLDERS):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return None
+    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def emit(
+    op: str,
+    operands: Sequence[Value],
+    attrs: Mapping[str, Any] = NO_ATTRS,
+    regions: tuple[Graph, ...] = (),
+    replaces: Node | None = None,
+) -> tuple[Value, ...]:
+    """Append one node to the current scope and return its results.
+
+    Raises ValueError or TypeError, with the user's line, where the primitive's rule refuses the
+    operand types.
+    """
+    from loopgrad.graph.primitives import INFER  # tables need nodes; bound at first use
+
+    scope = _current
+    if scope is not None:
+        operands = tuple([v if v.scope is scope else scope.resolve(v) for v in operands])
+    else:
+        operands = tuple(operands)
+        for v in operands:
+            if v.scope is not None:
+                raise LeakedValueError(leak_message(v))
+    types = INFER[op](operands, attrs, regions)
+    node = Node(op, operands, types, attrs, regions, user_location(), replaces, scope)
+    return node.results
+
+
+def trace(
+    function: Callable[..., Sequence[Value]], input_types: Sequence[TensorType | StackType]
+) -> tuple[Graph, tuple[Value, ...]]:
+    """Call `function` on fresh block arguments and return the graph it builds and its captures.
+
+    The graph's inputs are the arguments followed by one input per captured outer value; the second
+    result holds those outer values, as the scope that was current before sees them.
+    """
+    parent = _current
+    scope = Scope(parent)
+    arguments = [scope.add_input(t) for t in input_types]
+    with enter(scope):
+        outputs = tuple([scope.resolve(v) for v in function(*arguments)])
+    return close(scope, outputs)
+
+
+def close(scope: Scope, outputs: tuple[Value, ...]) -> tuple[Graph, tuple[Value, ...]]:
+    """Finish a scope: only what `outputs` need stays."""
+    graph = extract(outputs, tuple(scope.inputs))
+    captures = graph.inputs[len(scope.inputs) :]
+    return graph, tuple([scope.lifted[v] for v in captures])
+
+
+def inline(graph: Graph, arguments: Sequence[Value]) -> tuple[Value, ...]:
+    """Copy the nodes of `graph` into the current scope, with `arguments` for its inputs."""
+    assert len(arguments) == len(graph.inputs), (len(arguments), len(graph.inputs))
+    env: dict[Value, Value] = dict(zip(graph.inputs, arguments, strict=True))
+    scope = _current
+    if scope is not None:
+        env = {k: scope.resolve(v) for k, v in env.items()}
+    for node in graph.nodes:
+        copy_node(node, env, scope)
+    return tuple([env[v] for v in graph.outputs])
+
+
+def copy_node(node: Node, env: dict[Value, Value], scope: Scope | None) -> Node:
+    """A copy of `node` with operands taken from `env`; its results are entered into `env`."""
+    operands = tuple([env[v] for v in node.operands])
+    types = tuple([r.type for r in node.results])
+    copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, None, scope)
+    env.update(zip(node.results, copy.results, strict=True))
+    return copy

@@ -1,0 +1,99 @@
+"""Cutting a Graph out of the DAG of nodes behind some values.
+
+Enters: output values, and the values that bound the cut from below. Leaves: a Graph in topological
+order, whose inputs are those bounds followed by every other argument or leaf that was reached.
+Nodes that the outputs don't need don't appear. Where a node and another that `replaces` it are both
+reached, only the replacing one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopgrad.graph.nodes import Graph, Node, Value
+
+
+def extract(outputs: Sequence[Value], bounds: Sequence[Value] = ()) -> Graph:
+    """The graph that computes `outputs` from `bounds` and from the leaves it meets."""
+    stop = dict.fromkeys(bounds)
+    nodes, free = _topological(outputs, stop, {})
+    replaced = _replacements(nodes)
+    if replaced:
+        nodes, free = _topological(outputs, stop, replaced)
+        nodes, outputs = _redirect(nodes, outputs, replaced)
+    return Graph((*stop, *free), tuple(nodes), tuple(outputs))
+
+
+def _topological(
+    outputs: Sequence[Value], stop: dict[Value, None], replaced: dict[Node, Node]
+) -> tuple[list[Node], list[Value]]:
+    order: list[Node] = []
+    free: dict[Value, None] = {}
+    done: set[Node] = set()
+    pending: list[tuple[Node, bool]] = []
+
+    def demand(value: Value) -> None:
+        node = value.node
+        if value in stop:
+            return
+        if node is None:
+            free[value] = None
+            return
+        node = replaced.get(node, node)
+        if node not in done:
+            pending.append((node, False))
+
+    for output in outputs:
+        demand(output)
+        while pending:
+            node, expanded = pending.pop()
+            if expanded:
+                if node not in done:
+                    done.add(node)
+                    order.append(node)
+            elif node not in done:
+                pending.append((node, True))
+                for operand in reversed(node.operands):
+                    demand(operand)
+    return order, list(free)
+
+
+def _replacements(nodes: Sequence[Node]) -> dict[Node, Node]:
+    """Old node -> the node that stands for it; the latest link of a chain wins."""
+    present = set(nodes)
+    replaced: dict[Node, Node] = {}
+    for node in nodes:
+        old = node.replaces
+        while old is not None:
+            if old in present:
+                replaced[old] = node
+            old = old.replaces
+    for old, new in replaced.items():
+        while new in replaced:
+            new = replaced[new]
+        replaced[old] = new
+    return replaced
+
+
+def _redirect(
+    nodes: Sequence[Node], outputs: Sequence[Value], replaced: dict[Node, Node]
+) -> tuple[list[Node], tuple[Value, ...]]:
+    env: dict[Value, Value] = {}
+
+    def see(value: Value) -> Value:
+        if value.node in replaced:
+            value = replaced[value.node].results[value.index]
+        return env.get(value, value)
+
+    result: list[Node] = []
+    for node in nodes:
+        operands = tuple([see(v) for v in node.operands])
+        if operands == node.operands:
+            result.append(node)
+            continue
+        types = tuple([r.type for r in node.results])
+        scope = node.results[0].scope
+        copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, node.replaces, scope)
+        env.update(zip(node.results, copy.results, strict=True))
+        result.append(copy)
+    return result, tuple([see(v) for v in outputs])

@@ -1,0 +1,131 @@
+"""The Graph IR on one screen: values, nodes, graphs.
+
+A `Graph` is a closed function: `inputs` are its block arguments, `nodes` are in topological
+order, `outputs` are values of inputs or nodes. A region (the body of a loop, a branch) *is* a
+Graph, so every pass and transform that works on a Graph works on a region. A region never refers
+to a value outside itself: captured values are explicit operands of the region node.
+
+Values are compared by identity. Nodes and graphs are never changed after they are built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from loopgrad.graph.types import StackType, TensorType
+
+
+class Location(NamedTuple):
+    """Where the user wrote the operation."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Value:
+    """One SSA value. `node` is None for block arguments and leaves."""
+
+    __slots__ = ("__weakref__", "index", "node", "scope", "type")
+
+    def __init__(
+        self, type: TensorType | StackType, node: Node | None = None, index: int = 0, scope: object = None
+    ) -> None:
+        self.type = type
+        self.node = node
+        self.index = index
+        self.scope = scope  # the Scope (graph.build) the value belongs to; None at the top level
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        assert isinstance(self.type, TensorType)
+        return self.type.shape
+
+    @property
+    def dtype(self):  # noqa: ANN201 - DType; the annotation would hide the assert's narrowing
+        assert isinstance(self.type, TensorType)
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        origin = self.node.op if self.node is not None else "arg"
+        return f"<{origin}.{self.index}: {self.type}>"
+
+
+class Leaf(Value):
+    """A top-level value whose elements exist: `buffer` is the runtime's (opaque to the graph)."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, type: TensorType, buffer: Any) -> None:
+        super().__init__(type)
+        self.buffer = buffer
+
+
+NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Node:
+    """One operation. `replaces`, where set, is an earlier node whose results equal the first
+    results of this one: whoever forms a Graph holding both keeps only this one (autodiff emits
+    an augmented loop this way, so that value and gradient share one forward loop)."""
+
+    __slots__ = ("attrs", "loc", "op", "operands", "regions", "replaces", "results")
+
+    op: str
+    operands: tuple[Value, ...]
+    attrs: Mapping[str, Any]  # hashable values only; regions are not attributes
+    regions: tuple[Graph, ...]
+    results: tuple[Value, ...]
+    loc: Location | None
+    replaces: Node | None
+
+    def __init__(
+        self,
+        op: str,
+        operands: tuple[Value, ...],
+        types: tuple[TensorType | StackType, ...],
+        attrs: Mapping[str, Any] = NO_ATTRS,
+        regions: tuple[Graph, ...] = (),
+        loc: Location | None = None,
+        replaces: Node | None = None,
+        scope: object = None,
+    ) -> None:
+        self.op = op
+        self.operands = operands
+        self.attrs = attrs
+        self.regions = regions
+        self.loc = loc
+        self.replaces = replaces
+        self.results = tuple(Value(t, self, i, scope) for i, t in enumerate(types))
+
+    def __repr__(self) -> str:
+        return f"<Node {self.op} {dict(self.attrs)} -> {', '.join(str(r.type) for r in self.results)}>"
+
+
+class Graph:
+    """A closed dataflow function (also: a region)."""
+
+    __slots__ = ("inputs", "nodes", "outputs")
+
+    def __init__(self, inputs: tuple[Value, ...], nodes: tuple[Node, ...], outputs: tuple[Value, ...]) -> None:
+        self.inputs = inputs
+        self.nodes = nodes
+        self.outputs = outputs
+
+    @property
+    def input_types(self) -> tuple[TensorType | StackType, ...]:
+        return tuple(v.type for v in self.inputs)
+
+    @property
+    def output_types(self) -> tuple[TensorType | StackType, ...]:
+        return tuple(v.type for v in self.outputs)
+
+    def __str__(self) -> str:
+        from loopgrad.graph.text import print_graph  # text imports nodes; late to keep the IR free of it
+
+        return print_graph(self)

@@ -1,0 +1,119 @@
+"""Types of graph values: dtypes, tensor types and stack types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+
+
+class DType:
+    """An element type; compare with ``is``. ``kind`` is one of ``b i u f c`` as in NumPy."""
+
+    __slots__ = ("_np", "bits", "kind", "name")
+
+    def __init__(self, name: str, kind: str, bits: int) -> None:
+        self.name = name
+        self.kind = kind
+        self.bits = bits
+        self._np: np.dtype | None = None
+
+    @property
+    def np(self) -> np.dtype:
+        """The NumPy dtype (from ml_dtypes where NumPy has none)."""
+        if self._np is None:
+            if self.name == "bfloat16":
+                import ml_dtypes  # late: only bfloat16 needs it
+
+                self._np = np.dtype(ml_dtypes.bfloat16)
+            else:
+                self._np = np.dtype(self.name)
+        return self._np
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory (a bool takes one)."""
+        return max(self.bits // 8, 1)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a cotangent can flow through values of this dtype."""
+        return self.kind in "fc"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple:
+        return (dtype_named, (self.name,))
+
+
+bool_: Final = DType("bool", "b", 1)
+int8: Final = DType("int8", "i", 8)
+int16: Final = DType("int16", "i", 16)
+int32: Final = DType("int32", "i", 32)
+int64: Final = DType("int64", "i", 64)
+uint8: Final = DType("uint8", "u", 8)
+uint16: Final = DType("uint16", "u", 16)
+uint32: Final = DType("uint32", "u", 32)
+uint64: Final = DType("uint64", "u", 64)
+float16: Final = DType("float16", "f", 16)
+bfloat16: Final = DType("bfloat16", "f", 16)
+float32: Final = DType("float32", "f", 32)
+float64: Final = DType("float64", "f", 64)
+complex64: Final = DType("complex64", "c", 64)
+complex128: Final = DType("complex128", "c", 128)
+
+DTYPES: Final[dict[str, DType]] = {
+    d.name: d
+    for d in (
+        bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+        float16, bfloat16, float32, float64, complex64, complex128,
+    )
+}  # fmt: skip
+
+
+def dtype_named(name: str) -> DType:
+    """The dtype of that name; KeyError where there is none."""
+    return DTYPES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dense array: static shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class StackType:
+    """A last-in first-out store of tensors of one type, threaded through the graph as a value."""
+
+    element: TensorType
+
+    def __str__(self) -> str:
+        return f"stack<{self.element}>"
+
+
+type_of_value = TensorType | StackType

@@ -1,0 +1,1 @@
+"""loopgrad: write the loop, get the gradient."""
