@@ -1,0 +1,1 @@
+"""Targets: each turns a Program into an Artifact (machine code and what its runtime must know)."""
