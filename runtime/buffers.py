@@ -1,0 +1,92 @@
+"""Buffers: the elements of evaluated tensors, where they live.
+
+A `Buffer` is dense, row-major and never written again once a tensor points at it, so two tensors
+may share one. Devices with host memory keep a read-only NumPy array in `array`; a device with its
+own memory subclasses Buffer and copies in `Device.get`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, ShapeError
+from loopgrad.graph.types import DTYPES, DType, TensorType
+
+_DTYPE_OF: dict[np.dtype[Any], DType] = {}
+
+
+def dtype_of(dtype: np.dtype[Any]) -> DType:
+    """The element type of a NumPy dtype; DTypeError where there is none."""
+    known = _DTYPE_OF.get(dtype)
+    if known is None:
+        if dtype.name not in DTYPES:
+            raise DTypeError(
+                f"expected one of the dtypes {', '.join(DTYPES)}, got an array of {dtype}; convert it with .astype first"
+            )
+        known = _DTYPE_OF[dtype] = DTYPES[dtype.name]
+    return known
+
+
+class Buffer:
+    """The elements of one tensor on one device."""
+
+    __slots__ = ("_type", "address", "array", "device")
+
+    def __init__(self, array: np.ndarray[Any, Any], device: str, type: TensorType | None = None) -> None:
+        self.array = array
+        self.device = device
+        self._type = type
+        self.address: int | None = None  # of the first element, once somebody asked
+
+    @property
+    def type(self) -> TensorType:
+        if self._type is None:
+            self._type = TensorType(self.array.shape, dtype_of(self.array.dtype))
+        return self._type
+
+    @property
+    def nbytes(self) -> int:
+        return self.type.nbytes
+
+    def locate(self) -> int:
+        """The address of the first element in host memory."""
+        if self.address is None:
+            self.address = self.array.ctypes.data
+        return self.address
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.type} on {self.device}>"
+
+
+def host_buffer(array: np.ndarray[Any, Any], device: str, copy: bool = True) -> Buffer:
+    """A Buffer of the array's elements in native byte order, row-major and read-only.
+
+    With `copy=False` the memory is shared where its layout allows, and the caller promises not to
+    write to it again.
+    """
+    native = array.dtype.newbyteorder("=")
+    dense = np.array(array, dtype=native, order="C", copy=True if copy else None)
+    dense = dense.view(np.ndarray)
+    dense.flags.writeable = False
+    return Buffer(dense, device, TensorType(dense.shape, dtype_of(dense.dtype)))
+
+
+def check_inputs(types: Sequence[TensorType], buffers: Sequence[Buffer], device: str) -> None:
+    """Refuse buffers whose number, shape, dtype or device is not what was compiled."""
+    if len(types) != len(buffers):
+        raise ShapeError(f"expected {len(types)} inputs, got {len(buffers)}; pass as many as were captured")
+    for position, (expected, buffer) in enumerate(zip(types, buffers, strict=True)):
+        if buffer.device != device:
+            raise ValueError(f"expected input {position} on {device}, got it on {buffer.device}; move it there first")
+        if buffer.type.shape != expected.shape:
+            raise ShapeError(
+                f"expected input {position} of shape {expected.shape}, got {buffer.type.shape}; capture again for "
+                "another shape"
+            )
+        if buffer.type.dtype is not expected.dtype:
+            raise DTypeError(
+                f"expected input {position} of dtype {expected.dtype}, got {buffer.type.dtype}; cast it or capture again"
+            )

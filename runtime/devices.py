@@ -1,0 +1,111 @@
+"""The devices of this machine, by name.
+
+`cpu` and `interpreter` always work. A kind that can't be used stays listed with the reason in one
+line; asking for it raises with that line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from loopgrad.graph.nodes import Graph
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.options import Options
+
+
+class Device(Protocol):
+    """Where buffers live and graphs run."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer: ...
+
+    def get(self, buffer: Buffer) -> np.ndarray[Any, Any]: ...
+
+    def compile(self, graph: Graph, options: Options) -> Executable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """`reason` says in one line why the device can't be used; empty where it can."""
+
+    name: str
+    kind: str
+    available: bool
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'available' if self.available else self.reason}"
+
+
+def _cpu() -> Device:
+    from loopgrad.runtime.cpu.device import CpuDevice  # late: it locates libraries and counts cores
+
+    return CpuDevice()
+
+
+def _interpreter() -> Device:
+    from loopgrad.runtime.interpreter import InterpreterDevice  # late: only checking needs it
+
+    return InterpreterDevice()
+
+
+MAKERS: Final[dict[str, Callable[[], Device]]] = {"cpu": _cpu, "interpreter": _interpreter}
+
+# kind -> (driver library, who provides it)
+_DRIVERS: Final[dict[str, tuple[str, str]]] = {
+    "cuda": ("libcuda.so.1", "the NVIDIA driver"),
+    "hip": ("libamdhip64.so", "the AMD ROCm runtime"),
+    "vulkan": ("libvulkan.so.1", "the Vulkan loader"),
+}
+
+_made: dict[str, Device] = {}
+_lock = threading.Lock()
+
+
+def devices() -> list[DeviceStatus]:
+    """Every kind of device, usable or not."""
+    usable = [DeviceStatus(name, name, True) for name in MAKERS]
+    return usable + [DeviceStatus(f"{kind}:0", kind, False, _why_not(kind)) for kind in _DRIVERS]
+
+
+def get_device(name: str) -> Device:
+    """The device of that name; ValueError where none is known, RuntimeError where it can't run."""
+    made = _made.get(name)
+    if made is not None:
+        return made
+    maker = MAKERS.get(name)
+    if maker is None:
+        raise _refusal(name)
+    with _lock:
+        if name not in _made:
+            _made[name] = maker()
+        return _made[name]
+
+
+def _refusal(name: str) -> Exception:
+    kind, _, index = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if kind in _DRIVERS and (not index or index.isdigit()):
+        return RuntimeError(f"device {name!r} can't be used: {_why_not(kind)}; use one of {', '.join(MAKERS)}")
+    known = ", ".join(status.name for status in devices())
+    return ValueError(f"expected one of the devices {known}, got {name!r}")
+
+
+def _why_not(kind: str) -> str:
+    library, provider = _DRIVERS[kind]
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return f"{library} ({provider}) not found"
+    return f"{library} is there, but this version of loopgrad generates no {kind} code"

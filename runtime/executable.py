@@ -1,0 +1,49 @@
+"""What every device gives for a compiled graph: the interface, and what all of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer, check_inputs
+from loopgrad.runtime.plan import MemoryStats, Plan
+from loopgrad.runtime.replay import Recording, Replay
+
+
+class Executable(ABC):
+    """A graph made ready for one device. Safe to call from several threads."""
+
+    device: str
+    input_types: tuple[TensorType, ...]
+    output_types: tuple[TensorType, ...]
+
+    @abstractmethod
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """The outputs for these inputs. Raises the errors of `graph.errors`, MemoryError, and
+        whatever a host call raises; after any of them the next call works."""
+
+    @abstractmethod
+    def record(self, buffers: Sequence[Buffer]) -> Recording:
+        """A device's own form of one call, to be submitted again and again."""
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Kernels, buffers and saved values; depths are those of the last run."""
+
+    @abstractmethod
+    def text(self, stage: str) -> str:
+        """The program as text: `graph`, or one of the stages the device has."""
+
+    @abstractmethod
+    def explain(self) -> tuple[str, ...]:
+        """Why it was compiled (or where it came from), and which fallbacks it holds."""
+
+    @abstractmethod
+    def memory_stats(self) -> MemoryStats:
+        """Bytes held and peaks."""
+
+    def capture(self, buffers: Sequence[Buffer]) -> Replay:
+        """Run once and keep what is needed to run again at the least cost."""
+        check_inputs(self.input_types, buffers, self.device)
+        return Replay(self.input_types, self.device, self.record(buffers))

@@ -1,0 +1,109 @@
+"""The `interpreter` device: reference semantics, one NumPy call per node.
+
+It is slow and always available; other devices are checked against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.interpret import interpret
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer, check_inputs, host_buffer
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.options import Options
+from loopgrad.runtime.plan import BufferRow, MemoryStats, Plan
+from loopgrad.runtime.replay import Recording
+
+NAME = "interpreter"
+
+
+class InterpreterDevice:
+    """Compiles nothing."""
+
+    name = NAME
+    kind = "interpreter"
+
+    def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
+        return host_buffer(array, NAME, copy)
+
+    def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        return buffer.array
+
+    def compile(self, graph: Graph, options: Options) -> Executable:
+        return InterpreterExecutable(graph)
+
+
+class InterpreterExecutable(Executable):
+    """Holds the graph and walks it on every call."""
+
+    device = NAME
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.input_types = _tensor_types(graph.input_types)
+        self.output_types = _tensor_types(graph.output_types)
+
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        arrays = interpret(self.graph, [b.array for b in buffers])
+        return [
+            host_buffer(np.asarray(a, dtype=t.dtype.np).reshape(t.shape), NAME)
+            for a, t in zip(arrays, self.output_types, strict=True)
+        ]
+
+    def record(self, buffers: Sequence[Buffer]) -> Recording:
+        return InterpreterRecording(self, buffers)
+
+    def plan(self) -> Plan:
+        rows = [("input", t) for t in self.input_types] + [("output", t) for t in self.output_types]
+        buffers = tuple(BufferRow(i, kind, str(t), t.nbytes, None) for i, (kind, t) in enumerate(rows))
+        notes = ("the interpreter runs node by node: it has no kernels",)
+        return Plan(NAME, (), buffers, (), notes, 0, 0)
+
+    def text(self, stage: str) -> str:
+        if stage != "graph":
+            raise ValueError(f"expected the stage 'graph' on the interpreter, got {stage!r}; other devices have more")
+        return str(self.graph)
+
+    def explain(self) -> tuple[str, ...]:
+        return ("the interpreter compiles nothing",)
+
+    def memory_stats(self) -> MemoryStats:
+        return MemoryStats()
+
+
+class InterpreterRecording(Recording):
+    """A call to repeat."""
+
+    def __init__(self, executable: InterpreterExecutable, buffers: Sequence[Buffer]) -> None:
+        self._executable = executable
+        self._inputs = list(buffers)
+        self._outputs: list[Buffer] = []
+        self.submit()
+
+    def bind(self, buffers: Sequence[Buffer]) -> None:
+        check_inputs(self._executable.input_types, buffers, NAME)
+        self._inputs = list(buffers)
+
+    def submit(self) -> None:
+        self._outputs = self._executable.run(self._inputs)
+
+    def settle(self) -> bool:
+        return True
+
+    def outputs(self) -> list[Buffer]:
+        return self._outputs
+
+    def growths(self) -> int:
+        return 0
+
+
+def _tensor_types(types: Sequence[object]) -> tuple[TensorType, ...]:
+    for t in types:
+        if not isinstance(t, TensorType):
+            raise TypeError(f"expected tensors as inputs and outputs of a compiled graph, got {t}")
+    return tuple(t for t in types if isinstance(t, TensorType))

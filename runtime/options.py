@@ -1,0 +1,27 @@
+"""What a caller may choose about how a graph is compiled. Part of every cache key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`stack_capacity` forces the depth of every kernel-local stack (no growth: exceeding it
+    raises StackCapacityError). `check_indices` makes gathers and scatters raise where an index is
+    out of range instead of clamping or dropping. `check_nans` raises where a loop first makes a
+    NaN. `fast_math` allows reassociation and approximate functions. `sort_lanes` allows processing
+    the lanes of a tile in the order of their trip counts (same result, other order)."""
+
+    stack_capacity: int | None = None
+    check_indices: bool = False
+    check_nans: bool = False
+    fast_math: bool = False
+    sort_lanes: bool = True
+
+    def key(self) -> str:
+        """A text that two equal Options share."""
+        return ",".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+
+
+DEFAULT_OPTIONS = Options()

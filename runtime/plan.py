@@ -1,0 +1,107 @@
+"""What `plan()` and `memory_stats()` report, as data and as a readable table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopgrad.graph.nodes import Location
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel: its lane domain, how many launches the program text holds, what it reads."""
+
+    name: str
+    domain: tuple[int, ...]
+    chunks: int
+    width: int
+    stacks: int
+    loc: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRow:
+    """One slot: input, output, temp or constant."""
+
+    slot: int
+    kind: str
+    type: str
+    bytes: int
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualRow:
+    """One saved value: `depth` is what the last run needed (None before the first run)."""
+
+    name: str
+    type: str
+    formula: str
+    depth: int | None
+    bytes: int
+    place: str
+    reason: str
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an executable will do. `str(plan)` is a table for people."""
+
+    device: str
+    kernels: tuple[KernelRow, ...]
+    buffers: tuple[BufferRow, ...]
+    residuals: tuple[ResidualRow, ...]
+    notes: tuple[str, ...]
+    arena_bytes: int
+    stack_bytes: int
+
+    def __str__(self) -> str:
+        sections = [
+            f"plan for {self.device}: {len(self.kernels)} kernels, arena {self.arena_bytes:,} bytes, "
+            f"stacks {self.stack_bytes:,} bytes",
+            _table("kernels", ("name", "domain", "chunks", "lanes", "stacks"), [_kernel_cells(k) for k in self.kernels]),
+            _table("buffers", ("slot", "kind", "type", "bytes", "offset"), [_buffer_cells(b) for b in self.buffers]),
+            _table(
+                "saved values",
+                ("name", "type", "size", "depth", "bytes", "where", "line", "reason"),
+                [_residual_cells(r) for r in self.residuals],
+            ),
+        ]
+        if self.notes:
+            sections.append("notes\n" + "\n".join(f"  {note}" for note in self.notes))
+        return "\n".join(section for section in sections if section)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes held now and at their peak by one executable or device."""
+
+    arena_bytes: int = 0
+    heap_bytes: int = 0
+    heap_peak_bytes: int = 0
+    program_stack_bytes: int = 0
+    program_stack_peak_bytes: int = 0
+
+
+def _kernel_cells(row: KernelRow) -> tuple[str, ...]:
+    domain = "x".join(map(str, row.domain)) or "scalar"
+    return (row.name, domain, str(row.chunks), str(row.width), str(row.stacks))
+
+
+def _buffer_cells(row: BufferRow) -> tuple[str, ...]:
+    return (str(row.slot), row.kind, row.type, f"{row.bytes:,}", "" if row.offset is None else str(row.offset))
+
+
+def _residual_cells(row: ResidualRow) -> tuple[str, ...]:
+    depth = "not run" if row.depth is None else str(row.depth)
+    line = str(row.loc) if row.loc is not None else ""
+    return (row.name, row.type, row.formula, depth, f"{row.bytes:,}", row.place, line, row.reason)
+
+
+def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
+    lines = ["  " + "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in (header, *rows)]
+    return "\n".join((title, *lines))
