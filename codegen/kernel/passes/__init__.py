@@ -1,0 +1,18 @@
+"""Kernel passes, shared by all targets: each is a pure function Kernel -> Kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.kernel.passes import cse, dce, fold, licm
+
+PIPELINE: Final[tuple[Callable[[Kernel], Kernel], ...]] = (fold.run, cse.run, licm.run, cse.run, dce.run)
+
+
+def optimise(kernel: Kernel) -> Kernel:
+    """The kernel after every pass of the pipeline."""
+    for run in PIPELINE:
+        kernel = run(kernel)
+    return kernel

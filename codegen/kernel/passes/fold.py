@@ -1,0 +1,92 @@
+"""Constants are computed here, and identities that hold for every input disappear.
+
+    %1 = const {value=0} : int64
+    %2 = add %0 %1                 ->   uses of %2 read %0
+
+Float identities are limited to those exact for NaN, infinities and signed zeros (x * 1, x / 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
+from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.graph.primitives import REFERENCE
+
+_NEVER = frozenset({"const", "load"})
+# opcode -> (identity on the right, identity on the left), for integers and bools
+_INTEGER_IDENTITIES: dict[str, tuple[int | None, int | None]] = {
+    "add": (0, 0), "sub": (0, None), "mul": (1, 1), "or": (0, 0), "xor": (0, 0), "shl": (0, None), "shr": (0, None),
+    "floordiv": (1, None), "div": (1, None),
+}  # fmt: skip
+_FLOAT_IDENTITIES: dict[str, tuple[int | None, int | None]] = {"mul": (1, 1), "div": (1, None)}
+
+
+class _Fold(Rebuilder):
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.constants: dict[KValue, Any] = {}
+
+    def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
+        if op.opcode == "const":
+            results = self.copy(op, operands)
+            self.constants[results[0]] = op.attrs["value"]
+            return results
+        if op.opcode == "select":
+            return (self.select(op, operands),)
+        if op.opcode == "cast" and operands[0].dtype is op.results[0].dtype:
+            return operands
+        if op.opcode == "for" and (trips := self.constants.get(operands[0])) is not None and trips <= 0:
+            return operands[1:]
+        if op.opcode in _NEVER or not is_pure(op) or not operands:
+            return self.copy(op, operands)
+        if all(v in self.constants for v in operands):
+            return self.evaluate(op, operands)
+        same = self.identity(op, operands)
+        return self.copy(op, operands) if same is None else (same,)
+
+    def select(self, op: KOp, operands: tuple[KValue, ...]) -> KValue:
+        pred, a, b = operands
+        if a is b:
+            return a
+        if pred in self.constants:
+            return a if self.constants[pred] else b
+        return self.copy(op, operands)[0]
+
+    def evaluate(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
+        arrays = [np.asarray(self.constants[v], v.dtype.np) for v in operands]
+        attrs = {"dtype": op.results[0].dtype} if op.opcode == "cast" else op.attrs
+        with np.errstate(all="ignore"):
+            value = np.asarray(REFERENCE[op.opcode](attrs, *arrays)[0]).item()
+        folded = KOp("const", (), (op.results[0].dtype,), {"value": value})
+        self.out.append(folded)
+        self.constants[folded.results[0]] = value
+        return folded.results
+
+    def identity(self, op: KOp, operands: tuple[KValue, ...]) -> KValue | None:
+        if len(operands) != 2:
+            return None
+        table = _FLOAT_IDENTITIES if operands[0].dtype.is_float else _INTEGER_IDENTITIES
+        right, left = table.get(op.opcode, (None, None))
+        if right is not None and operands[1] in self.constants and self.constants[operands[1]] == right:
+            return operands[0]
+        if left is not None and operands[0] in self.constants and self.constants[operands[0]] == left:
+            return operands[1]
+        return self.logic(op, operands)
+
+    def logic(self, op: KOp, operands: tuple[KValue, ...]) -> KValue | None:
+        if op.opcode not in ("and", "or") or operands[0].dtype.kind != "b":
+            return None
+        for known, other in (operands, operands[::-1]):
+            if known in self.constants:
+                decides = bool(self.constants[known]) == (op.opcode == "or")
+                return known if decides else other
+        return operands[0] if operands[0] is operands[1] else None
+
+
+def run(kernel: Kernel) -> Kernel:
+    """See the module's text."""
+    return _Fold(kernel).run()

@@ -1,0 +1,70 @@
+"""The text form of a Kernel: one operation a line, blocks indented.
+
+    kernel k0 <1000> (p0: float32[1000] read, p1: float32[1] write)
+      stack s0: float32 depth p3 "ragged"
+      reduction r0: add float32 -> p1 over 1
+      body (%0: int64)
+        %1 = load %0 {param=0} : float32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.names: dict[KValue, str] = {}
+        self.lines: list[str] = []
+
+    def name(self, value: KValue) -> str:
+        return self.names.setdefault(value, f"%{len(self.names)}")
+
+    def block(self, label: str, block: Block, depth: int) -> None:
+        arguments = ", ".join(f"{self.name(v)}: {v.dtype.name}" for v in block.arguments)
+        self.lines.append(f"{'  ' * depth}{label} ({arguments})")
+        for op in block.ops:
+            self.operation(op, depth + 1)
+        if block.yields:
+            self.lines.append(f"{'  ' * (depth + 1)}yield {', '.join(map(self.name, block.yields))}")
+
+    def operation(self, op: KOp, depth: int) -> None:
+        operands = " ".join(map(self.name, op.operands))
+        results = ", ".join(map(self.name, op.results))
+        types = ", ".join(r.dtype.name for r in op.results)
+        left = f"{results} = " if results else ""
+        right = f" : {types}" if types else ""
+        self.lines.append(f"{'  ' * depth}{left}{op.opcode}{' ' * bool(operands)}{operands}{_attrs(op.attrs)}{right}")
+        for label, block in zip(_LABELS.get(op.opcode, ()), op.blocks, strict=True):
+            self.block(label, block, depth + 1)
+
+
+_LABELS = {"for": ("do",), "while": ("cond", "do"), "if": ("then", "else")}
+
+
+def _attrs(attrs: Mapping[str, Any]) -> str:
+    if not attrs:
+        return ""
+    return " {" + ", ".join(f"{k}={v!r}" for k, v in sorted(attrs.items())) + "}"
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel as text; equal kernels give equal text."""
+    printer = _Printer()
+    domain = " x ".join(map(str, kernel.domain)) or "one lane"
+    params = ", ".join(f"p{i}: {p.dtype.name}[{p.size}] {p.access}" for i, p in enumerate(kernel.params))
+    printer.lines.append(f"kernel {kernel.name} <{domain}> ({params})")
+    for i, s in enumerate(kernel.stacks):
+        depth = "measured" if s.depth_param is None else f"p{s.depth_param}"
+        printer.lines.append(f'  stack s{i}: {s.dtype.name} depth {depth} "{s.name}"')
+    for i, r in enumerate(kernel.reductions):
+        printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}")
+    for i, e in enumerate(kernel.errors):
+        printer.lines.append(f"  error e{i}: {e.kind} {e.message!r}")
+    printer.block("body", kernel.body, 1)
+    if kernel.order_key is not None:
+        printer.block("order", kernel.order_key, 1)
+    return "\n".join(printer.lines)

@@ -1,0 +1,90 @@
+"""Every kernel pass keeps the meaning of random kernels, and does what it is for."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.kernel.interpret import interpret_kernel
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, StackSlot
+from loopgrad.codegen.kernel.passes import cse, dce, fold, licm, optimise
+from loopgrad.codegen.kernel.text import print_kernel
+from loopgrad.codegen.kernel.verify import verify_kernel
+from loopgrad.graph.errors import VerifyError
+from loopgrad.graph.types import float32, int32, int64
+
+_spec = importlib.util.spec_from_file_location("random_kernels", Path(__file__).with_name("random_kernels.py"))
+_random_kernels = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_random_kernels)
+random_kernel = _random_kernels.random_kernel
+
+
+def ran(kernel, arrays):
+    copies = [a.copy() for a in arrays]
+    interpret_kernel(kernel, copies)
+    return copies
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_passes_keep_meaning(seed):
+    kernel, arrays = random_kernel(seed)
+    verify_kernel(kernel)
+    wanted = ran(kernel, arrays)
+    for run in (fold.run, cse.run, licm.run, dce.run, optimise):
+        after = run(kernel)
+        verify_kernel(after)
+        for a, b in zip(wanted, ran(after, arrays), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{run.__module__}\n{print_kernel(after)}")
+
+
+def count(block, opcode):
+    return sum((op.opcode == opcode) + sum(count(b, opcode) for b in op.blocks) for op in block.ops)
+
+
+def loop_kernel(body_ops, index, argument, result, stacks=()):
+    lane = KValue(int64)
+    load = KOp("load", (lane,), (float32,), {"param": 0})
+    trips = KOp("const", (), (int32,), {"value": 5})
+    block = Block((index, argument), body_ops, (result,))
+    loop = KOp("for", (trips.results[0], load.results[0]), (float32,), {"reverse": False}, (block,))
+    store = KOp("store", (lane, loop.results[0]), (), {"param": 1})
+    params = (BufferParam(float32, 4, "read"), BufferParam(float32, 4, "write"))
+    return Kernel("k", (4,), params, Block((lane,), [load, trips, loop, store]), stacks)
+
+
+def test_licm_moves_invariant_code_out():
+    index, argument = KValue(int32), KValue(float32)
+    c = KOp("const", (), (float32,), {"value": 0.5})
+    s = KOp("sin", (c.results[0],), (float32,))
+    a = KOp("add", (argument, s.results[0]), (float32,))
+    kernel = licm.run(loop_kernel([c, s, a], index, argument, a.results[0]))
+    (loop,) = [op for op in kernel.body.ops if op.opcode == "for"]
+    assert [op.opcode for op in loop.blocks[0].ops] == ["add"]
+
+
+def test_dce_drops_a_stack_that_nobody_pops():
+    index, argument = KValue(int32), KValue(float32)
+    push = KOp("push", (argument,), (), {"stack": 0})
+    a = KOp("add", (argument, argument), (float32,))
+    kernel = dce.run(loop_kernel([push, a], index, argument, a.results[0], (StackSlot(float32, None, "s", None),)))
+    assert kernel.stacks == ()
+    assert count(kernel.body, "push") == 0
+
+
+def test_cse_merges_across_a_loop():
+    index, argument = KValue(int32), KValue(float32)
+    first = KOp("sin", (argument,), (float32,))
+    second = KOp("sin", (argument,), (float32,))
+    a = KOp("add", (first.results[0], second.results[0]), (float32,))
+    kernel = cse.run(loop_kernel([first, second, a], index, argument, a.results[0]))
+    assert count(kernel.body, "sin") == 1
+
+
+def test_verify_names_what_is_wrong():
+    index, argument = KValue(int32), KValue(float32)
+    bad = KOp("add", (argument, index), (float32,))
+    with pytest.raises(VerifyError, match="operands of different dtypes"):
+        verify_kernel(loop_kernel([bad], index, argument, bad.results[0]))
