@@ -7,24 +7,22 @@ an enclosing scope is captured: it becomes an extra input of the graph under con
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from loopgrad.graph.errors import LeakedValueError
 from loopgrad.graph.extract import extract
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
+from loopgrad.graph.location import at, user_location
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
+from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import StackType, TensorType
 
-_PACKAGE_FOLDERS = tuple(
-    str(Path(__file__).resolve().parents[1] / folder) for folder in ("lazy", "graph", "autodiff", "codegen", "runtime")
-) + (str(Path(__file__).parents[1]),)
-
-
-class LeakedValueError(ValueError):
-    """A value made while tracing one region was used outside it."""
-
+__all__ = [
+    "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "enter", "inline", "trace",
+    "user_location",
+]  # fmt: skip
 
 class Scope:
     """A graph under construction."""
@@ -64,21 +62,26 @@ class Scope:
         return inner
 
 
-_current: Scope | None = None
+class _Ambient(threading.local):
+    scope: Scope | None = None
+
+
+_ambient = _Ambient()
 
 
 def current_scope() -> Scope | None:
-    return _current
+    """The scope that `emit` adds to; None at the top level. Each thread has its own."""
+    return _ambient.scope
 
 
 @contextmanager
-def enter(scope: Scope | None):  # noqa: ANN201
-    global _current
-    previous, _current = _current, scope
+def enter(scope: Scope | None) -> Iterator[Scope | None]:
+    previous = _ambient.scope
+    _ambient.scope = scope
     try:
         yield scope
     finally:
-        _current = previous
+        _ambient.scope = previous
 
 
 def leak_message(value: Value) -> str:
@@ -87,33 +90,6 @@ def leak_message(value: Value) -> str:
         f"expected a value of this function or of an enclosing one, got {value.type}{where} that was made while "
         "tracing another function; return it from that function (or carry it through the loop) instead of storing it"
     )
-
-
-_location_override: Location | None = None
-
-
-@contextmanager
-def at(loc: Location | None):  # noqa: ANN201
-    """Give every node emitted inside the block this location (transforms keep the user's line)."""
-    global _location_override
-    previous = _location_override
-    _location_override = loc if loc is not None else previous
-    try:
-        yield
-    finally:
-        _location_override = previous
-
-
-def user_location() -> Location | None:
-    """The innermost frame outside the package."""
-    if _location_override is not None:
-        return _location_override
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_FOLDERS):
-        frame = frame.f_back  # type: ignore[assignment]
-    if frame is None:
-        return None
-    return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def emit(
@@ -128,9 +104,7 @@ def emit(
     Raises ValueError or TypeError, with the user's line, where the primitive's rule refuses the
     operand types.
     """
-    from loopgrad.graph.primitives import INFER  # tables need nodes; bound at first use
-
-    scope = _current
+    scope = _ambient.scope
     if scope is not None:
         operands = tuple([v if v.scope is scope else scope.resolve(v) for v in operands])
     else:
@@ -151,7 +125,7 @@ def trace(
     The graph's inputs are the arguments followed by one input per captured outer value; the second
     result holds those outer values, as the scope that was current before sees them.
     """
-    parent = _current
+    parent = _ambient.scope
     scope = Scope(parent)
     arguments = [scope.add_input(t) for t in input_types]
     with enter(scope):
@@ -170,7 +144,7 @@ def inline(graph: Graph, arguments: Sequence[Value]) -> tuple[Value, ...]:
     """Copy the nodes of `graph` into the current scope, with `arguments` for its inputs."""
     assert len(arguments) == len(graph.inputs), (len(arguments), len(graph.inputs))
     env: dict[Value, Value] = dict(zip(graph.inputs, arguments, strict=True))
-    scope = _current
+    scope = _ambient.scope
     if scope is not None:
         env = {k: scope.resolve(v) for k, v in env.items()}
     for node in graph.nodes:

@@ -1,0 +1,65 @@
+"""Every exception the library raises on purpose, each also an instance of the built-in one it refines."""
+
+from __future__ import annotations
+
+from loopgrad.graph.location import describe, user_location
+from loopgrad.graph.nodes import Location
+
+
+class LoopgradError(Exception):
+    """Base of the library's own exceptions."""
+
+
+class ShapeError(LoopgradError, ValueError):
+    """Shapes, ranks or axes that don't fit together."""
+
+
+class DTypeError(LoopgradError, TypeError):
+    """An element type an operation isn't defined for, or operands whose types differ."""
+
+
+class LeakedValueError(LoopgradError, ValueError):
+    """A value made while tracing one region was used outside it."""
+
+
+class VerifyError(LoopgradError):
+    """A graph that breaks the IR's rules: a bug in the library, not in the program."""
+
+
+class IndexRangeError(LoopgradError, IndexError):
+    """An index out of range, where checking was asked for."""
+
+
+class LoopLimitError(LoopgradError, RuntimeError):
+    """A loop's condition still held after `max_steps` trips."""
+
+    def __init__(self, max_steps: int, loc: Location | None, name: str | None = None) -> None:
+        loop = f"while loop {name!r}" if name else "while loop"
+        super().__init__(
+            f"{loop}: expected its condition to fail within max_steps={max_steps} trips, got one more; "
+            "raise max_steps, or make sure that the body moves the condition towards False\n" + describe(loc)
+        )
+        self.max_steps = max_steps
+        self.loc = loc
+
+
+class StackCapacityError(LoopgradError, RuntimeError):
+    """A stack forced to a capacity that a lane exceeded."""
+
+    def __init__(self, loop: str, loc: Location | None, lane: int, needed: int, allocated: int) -> None:
+        super().__init__(
+            f"{loop}: expected at most {allocated} saved trips (the forced stack capacity), lane {lane} needed "
+            f"{needed}; raise stack_capacity to {needed}, or leave it out to let the stack grow\n" + describe(loc)
+        )
+        self.loop = loop
+        self.loc = loc
+        self.lane = lane
+        self.needed = needed
+        self.allocated = allocated
+
+
+def explained(op: str, expected: object, got: object, fix: str) -> str:
+    """The text of a user error: what was expected, what came, how to fix it, and the user's line."""
+    text = f"{op}: expected {expected}, got {got}; {fix}"
+    where = describe(user_location())
+    return f"{text}\n{where}" if where else text

@@ -1,0 +1,332 @@
+"""Elementwise primitives: operands of equal shape and dtype, one result of that shape.
+
+Edge cases, the same on every device:
+  div, floordiv, rem, mod   integers: x/0 = 0; INT_MIN / -1 wraps. div truncates, floordiv floors and
+                            satisfies x == floordiv(x, y) * y + mod(x, y) (NumPy's // and %) for floats too.
+  pow                       integers wrap; a negative exponent gives the exact value truncated (0 ** -1 = 0).
+  shl, shr                  amounts outside 0..bits-1 shift everything out (0, or -1 from a negative shr).
+  min, max                  NaN if either operand is NaN.
+  round                     half to even. sign(NaN) = NaN, sign(-0.0) = 0.
+  lgamma, digamma           at 0, -1, -2, ...: inf and NaN.
+  cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
+                            integer wraps; anything to bool is x != 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, ShapeError
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.primitives.primitive import (
+    Array,
+    Attrs,
+    Infer,
+    Primitive,
+    Reference,
+    Types,
+    bool_type,
+    dtype_error,
+    kinds_text,
+    require_kinds,
+    shape_error,
+    tensor_type,
+    types_text,
+)
+from loopgrad.graph.types import DType, TensorType
+
+Ufunc = Callable[..., Any]
+
+
+# ---- inference (the hot path of tracing: no allocation beyond the result tuple)
+
+
+def _infer_unary(op: str, kinds: str) -> Infer:
+    def infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+        t: Any = operands[0].type
+        try:
+            if t.dtype.kind in kinds:
+                return (t,)
+        except AttributeError:
+            tensor_type(op, operands[0])
+        raise dtype_error(op, f"{kinds_text(kinds)} elements", t, "cast the operand first")
+
+    return infer
+
+
+def _infer_predicate(op: str, kinds: str) -> Infer:
+    def infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+        t = tensor_type(op, operands[0])
+        require_kinds(op, t, kinds)
+        return (bool_type(t.shape),)
+
+    return infer
+
+
+def _infer_binary(op: str, kinds: str) -> Infer:
+    def infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+        a, b = operands
+        t: Any = a.type
+        u: Any = b.type
+        try:
+            if (t is u or (t.dtype is u.dtype and t.shape == u.shape)) and t.dtype.kind in kinds:
+                return (t,)
+        except AttributeError:
+            pass
+        raise _mismatch(op, operands, kinds)
+
+    return infer
+
+
+def _infer_compare(op: str, kinds: str) -> Infer:
+    def infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+        a, b = operands
+        t: Any = a.type
+        u: Any = b.type
+        try:
+            if (t is u or (t.dtype is u.dtype and t.shape == u.shape)) and t.dtype.kind in kinds:
+                return (bool_type(t.shape),)
+        except AttributeError:
+            pass
+        raise _mismatch(op, operands, kinds)
+
+    return infer
+
+
+def _mismatch(op: str, operands: tuple[Value, ...], kinds: str) -> ShapeError | DTypeError:
+    a, b = tensor_type(op, operands[0]), tensor_type(op, operands[1])
+    if a.dtype is not b.dtype:
+        return dtype_error(op, "operands of one dtype", types_text(operands), "cast one of them first")
+    if a.shape != b.shape:
+        return shape_error(op, "operands of one shape", types_text(operands), "broadcast or reshape one of them first")
+    return dtype_error(op, f"{kinds_text(kinds)} elements", types_text(operands), "cast the operands first")
+
+
+def _infer_select(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    pred, a, b = operands
+    p, t, u = tensor_type("select", pred), tensor_type("select", a), tensor_type("select", b)
+    require_kinds("select", p, "b")
+    if t.dtype is not u.dtype:
+        raise dtype_error("select", "branches of one dtype", types_text((a, b)), "cast one of them first")
+    if not p.shape == t.shape == u.shape:
+        raise shape_error("select", "operands of one shape", types_text(operands), "broadcast them first")
+    return (t,)
+
+
+def _infer_cast(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    dtype: DType = attrs["dtype"]
+    t = tensor_type("cast", operands[0])
+    if t.dtype.kind == "c" and dtype.kind not in "cb":
+        raise dtype_error("cast", "a complex or bool target", f"{t} to {dtype}", "take the real part first")
+    return (t if t.dtype is dtype else TensorType(t.shape, dtype),)
+
+
+# ---- references
+
+
+def _plain(function: Ufunc) -> Reference:
+    """The reference that applies a NumPy function and keeps the first operand's dtype."""
+
+    def reference(attrs: Attrs, x: Array, *rest: Array) -> tuple[Array]:
+        with np.errstate(all="ignore"):
+            return (np.asarray(function(x, *rest)).astype(x.dtype, copy=False),)
+
+    return reference
+
+
+def _predicate(function: Ufunc) -> Reference:
+    def reference(attrs: Attrs, *arrays: Array) -> tuple[Array]:
+        with np.errstate(all="ignore"):
+            return (np.asarray(function(*arrays), dtype=np.bool_),)
+
+    return reference
+
+
+def _scalar(function: Callable[[float], float]) -> Ufunc:
+    """A function of one Python float, applied to each element in float64."""
+
+    def apply(x: Array) -> Array:
+        values = [function(float(v)) for v in x.ravel()]
+        return np.array(values, dtype=np.float64).reshape(x.shape)
+
+    return apply
+
+
+def _lgamma(x: float) -> float:
+    if x == -math.inf or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
+
+
+def _digamma(x: float) -> float:
+    """Reflection for x < 1/2, recurrence up to 12, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
+    if math.isnan(x) or x == -math.inf or (x <= 0 and x == math.floor(x)):
+        return math.nan
+    if x == math.inf:
+        return math.inf
+    if x < 0.5:
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - math.floor(x)))
+    shift = 0.0
+    while x < 12:
+        shift -= 1 / x
+        x += 1
+    r = 1 / (x * x)
+    series = r * (1 / 12 - r * (1 / 120 - r * (1 / 252 - r * (1 / 240 - r * (1 / 132 - r * 691 / 32760)))))
+    return shift + math.log(x) - 0.5 / x - series
+
+
+def _div(x: Array, y: Array) -> Array:
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.true_divide(x, y))
+    quotient = _floordiv(x, y)
+    inexact = (quotient * y != x) & (y != 0)
+    return np.asarray(quotient + (inexact & ((x < 0) != (y < 0))).astype(x.dtype))
+
+
+def _floordiv(x: Array, y: Array) -> Array:
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.floor_divide(x, y))
+    return np.where(y == 0, x.dtype.type(0), np.floor_divide(x, np.where(y == 0, y.dtype.type(1), y)))
+
+
+def _remainder(function: Ufunc) -> Ufunc:
+    def remainder(x: Array, y: Array) -> Array:
+        if x.dtype.kind not in "iu":
+            return np.asarray(function(x, y))
+        return np.where(y == 0, x.dtype.type(0), function(x, np.where(y == 0, y.dtype.type(1), y)))
+
+    return remainder
+
+
+def _pow(x: Array, y: Array) -> Array:
+    if x.dtype.kind not in "iu" or not (y < 0).any():
+        return np.asarray(np.power(x, y))
+    one, zero = x.dtype.type(1), x.dtype.type(0)
+    odd_sign = np.where(y & one, x, one)  # x ** y for x = 1 and x = -1
+    return np.where(y >= 0, np.power(x, np.maximum(y, zero)), np.where(np.abs(x) == 1, odd_sign, zero))
+
+
+def cast_array(x: Array, dtype: DType) -> Array:
+    """`cast` on an array."""
+    if dtype.kind == "b":
+        return np.asarray(x != 0)
+    if not (dtype.is_integer and x.dtype.kind not in "biu"):
+        with np.errstate(all="ignore"):
+            return x.astype(dtype.np)
+    whole = np.trunc(x.astype(np.float64))
+    limits = np.iinfo(dtype.np)
+    low, high = float(limits.min), float(limits.max + 1)  # both are powers of two: exact
+    inside = (whole >= low) & (whole < high)
+    result = np.where(inside, whole, 0.0).astype(dtype.np)
+    result = np.where(whole >= high, dtype.np.type(limits.max), result)
+    return np.where(whole < low, dtype.np.type(limits.min), result)
+
+
+def _cast(attrs: Attrs, x: Array) -> tuple[Array]:
+    return (cast_array(x, attrs["dtype"]),)
+
+
+def _select(attrs: Attrs, pred: Array, a: Array, b: Array) -> tuple[Array]:
+    return (np.where(pred, a, b),)
+
+
+def _identity(attrs: Attrs, x: Array) -> tuple[Array]:
+    return (x,)
+
+
+def _inverse_root(x: Array) -> Array:
+    return np.asarray(1 / np.sqrt(x))
+
+
+def _sign(x: Array) -> Array:
+    return np.asarray(np.sign(x) + x.dtype.type(0))  # + 0 turns -0.0 into 0.0
+
+
+# ---- the tables: op -> (kinds of dtype allowed, NumPy function)
+
+UNARY: Final[dict[str, tuple[str, Ufunc]]] = {
+    "neg": ("iuf", np.negative),
+    "abs": ("iuf", np.abs),
+    "sign": ("iuf", _sign),
+    "floor": ("f", np.floor),
+    "ceil": ("f", np.ceil),
+    "round": ("f", np.rint),
+    "trunc": ("f", np.trunc),
+    "sqrt": ("f", np.sqrt),
+    "rsqrt": ("f", _inverse_root),
+    "exp": ("f", np.exp),
+    "exp2": ("f", np.exp2),
+    "expm1": ("f", np.expm1),
+    "log": ("f", np.log),
+    "log2": ("f", np.log2),
+    "log10": ("f", np.log10),
+    "log1p": ("f", np.log1p),
+    "sin": ("f", np.sin),
+    "cos": ("f", np.cos),
+    "tan": ("f", np.tan),
+    "asin": ("f", np.arcsin),
+    "acos": ("f", np.arccos),
+    "atan": ("f", np.arctan),
+    "sinh": ("f", np.sinh),
+    "cosh": ("f", np.cosh),
+    "tanh": ("f", np.tanh),
+    "asinh": ("f", np.arcsinh),
+    "acosh": ("f", np.arccosh),
+    "atanh": ("f", np.arctanh),
+    "erf": ("f", _scalar(math.erf)),
+    "erfc": ("f", _scalar(math.erfc)),
+    "lgamma": ("f", _scalar(_lgamma)),
+    "digamma": ("f", _scalar(_digamma)),
+    "invert": ("biu", np.invert),
+}
+
+BINARY: Final[dict[str, tuple[str, Ufunc]]] = {
+    "add": ("iuf", np.add),
+    "sub": ("iuf", np.subtract),
+    "mul": ("iuf", np.multiply),
+    "div": ("iuf", _div),
+    "floordiv": ("iuf", _floordiv),
+    "rem": ("iuf", _remainder(np.fmod)),
+    "mod": ("iuf", _remainder(np.remainder)),
+    "pow": ("iuf", _pow),
+    "atan2": ("f", np.arctan2),
+    "min": ("iuf", np.minimum),
+    "max": ("iuf", np.maximum),
+    "and": ("biu", np.bitwise_and),
+    "or": ("biu", np.bitwise_or),
+    "xor": ("biu", np.bitwise_xor),
+    "shl": ("iu", np.left_shift),
+    "shr": ("iu", np.right_shift),
+}
+
+COMPARE: Final[dict[str, tuple[str, Ufunc]]] = {
+    "eq": ("biufc", np.equal),
+    "ne": ("biufc", np.not_equal),
+    "lt": ("biuf", np.less),
+    "le": ("biuf", np.less_equal),
+    "gt": ("biuf", np.greater),
+    "ge": ("biuf", np.greater_equal),
+}
+
+PREDICATE: Final[dict[str, tuple[str, Ufunc]]] = {
+    "is_nan": ("f", np.isnan),
+    "is_inf": ("f", np.isinf),
+}
+
+ROWS: Final[dict[str, Primitive]] = {
+    **{op: Primitive(_infer_unary(op, kinds), _plain(f)) for op, (kinds, f) in UNARY.items()},
+    **{op: Primitive(_infer_binary(op, kinds), _plain(f)) for op, (kinds, f) in BINARY.items()},
+    **{op: Primitive(_infer_compare(op, kinds), _predicate(f)) for op, (kinds, f) in COMPARE.items()},
+    **{op: Primitive(_infer_predicate(op, kinds), _predicate(f)) for op, (kinds, f) in PREDICATE.items()},
+    "select": Primitive(_infer_select, _select),
+    "cast": Primitive(_infer_cast, _cast),
+    "stop_gradient": Primitive(_infer_unary("stop_gradient", "biufc"), _identity),
+    "alias": Primitive(_infer_unary("alias", "biufc"), _identity),
+}
