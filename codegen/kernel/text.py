@@ -1,10 +1,10 @@
 """The text form of a Kernel: one operation a line, blocks indented.
 
-    kernel k0 <1000> (p0: float32[1000] read, p1: float32[1] write)
-      stack s0: float32 depth p3 "ragged"
-      reduction r0: add float32 -> p1 over 1
-      body (%0: int64)
-        %1 = load %0 {param=0} : float32
+kernel k0 <1000> (p0: float32[1000] read, p1: float32[1] write)
+  stack s0: float32 depth p3 "ragged"
+  reduction r0: add float32 -> p1 over 1
+  body (%0: int64)
+    %1 = load %0 {param=0} : float32
 """
 
 from __future__ import annotations

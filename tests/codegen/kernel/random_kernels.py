@@ -140,22 +140,29 @@ def random_kernel(seed: int) -> tuple[Kernel, list[np.ndarray]]:
     pool = [
         builder.one("load", (lane,), float32, param=0),
         builder.one("load", (lane,), int32, param=1),
-        builder.one("cast", (lane,), int32, dtype=int32),
+        builder.one("cast", (lane,), int32),
     ]
     builder.statements(pool, 3)
     f, i = builder.expression(pool, float32), builder.expression(pool, int32)
     squashed = builder.one("sin", (f,), float32)
     builder.op("store", (lane, f), (), {"param": 2})
     builder.op("store", (lane, i), (), {"param": 3})
-    target = builder.one("and", (builder.one("cast", (i,), int64, dtype=int64), builder.const(7, int64)), int64)
-    builder.op("accumulate", (target, i, builder.expression(pool, bool_)), (), {"param": 4, "kind": "add", "exclusive": False})
+    target = builder.one("and", (builder.one("cast", (i,), int64), builder.const(7, int64)), int64)
+    builder.op(
+        "accumulate", (target, i, builder.expression(pool, bool_)), (), {"param": 4, "kind": "add", "exclusive": False}
+    )
     builder.op("reduce", (squashed,), (), {"slot": 0})
     params = (
         BufferParam(float32, LANES, "read"), BufferParam(int32, LANES, "read"), BufferParam(float32, LANES, "write"),
         BufferParam(int32, LANES, "write"), BufferParam(int32, 8, "accumulate"), BufferParam(float32, 1, "write"),
     )  # fmt: skip
     kernel = Kernel(
-        f"k{seed}", (LANES,), params, Block((lane,), builder.block), tuple(builder.stacks), (Reduction("add", float32, 5, 1),)
+        f"k{seed}",
+        (LANES,),
+        params,
+        Block((lane,), builder.block),
+        tuple(builder.stacks),
+        (Reduction("add", float32, 5, 1),),
     )
     rng = np.random.default_rng(seed)
     arrays = [
