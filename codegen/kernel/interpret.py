@@ -151,7 +151,8 @@ class _Machine:
             if not running.any():
                 return carries
             if limit is not None and step >= limit:
-                raise LoopLimitError(f"a loop reached max_steps={limit} while its condition still holds")
+                site = op.attrs.get("error")
+                raise LoopLimitError(limit, None if site is None else self.kernel.errors[site].loc)
             after = self.block(op.blocks[1], carries, running)
             carries = [np.where(running, new, old) for new, old in zip(after, carries, strict=True)]
             step += 1

@@ -16,8 +16,9 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
                  combines x into param[i] where pred; exclusive: no other lane writes element i
     for          (count, *inits) attrs reverse; block (k, *carries) -> yields carries
                  runs max(count, 0) times; k counts up from 0, or down to 0 where reverse
-    while        (*inits) attrs max_steps (int or None); blocks cond (*carries) -> (bool,),
-                 body (*carries) -> carries; reaching max_steps with the condition true is an error
+    while        (*inits) attrs max_steps (int or None), error (index into Kernel.errors, where there is
+                 a limit); blocks cond (*carries) -> (bool,), body (*carries) -> carries; a condition
+                 that still holds after max_steps trips is that error, its detail the trips made
     if           (pred: bool); blocks then () -> results, else () -> results
     push         (x) attrs stack                      (index into Kernel.stacks)
     pop          () attrs stack                       -> the value

@@ -33,9 +33,8 @@ class _Merge(Rebuilder):
             return self.copy(op, operands)
         key = self.key(op, operands)
         for table in reversed(self.seen):
-            known = table.get(key)
-            if known is not None:
-                return known
+            if key in table:
+                return table[key]
         results = self.copy(op, operands)
         self.seen[-1][key] = results
         return results

@@ -45,7 +45,7 @@ class _Hoist(Rebuilder):
 
     def movable(self, op: KOp) -> bool:
         if op.opcode == "load":
-            return self.kernel.params[op.attrs["param"]].size > 0
+            return bool(self.kernel.params[op.attrs["param"]].size)
         return is_pure(op)
 
 
