@@ -24,6 +24,7 @@ __all__ = [
     "user_location",
 ]  # fmt: skip
 
+
 class Scope:
     """A graph under construction."""
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.types import DType, StackType, TensorType
 
 
 class Location(NamedTuple):
@@ -47,7 +47,7 @@ class Value:
         return self.type.shape
 
     @property
-    def dtype(self):  # noqa: ANN201 - DType; the annotation would hide the assert's narrowing
+    def dtype(self) -> DType:
         assert isinstance(self.type, TensorType)
         return self.type.dtype
 

@@ -1,8 +1,8 @@
 """Emitting nodes: one function per primitive, and the few combinations everybody needs.
 
 Operands are Values of matching shapes and dtypes, as the primitives demand; a Python number beside a
-Value stands for a constant of the Value's type. Results are Values of the ambient scope. The region
-emitters are in `graph.region_ops`.
+Value stands for a constant of the Value's type. Results are Values of the ambient scope. `for_loop`,
+`while_loop` and `switch` come from `graph.region_ops`, which has their tracing forms too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import numpy as np
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
-from loopgrad.graph.types import DType, StackType, TensorType, int64
+from loopgrad.graph.region_ops import for_loop as for_loop
+from loopgrad.graph.region_ops import switch as switch
+from loopgrad.graph.region_ops import while_loop as while_loop
+from loopgrad.graph.types import DType, TensorType
 
 Number = bool | int | float | complex
 Operand = Value | Number
@@ -320,12 +323,3 @@ def pop(stack: Value) -> tuple[Value, Value]:
     """The remaining stack and the value that was on top."""
     rest, value = emit("pop", (stack,))
     return rest, value
-
-
-def is_stack(v: Value) -> bool:
-    return isinstance(v.type, StackType)
-
-
-def lane_index(shape: Sequence[int], axis: int) -> Value:
-    """Each lane's own int64 position along `axis`."""
-    return iota(TensorType(tuple(shape), int64), axis)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,10 +19,10 @@ class DType:
         self.name = name
         self.kind = kind
         self.bits = bits
-        self._np: np.dtype | None = None
+        self._np: np.dtype[Any] | None = None
 
     @property
-    def np(self) -> np.dtype:
+    def np(self) -> np.dtype[Any]:
         """The NumPy dtype (from ml_dtypes where NumPy has none)."""
         if self._np is None:
             if self.name == "bfloat16":
@@ -53,7 +54,7 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
         return (dtype_named, (self.name,))
 
 

@@ -49,7 +49,7 @@ def _expect_lanes(op: str, what: str, types: Types, lanes: tuple[int, ...], shar
             continue
         if t.shape[: len(lanes)] != lanes:
             raise shape_error(
-                op, f"{what}[{position}] of a shape that starts with the lanes {lanes}", t, "broadcast it over the lanes"
+                op, f"{what}[{position}] of a shape that starts with the lanes {lanes}", t, "broadcast it to the lanes"
             )
 
 

@@ -193,7 +193,7 @@ def _div(x: Array, y: Array) -> Array:
 def _floordiv(x: Array, y: Array) -> Array:
     if x.dtype.kind not in "iu":
         return np.asarray(np.floor_divide(x, y))
-    return np.where(y == 0, x.dtype.type(0), np.floor_divide(x, np.where(y == 0, y.dtype.type(1), y)))
+    return np.asarray(np.where(y == 0, x.dtype.type(0), np.floor_divide(x, np.where(y == 0, y.dtype.type(1), y))))
 
 
 def _remainder(function: Ufunc) -> Ufunc:
@@ -226,7 +226,7 @@ def cast_array(x: Array, dtype: DType) -> Array:
     inside = (whole >= low) & (whole < high)
     result = np.where(inside, whole, 0.0).astype(dtype.np)
     result = np.where(whole >= high, dtype.np.type(limits.max), result)
-    return np.where(whole < low, dtype.np.type(limits.min), result)
+    return np.asarray(np.where(whole < low, dtype.np.type(limits.min), result))
 
 
 def _cast(attrs: Attrs, x: Array) -> tuple[Array]:

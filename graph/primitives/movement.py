@@ -1,16 +1,16 @@
 """Creation and movement of elements: nothing here computes on values.
 
-  const      attrs value (Python scalar), type: every element is `value`
-  literal    attrs data (bytes, row-major), type: a small constant array
-  iota       attrs type, axis: each element is its index along `axis`
-  broadcast  attrs shape, dims: operand dim j becomes result dim dims[j]; its extent is 1 or the result's
-  reshape    attrs shape
-  transpose  attrs perm: result dim j is operand dim perm[j]
-  slice      attrs start, stop, step: per dim as in `x[start:stop:step]`, without negative positions;
-             stop None means past the end (before the start where the step is negative)
-  pad        (x, value scalar) attrs low, high: extents to add on each side
-  concat     (x, ...) attrs axis
-  flip       attrs axes
+const      attrs value (Python scalar), type: every element is `value`
+literal    attrs data (bytes, row-major), type: a small constant array
+iota       attrs type, axis: each element is its index along `axis`
+broadcast  attrs shape, dims: operand dim j becomes result dim dims[j]; its extent is 1 or the result's
+reshape    attrs shape
+transpose  attrs perm: result dim j is operand dim perm[j]
+slice      attrs start, stop, step: per dim as in `x[start:stop:step]`, without negative positions;
+           stop None means past the end (before the start where the step is negative)
+pad        (x, value scalar) attrs low, high: extents to add on each side
+concat     (x, ...) attrs axis
+flip       attrs axes
 """
 
 from __future__ import annotations
@@ -171,9 +171,7 @@ def _infer_concat(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
     for t in types:
         if t.dtype is not first.dtype:
             raise dtype_error("concat", "operands of one dtype", types_text(operands), "cast them first")
-        if len(t.shape) != len(first.shape) or any(
-            t.shape[d] != n for d, n in enumerate(first.shape) if d != axis
-        ):
+        if len(t.shape) != len(first.shape) or any(t.shape[d] != n for d, n in enumerate(first.shape) if d != axis):
             raise shape_error("concat", f"equal extents except along axis {axis}", types_text(operands), "slice or pad")
     shape = list(first.shape)
     shape[axis] = sum(t.shape[axis] for t in types)

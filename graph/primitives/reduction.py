@@ -1,10 +1,10 @@
 """Reductions, scans along an axis, and sorting.
 
-  reduce_*          attrs axes (sorted): those dims disappear, the dtype stays. Of no elements: sum 0,
-                    prod 1, and True, or False; min and max are refused.
-  argmin, argmax    attrs axis: int64, first occurrence, NaN wins; of no elements refused
-  cum*              attrs axis, reverse: inclusive; NaN propagates through cummin and cummax
-  sort, argsort     attrs axis: ascending, stable, NaN last; argsort gives int64
+reduce_*          attrs axes (sorted): those dims disappear, the dtype stays. Of no elements: sum 0,
+                  prod 1, and True, or False; min and max are refused.
+argmin, argmax    attrs axis: int64, first occurrence, NaN wins; of no elements refused
+cum*              attrs axis, reverse: inclusive; NaN propagates through cummin and cummax
+sort, argsort     attrs axis: ascending, stable, NaN last; argsort gives int64
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stacks of tensors, threaded through the graph as values; each stack value is consumed once.
 
-  stack_new  () or (depth: int64 scalar, how many pushes will be live at most); attrs element, name
-  push       (stack, value) -> stack
-  pop        (stack,) -> (stack, value)
+stack_new  () or (depth: int64 scalar, how many pushes will be live at most); attrs element, name
+push       (stack, value) -> stack
+pop        (stack,) -> (stack, value)
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""The reference semantics of graphs, in NumPy: slow and obviously right.
+
+Enter: a Graph and one array per input. Leave: one array per output. Nodes run in order through their
+primitive's `reference`; region nodes are run by `graph.interpret_regions`, stacks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.errors import ShapeError, VerifyError
+from loopgrad.graph.interpret_regions import Frame, run_for, run_switch, run_while, scatter_under
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import REFERENCE
+from loopgrad.graph.primitives.primitive import Array
+from loopgrad.graph.types import TensorType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stack:
+    """A linked list: the top tensor and what lies under it; None twice where the stack is empty."""
+
+    top: Array | None = None
+    below: Stack | None = None
+
+
+Datum = Array | Stack
+
+
+def interpret(graph: Graph, arrays: Sequence[Any]) -> list[Array]:
+    """The outputs of `graph` for these inputs."""
+    if len(arrays) != len(graph.inputs):
+        raise ShapeError(f"interpret: expected {len(graph.inputs)} arrays, got {len(arrays)}")
+    inputs: list[Datum] = []
+    for position, (value, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
+        if isinstance(array, Stack):
+            inputs.append(array)
+            continue
+        given = np.asarray(array)
+        if not isinstance(value.type, TensorType) or given.shape != value.shape or given.dtype != value.dtype.np:
+            got = f"{given.dtype}{list(given.shape)}"
+            raise ShapeError(f"interpret: expected input {position} of type {value.type}, got {got}")
+        inputs.append(given)
+    outputs = run_graph(graph, inputs, Frame(run_graph))
+    return [np.array(x, order="C") for x in outputs if not isinstance(x, Stack)]
+
+
+def run_graph(graph: Graph, inputs: list[Datum], frame: Frame) -> list[Datum]:
+    """Run the nodes in order."""
+    env: dict[Value, Datum] = dict(zip(graph.inputs, inputs, strict=True))
+    for node in graph.nodes:
+        results = _run_node(node, [env[v] for v in node.operands], frame)
+        for value, result in zip(node.results, results, strict=True):
+            _check(node, value, result)
+            env[value] = result
+    return [env[v] for v in graph.outputs]
+
+
+def _run_node(node: Node, operands: list[Any], frame: Frame) -> Sequence[Datum]:
+    match node.op:
+        case "for":
+            return run_for(node, operands, frame)
+        case "while":
+            return run_while(node, operands, frame)
+        case "switch":
+            return run_switch(node, operands, frame)
+        case "stack_new":
+            return (Stack(),)
+        case "push":
+            return (Stack(operands[1], operands[0]),)
+        case "pop":
+            stack = operands[0]
+            if stack.below is None:
+                raise VerifyError(f"pop from an empty stack of {node.operands[0].type}, made at {node.loc}")
+            return (stack.below, stack.top)
+        case "scatter" if node.operands[0] in frame.shared:
+            frame.shared.add(node.results[0])
+            return (scatter_under(frame.masks, node.attrs, *operands),)
+        case op:
+            return REFERENCE[op](node.attrs, *operands)
+
+
+def _check(node: Node, value: Value, result: Datum) -> None:
+    """The rule that inferred the type and the reference that made the array must agree."""
+    if isinstance(value.type, TensorType):
+        assert isinstance(result, np.ndarray | np.generic), (node, type(result))
+        assert result.shape == value.type.shape, (node, result.shape)
+        assert result.dtype == value.type.dtype.np, (node, result.dtype)
+    else:
+        assert isinstance(result, Stack), (node, type(result))

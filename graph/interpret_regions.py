@@ -1,0 +1,194 @@
+"""What region nodes mean: masked lockstep.
+
+A lane loop (count, predicate or index of shape S) runs its body on whole tensors for as long as any lane is
+active. A lane is active while its own condition has held from the start (`for`: while k < count[lane]) and
+it is active in the enclosing lane loops whose lanes these lanes extend. After each pass
+  - carries of shape S + T take their new elements in active lanes only,
+  - shared accumulators take their new value whole: their scatters dropped the updates of inactive lanes,
+  - stacks take their new value whole: they are pushed and popped in lockstep.
+A lane switch runs each branch that some active lane chose and merges the results per lane; shared
+accumulators and stacks go from one branch into the next. Scalar loops and switches (lanes = 0) inside a
+lane loop leave the masks as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.errors import LoopLimitError, VerifyError
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.indexing import scatter_array
+from loopgrad.graph.primitives.primitive import Array, Attrs
+from loopgrad.graph.types import StackType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One run of a graph by `run`. `masks` are the active lanes of the enclosing lane loops, outermost
+    first; `shared` are the values of this graph that are accumulators: their scatters obey the masks."""
+
+    run: Callable[[Graph, list[Any], Frame], list[Any]]
+    masks: tuple[Array, ...] = ()
+    shared: set[Value] = field(default_factory=set)
+
+
+def run_for(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+    """k counts up from 0 (`reverse`: down to 0) over the largest count of an active lane."""
+    (body,) = node.regions
+    n: int = node.attrs["carries"]
+    count, carries, captures = operands[0], operands[1 : 1 + n], operands[1 + n :]
+    enclosing = _combine(count.shape, frame.masks if node.attrs["lanes"] else ())
+    trips = int(np.max(count, where=enclosing, initial=0))
+    for k in range(trips - 1, -1, -1) if node.attrs["reverse"] else range(trips):
+        active = enclosing & (k < count)
+        index = np.full(count.shape, k, dtype=count.dtype)
+        results = _run_loop_region(node, body, [index, *carries, *captures], active, frame)
+        carries = _merge(node, active, carries, results, frame)
+    _finish_loop(node, frame)
+    return carries
+
+
+def run_while(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+    """Raises LoopLimitError where a condition still holds after max_steps passes."""
+    cond, body = node.regions
+    n: int = node.attrs["carries"]
+    carries, captures = operands[:n], operands[n:]
+    active = _combine(cond.outputs[0].shape, frame.masks if node.attrs["lanes"] else ())
+    steps = 0
+    while active.any():  # where no lane is active the condition doesn't run either
+        active = active & _run_loop_region(node, cond, [*carries, *captures], active, frame)[0]
+        if not active.any():
+            break
+        if steps == node.attrs["max_steps"]:
+            raise LoopLimitError(steps, node.loc, node.attrs["name"])
+        results = _run_loop_region(node, body, [*carries, *captures], active, frame)
+        carries = _merge(node, active, carries, results, frame)
+        steps += 1
+    _finish_loop(node, frame)
+    return carries
+
+
+def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+    index, inputs = operands[0], list(operands[1:])
+    last = len(node.regions) - 1
+    chosen = np.clip(index.astype(np.float64), 0, last).astype(np.int64)  # any integer dtype, or bool
+    threaded = {
+        position: accumulator_input(node, position)
+        for position, result in enumerate(node.results)
+        if position in node.attrs["shared"] or isinstance(result.type, StackType)
+    }
+    if node.attrs["lanes"] == 0:
+        results = _run_branch(node, node.regions[int(chosen)], inputs, frame.masks, threaded, frame)
+    else:
+        results = _run_lane_switch(node, chosen, inputs, threaded, frame)
+    frame.shared.update(node.results[p] for p, source in threaded.items() if node.operands[1 + source] in frame.shared)
+    return results
+
+
+def _run_lane_switch(node: Node, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Frame) -> list[Any]:
+    enclosing = _combine(chosen.shape, frame.masks)
+    merged: list[Any] = [
+        inputs[threaded[p]] if p in threaded else np.zeros(r.shape, dtype=r.dtype.np)
+        for p, r in enumerate(node.results)
+    ]
+    for number, branch in enumerate(node.regions):
+        active = enclosing & (chosen == number)
+        if not active.any():
+            continue
+        results = _run_branch(node, branch, inputs, (*frame.masks, active), threaded, frame)
+        for position, result in enumerate(results):
+            if position in threaded:
+                merged[position] = inputs[threaded[position]] = result
+            else:
+                merged[position] = _where(active, result, merged[position])
+    return merged
+
+
+def _run_branch(
+    node: Node, branch: Graph, inputs: list[Any], masks: tuple[Array, ...], threaded: dict[int, int], frame: Frame
+) -> list[Any]:
+    accumulators = {
+        value
+        for position, value in enumerate(branch.inputs)
+        if node.operands[1 + position] in frame.shared or any(threaded.get(p) == position for p in node.attrs["shared"])
+    }
+    return frame.run(branch, inputs, Frame(frame.run, masks, accumulators))
+
+
+def accumulator_input(node: Node, position: int) -> int:
+    """Which operand of a switch (after the index) result `position` accumulates into, in every branch."""
+    sources = {_source(branch, branch.outputs[position]) for branch in node.regions}
+    if len(sources) != 1 or None in sources:
+        raise VerifyError(f"switch at {node.loc}: result {position} doesn't come from one accumulator operand")
+    (source,) = sources
+    assert source is not None
+    return source
+
+
+def _source(graph: Graph, value: Value) -> int | None:
+    """Follow scatters, pushes, pops and inner regions back to an input of `graph`."""
+    while value.node is not None:
+        node = value.node
+        if node.op in ("scatter", "push", "pop", "alias"):
+            value = node.operands[0]
+        elif node.op in ("for", "while"):
+            value = node.operands[value.index + (node.op == "for")]
+        elif node.op == "switch":
+            value = node.operands[1 + accumulator_input(node, value.index)]
+        else:
+            return None
+    return graph.inputs.index(value) if value in graph.inputs else None
+
+
+def _run_loop_region(node: Node, region: Graph, inputs: list[Any], active: Array, frame: Frame) -> list[Any]:
+    """A body or a condition: the carries that accumulate are shared in it too."""
+    offset = len(region.inputs) - (len(node.operands) - _first_carry(node))  # 1 where the region takes k
+    accumulators = {region.inputs[offset + p] for p in range(node.attrs["carries"]) if _accumulates(node, p, frame)}
+    masks = frame.masks if node.attrs["lanes"] == 0 else (*frame.masks, active)
+    return frame.run(region, inputs, Frame(frame.run, masks, accumulators))
+
+
+def _first_carry(node: Node) -> int:
+    return 1 if node.op == "for" else 0
+
+
+def _accumulates(node: Node, position: int, frame: Frame) -> bool:
+    return position in node.attrs["shared"] or node.operands[_first_carry(node) + position] in frame.shared
+
+
+def _finish_loop(node: Node, frame: Frame) -> None:
+    """A shared value that went through the loop is still shared after it."""
+    first = _first_carry(node)
+    frame.shared.update(r for p, r in enumerate(node.results) if node.operands[first + p] in frame.shared)
+
+
+def _merge(node: Node, active: Array, old: list[Any], new: list[Any], frame: Frame) -> list[Any]:
+    if node.attrs["lanes"] == 0:
+        return new
+    return [
+        b if isinstance(node.results[p].type, StackType) or _accumulates(node, p, frame) else _where(active, b, a)
+        for p, (a, b) in enumerate(zip(old, new, strict=True))
+    ]
+
+
+def _where(active: Array, new: Array, old: Array) -> Array:
+    return np.where(active.reshape(active.shape + (1,) * (new.ndim - active.ndim)), new, old)
+
+
+def _combine(lanes: tuple[int, ...], masks: tuple[Array, ...]) -> Array:
+    """The lanes of shape `lanes` that are active in the enclosing loops whose lanes they extend."""
+    active = np.ones(lanes, dtype=np.bool_)
+    for mask in masks:
+        if lanes[: mask.ndim] == mask.shape:
+            active &= mask.reshape(mask.shape + (1,) * (len(lanes) - mask.ndim))
+    return active
+
+
+def scatter_under(masks: tuple[Array, ...], attrs: Attrs, x: Array, *rest: Array) -> Array:
+    """A scatter into an accumulator: inactive lanes' updates are dropped."""
+    *indices, updates = rest
+    return scatter_array(attrs["kind"], x, tuple(indices), updates, _combine(indices[0].shape, masks))
