@@ -24,7 +24,7 @@ def dtype_of(dtype: np.dtype[Any]) -> DType:
     if known is None:
         if dtype.name not in DTYPES:
             raise DTypeError(
-                f"expected one of the dtypes {', '.join(DTYPES)}, got an array of {dtype}; convert it with .astype first"
+                f"expected one of the dtypes {', '.join(DTYPES)}, got an array of {dtype}; convert it first"
             )
         known = _DTYPE_OF[dtype] = DTYPES[dtype.name]
     return known
@@ -88,5 +88,5 @@ def check_inputs(types: Sequence[TensorType], buffers: Sequence[Buffer], device:
             )
         if buffer.type.dtype is not expected.dtype:
             raise DTypeError(
-                f"expected input {position} of dtype {expected.dtype}, got {buffer.type.dtype}; cast it or capture again"
+                f"expected input {position} of dtype {expected.dtype}, got {buffer.type.dtype}; cast it first"
             )

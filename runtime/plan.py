@@ -60,7 +60,9 @@ class Plan:
         sections = [
             f"plan for {self.device}: {len(self.kernels)} kernels, arena {self.arena_bytes:,} bytes, "
             f"stacks {self.stack_bytes:,} bytes",
-            _table("kernels", ("name", "domain", "chunks", "lanes", "stacks"), [_kernel_cells(k) for k in self.kernels]),
+            _table(
+                "kernels", ("name", "domain", "chunks", "lanes", "stacks"), [_kernel_cells(k) for k in self.kernels]
+            ),
             _table("buffers", ("slot", "kind", "type", "bytes", "offset"), [_buffer_cells(b) for b in self.buffers]),
             _table(
                 "saved values",
@@ -103,5 +105,7 @@ def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     if not rows:
         return ""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    lines = ["  " + "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in (header, *rows)]
-    return "\n".join((title, *lines))
+    lines = [title]
+    for row in (header, *rows):
+        lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return "\n".join(lines)

@@ -11,11 +11,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
+
+import numpy as np
 
 from loopgrad.graph.extract import extract
-from loopgrad.graph.key import abstract_key, graph_key, lift_constants
+from loopgrad.graph.key import abstract_key, lift_constants
 from loopgrad.graph.nodes import Graph, Leaf, Value
+from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import Executable
@@ -23,58 +26,57 @@ from loopgrad.runtime.options import DEFAULT_OPTIONS, Options
 
 CACHE_ENTRIES: Final = 1024
 
-T = TypeVar("T")
+Key = tuple[str, Options, bytes]
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A compiled graph; where `constants` is set the executable takes them after the inputs."""
+class Versions:
+    """What is compiled for one structure: `first` has `constants` in its code, `general` takes any."""
 
-    executable: Executable
-    constants: tuple[Buffer, ...] = ()
+    constants: tuple[float, ...]
+    first: Executable
+    general: Executable | None = None
 
 
 class Session:
-    """The in-memory caches. Least recently used entries leave first."""
+    """The in-memory cache. The least recently made entries leave first."""
 
     def __init__(self) -> None:
-        self._exact: OrderedDict[tuple[object, ...], Entry] = OrderedDict()
-        self._abstract: OrderedDict[tuple[object, ...], Executable | None] = OrderedDict()
+        self._versions: OrderedDict[Key, Versions] = OrderedDict()
         self._lock = threading.RLock()
         self.compiled = 0
 
-    def lookup(self, graph: Graph, device: Device, options: Options) -> Entry:
-        """The executable for this graph, compiled at most once."""
-        key = (device.name, options, graph_key(graph))
-        entry = self._exact.get(key)
-        if entry is not None:
-            return entry
+    def lookup(self, graph: Graph, device: Device, options: Options) -> tuple[Executable, tuple[Buffer, ...]]:
+        """The executable for this graph, compiled at most once, and the inputs it takes at the end."""
+        digest, constants, _ = abstract_key(graph)
+        key = (device.name, options, digest)
+        versions = self._versions.get(key)
+        if versions is not None and versions.constants == constants:
+            return versions.first, ()
         with self._lock:
-            entry = self._exact.get(key)
-            if entry is None:
-                entry = self._compile(graph, device, options)
-                _remember(self._exact, key, entry)
-            return entry
+            versions = self._versions.get(key)
+            if versions is None:
+                versions = Versions(constants, self._compile(graph, device, options))
+                self._remember(key, versions)
+            if versions.constants == constants:
+                return versions.first, ()
+            if versions.general is None:
+                versions.general = self._compile(lift_constants(graph)[0], device, options)
+        return versions.general, _constant_buffers(versions.general, constants, device)
 
-    def _compile(self, graph: Graph, device: Device, options: Options) -> Entry:
-        key = (device.name, options, abstract_key(graph))
-        if key not in self._abstract:
-            _remember(self._abstract, key, None)
-            self.compiled += 1
-            return Entry(device.compile(graph, options))
-        lifted, arrays = lift_constants(graph)
-        executable = self._abstract[key]
-        if executable is None:
-            self.compiled += 1
-            executable = device.compile(lifted, options)
-            _remember(self._abstract, key, executable)
-        return Entry(executable, tuple([device.put(a) for a in arrays]))
+    def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
+        self.compiled += 1
+        return device.compile(graph, options)
+
+    def _remember(self, key: Key, versions: Versions) -> None:
+        self._versions[key] = versions
+        while len(self._versions) > CACHE_ENTRIES:
+            self._versions.popitem(last=False)
 
     def clear(self) -> None:
         """Forget every compiled graph."""
         with self._lock:
-            self._exact.clear()
-            self._abstract.clear()
+            self._versions.clear()
 
 
 SESSION = Session()
@@ -88,8 +90,8 @@ def evaluate(values: Sequence[Value], device: str, options: Options = DEFAULT_OP
     if not graph.nodes:
         position = {v: i for i, v in enumerate(graph.inputs)}
         return [inputs[position[v]] for v in graph.outputs]
-    entry = SESSION.lookup(graph, target, options)
-    return entry.executable.run([*inputs, *entry.constants] if entry.constants else inputs)
+    executable, constants = SESSION.lookup(graph, target, options)
+    return executable.run([*inputs, *constants])
 
 
 def _placed(leaf: Value, device: Device) -> Buffer:
@@ -110,7 +112,8 @@ def move(buffer: Buffer, device: Device) -> Buffer:
     return device.put(get_device(buffer.device).get(buffer), copy=False)
 
 
-def _remember(cache: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T) -> None:
-    cache[key] = value
-    while len(cache) > CACHE_ENTRIES:
-        cache.popitem(last=False)
+def _constant_buffers(executable: Executable, constants: tuple[float, ...], device: Device) -> tuple[Buffer, ...]:
+    types: Sequence[TensorType] = executable.input_types[len(executable.input_types) - len(constants) :]
+    return tuple(
+        [device.put(np.asarray(c, dtype=t.dtype.np), copy=False) for c, t in zip(constants, types, strict=True)]
+    )

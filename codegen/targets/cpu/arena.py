@@ -1,0 +1,194 @@
+"""Which temporary lives where: offsets into one block of memory per running call.
+
+Enters: a Program and its kernels' scratch sizes. Leaves: an `Arena`: an offset, aligned to 64, for
+every slot that needs memory of its own and for every kernel's scratch blocks; two of them share
+bytes only when they are never alive at the same time.
+
+Steps are numbered in program order. A slot is alive from its first to its last step. Where some of
+its uses are inside a loop and some outside, or where the loop rotates it or reads it before writing
+it, it is alive during the whole loop. Placement is greedy, largest first, lowest free offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    Program,
+    PushStep,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.targets.cpu.interface import KernelInterface
+
+ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """`slots`: slot -> offset. `scratch[kernel]`: one offset per scratch block."""
+
+    slots: dict[int, int]
+    scratch: tuple[tuple[int, ...], ...]
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class _Life:
+    """`item` is a slot, or (kernel, block) for scratch."""
+
+    item: int | tuple[int, int]
+    size: int
+    first: int
+    last: int
+    offset: int = -1
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What one pass over the steps finds; loops are (first step, last step)."""
+
+    position: int = 0
+    uses: dict[int, list[int]] = field(default_factory=dict)
+    reads_first: dict[int, bool] = field(default_factory=dict)
+    launches: dict[int, list[int]] = field(default_factory=dict)
+    loops: list[tuple[int, int, frozenset[int]]] = field(default_factory=list)
+
+    def touch(self, slot: int, reads: bool) -> None:
+        self.uses.setdefault(slot, []).append(self.position)
+        self.reads_first.setdefault(slot, reads)
+
+
+def plan_arena(program: Program, interfaces: Sequence[KernelInterface], owned: frozenset[int]) -> Arena:
+    """Place the slots of `owned` and all scratch blocks."""
+    walk = _Walk()
+    _walk_steps(program, program.steps, walk)
+    for slot in program.outputs:
+        walk.touch(slot, True)
+    lives = [life for slot in owned if (life := _slot_life(program, slot, walk)) is not None]
+    for kernel, positions in walk.launches.items():
+        for block, size in enumerate(interfaces[kernel].scratch):
+            lives += [_Life((kernel, block), size, positions[0], positions[-1])]
+    size = _place(lives)
+    offsets = {life.item: life.offset for life in lives}
+    slots = {slot: offsets.get(slot, 0) for slot in owned}
+    scratch = tuple(
+        tuple(offsets.get((kernel, block), 0) for block in range(len(interface.scratch)))
+        for kernel, interface in enumerate(interfaces)
+    )
+    return Arena(slots, scratch, size)
+
+
+def _walk_steps(program: Program, steps: Sequence[Step], walk: _Walk) -> None:
+    for step in steps:
+        walk.position += 1
+        for slot, reads in _accesses(program, step):
+            walk.touch(slot, reads)
+        match step:
+            case LaunchStep():
+                walk.launches.setdefault(step.kernel, []).append(walk.position)
+            case ForStep():
+                _walk_loop(program, (step.body,), step.rotate, (step.count, step.index), walk)
+            case WhileStep():
+                _walk_loop(program, (step.condition, step.body), step.rotate, (step.pred,), walk)
+            case SwitchStep():
+                for branch in step.branches:
+                    _walk_steps(program, branch, walk)
+
+
+def _walk_loop(
+    program: Program,
+    parts: Sequence[Sequence[Step]],
+    rotate: Sequence[tuple[int, int]],
+    control: Sequence[int],
+    walk: _Walk,
+) -> None:
+    first = walk.position
+    for part in parts:
+        _walk_steps(program, part, walk)
+    rotated = frozenset(slot for pair in rotate for slot in pair)
+    for slot in (*rotated, *control):
+        walk.touch(slot, True)
+    walk.position += 1
+    walk.loops.append((first, walk.position, rotated | frozenset(control)))
+
+
+def _accesses(program: Program, step: Step) -> Iterator[tuple[int, bool]]:
+    """(slot, whether its old elements matter), reads first."""
+    match step:
+        case LaunchStep():
+            yield from _launch_accesses(program, step)
+        case CopyStep():
+            yield from ((step.source, True), (step.target, False))
+        case MatmulStep():
+            yield from ((step.left, True), (step.right, True), (step.out, False))
+        case HostCallStep():
+            yield from ((slot, True) for slot in step.inputs)
+            yield from ((slot, False) for slot in step.outputs)
+        case PushStep():
+            yield (step.slot, True)
+        case PopStep():
+            yield (step.slot, False)
+        case SwitchStep():
+            yield (step.index, True)
+        case ForStep():
+            yield (step.count, True)
+        case WhileStep():
+            pass
+
+
+def _launch_accesses(program: Program, step: LaunchStep) -> Iterator[tuple[int, bool]]:
+    kernel = program.kernels[step.kernel]
+    initials = dict(step.initials)
+    for position, initial in initials.items():
+        if initial.source is not None and initial.source != step.slots[position]:
+            yield (initial.source, True)
+    for position, (slot, param) in enumerate(zip(step.slots, kernel.params, strict=True)):
+        started = position in initials and initials[position].source != slot
+        yield (slot, param.access == "read" or (param.access == "accumulate" and not started))
+
+
+def _slot_life(program: Program, slot: int, walk: _Walk) -> _Life | None:
+    uses = walk.uses.get(slot)
+    if uses is None:
+        return None
+    first, last = uses[0], max(uses)
+    # inner loops were recorded before the loops around them, so one pass widens outwards
+    for begin, end, always in walk.loops:
+        inside = any(begin <= use <= end for use in uses)
+        outside = any(use < begin or use > end for use in uses)
+        if inside and (outside or slot in always or walk.reads_first[slot]):
+            first, last = min(first, begin), max(last, end)
+    return _Life(slot, program.slots[slot].type.nbytes, first, last)
+
+
+def _place(lives: Sequence[_Life]) -> int:
+    """Set every offset; the number of bytes needed."""
+    placed: list[_Life] = []
+    total = 0
+    for life in sorted(lives, key=lambda item: (-item.size, item.first)):
+        size = _rounded(life.size)
+        offset = 0
+        for other in sorted(placed, key=lambda item: item.offset):
+            if other.last < life.first or life.last < other.first:
+                continue
+            if offset + size <= other.offset:
+                break
+            offset = max(offset, other.offset + _rounded(other.size))
+        life.offset = offset
+        placed.append(life)
+        total = max(total, offset + size)
+    return total
+
+
+def _rounded(size: int) -> int:
+    return max((size + ALIGNMENT - 1) // ALIGNMENT, 1) * ALIGNMENT

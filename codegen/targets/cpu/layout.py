@@ -1,0 +1,141 @@
+"""The context: the block of 64-bit words through which the runtime and a Program's code talk.
+
+    header          HEADER words, named below
+    slots           one pointer per slot: what kernels are given
+    externals       one pointer per input, output or constant that a loop rotates or a pop
+                    redirects: there the runtime leaves the caller's memory, and `slots` holds
+                    memory of the arena (copied in at entry, copied out at the end)
+    controls        per kernel: capacity[s], needed[s], lane_of_overflow, error_code, error_lane,
+                    error_detail (see interface.py), then depth[s]: the depth known before the launch
+    stacks          per program stack: base, depth, capacity, peak (depth), in elements
+
+Everything but the pointers of inputs and outputs stays between calls, learned capacities included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from loopgrad.codegen.program import (
+    ForStep,
+    PopStep,
+    Program,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.targets.cpu.arena import Arena, plan_arena
+from loopgrad.codegen.targets.cpu.interface import KernelInterface
+
+HEADER: Final[dict[str, int]] = {
+    name: word
+    for word, name in enumerate(
+        (
+            "pool_run",
+            "serial_run",
+            "reserve",  # i32 (ptr context, i64 kind, i64 bytes): 0 where that much may be allocated
+            "host_call",  # i32 (ptr context, i64 index)
+            "poll",  # i32 (ptr context): 0 to go on; called now and then by long loops
+            "sgemm",
+            "dgemm",
+            "heap_base",  # the call's own stack heap, used where the pool is busy
+            "heap_size",
+            "heap_approved",  # bytes per worker that `reserve` has agreed to
+            "arena",
+            "forced_capacity",  # -1: none
+            "code",
+            "where",
+            "which",
+            "lane",
+            "detail",
+            "needed",
+            "allocated",
+            "growths",
+            "polled",  # nanoseconds on the monotonic clock
+        )
+    )
+}
+HEADER_WORDS: Final = len(HEADER)
+
+# results of entry, and what `where`, `which`, `needed`, `allocated` then mean
+OK: Final = 0
+STACK_CAPACITY: Final = 1  # kernel, stack, rows, rows (forced)
+CHECK: Final = 2  # kernel, error site
+HEAP_MEMORY: Final = 3  # kernel, -, bytes per worker, bytes per worker
+STACK_MEMORY: Final = 4  # program stack, -, bytes, bytes
+LOOP_LIMIT: Final = 5  # loop, -, steps
+HOST_CALL: Final = 6  # host call
+INTERRUPTED: Final = 7
+STACK_EMPTY: Final = 8  # program stack (a bug of the compiler)
+
+CONTROL_TAIL: Final = 4
+STACK_WORDS: Final = 4
+INITIAL_CAPACITY: Final = 32
+RESERVE_HEAP: Final = 0
+RESERVE_STACK: Final = 1  # + number of the program stack
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Word numbers. `shadowed` maps a slot to the word of its external pointer."""
+
+    slots: int
+    shadowed: dict[int, int]
+    controls: tuple[int, ...]
+    stacks: tuple[int, ...]
+    words: int
+    arena: Arena
+    redirected: frozenset[int]
+
+
+def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layout:
+    """Where everything is in the context and in the arena of this Program."""
+    rotated, popped = _redirected(program)
+    redirected = rotated | popped
+    external = [i for i, slot in enumerate(program.slots) if slot.kind != "temp"]
+    owned = {i for i, slot in enumerate(program.slots) if slot.kind == "temp"} | rotated
+    arena = plan_arena(program, interfaces, frozenset(owned - (popped - rotated)))
+    word = HEADER_WORDS + len(program.slots)
+    shadowed = {}
+    for slot in external:
+        if slot in redirected:
+            shadowed[slot] = word
+            word += 1
+    controls = []
+    for interface in interfaces:
+        controls.append(word)
+        word += 3 * len(interface.stacks) + CONTROL_TAIL
+    stacks = []
+    for _ in program.stacks:
+        stacks.append(word)
+        word += STACK_WORDS
+    return Layout(HEADER_WORDS, shadowed, tuple(controls), tuple(stacks), word, arena, redirected)
+
+
+def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step, those inside loops and branches included, in program order."""
+    for step in steps:
+        yield step
+        match step:
+            case ForStep():
+                yield from all_steps(step.body)
+            case WhileStep():
+                yield from all_steps(step.condition)
+                yield from all_steps(step.body)
+            case SwitchStep():
+                for branch in step.branches:
+                    yield from all_steps(branch)
+
+
+def _redirected(program: Program) -> tuple[frozenset[int], frozenset[int]]:
+    """Slots whose pointers loops swap, and slots that pops point into a stack."""
+    rotated: set[int] = set()
+    popped: set[int] = set()
+    for step in all_steps(program.steps):
+        if isinstance(step, ForStep | WhileStep):
+            rotated.update(slot for pair in step.rotate for slot in pair)
+        elif isinstance(step, PopStep):
+            popped.add(step.slot)
+    return frozenset(rotated), frozenset(popped)
