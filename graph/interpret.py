@@ -37,26 +37,37 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[Array]:
         raise ShapeError(f"interpret: expected {len(graph.inputs)} arrays, got {len(arrays)}")
     inputs: list[Datum] = []
     for position, (value, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
-        if isinstance(array, Stack):
-            inputs.append(array)
-            continue
         given = np.asarray(array)
         if not isinstance(value.type, TensorType) or given.shape != value.shape or given.dtype != value.dtype.np:
             got = f"{given.dtype}{list(given.shape)}"
             raise ShapeError(f"interpret: expected input {position} of type {value.type}, got {got}")
         inputs.append(given)
     outputs = run_graph(graph, inputs, Frame(run_graph))
-    return [np.array(x, order="C") for x in outputs if not isinstance(x, Stack)]
+    return [_exported(graph, x) for x in outputs]
+
+
+def _exported(graph: Graph, result: Datum) -> Array:
+    """A dense array of its own; references may have returned views of their operands."""
+    if isinstance(result, Stack):
+        raise VerifyError(
+            f"interpret: expected tensor outputs, got {graph.output_types}; pop the stack inside the graph"
+        )
+    return np.array(result, order="C")
 
 
 def run_graph(graph: Graph, inputs: list[Datum], frame: Frame) -> list[Datum]:
-    """Run the nodes in order."""
+    """Run the nodes in order; an array is dropped after its last use."""
     env: dict[Value, Datum] = dict(zip(graph.inputs, inputs, strict=True))
+    last_use: dict[Value, Node | None] = {v: node for node in graph.nodes for v in node.operands}
+    last_use.update((v, None) for v in graph.outputs)
     for node in graph.nodes:
         results = _run_node(node, [env[v] for v in node.operands], frame)
         for value, result in zip(node.results, results, strict=True):
             _check(node, value, result)
             env[value] = result
+        for value in node.operands:
+            if last_use[value] is node:
+                env.pop(value, None)
     return [env[v] for v in graph.outputs]
 
 
@@ -87,7 +98,7 @@ def _run_node(node: Node, operands: list[Any], frame: Frame) -> Sequence[Datum]:
 def _check(node: Node, value: Value, result: Datum) -> None:
     """The rule that inferred the type and the reference that made the array must agree."""
     if isinstance(value.type, TensorType):
-        assert isinstance(result, np.ndarray | np.generic), (node, type(result))
+        assert isinstance(result, np.ndarray), (node, type(result))
         assert result.shape == value.type.shape, (node, result.shape)
         assert result.dtype == value.type.dtype.np, (node, result.dtype)
     else:

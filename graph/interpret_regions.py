@@ -191,4 +191,9 @@ def _combine(lanes: tuple[int, ...], masks: tuple[Array, ...]) -> Array:
 def scatter_under(masks: tuple[Array, ...], attrs: Attrs, x: Array, *rest: Array) -> Array:
     """A scatter into an accumulator: inactive lanes' updates are dropped."""
     *indices, updates = rest
-    return scatter_array(attrs["kind"], x, tuple(indices), updates, _combine(indices[0].shape, masks))
+    lanes = indices[0].shape
+    if masks and lanes[: masks[-1].ndim] != masks[-1].shape:
+        raise VerifyError(
+            f"scatter into an accumulator: expected indices over the lanes {masks[-1].shape}, got {lanes}"
+        )
+    return scatter_array(attrs["kind"], x, tuple(indices), updates, _combine(lanes, masks))

@@ -101,7 +101,7 @@ class Node:
         self.regions = regions
         self.loc = loc
         self.replaces = replaces
-        self.results = tuple(Value(t, self, i, scope) for i, t in enumerate(types))
+        self.results = tuple([Value(t, self, i, scope) for i, t in enumerate(types)])
 
     def __repr__(self) -> str:
         return f"<Node {self.op} {dict(self.attrs)} -> {', '.join(str(r.type) for r in self.results)}>"

@@ -200,7 +200,7 @@ def _remainder(function: Ufunc) -> Ufunc:
     def remainder(x: Array, y: Array) -> Array:
         if x.dtype.kind not in "iu":
             return np.asarray(function(x, y))
-        return np.where(y == 0, x.dtype.type(0), function(x, np.where(y == 0, y.dtype.type(1), y)))
+        return np.asarray(np.where(y == 0, x.dtype.type(0), function(x, np.where(y == 0, y.dtype.type(1), y))))
 
     return remainder
 
