@@ -1,0 +1,136 @@
+"""Rebuilding graphs: what every pass shares.
+
+Nodes and graphs are never changed, so a pass makes a new Graph. Nodes whose operands and regions
+are unchanged are reused as they are. `rebuild` walks a graph in order, regions first, and asks a
+rewrite what to put in place of each node:
+
+    None                       keep the node (with its new operands)
+    a sequence of values       these stand for the node's results from here on
+
+Inputs keep their number, order and identity: callers bind buffers to them by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
+from loopgrad.graph.primitives import INFER
+from loopgrad.graph.types import TensorType
+
+
+class Builder:
+    """The nodes of a graph under construction, in order."""
+
+    __slots__ = ("loc", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.loc: Location | None = None  # given to what `emit` makes
+
+    def emit(
+        self, op: str, operands: Sequence[Value], attrs: Mapping[str, Any] = NO_ATTRS, regions: tuple[Graph, ...] = ()
+    ) -> tuple[Value, ...]:
+        """Append a node and return its results."""
+        operands = tuple(operands)
+        types = INFER[op](operands, attrs, regions)
+        node = Node(op, operands, types, attrs, regions, self.loc)
+        self.nodes.append(node)
+        return node.results
+
+    def value(self, op: str, *operands: Value, **attrs: Any) -> Value:
+        """`emit` for operations with one result."""
+        return self.emit(op, operands, attrs or NO_ATTRS)[0]
+
+    def const(self, value: float | int | bool, type: TensorType) -> Value:
+        """A splat constant."""
+        return self.value("const", value=value, type=type)
+
+    def splat(self, scalar: Value, shape: tuple[int, ...]) -> Value:
+        """A scalar in every element of `shape`."""
+        return self.value("broadcast", scalar, shape=shape, dims=()) if shape else scalar
+
+    def inline(self, graph: Graph, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        """Append the nodes of `graph`, with `arguments` for its inputs."""
+        env = dict(zip(graph.inputs, arguments, strict=True))
+        for node in graph.nodes:
+            # always a copy: the same graph may be inlined twice
+            types = tuple([r.type for r in node.results])
+            copy = Node(node.op, tuple([env[v] for v in node.operands]), types, node.attrs, node.regions, node.loc)
+            env.update(zip(node.results, copy.results, strict=True))
+            self.nodes.append(copy)
+        return tuple([env[v] for v in graph.outputs])
+
+
+Rewrite = Callable[[Node, Builder], Sequence[Value] | None]
+
+
+def rebuild(graph: Graph, rewrite: Rewrite) -> Graph:
+    """`graph` with `rewrite` applied to every node of it and of its regions, innermost first."""
+    builder = Builder()
+    env: dict[Value, Value] = {}
+    changed = False
+    for node in graph.nodes:
+        operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
+        regions = tuple([rebuild(r, rewrite) for r in node.regions]) if node.regions else ()
+        current = renewed(node, operands, regions)
+        builder.loc = current.loc
+        results = rewrite(current, builder)
+        if results is None:
+            builder.nodes.append(current)
+            results = current.results
+        if results is not node.results:
+            changed = True
+            env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
+    if not changed:
+        return graph
+    return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+
+def renewed(node: Node, operands: tuple[Value, ...], regions: tuple[Graph, ...]) -> Node:
+    """`node` with these operands and regions of unchanged types; itself where they are the same."""
+    if operands == node.operands and regions == node.regions:
+        return node
+    types = tuple([r.type for r in node.results])
+    return Node(node.op, operands, types, node.attrs, regions, node.loc)
+
+
+def map_regions(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
+    """`graph` with `transform` applied to the direct regions of its nodes (same interface out)."""
+    nodes: list[Node] = []
+    env: dict[Value, Value] = {}
+    for node in graph.nodes:
+        operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
+        regions = tuple([transform(r) for r in node.regions]) if node.regions else ()
+        current = renewed(node, operands, regions)
+        if current is not node:
+            env.update(zip(node.results, current.results, strict=True))
+        nodes.append(current)
+    if not env:
+        return graph
+    return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+
+def used_inputs(graph: Graph) -> set[Value]:
+    """The inputs that some node or output reads."""
+    read = {v for node in graph.nodes for v in node.operands}
+    read.update(graph.outputs)
+    return {v for v in graph.inputs if v in read}
+
+
+def without_inputs(graph: Graph, drop: set[int]) -> Graph:
+    """`graph` without the (unused) inputs at these positions."""
+    return Graph(tuple([v for i, v in enumerate(graph.inputs) if i not in drop]), graph.nodes, graph.outputs)
+
+
+def substituted(graph: Graph, replaced: Mapping[Value, Value]) -> Graph:
+    """`graph` with operands and outputs looked up in `replaced` first."""
+    env = dict(replaced)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
+        if current is not node:
+            env.update(zip(node.results, current.results, strict=True))
+        nodes.append(current)
+    return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
