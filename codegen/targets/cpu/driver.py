@@ -1,8 +1,8 @@
 """Program -> the LLVM IR text of its native entry point.
 
 `emit_entry(program, interfaces)` gives `define i32 @entry(ptr %context)` and what it calls: one
-`@run.kN` per kernel (see launch.py) and a fixed set of support functions (see support.py). The
-context is laid out by layout.py. The text refers to the kernels' symbols and to libc, declares only
+`@run.kN` per kernel (see driver_launch.py) and a fixed set of support functions (see driver_support.py). The
+context is laid out by call_context.py. The text refers to the kernels' symbols and to libc, declares only
 libc functions, and goes into the same module as the kernels.
 
 Steps become straight code; ForStep, WhileStep and SwitchStep become native loops and branches that
@@ -29,9 +29,9 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
-from loopgrad.codegen.targets.cpu.launch import emit_runner, fill_pattern
-from loopgrad.codegen.targets.cpu.layout import HEADER, LOOP_LIMIT, Layout, all_steps, plan_layout
-from loopgrad.codegen.targets.cpu.support import support_ir
+from loopgrad.codegen.targets.cpu.driver_launch import emit_runner, fill_pattern
+from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, all_steps, plan_layout
+from loopgrad.codegen.targets.cpu.driver_support import support_ir
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import DType, TensorType
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.layout import CHECK, HEADER, HEAP_MEMORY, RESERVE_HEAP, STACK_CAPACITY
+from loopgrad.codegen.targets.cpu.call_context import CHECK, HEADER, HEAP_MEMORY, RESERVE_HEAP, STACK_CAPACITY
 from loopgrad.graph.types import DType
 
 ROWS_LIMIT: Final = 1 << 40  # more can't be allocated; keeps byte counts far from 64 bits

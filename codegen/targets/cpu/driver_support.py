@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from loopgrad.codegen.targets.cpu.layout import (
+from loopgrad.codegen.targets.cpu.call_context import (
     HEADER,
     HOST_CALL,
     INTERRUPTED,
