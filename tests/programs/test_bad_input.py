@@ -1,0 +1,164 @@
+"""Bad input: each gives its documented behaviour or a clear error at the user's line, and the process
+and earlier arrays stay intact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import check
+
+import loopgrad as lg
+
+
+@pytest.fixture
+def survivor(device):
+    """An array made before the mistake, checked after it."""
+    kept = lg.asarray([1.0, 2.0, 3.0])
+    yield kept
+    check(lg.sum(kept * kept), 14.0)
+
+
+SHAPE_MISTAKES = {
+    "add": lambda x: x + lg.zeros((2,)),
+    "matmul": lambda x: lg.matmul(x, lg.zeros((2, 2))),
+    "reshape": lambda x: lg.reshape(x, (2, 2)),
+    "concat": lambda x: lg.concat([x, lg.zeros((1, 2))]),
+    "axis": lambda x: lg.sum(x, axis=3),
+    "broadcast": lambda x: lg.broadcast_to(x, (2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", list(SHAPE_MISTAKES))
+def test_wrong_shapes(survivor, name):
+    with pytest.raises((ValueError, IndexError)) as caught:
+        SHAPE_MISTAKES[name](survivor)
+    assert "expected" in str(caught.value)
+    assert "test_bad_input.py" in str(caught.value)
+
+
+DTYPE_MISTAKES = {
+    "bitwise on floats": lambda x: x & x,
+    "float index": lambda x: x[x],
+    "strings": lambda x: lg.asarray(["a", "b"]),
+    "unknown dtype": lambda x: lg.zeros((2,), dtype="float33"),
+    "array as trip count of a float": lambda x: lg.fori_loop(0, 2.5, lambda _, v: v, x),
+}
+
+
+@pytest.mark.parametrize("name", list(DTYPE_MISTAKES))
+def test_wrong_dtypes(survivor, name):
+    with pytest.raises((TypeError, IndexError, ValueError)) as caught:
+        DTYPE_MISTAKES[name](survivor)
+    assert "expected" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["warp-drive", "cpu:7", "cuda:9", ""])
+def test_unknown_or_unusable_devices(survivor, name):
+    with pytest.raises((ValueError, RuntimeError)) as caught, lg.default_device(name):
+        pass
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_devices_say_why_they_cannot_be_used(device):
+    for status in lg.devices():
+        assert status.available or status.reason
+        assert "\n" not in str(status)
+
+
+@pytest.mark.parametrize("loss", [lambda x: x, lambda x: lg.sum(x).astype(lg.int32), lambda x: None])
+def test_losses_that_are_not_a_scalar_float(survivor, loss):
+    with pytest.raises((TypeError, ValueError), match="expected"):
+        lg.grad(loss)(survivor)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [lambda _, v: lg.concat([v, v]), lambda _, v: v > 0.0, lambda _, v: (v, v), lambda _, v: lg.sum(v)],
+    ids=["grows", "changes dtype", "changes structure", "shrinks"],
+)
+def test_a_carry_that_changes(survivor, body):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        lg.fori_loop(0, 3, body, survivor)
+    assert "expected" in str(caught.value)
+    assert "test_bad_input.py" in str(caught.value)
+
+
+def test_a_condition_that_is_no_boolean(survivor):
+    with pytest.raises((TypeError, ValueError), match="bool"):
+        lg.while_loop(lambda v: lg.sum(v), lambda v: v, survivor)
+
+
+@pytest.mark.parametrize("condition", [lambda v: True, lambda v: lg.asarray(True)])
+def test_a_while_that_provably_never_ends(survivor, condition):
+    with pytest.raises(ValueError, match="never ends"):
+        np.asarray(lg.while_loop(condition, lambda v: v + 1.0, survivor))
+
+
+def test_a_constant_true_condition_with_a_limit_raises_at_the_limit(survivor):
+    with pytest.raises(lg.LoopLimitError):
+        np.asarray(lg.while_loop(lambda v: lg.sum(v) > 0.0, lambda v: v + 1.0, survivor, max_steps=10))
+
+
+def test_gathers_clamp_and_scatters_drop(survivor):
+    far = lg.asarray(np.array([0, 7, 2]))
+    check(survivor[far], [1.0, 3.0, 3.0])
+    check(lg.zeros((3,)).at[far].add(survivor), [1.0, 0.0, 3.0])
+    check(lg.grad(lambda x: lg.sum(x[far]))(survivor), [1.0, 0.0, 2.0])
+    body = lambda i, y: y + survivor[i]
+    check(lg.fori_loop(0, 5, body, lg.asarray(0.0)), 1 + 2 + 3 + 3 + 3)
+
+
+def test_index_checks_name_the_index(survivor):
+    far = lg.asarray(np.array([0, 7, 2]))
+    with lg.options(check_indices=True):
+        with pytest.raises(lg.IndexRangeError, match="7"):
+            np.asarray(survivor[far])
+        with pytest.raises(lg.IndexRangeError, match="7"):
+            np.asarray(lg.zeros((3,)).at[far].add(survivor))
+        check(survivor[lg.asarray([2, 0])], [3.0, 1.0])
+
+
+def test_static_index_out_of_range(survivor):
+    with pytest.raises(IndexError):
+        survivor[5]
+
+
+@pytest.mark.parametrize("count", [-1, -(2**62), [-3, 2, 0]])
+def test_negative_trip_counts(survivor, count):
+    got = lg.fori_loop(0, lg.asarray(count), lambda _, v: v + 1.0, survivor)
+    check(got, np.array([1.0, 2.0, 3.0]) + np.maximum(count, 0))
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40), (2**62, 2), (2**21, 2**21, 2**22)])
+def test_sizes_that_overflow(survivor, shape):
+    with pytest.raises((ValueError, MemoryError)):
+        np.asarray(lg.zeros(shape))
+
+
+def test_a_nan_bound(survivor):
+    """NaN compares false: no trips; a bound cast from NaN is zero."""
+    nan = lg.asarray(np.nan)
+    check(lg.while_loop(lambda v: v < nan, lambda v: v + 1.0, survivor), [1.0, 2.0, 3.0])
+    trips = lg.astype(lg.asarray([np.nan, 2.0, np.nan]), lg.int64)
+    check(lg.fori_loop(0, trips, lambda _, v: v + 1.0, survivor), [1.0, 4.0, 3.0])
+
+
+def test_a_value_that_leaves_its_function(survivor):
+    kept = []
+    lg.fori_loop(0, 3, lambda _, v: kept.append(v) or v * 2.0, survivor)
+    with pytest.raises(ValueError, match="tracing"):
+        np.asarray(kept[0] + 1.0)
+
+
+def test_a_traced_value_has_no_number(survivor):
+    with pytest.raises((TypeError, ValueError), match=r"test_bad_input\.py"):
+        lg.fori_loop(0, 3, lambda _, v: v * float(v[0]), survivor)
+    with pytest.raises((TypeError, ValueError), match=r"cond|where"):
+        lg.fori_loop(0, 3, lambda _, v: v if v[0] > 0.0 else -v, survivor)
+
+
+def test_a_failed_compile_leaves_the_compiled_function_usable(survivor):
+    c = lg.compile(lambda x: lg.sum(x * lg.asarray([1.0, 2.0, 3.0])))
+    with pytest.raises(ValueError, match="expected"):
+        c(lg.zeros((4,)))
+    check(c(survivor), 14.0)

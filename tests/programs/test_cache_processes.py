@@ -1,0 +1,81 @@
+"""K5, K8: compiled code on disk, across processes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PROGRAM = textwrap.dedent("""
+    import sys
+    import numpy as np
+    import loopgrad as lg
+
+    def loss(x, n):
+        return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(v) + 0.1, x))
+
+    with lg.default_device(DEVICE):
+        for trips in ([3, 50], [8, 0]):
+            print(np.asarray(lg.grad(loss)(lg.asarray([0.1, 0.5]), lg.asarray(trips))).tolist())
+    print("llvm" if "llvmlite" in sys.modules else "no llvm")
+""")
+
+
+def run_in(folder, device):
+    environment = {**os.environ, "LOOPGRAD_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-W", "default", "-c", PROGRAM.replace("DEVICE", repr(device))]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
+    assert run.returncode == 0, run.stderr
+    return run
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 200)
+
+
+def test_a_second_process_compiles_nothing(compiled_device, tmp_path):
+    first = run_in(tmp_path, compiled_device)
+    written = {p: p.stat().st_mtime_ns for p in entries(tmp_path)}
+    assert written
+    second = run_in(tmp_path, compiled_device)
+    assert second.stdout.splitlines()[:2] == first.stdout.splitlines()[:2]
+    assert second.stdout.splitlines()[2] == "no llvm"
+    assert set(entries(tmp_path)) == set(written)
+
+
+def test_the_folder_belongs_to_its_owner_alone(compiled_device, tmp_path):
+    folder = tmp_path / "cache"
+    run_in(folder, compiled_device)
+    for path in [folder, *folder.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+DAMAGE = {
+    "emptied": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "trailing bytes": lambda data: data + b"extra",
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_a_damaged_entry_is_a_miss_and_one_warning(compiled_device, tmp_path, damage):
+    first = run_in(tmp_path, compiled_device)
+    for path in entries(tmp_path):
+        path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    second = run_in(tmp_path, compiled_device)
+    assert second.stdout.splitlines()[:2] == first.stdout.splitlines()[:2]
+    assert "damaged" in second.stderr
+    third = run_in(tmp_path, compiled_device)
+    assert third.stderr == ""
+
+
+def test_a_folder_that_cannot_be_used_is_no_obstacle(compiled_device, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    assert run_in(blocked / "below", compiled_device).stdout.count("[") == 2

@@ -1,0 +1,170 @@
+"""Group I: stack capacity, overflow, growth and running out of memory.
+
+Forced capacities are a property of compiled devices; the interpreter's stacks are Python lists.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from oracles import check, tolerance
+
+import loopgrad as lg
+
+STARTS = np.array([0.1, 0.3, 0.5, 0.8])
+
+
+def side_output(x, n):
+    """`for n: y += sin(v); v += 1`: every trip saves v. The bound is data, the body nonlinear."""
+    trips = lg.full(x.shape, 1, dtype=lg.int64) * n
+    y, _ = lg.fori_loop(0, trips, lambda _, c: (c[0] + lg.sin(c[1]), c[1] + 1.0), (lg.zeros_like(x), x))
+    return lg.sum(y)
+
+
+def grown(x, limit):
+    """A value-dependent loop: nobody knows its depth before it ran."""
+    return lg.sum(lg.while_loop(lambda c: c[0] < limit, lambda c: (c[0] + 1.0, c[1] + lg.sin(c[0])), (x, x))[1])
+
+
+def slope(x, n):
+    return np.cos(x[:, None] + np.arange(n)).sum(axis=1)
+
+
+@pytest.mark.parametrize("n", [30, 100, 128])
+def test_i1_i9_around_the_capacity(device, dtype, n):
+    gradient = lg.compile(lg.grad(side_output), stack_capacity=4096 if n == 128 else n)
+    x = lg.asarray(STARTS, dtype=dtype)
+    check(gradient(x, lg.asarray(n)), slope(STARTS, n), tolerance(dtype, 1e-4, 1e-11), tolerance(dtype, 2e-5, 0.0))
+
+
+def test_i2_eight_carries(device):
+    def loss(x):
+        start = tuple(x * 1.0 for _ in range(8))
+        step = lambda _, c: tuple(0.9 * a + lg.sin(x) for a in c)
+        return lg.sum(sum(lg.fori_loop(0, lg.full(x.shape, 32), step, start)))
+
+    x = np.array([0.2, 0.4])
+    want = 8 * (0.9**32 + sum(0.9**k for k in range(32)) * np.cos(x))
+    check(lg.compile(lg.grad(loss), stack_capacity=4096)(lg.asarray(x)), want, 1e-12)
+
+
+def line_of(function, fragment):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if fragment in line)
+
+
+def test_i3_i4_i5_forced_capacity_overflows_and_recovers(compiled_device):
+    x, n = lg.asarray(STARTS), lg.asarray(66)
+    small = lg.compile(lg.grad(side_output), stack_capacity=32)
+    with pytest.raises(lg.StackCapacityError) as caught:
+        np.asarray(small(x, n))
+    assert caught.value.needed == 66
+    assert caught.value.allocated == 32
+    assert caught.value.lane in range(4)
+    assert caught.value.loc.line == line_of(side_output, "fori_loop")
+    assert "test_i_capacity.py" in str(caught.value)
+    check(small(x, lg.asarray(20)), slope(STARTS, 20), 1e-12)
+    check(lg.compile(lg.grad(side_output), stack_capacity=1024)(x, n), slope(STARTS, 66), 1e-11)
+
+
+def test_i6_sixteen_lanes_overflow_at_once(compiled_device):
+    x = lg.asarray(np.linspace(0, 1, 16))
+    small = lg.compile(lg.grad(side_output), stack_capacity=32)
+    with pytest.raises(lg.StackCapacityError):
+        np.asarray(small(x, lg.asarray(66)))
+
+
+@pytest.mark.parametrize("synchronise", [True, False])
+def test_i7_overflow_then_exit(compiled_device, synchronise):
+    program = textwrap.dedent(f"""
+        import numpy as np
+        import loopgrad as lg
+
+        def loss(x, n):
+            body = lambda _, c: (c[0] + lg.sin(c[1]), c[1] + 1.0)
+            return lg.sum(lg.fori_loop(0, lg.full(x.shape, 1) * n, body, (x * 0.0, x))[0])
+
+        with lg.default_device({compiled_device!r}):
+            x = lg.asarray([0.1, 0.2])
+            try:
+                result = lg.compile(lg.grad(loss), stack_capacity=32)(x, lg.asarray(66))
+                if {synchronise}:
+                    np.asarray(result)
+            except lg.StackCapacityError:
+                pass
+    """)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=os.environ)
+    assert run.returncode == 0, run.stderr
+
+
+def test_i8_growth_and_return(device):
+    """Nobody forces a capacity: 2, 8, 2 and 64 trips, then a value-dependent loop that deepens."""
+    x = lg.asarray(STARTS)
+    gradient = lg.compile(lg.grad(side_output))
+    for n in (2, 8, 2, 64, 1000, 3):
+        check(gradient(x, lg.asarray(n)), slope(STARTS, n), 1e-10, 1e-11)
+    dependent = lg.compile(lg.grad(grown))
+    for limit in (2.0, 8.0, 2.0, 64.0, 1000.0, 3.0):
+        trips = np.ceil(limit - STARTS).astype(int)
+        want = [1 + np.cos(x + np.arange(n)).sum() for x, n in zip(STARTS, trips, strict=True)]
+        check(dependent(x, lg.asarray(limit)), want, 1e-9, 1e-10)
+
+
+def test_i10_heap_follows_the_real_extent(device):
+    coefficients = [1.01 + 0.01 * k for k in range(10)]
+
+    def loss(x):
+        step = lambda _, c: tuple(a * k for a, k in zip(c, coefficients, strict=True))
+        return lg.sum(sum(lg.fori_loop(0, lg.full(x.shape, 3), step, (x,) * 10)))
+
+    x = lg.asarray(np.linspace(0.1, 0.6, 6).reshape(2, 3))
+    gradient = lg.compile(lg.grad(loss), stack_capacity=4096)
+    check(gradient(x), np.full((2, 3), sum(c**3 for c in coefficients)), 1e-13)
+
+
+def test_i11_lane_count_beside_a_power_of_two(device):
+    x = np.linspace(0.0, 1.0, 65_700)
+
+    def loss(x):
+        return lg.sum(lg.fori_loop(0, lg.full(x.shape, 5, dtype=lg.int32), lambda _, v: lg.sin(v) + 0.1, x))
+
+    v, want = x.copy(), np.ones_like(x)
+    for _ in range(5):
+        want *= np.cos(v)
+        v = np.sin(v) + 0.1
+    check(lg.grad(loss)(lg.asarray(x)), want, 1e-12)
+
+
+def test_i14_static_bound_does_not_need_the_forced_capacity(device):
+    """A linear body saves nothing, whatever the capacity."""
+    loss = lambda x: lg.sum(lg.fori_loop(0, 66, lambda _, v: 0.95 * v + 0.01, x))
+    check(lg.compile(lg.grad(loss), stack_capacity=1)(lg.asarray(STARTS)), np.full(4, 0.95**66), 1e-13)
+
+
+def test_i15_out_of_memory_is_raised_before_the_launch(compiled_device):
+    """A uniform loop over a tensor whose saved values exceed any memory."""
+    x = lg.asarray(np.linspace(0, 1, 1024 * 1024).reshape(1024, 1024))
+    kept = np.asarray(x).copy()
+
+    def loss(x, n):
+        return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(lg.roll(v, 1, axis=0)) + 0.1, x))
+
+    gradient = lg.compile(lg.grad(loss))
+    with pytest.raises(MemoryError, match="need"):
+        np.asarray(gradient(x, lg.asarray(10_000_000_000)))
+    check(x, kept)
+    short = gradient(x, lg.asarray(1))
+    check(short, np.cos(np.roll(kept, 0, axis=0)), 1e-12)
+
+
+def test_i16_bytes_of_a_saved_value(compiled_device):
+    """One slot of a float32 takes four bytes and of a float64 eight."""
+    for dtype in (lg.float32, lg.float64):
+        plan = lg.compile(lg.grad(side_output)).plan(lg.asarray(STARTS, dtype=dtype), lg.asarray(7))
+        assert [r.type for r in plan.residuals if r.type.startswith("float")] == [f"{dtype.name}[]"]
