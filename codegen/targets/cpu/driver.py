@@ -152,8 +152,8 @@ class EntryEmitter:
     # beginning and end
 
     def prologue(self) -> None:
-        for slot in sorted(self.layout.redirected & self.layout.arena.slots.keys()):
-            base = self.load_word("arena")
+        base = self.load_word("arena")
+        for slot in sorted(self.layout.arena.slots):
             own = self.let(f"getelementptr i8, ptr {base}, i64 {self.layout.arena.slots[slot]}")
             self.put(f"store ptr {own}, ptr {self.cell(slot)}")
             if self.program.slots[slot].kind in ("input", "constant"):
