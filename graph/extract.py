@@ -3,7 +3,8 @@
 Enters: output values, and the values that bound the cut from below. Leaves: a Graph in topological
 order, whose inputs are those bounds followed by every other argument or leaf that was reached.
 Nodes that the outputs don't need don't appear. Where a node and another that `replaces` it are both
-reached, only the replacing one stays.
+reached, only the replacing one stays; both stay where the replacing one needs what the other gives (a
+tangent that was computed from the primal result).
 """
 
 from __future__ import annotations
@@ -16,20 +17,26 @@ from loopgrad.graph.nodes import Graph, Node, Value
 def extract(outputs: Sequence[Value], bounds: Sequence[Value] = ()) -> Graph:
     """The graph that computes `outputs` from `bounds` and from the leaves it meets."""
     stop = dict.fromkeys(bounds)
-    nodes, free = _topological(outputs, stop, {})
+    nodes, free, _ = _topological(outputs, stop, {})
     replaced = _replacements(nodes)
-    if replaced:
-        nodes, free = _topological(outputs, stop, replaced)
-        nodes, outputs = _redirect(nodes, outputs, replaced)
+    while replaced:
+        nodes, free, cycle = _topological(outputs, stop, replaced)
+        if not cycle:
+            nodes, outputs = _redirect(nodes, outputs, replaced)
+            break
+        replaced = {old: new for old, new in replaced.items() if new not in cycle}
+        nodes, free, _ = _topological(outputs, stop, {})
     return Graph((*stop, *free), tuple(nodes), tuple(outputs))
 
 
 def _topological(
     outputs: Sequence[Value], stop: dict[Value, None], replaced: dict[Node, Node]
-) -> tuple[list[Node], list[Value]]:
+) -> tuple[list[Node], list[Value], list[Node]]:
+    """Nodes in order, the free values they reach, and the nodes of a cycle that `replaced` makes, if any."""
     order: list[Node] = []
     free: dict[Value, None] = {}
     done: set[Node] = set()
+    path: dict[Node, None] = {}
     pending: list[tuple[Node, bool]] = []
 
     def demand(value: Value) -> None:
@@ -48,14 +55,18 @@ def _topological(
         while pending:
             node, expanded = pending.pop()
             if expanded:
-                if node not in done:
-                    done.add(node)
-                    order.append(node)
+                done.add(node)
+                order.append(node)
+                del path[node]
+            elif node in path:
+                nodes = list(path)
+                return order, list(free), nodes[nodes.index(node) :]
             elif node not in done:
+                path[node] = None
                 pending.append((node, True))
                 for operand in reversed(node.operands):
                     demand(operand)
-    return order, list(free)
+    return order, list(free), []
 
 
 def _replacements(nodes: Sequence[Node]) -> dict[Node, Node]:

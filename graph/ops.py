@@ -63,6 +63,8 @@ def _as_scalar(value: Number, dtype: DType) -> Number:
         raise dtype_error("full", "True or False", value, "compare it with something")
     if kind == "c":
         return complex(value)
+    if not isinstance(value, int | float | complex):
+        value = value.item()  # a NumPy scalar
     if isinstance(value, complex) or (isinstance(value, float) and not (isfinite(value) and value == int(value))):
         raise dtype_error("full", f"a whole number for {dtype}", value, "cast the tensor to a float dtype first")
     number = int(value)

@@ -26,14 +26,14 @@ def test_for_refusals(leaf):
     with pytest.raises(DTypeError, match="an int32 or int64 trip count"):
         traced_for(leaf("float32"), [x], lambda _, c: (c,))
     with pytest.raises(DTypeError, match=r"for: expected carries\[0\] of type float32\[3\], got int32\[3\]"):
-        traced_for(leaf("int32"), [x], lambda _, c: (leaf("int32", 3),))
+        traced_for(leaf("int32"), [x], lambda *_: (leaf("int32", 3),))
     with pytest.raises(ShapeError, match=r"carries\[0\] of type float32\[3\], got float32\[\]"):
         traced_for(leaf("int32"), [x], lambda _, c: (ops.reduce_sum(c, (0,)),))
     with pytest.raises(ShapeError, match="expected 1 carries, got 2"):
         traced_for(leaf("int32"), [x], lambda _, c: (c, c))
     with pytest.raises(ShapeError, match=r"starts with the lanes \(4,\)"):
         traced_for(leaf("int32", 4), [x], lambda _, c: (c,))
-    body, _ = trace(lambda k, c: (c,), [leaf("int64").type, x.type])
+    body, _ = trace(lambda _, c: (c,), [leaf("int64").type, x.type])
     with pytest.raises(DTypeError, match=r"body inputs\[0\] of type int32\[\], got int64\[\]"):
         ops.for_loop(leaf("int32"), [x], body)
 
@@ -51,7 +51,7 @@ def test_while_refusals(leaf):
 def test_switch_refusals(leaf):
     x = leaf("float32", 3)
     with pytest.raises(DTypeError, match=r"branch results\[0\] of type float32\[3\], got int32\[3\]"):
-        traced_switch(leaf("bool"), [lambda c: (c,), lambda c: (leaf("int32", 3),)], [x])
+        traced_switch(leaf("bool"), [lambda c: (c,), lambda _: (leaf("int32", 3),)], [x])
     with pytest.raises(ShapeError, match="at least one branch"):
         traced_switch(leaf("bool"), [], [x])
     with pytest.raises(DTypeError, match="switch: expected bool or signed"):

@@ -37,11 +37,8 @@ def test_unary_float_functions_follow_numpy_on_edges(apply, op, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("op", [*UNARY, *BINARY, *COMPARE])
+@pytest.mark.parametrize("op", [op for op, (kinds, _) in {**UNARY, **BINARY, **COMPARE}.items() if "f" in kinds])
 def test_every_row_keeps_half_precision_types(apply, op, dtype):
-    kinds = {**UNARY, **BINARY, **COMPARE}[op][0]
-    if "f" not in kinds:
-        pytest.skip("not defined for floats")
     x = np.array([0.5, 1.0, 2.0]).astype(T.dtype_named(dtype).np)
     got = apply(op, x) if op in UNARY else apply(op, x, x)
     assert got.dtype == (np.bool_ if op in COMPARE else x.dtype)
@@ -94,7 +91,8 @@ def test_float_division_keeps_ieee_rules(apply):
     assert np.isnan(apply("mod", x, y)[:3]).all()
 
 
-def test_floordiv_and_mod_put_a_number_together_again(apply, rng=np.random.default_rng(1)):
+def test_floordiv_and_mod_put_a_number_together_again(apply):
+    rng = np.random.default_rng(1)
     x, y = rng.normal(size=100) * 50, rng.normal(size=100) * 3
     np.testing.assert_allclose(apply("floordiv", x, y) * y + apply("mod", x, y), x, rtol=1e-12)
 
