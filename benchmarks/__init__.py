@@ -1,0 +1,1 @@
+"""Side-by-side measurements of loopgrad and its peers; `python -m benchmarks --help`."""
