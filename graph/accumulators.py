@@ -100,3 +100,13 @@ def is_accumulator(loop: Node, carry: int) -> bool:
     """Whether the carry is scattered into and never read in the loop."""
     chain = carry_chain(loop, carry)
     return chain is not None and chain.scatters > 0
+
+
+def accumulator_operands(node: Node) -> list[int]:
+    """Operand positions of what the region node declares as shared."""
+    if node.op != "switch":
+        return [first_carry(node) + j for j in node.attrs["shared"]]
+    if not node.attrs["shared"]:
+        return []
+    chains = [(i, passed(node, i)) for i in range(1, len(node.operands))]
+    return [i for i, chain in chains if chain is not None and chain.output in node.attrs["shared"]]

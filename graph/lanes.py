@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from loopgrad.graph.accumulators import first_carry, is_accumulator, passed
+from loopgrad.graph.accumulators import accumulator_operands, first_carry, is_accumulator
 from loopgrad.graph.lane_axes import Axes, moved_axes, preserves
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import StackType, TensorType
@@ -124,7 +124,7 @@ def lane_report(subject: Node | Graph, shape: Shape, hard: Sequence[int] = ()) -
     if isinstance(subject, Graph):
         walk.region(subject, accesses)
     else:
-        for i in _accumulator_operands(subject):
+        for i in _updated_by_all(subject):
             accesses[i] = Access(accumulator=i)
         walk.control(subject, accesses)
     starts = {i for i, v in enumerate(values) if shape and walk.leads(v)}
@@ -139,13 +139,13 @@ def lane_report(subject: Node | Graph, shape: Shape, hard: Sequence[int] = ()) -
     )
 
 
-def _accumulator_operands(node: Node) -> list[int]:
+def _updated_by_all(node: Node) -> list[int]:
     """Operands that all lanes update: those declared shared, and what a loop without lanes only scatters into."""
-    if node.op == "switch":
-        chains = [(i, passed(node, i)) for i in range(1, len(node.operands))]
-        return [i for i, chain in chains if chain is not None and chain.output in node.attrs["shared"]]
-    first, lanes, shared = first_carry(node), node.attrs["lanes"], node.attrs["shared"]
-    return [first + j for j in range(node.attrs["carries"]) if j in shared or (not lanes and is_accumulator(node, j))]
+    operands = accumulator_operands(node)
+    if node.op != "switch" and not node.attrs["lanes"]:
+        first = first_carry(node)
+        operands += [first + j for j in range(node.attrs["carries"]) if is_accumulator(node, j)]
+    return operands
 
 
 class _Walk:

@@ -23,11 +23,12 @@ from loopgrad.graph.types import TensorType
 class Builder:
     """The nodes of a graph under construction, in order."""
 
-    __slots__ = ("loc", "nodes")
+    __slots__ = ("loc", "nodes", "original")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.loc: Location | None = None  # given to what `emit` makes
+        self.original: Node | None = None  # during a rewrite: the node before its operands were rebuilt
 
     def emit(
         self, op: str, operands: Sequence[Value], attrs: Mapping[str, Any] = NO_ATTRS, regions: tuple[Graph, ...] = ()
@@ -75,7 +76,7 @@ def rebuild(graph: Graph, rewrite: Rewrite) -> Graph:
         operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
         regions = tuple([rebuild(r, rewrite) for r in node.regions]) if node.regions else ()
         current = renewed(node, operands, regions)
-        builder.loc = current.loc
+        builder.loc, builder.original = current.loc, node
         results = rewrite(current, builder)
         if results is None:
             builder.nodes.append(current)
@@ -112,18 +113,6 @@ def map_regions(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
-def used_inputs(graph: Graph) -> set[Value]:
-    """The inputs that some node or output reads."""
-    read = {v for node in graph.nodes for v in node.operands}
-    read.update(graph.outputs)
-    return {v for v in graph.inputs if v in read}
-
-
-def without_inputs(graph: Graph, drop: set[int]) -> Graph:
-    """`graph` without the (unused) inputs at these positions."""
-    return Graph(tuple([v for i, v in enumerate(graph.inputs) if i not in drop]), graph.nodes, graph.outputs)
-
-
 def substituted(graph: Graph, replaced: Mapping[Value, Value]) -> Graph:
     """`graph` with operands and outputs looked up in `replaced` first."""
     env = dict(replaced)
@@ -134,3 +123,23 @@ def substituted(graph: Graph, replaced: Mapping[Value, Value]) -> Graph:
             env.update(zip(node.results, current.results, strict=True))
         nodes.append(current)
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+
+def first_capture(node: Node) -> int:
+    """Operand position of a region node's first captured value (a switch captures all its operands)."""
+    if node.op == "switch":
+        return 1
+    carries: int = node.attrs["carries"]
+    return carries + (node.op == "for")
+
+
+def input_offset(node: Node) -> int:
+    """Operand position minus region input position, for everything a region takes."""
+    return 1 if node.op == "switch" else 0
+
+
+def read_values(graph: Graph) -> set[Value]:
+    """Every value that a node or an output of this graph (not of its regions) reads."""
+    read = {v for node in graph.nodes for v in node.operands}
+    read.update(graph.outputs)
+    return read

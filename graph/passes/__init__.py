@@ -1,0 +1,40 @@
+"""Passes over graphs: pure functions Graph -> Graph, and the order in which the compiler runs them.
+
+Each keeps the graph's inputs (number, order, identity) and the meaning of its outputs. `licm` also serves
+the reverse pass, which wants invariant broadcasts out of loops before it differentiates them; `mask`
+serves scheduling and isn't part of the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.passes import carries, cse, dce, fold, forward_stacks, licm, simplify, sink
+
+Pass = Callable[[Graph], Graph]
+
+PIPELINE: Final[tuple[tuple[str, Pass], ...]] = (
+    ("dce", dce.run),
+    ("sink", sink.run),
+    ("fold", fold.run),
+    ("simplify", simplify.run),
+    ("cse", cse.run),
+    ("forward_stacks", forward_stacks.run),
+    ("carries", carries.run),
+    ("licm", licm.run),
+    ("sink", sink.run),
+    ("fold", fold.run),
+    ("simplify", simplify.run),
+    ("cse", cse.run),
+    ("carries", carries.run),
+    ("dce", dce.run),
+)
+
+
+def optimise(graph: Graph) -> Graph:
+    """`graph` after every pass of the pipeline."""
+    for _, run in PIPELINE:
+        graph = run(graph)
+    return graph

@@ -1,0 +1,137 @@
+"""Constant folding.
+
+Enters: a Graph. Leaves: a Graph in which operations on constants are constants, computed by the
+primitives' references: of at most LIMIT elements, or of any size where every element is the same. A
+switch whose index is constant is replaced by its branch; a `for` of constant count by its initial values
+(no trip) or its body (one trip).
+
+    %1 = const {value=2.0};  %2 = const {value=3.0};  %3 = mul(%1, %2)     ->     %3 = const {value=6.0}
+
+`iota` isn't folded: lane analysis recognises it, and it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import FAMILIES, REFERENCE
+from loopgrad.graph.primitives.primitive import Array
+from loopgrad.graph.rebuild import Builder, rebuild
+from loopgrad.graph.types import DType, TensorType
+
+LIMIT: Final = 64
+CONSTANTS: Final = ("const", "literal")
+SPLAT_KEEPING: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip"})
+
+
+def run(graph: Graph) -> Graph:
+    """`graph` with constants folded, in regions too."""
+    return rebuild(graph, _fold)
+
+
+def _fold(node: Node, builder: Builder) -> Sequence[Value] | None:
+    match node.op:
+        case "switch":
+            return _known_branch(node, builder)
+        case "for":
+            return _known_count(node, builder)
+        case "while" | "iota" | "const" | "literal":
+            return None
+    if node.op not in REFERENCE or not node.operands or not all(_is_constant(v) for v in node.operands):
+        return None
+    (result,) = node.results
+    assert isinstance(result.type, TensorType)
+    if _is_splat(node):
+        return [builder.const(_splat_of(node, result.dtype), result.type)]
+    if result.type.size > LIMIT or any(v.type.size > LIMIT for v in node.operands if isinstance(v.type, TensorType)):
+        return None
+    (array,) = REFERENCE[node.op](node.attrs, *[constant_array(v) for v in node.operands])
+    return [emit_array(builder, array, result.type)]
+
+
+def _is_constant(value: Value) -> bool:
+    return value.node is not None and value.node.op in CONSTANTS
+
+
+def constant_array(value: Value) -> Array:
+    """The elements of a constant."""
+    assert value.node is not None
+    (array,) = REFERENCE[value.node.op](value.node.attrs)
+    return array
+
+
+def emit_array(builder: Builder, array: Array, type: TensorType) -> Value:
+    """A `const` where all elements are the same bits, else a `literal`."""
+    array = np.ascontiguousarray(array)
+    data = array.tobytes()
+    size = type.dtype.itemsize
+    if type.size and data == data[:size] * type.size:
+        return builder.const(_python_scalar(array.reshape(-1)[0], type.dtype), type)
+    return builder.value("literal", data=data, type=type)
+
+
+def _is_splat(node: Node) -> bool:
+    """Whether all elements of the result are the same function of splat operands."""
+    if any(v.node is None or v.node.op != "const" for v in node.operands):
+        return False
+    return node.op in FAMILIES["elementwise"] or node.op in SPLAT_KEEPING
+
+
+def _splat_of(node: Node, dtype: DType) -> Any:
+    if node.op in SPLAT_KEEPING:
+        assert node.operands[0].node is not None
+        return node.operands[0].node.attrs["value"]
+    scalars = [constant_array(_first(v)).reshape(-1)[:1] for v in node.operands]
+    (array,) = REFERENCE[node.op](node.attrs, *scalars)
+    return _python_scalar(array[0], dtype)
+
+
+def _first(value: Value) -> Value:
+    """The splat as a constant of one element."""
+    assert value.node is not None
+    one = TensorType((), value.dtype)
+    return Node("const", (), (one,), {"value": value.node.attrs["value"], "type": one}).results[0]
+
+
+def _python_scalar(x: Any, dtype: DType) -> Any:
+    match dtype.kind:
+        case "b":
+            return bool(x)
+        case "f":
+            return float(x)
+        case "c":
+            return complex(x)
+    return int(x)
+
+
+def known_scalar(value: Value) -> Any:
+    """The Python number behind a constant splat; None where it isn't one."""
+    if value.node is None or value.node.op != "const":
+        return None
+    return value.node.attrs["value"]
+
+
+def _known_branch(node: Node, builder: Builder) -> Sequence[Value] | None:
+    index = known_scalar(node.operands[0])
+    if index is None or node.attrs["shared"]:
+        return None  # being shared is what makes scatters obey the masks of enclosing lanes
+    chosen = min(max(int(index), 0), len(node.regions) - 1)
+    return builder.inline(node.regions[chosen], node.operands[1:])
+
+
+def _known_count(node: Node, builder: Builder) -> Sequence[Value] | None:
+    count = known_scalar(node.operands[0])
+    n: int = node.attrs["carries"]
+    if count is None:
+        return None
+    if count <= 0:
+        return node.operands[1 : 1 + n]
+    if count == 1 and not node.attrs["lanes"] and not node.attrs["shared"]:
+        type = node.operands[0].type
+        assert isinstance(type, TensorType)
+        return builder.inline(node.regions[0], (builder.const(0, type), *node.operands[1:]))
+    return None

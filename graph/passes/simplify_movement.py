@@ -1,0 +1,129 @@
+"""Rules of `simplify` about where elements come from; all are exact.
+
+broadcast of broadcast, reshape of reshape, transpose of transpose    ->  one
+an identity broadcast, reshape, transpose, slice, flip, pad           ->  its operand
+a reduction over no axes, or over axes of extent 1                    ->  a reshape
+elementwise operations on equal broadcasts                            ->  one broadcast of the small result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import FAMILIES
+from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.types import TensorType
+
+Rule = Callable[[Node, Builder], Value | None]
+
+
+def _same_type(node: Node, builder: Builder) -> Value | None:
+    """For operations that are the identity whenever they keep the shape."""
+    return node.operands[0] if node.operands[0].type == node.results[0].type else None
+
+
+def _broadcast_of_broadcast(node: Node, builder: Builder) -> Value | None:
+    inner = node.operands[0].node
+    if inner is None or inner.op != "broadcast":
+        return None
+    outer = node.attrs["dims"]
+    dims = tuple([outer[d] for d in inner.attrs["dims"]])
+    return builder.value("broadcast", inner.operands[0], shape=node.attrs["shape"], dims=dims)
+
+
+def _reshape_of_reshape(node: Node, builder: Builder) -> Value | None:
+    inner = node.operands[0].node
+    if inner is None or inner.op != "reshape":
+        return None
+    (x,) = inner.operands
+    return x if x.type == node.results[0].type else builder.value("reshape", x, shape=node.attrs["shape"])
+
+
+def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
+    inner = node.operands[0].node
+    if inner is None or inner.op != "transpose":
+        return None
+    perm = tuple([inner.attrs["perm"][p] for p in node.attrs["perm"]])
+    (x,) = inner.operands
+    return x if perm == tuple(range(len(perm))) else builder.value("transpose", x, perm=perm)
+
+
+def _identity_transpose(node: Node, builder: Builder) -> Value | None:
+    perm = node.attrs["perm"]
+    return node.operands[0] if perm == tuple(range(len(perm))) else None
+
+
+def _identity_slice(node: Node, builder: Builder) -> Value | None:
+    unit = all(step == 1 for step in node.attrs["step"])
+    return _same_type(node, builder) if unit else None
+
+
+def _identity_flip(node: Node, builder: Builder) -> Value | None:
+    (x,) = node.operands
+    return x if all(x.shape[a] <= 1 for a in node.attrs["axes"]) else None
+
+
+def _flip_of_flip(node: Node, builder: Builder) -> Value | None:
+    inner = node.operands[0].node
+    if inner is None or inner.op != "flip":
+        return None
+    axes = tuple(sorted(set(node.attrs["axes"]) ^ set(inner.attrs["axes"])))
+    (x,) = inner.operands
+    return builder.value("flip", x, axes=axes) if axes else x
+
+
+def _single_concat(node: Node, builder: Builder) -> Value | None:
+    return node.operands[0] if len(node.operands) == 1 else None
+
+
+def _reduction_of_ones(node: Node, builder: Builder) -> Value | None:
+    (x,) = node.operands
+    if any(x.shape[a] != 1 for a in node.attrs["axes"]):
+        return None
+    shape = node.results[0].shape
+    return x if shape == x.shape else builder.value("reshape", x, shape=shape)
+
+
+def _elementwise_on_broadcasts(node: Node, builder: Builder) -> Value | None:
+    """Constants count as broadcasts of anything."""
+    small: TensorType | None = None
+    dims = None
+    for v in node.operands:
+        inner = v.node
+        if inner is None or inner.op not in ("broadcast", "const"):
+            return None
+        if inner.op == "const":
+            continue
+        shape = inner.operands[0].shape
+        if small is not None and (shape != small.shape or inner.attrs["dims"] != dims):
+            return None
+        small, dims = TensorType(shape, v.dtype), inner.attrs["dims"]
+    if small is None or small.size >= node.operands[0].type.size:  # type: ignore[union-attr]
+        return None
+    operands = [_shrunk(v, small.shape, builder) for v in node.operands]
+    (result,) = builder.emit(node.op, operands, node.attrs)
+    return builder.value("broadcast", result, shape=node.results[0].shape, dims=dims)
+
+
+def _shrunk(value: Value, shape: tuple[int, ...], builder: Builder) -> Value:
+    assert value.node is not None
+    if value.node.op == "broadcast":
+        return value.node.operands[0]
+    return builder.const(value.node.attrs["value"], TensorType(shape, value.dtype))
+
+
+REDUCTIONS: Final = ("reduce_sum", "reduce_prod", "reduce_min", "reduce_max", "reduce_and", "reduce_or")
+
+MOVEMENT_RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    **dict.fromkeys(FAMILIES["elementwise"], (_elementwise_on_broadcasts,)),
+    "broadcast": (_same_type, _broadcast_of_broadcast),
+    "reshape": (_same_type, _reshape_of_reshape),
+    "transpose": (_identity_transpose, _transpose_of_transpose),
+    "slice": (_identity_slice,),
+    "flip": (_identity_flip, _flip_of_flip),
+    "pad": (_same_type,),
+    "concat": (_single_concat,),
+    **dict.fromkeys(REDUCTIONS, (_reduction_of_ones,)),
+}

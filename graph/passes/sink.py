@@ -1,0 +1,92 @@
+"""The opposite of hoisting, for what costs nothing to compute again.
+
+Enters: a Graph. Leaves: a Graph in which regions don't capture constants, iotas, or broadcasts of smaller
+values, but compute them inside: folding and lane analysis then see them, and a broadcast array isn't
+stored for the sake of a loop.
+
+    %1 = const {value=2.0}                          %2 = for(%n, %x)
+    %2 = for(%n, %x, %1)                              body(%k, %c)
+      body(%k, %c, %b)                      ->          %1 = const {value=2.0}
+        %3 = mul(%c, %b)                                %3 = mul(%c, %1)
+        return %3                                       return %3
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loopgrad.graph.accumulators import accumulator_operands
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import first_capture, input_offset, renewed, substituted
+from loopgrad.graph.types import TensorType
+
+SMALL_LITERAL: Final = 16  # elements
+
+
+def run(graph: Graph) -> Graph:
+    """`graph` with free values recomputed in the regions that captured them, outermost first."""
+    env: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
+        current = renewed(node, operands, node.regions)
+        if current.regions:
+            current = _sunk(current)
+            current = renewed(current, current.operands, tuple([run(r) for r in current.regions]))
+        if current is not node:
+            env.update(zip(node.results, current.results, strict=True))
+        nodes.append(current)
+    if not env:
+        return graph
+    return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+
+def _sunk(node: Node) -> Node:
+    start, offset = first_capture(node), input_offset(node)
+    shared = accumulator_operands(node) if node.op == "switch" else ()
+    free = {
+        i: v.node
+        for i, v in enumerate(node.operands)
+        if i >= start and i not in shared and v.node is not None and _is_free(v.node)
+    }
+    if not free:
+        return node
+    needed = [v for i in free for v in free[i].operands]
+    regions = []
+    for region in node.regions:
+        inputs = [v for i, v in enumerate(region.inputs) if i + offset not in free]
+        extra = [Value(v.type) for v in needed]
+        graph = Graph((*inputs, *extra), region.nodes, region.outputs)
+        regions.append(_with_copies(graph, {region.inputs[i - offset]: made for i, made in free.items()}, extra))
+    operands = (*[v for i, v in enumerate(node.operands) if i not in free], *needed)
+    types = tuple([r.type for r in node.results])
+    return Node(node.op, operands, types, node.attrs, tuple(regions), node.loc)
+
+
+def _is_free(node: Node) -> bool:
+    match node.op:
+        case "const" | "iota":
+            return True
+        case "literal":
+            type: TensorType = node.attrs["type"]
+            return type.size <= SMALL_LITERAL
+        case "broadcast":
+            small, large = node.operands[0].type, node.results[0].type
+            assert isinstance(small, TensorType)
+            assert isinstance(large, TensorType)
+            return small.size < large.size
+    return False
+
+
+def _with_copies(graph: Graph, free: dict[Value, Node], operands: list[Value]) -> Graph:
+    """`graph` with copies of the free nodes in front; `operands` are theirs, one after the other."""
+    env: dict[Value, Value] = {}
+    copies = []
+    rest = iter(operands)
+    for argument, made in free.items():
+        own = tuple([next(rest) for _ in made.operands])
+        copy = Node(made.op, own, (made.results[0].type,), made.attrs, (), made.loc)
+        copies.append(copy)
+        env[argument] = copy.results[0]
+    body = substituted(graph, env)
+    return Graph(body.inputs, (*copies, *body.nodes), body.outputs)
