@@ -1,0 +1,1 @@
+"""Elementary functions as recipes over abstract operations, for targets that lack them."""

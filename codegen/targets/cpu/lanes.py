@@ -1,0 +1,193 @@
+"""How a kernel's domain is laid over rows, vector lanes, chunks and scratch memory.
+
+Dims split into `outer` (scalar loops over rows), `lane` (linearised, laid over vector lanes) and `inner`
+(scalar loops inside a lane, only for reductions over a short axis):
+
+    (N,)            lane = (N,)                     (R, C), C long      outer = (R,), lane = (C,)
+    (N, 3)          lane = (N, 3), by division      (N, 3) summed over its last axis: lane = (N,), inner = (3,)
+
+Chunks are cut by shape and cost alone, never by the number of threads:
+
+- long rows: a chunk is one piece of one row (`pieces` per row); short rows: `rows_per_chunk` rows.
+- an accumulate parameter that several lanes may hit gets one private copy per chunk, so such kernels are
+  cut into few chunks (at most 64) where the copies stay small, and run serially where they don't.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.targets.cpu.features import Machine
+
+SORT_TILE = 2048
+TARGET_COST = 400_000  # abstract cost of one chunk, about 20 to 50 microseconds
+COPY_BYTES = 32 << 20
+SMALL_TARGET = 4096
+CHEAP = frozenset({"const", "cast", "load", "store", "alias", "select", "reduce"})
+DEAR = frozenset({"sin", "cos", "tan", "exp", "log", "pow", "tanh", "atan2", "lgamma", "digamma", "erf", "sinh", "cosh"})
+
+
+class CompileOptions(Protocol):
+    """The options that kernel code depends on (runtime.options.Options is one)."""
+
+    @property
+    def fast_math(self) -> bool: ...
+    @property
+    def sort_lanes(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLayout:
+    """See the module docstring. `single`: one lane only, so that every value is a scalar."""
+
+    outer: tuple[int, ...]
+    lane: tuple[int, ...]
+    inner: tuple[int, ...]
+    width: int
+    groups: int
+    chunks: int
+    pieces: int
+    piece_lanes: int
+    rows_per_chunk: int
+    sort_tile: int | None
+    copies: tuple[int, ...]  # parameters accumulated through private copies
+    serial: bool
+    single: bool
+
+    @property
+    def rows(self) -> int:
+        return prod(self.outer)
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of one row."""
+        return prod(self.lane)
+
+    @property
+    def flight(self) -> int:
+        """Lanes that move together."""
+        return self.width * self.groups
+
+
+def walk(block: Block) -> list[KOp]:
+    """Every operation of a block and of the blocks in it."""
+    found: list[KOp] = []
+    for op in block.ops:
+        found.append(op)
+        for inner in op.blocks:
+            found.extend(walk(inner))
+    return found
+
+
+def cost(block: Block) -> int:
+    """A rough cost per lane; loops count for 16 trips."""
+    total = 0
+    for op in block.ops:
+        total += 1 if op.opcode in CHEAP else 20 if op.opcode in DEAR else 4
+        factor = 16 if op.opcode in ("for", "while") else 1
+        total += factor * sum([cost(inner) for inner in op.blocks])
+    return total
+
+
+def lane_width(kernel: Kernel, ops: list[KOp], machine: Machine) -> int:
+    """Lanes of one vector: as many as fit of the widest element type that the arithmetic uses."""
+    wide = narrow = 0
+    for op in ops:
+        for r in op.results:
+            if r.dtype.is_float:
+                wide += r.dtype.bits == 64
+                narrow += r.dtype.bits < 64
+    floats = [p.dtype.bits for p in kernel.params if p.dtype.is_float]
+    if not wide and not narrow and floats:
+        wide = int(max(floats) == 64)
+    return max(machine.vector_bits // (64 if wide > narrow else 32), 1)
+
+
+def group_count(ops: list[KOp], machine: Machine) -> int:
+    """Vectors interleaved: more hide latency in small loops, fewer keep big bodies in registers."""
+    if machine.registers < 32:
+        return 1
+    size = len(ops)
+    if any([op.opcode in ("for", "while") for op in ops]):
+        return 4 if size <= 24 else 2 if size <= 60 else 1
+    return 2 if size <= 60 else 1
+
+
+def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """(outer, lane, inner) dims."""
+    domain = kernel.domain
+    rank = len(domain)
+    ranks = {r.rank for r in kernel.reductions}
+    if min(ranks, default=rank) < rank:
+        cut = rank - min(ranks)
+        segment, segments = prod(domain[cut:]), prod(domain[:cut])
+        if len(ranks) == 1 and segment < 2 * flight <= 2 * segments:
+            return (), domain[:cut], domain[cut:]
+        return domain[:cut], domain[cut:], ()
+    if rank >= 2 and domain[-1] >= 4 * flight:
+        return domain[:-1], domain[-1:], ()
+    return (), domain, ()
+
+
+def sharing(ops: list[KOp]) -> list[tuple[int, str]]:
+    """(param, kind) of accumulations that several lanes may hit."""
+    shared = [op.attrs for op in ops if op.opcode == "accumulate" and not op.attrs["exclusive"]]
+    return sorted({(a["param"], a["kind"]) for a in shared})
+
+
+def copied_params(kernel: Kernel, shared: list[tuple[int, str]], lanes: int) -> tuple[int, ...] | None:
+    """Parameters to give private copies, None where the kernel must run serially instead."""
+    params = tuple([p for p, _ in shared])
+    if len(set(params)) != len(params) or any([kind == "set" for _, kind in shared]):
+        return None
+    if any([kernel.params[p].size > max(SMALL_TARGET, lanes // 16) for p in params]):
+        return None
+    return params if copies_bytes(kernel, params) * 8 <= COPY_BYTES else None
+
+
+def copies_bytes(kernel: Kernel, params: tuple[int, ...]) -> int:
+    """Bytes of one private copy of each parameter."""
+    return sum([kernel.params[p].size * kernel.params[p].dtype.itemsize for p in params])
+
+
+def chunk_lanes(per_lane: int, total: int, flight: int, tile: int | None) -> int:
+    """Lanes of one chunk, a multiple of the lanes in flight (and of the sorting tile)."""
+    unit = tile or flight
+    wanted = min(max(TARGET_COST // max(per_lane, 1), unit), 1 << 16)
+    wanted = min(wanted, max(total // 16, 4 * flight))
+    return round_up(wanted, unit)
+
+
+def round_up(value: int, unit: int) -> int:
+    return max((value + unit - 1) // unit, 1) * unit
+
+
+def plan_lanes(kernel: Kernel, machine: Machine, options: CompileOptions) -> LaneLayout:
+    """The layout of a kernel on a machine."""
+    ops = walk(kernel.body)
+    total = prod(kernel.domain)
+    single = total == 1
+    width, groups = (1, 1) if single else (lane_width(kernel, ops, machine), group_count(ops, machine))
+    while groups > 1 and width * groups > 2 * total:
+        groups //= 2
+    flight = width * groups
+    outer, lane, inner = split_dims(kernel, flight)
+    row, rows = prod(lane), prod(outer)
+    sorting = kernel.order_key is not None and options.sort_lanes and not inner and 4 * flight <= row < 1 << 31
+    tile = SORT_TILE if sorting else None
+    shared = sharing(ops)
+    copies = copied_params(kernel, shared, total) if shared else ()
+    chunk = chunk_lanes(cost(kernel.body) * max(prod(inner), 1), rows * row, flight, tile)
+    if copies:
+        limit = max(min(64, COPY_BYTES // max(copies_bytes(kernel, copies), 1)), 1)
+        chunk = max(chunk, round_up(max(rows * row // limit, 1), tile or flight))
+    pieces = max((row + chunk - 1) // chunk, 1)
+    rows_per_chunk = 1 if pieces > 1 else max(chunk // max(row, 1), 1)
+    chunks = rows * pieces if pieces > 1 else (rows + rows_per_chunk - 1) // rows_per_chunk
+    return LaneLayout(
+        outer, lane, inner, width, groups, chunks if total else 0, pieces, min(chunk, max(row, 1)),
+        rows_per_chunk, tile, copies or (), copies is None, single,
+    )  # fmt: skip

@@ -1,0 +1,217 @@
+"""Small functions that kernels call on rare or scalar paths, as LLVM IR text; one copy per module.
+
+- accumulate: active lanes of a vector combine into memory, in lane order;
+- sort: a counting sort of a tile's lanes by bucket, largest first (Knuth, TAOCP 3, 5.2);
+- overflow, fail: record a stack overflow or a failed check in the control block.
+"""
+
+from __future__ import annotations
+
+from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val, literal
+from loopgrad.graph.types import DType
+
+ORDER_BUCKETS = 1024
+
+
+def identity(kind: str, dtype: DType) -> float | int:
+    """What combines with x to x (for a float sum -0.0: x + -0.0 is x also for -0.0)."""
+    if kind in ("add", "or"):
+        return -0.0 if dtype.is_float else 0
+    if kind == "mul":
+        return 1
+    if dtype.is_float:
+        return float("inf") if kind == "min" else float("-inf")
+    low = -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
+    high = (1 << (dtype.bits - 1)) - 1 if dtype.kind == "i" else (1 << dtype.bits) - 1
+    if kind == "and":
+        return -1 if dtype.kind == "i" else high
+    return high if kind == "min" else low
+
+
+def combine(b: Builder, kind: str, dtype: DType, x: Val, y: Val) -> Val:
+    """x kind y; a float min or max gives NaN where either is NaN."""
+    if kind in ("and", "or"):
+        return b.inst(x.type, kind + " {t0} {a}, {b}", x, y)
+    if kind in ("add", "mul"):
+        return b.inst(x.type, ("f" if x.type in FLOATS else "") + kind + " {t0} {a}, {b}", x, y)
+    sign = "<" if kind == "min" else ">"
+    if x.type in FLOATS:
+        first = b.inst("i1", f"fcmp {'olt' if sign == '<' else 'ogt'} " + "{t0} {a}, {b}", x, y)
+        best = b.inst(x.type, "select {t0} {a}, {t1} {b}, {t2} {c}", first, x, y)
+        nan = b.inst("i1", "fcmp uno {t0} {a}, {b}", x, x)
+        return b.inst(x.type, "select {t0} {a}, {t1} {b}, {t2} {c}", nan, x, best)
+    name = f"{'s' if dtype.kind == 'i' else 'u'}{kind}"
+    return b.inst(x.type, f"call {{r}} @llvm.{name}.{{s}}({{t0}} {{a}}, {{t1}} {{b}})", x, y)
+
+
+def combine_names(b: Builder, kind: str, dtype: DType, type: str, x: str, y: str) -> str:
+    """`combine` on bare names of any (vector) type, for horizontal trees."""
+    if kind in ("add", "mul", "and", "or"):
+        name = b.fresh()
+        prefix = "f" if dtype.is_float else ""
+        b.line(f"{name} = {prefix}{kind} {type} {x}, {y}")
+        return name
+    mask = type.replace(type.rsplit(" ", 1)[-1].rstrip(">"), "i1") if type[0] == "<" else "i1"
+    order = ("lt" if kind == "min" else "gt") if dtype.is_float else ("slt" if kind == "min" else "sgt")
+    if dtype.kind in "bu":
+        order = "ult" if kind == "min" else "ugt"
+    compare = f"fcmp o{order}" if dtype.is_float else f"icmp {order}"
+    first, best = b.fresh(), b.fresh()
+    b.line(f"{first} = {compare} {type} {x}, {y}")
+    b.line(f"{best} = select {mask} {first}, {type} {x}, {type} {y}")
+    if not dtype.is_float:
+        return best
+    nan, out = b.fresh(), b.fresh()
+    b.line(f"{nan} = fcmp uno {type} {x}, {x}")
+    b.line(f"{out} = select {mask} {nan}, {type} {x}, {type} {best}")
+    return out
+
+
+def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
+    return f"lg.accumulate.{kind}.{dtype.name}.{index}.{width}"
+
+
+def accumulate_function(name: str, kind: str, dtype: DType, index: str, width: int) -> str:
+    """For each active lane in order: pointer[index] = pointer[index] kind x."""
+    type = "i8" if dtype.kind == "b" else {16: "half", 32: "float", 64: "double"}[dtype.bits] if dtype.is_float else ""
+    type = type or f"i{dtype.bits}"
+    if dtype.name == "bfloat16":
+        type = "bfloat"
+    b = Builder(1, 1, "u")
+    old, new = Val(type, ("%old",), True), Val(type, ("%x",), True)
+    result = new if kind == "set" else combine(b, kind, dtype, old, new)
+    body = "\n".join(b.lines)
+    wide = max(width, 8)
+    return f"""
+define internal void @{name}(ptr %p, <{width} x {index}> %indices, <{width} x {type}> %values, <{width} x i1> %mask) {{
+entry:
+  %ia = alloca <{width} x {index}>, align 64
+  %xa = alloca <{width} x {type}>, align 64
+  store <{width} x {index}> %indices, ptr %ia
+  store <{width} x {type}> %values, ptr %xa
+  %narrow = bitcast <{width} x i1> %mask to i{width}
+  %bits0 = {f"zext i{width} %narrow to i64"}
+  %none = icmp eq i64 %bits0, 0
+  br i1 %none, label %done, label %loop
+loop:
+  %bits = phi i64 [ %bits0, %entry ], [ %rest, %loop ]
+  %lane = call i64 @llvm.cttz.i64(i64 %bits, i1 true)
+  %ip = getelementptr {index}, ptr %ia, i64 %lane
+  %i = load {index}, ptr %ip
+  %xp = getelementptr {type}, ptr %xa, i64 %lane
+  %x = load {type}, ptr %xp
+  %at = getelementptr {type}, ptr %p, {index} %i
+  %old = load {type}, ptr %at
+{body}
+  store {type} {result.name}, ptr %at
+  %less = sub i64 %bits, 1
+  %rest = and i64 %bits, %less
+  %end = icmp eq i64 %rest, 0
+  br i1 %end, label %done, label %loop
+done:
+  ret void
+}}
+""" if wide else ""
+
+
+def sort_function(width: int) -> str:
+    """order[0..n) = lanes of a tile by falling bucket, ties in lane order (deterministic)."""
+    size = ORDER_BUCKETS
+    vt = f"<{width} x i16>"
+    return f"""
+define internal void @lg.sort(ptr noalias %buckets, ptr noalias %order, i64 %n) {{
+entry:
+  %hist = alloca [{size} x i32], align 64
+  br label %most
+most:
+  %mi = phi i64 [ 0, %entry ], [ %mi2, %most ]
+  %mv = phi {vt} [ zeroinitializer, %entry ], [ %mv2, %most ]
+  %mp = getelementptr i16, ptr %buckets, i64 %mi
+  %ml = load {vt}, ptr %mp, align 2
+  %mv2 = call {vt} @llvm.umax.v{width}i16({vt} %mv, {vt} %ml)
+  %mi2 = add i64 %mi, {width}
+  %mgo = icmp slt i64 %mi2, %n
+  br i1 %mgo, label %most, label %clear
+clear:
+  %top16 = call i16 @llvm.vector.reduce.umax.v{width}i16({vt} %mv2)
+  %top = zext i16 %top16 to i64
+  %used = add i64 %top, 1
+  %bytes = shl i64 %used, 2
+  call void @llvm.memset.p0.i64(ptr align 64 %hist, i8 0, i64 %bytes, i1 false)
+  br label %count
+count:
+  %ci = phi i64 [ 0, %clear ], [ %ci2, %count ]
+  %cp = getelementptr i16, ptr %buckets, i64 %ci
+  %cb = load i16, ptr %cp
+  %cz = zext i16 %cb to i64
+  %ch = getelementptr i32, ptr %hist, i64 %cz
+  %cv = load i32, ptr %ch
+  %cv1 = add i32 %cv, 1
+  store i32 %cv1, ptr %ch
+  %ci2 = add i64 %ci, 1
+  %cgo = icmp slt i64 %ci2, %n
+  br i1 %cgo, label %count, label %prefix
+prefix:
+  %pi = phi i64 [ %top, %count ], [ %pi2, %prefix ]
+  %sum = phi i32 [ 0, %count ], [ %sum2, %prefix ]
+  %pp = getelementptr i32, ptr %hist, i64 %pi
+  %pv = load i32, ptr %pp
+  store i32 %sum, ptr %pp
+  %sum2 = add i32 %sum, %pv
+  %pi2 = sub i64 %pi, 1
+  %pgo = icmp sge i64 %pi2, 0
+  br i1 %pgo, label %prefix, label %place
+place:
+  %i = phi i64 [ 0, %prefix ], [ %i2, %place ]
+  %bp = getelementptr i16, ptr %buckets, i64 %i
+  %bv = load i16, ptr %bp
+  %bz = zext i16 %bv to i64
+  %hp = getelementptr i32, ptr %hist, i64 %bz
+  %at = load i32, ptr %hp
+  %at1 = add i32 %at, 1
+  store i32 %at1, ptr %hp
+  %atz = zext i32 %at to i64
+  %op = getelementptr i16, ptr %order, i64 %atz
+  %i16 = trunc i64 %i to i16
+  store i16 %i16, ptr %op
+  %i2 = add i64 %i, 1
+  %go = icmp slt i64 %i2, %n
+  br i1 %go, label %place, label %done
+done:
+  ret void
+}}
+"""
+
+
+def overflow_function() -> str:
+    """Stack rows beyond capacity: remember the need and a lane."""
+    return """
+define internal void @lg.overflow(ptr %needed, i64 %rows, ptr %lane.out, i64 %lane) cold noinline {
+  %old = atomicrmw umax ptr %needed, i64 %rows monotonic
+  store atomic i64 %lane, ptr %lane.out monotonic, align 8
+  ret void
+}
+"""
+
+
+def fail_function() -> str:
+    """A failed check: the first one to arrive is kept."""
+    return """
+define internal void @lg.fail(ptr %error, i64 %code, i64 %lane, i64 %detail) cold noinline {
+  %pair = cmpxchg ptr %error, i64 0, i64 %code monotonic monotonic
+  %first = extractvalue { i64, i1 } %pair, 1
+  br i1 %first, label %record, label %done
+record:
+  %lane.out = getelementptr i64, ptr %error, i64 1
+  store i64 %lane, ptr %lane.out
+  %detail.out = getelementptr i64, ptr %error, i64 2
+  store i64 %detail, ptr %detail.out
+  br label %done
+done:
+  ret void
+}
+"""
+
+
+def text_of(type: str, value: float | int) -> str:
+    return literal(type, value)

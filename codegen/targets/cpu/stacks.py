@@ -1,0 +1,137 @@
+"""push and pop: per-lane stacks in this worker's heap, rows of all lanes in flight.
+
+Lanes move in lockstep, so the depth is one scalar per stack: push at lockstep iteration k fills row k (lanes
+that are inactive leave anything there), and the mirrored reverse loop pops rows in the opposite order.
+Push and pop are then plain vector stores and loads. A bool takes one bit.
+
+A row beyond capacity isn't stored; its number goes to `needed`, and pops there read zeros.
+"""
+
+from __future__ import annotations
+
+from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
+from loopgrad.codegen.targets.cpu.control import first_lane
+from loopgrad.codegen.targets.cpu.lanes import LaneLayout
+from loopgrad.codegen.targets.cpu.outline import overflow_function
+from loopgrad.codegen.targets.cpu.vector import Val
+from loopgrad.graph.types import DType
+
+
+def vector_bytes(dtype: DType, width: int) -> int:
+    """Bytes of one vector in a row."""
+    return max(width // 8, 1) if dtype.kind == "b" else width * dtype.itemsize
+
+
+def row_bytes(dtype: DType, layout: LaneLayout) -> int:
+    return vector_bytes(dtype, layout.width) * layout.groups
+
+
+def declare_stacks(e: Emitter) -> None:
+    """Entry-block addresses, capacities and depth counters of every stack."""
+    if not e.kernel.stacks:
+        return
+    lines, count = e.entry, len(e.kernel.stacks)
+    lines.append("  %heap = load ptr, ptr %worker")
+    previous = "%heap"
+    for s, slot in enumerate(e.kernel.stacks):
+        lines.append(f"  %capacity.at.{s} = getelementptr i64, ptr %control, i64 {s}")
+        lines.append(f"  %capacity.{s} = load i64, ptr %capacity.at.{s}, !invariant.load !1")
+        lines.append(f"  %needed.{s} = getelementptr i64, ptr %control, i64 {count + s}")
+        lines.append(f"  %stack.{s} = getelementptr i8, ptr {previous}, i64 0")
+        lines.append(f"  %bytes.{s} = mul i64 %capacity.{s}, {row_bytes(slot.dtype, e.layout)}")
+        lines.append(f"  %padded.{s} = add i64 %bytes.{s}, 63")
+        lines.append(f"  %whole.{s} = and i64 %padded.{s}, -64")
+        lines.append(f"  %after.{s} = getelementptr i8, ptr %stack.{s}, i64 %whole.{s}")
+        lines.append(f"  %zeros.{s} = alloca [{row_bytes(slot.dtype, e.layout)} x i8], align 64")
+        lines.append(
+            f"  call void @llvm.memset.p0.i64(ptr align 64 %zeros.{s}, i8 0, i64 {row_bytes(slot.dtype, e.layout)}, i1 false)"
+        )
+        lines.append(f"  %depth.{s} = alloca i64")
+        previous = f"%after.{s}"
+    lines.append(f"  %overflow.lane = getelementptr i64, ptr %control, i64 {2 * count}")
+
+
+def reset_stacks(e: Emitter) -> None:
+    """Before each group of lanes: empty."""
+    for s in range(len(e.kernel.stacks)):
+        e.b.line(f"store i64 0, ptr %depth.{s}")
+
+
+def emit_push(e: Emitter, op: KOp) -> None:
+    b, s = e.b, op.attrs["stack"]
+    dtype = e.kernel.stacks[s].dtype
+    value = b.vector(e.wide(op.operands[0]))
+    depth = b.scalar("i64", f"load i64, ptr %depth.{s}")
+    deeper = b.scalar("i64", f"add nuw nsw i64 {depth.name}, 1")
+    b.line(f"store i64 {deeper.name}, ptr %depth.{s}")
+    fits = b.scalar("i1", f"icmp ult i64 {depth.name}, %capacity.{s}")
+    put, over, done = b.fresh_label("put"), b.fresh_label("over"), b.fresh_label("pushed")
+    b.branch(fits.name, put, over)
+    b.start(put)
+    with b.scope():
+        row = address(e, s, depth)
+        for u, name in enumerate(value.names):
+            store_lane_vector(e, row, u, dtype, name)
+    b.jump(done)
+    b.start(over)
+    with b.scope():
+        b.outlined.setdefault("lg.overflow", overflow_function)
+        lane = b.const("i64", 0) if e.layout.single else first_lane(e, e.mask, [e.row_lane()])[0]
+        b.line(f"call void @lg.overflow(ptr %needed.{s}, i64 {deeper.name}, ptr %overflow.lane, i64 {lane.name})")
+    b.jump(done)
+    b.start(done)
+
+
+def address(e: Emitter, s: int, row: Val) -> str:
+    size = row_bytes(e.kernel.stacks[s].dtype, e.layout)
+    offset = e.b.scalar("i64", f"mul nuw nsw i64 {row.name}, {size}")
+    return e.b.scalar("ptr", f"getelementptr inbounds i8, ptr %stack.{s}, i64 {offset.name}").name
+
+
+def part(e: Emitter, row: str, u: int, dtype: DType) -> str:
+    if not u:
+        return row
+    return e.b.scalar("ptr", f"getelementptr inbounds i8, ptr {row}, i64 {u * vector_bytes(dtype, e.layout.width)}").name
+
+
+def store_lane_vector(e: Emitter, row: str, u: int, dtype: DType, name: str) -> None:
+    b, width = e.b, e.layout.width
+    at = part(e, row, u, dtype)
+    if dtype.kind != "b":
+        align = min(vector_bytes(dtype, width), 64)
+        b.line(f"store {b.vector_type(llvm_type(dtype))} {name}, ptr {at}, align {align}")
+        return
+    bits = b.scalar(f"i{width}", f"bitcast {b.vector_type('i1')} {name} to i{width}")
+    if width < 8:
+        bits = b.scalar("i8", f"zext i{width} {bits.name} to i8")
+    b.line(f"store {bits.type} {bits.name}, ptr {at}, align 1")
+
+
+def emit_pop(e: Emitter, op: KOp) -> Val:
+    b, s = e.b, op.attrs["stack"]
+    dtype = e.kernel.stacks[s].dtype
+    depth = b.scalar("i64", f"load i64, ptr %depth.{s}")
+    row = b.scalar("i64", f"add nsw i64 {depth.name}, -1")
+    b.line(f"store i64 {row.name}, ptr %depth.{s}")
+    fits = b.scalar("i1", f"icmp ult i64 {row.name}, %capacity.{s}")
+    inside = address(e, s, row)
+    at = b.scalar("ptr", f"select i1 {fits.name}, ptr {inside}, ptr %zeros.{s}").name
+    names = [load_lane_vector(e, at, u, dtype) for u in range(b.groups)]
+    popped = Val(llvm_type(dtype), tuple(names), False)
+    if not e.layout.single:
+        return popped
+    out = b.scalar(popped.type, f"extractelement {b.vector_type(popped.type)} {popped.names[0]}, i64 0")
+    return out
+
+
+def load_lane_vector(e: Emitter, row: str, u: int, dtype: DType) -> str:
+    b, width = e.b, e.layout.width
+    at = part(e, row, u, dtype)
+    if dtype.kind != "b":
+        vt = b.vector_type(llvm_type(dtype))
+        return b.scalar(vt, f"load {vt}, ptr {at}, align {min(vector_bytes(dtype, width), 64)}").name
+    bits = b.scalar(f"i{max(width, 8)}", f"load i{max(width, 8)}, ptr {at}, align 1")
+    if width < 8:
+        bits = b.scalar(f"i{width}", f"trunc i8 {bits.name} to i{width}")
+    return b.scalar("mask", f"bitcast i{width} {bits.name} to {b.vector_type('i1')}").name

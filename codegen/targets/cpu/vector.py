@@ -1,0 +1,241 @@
+"""Writing LLVM IR text for values that are vectors of lanes.
+
+A group of lanes in flight is `groups` vectors of `width` lanes each: several vectors are interleaved
+so that the latency of one hides behind the others. A varying `Val` therefore has `groups` names, one
+per vector; a uniform `Val` has one name, a scalar; constants are literals and stay scalars until an
+instruction wants a vector (then `splat (...)`).
+
+Every method appends instructions to the current basic block. `memo` remembers pure results (splats,
+range reductions shared by sin and cos); `scope` drops what was remembered inside a block, since it
+doesn't dominate what follows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """`type` is the LLVM type of one lane."""
+
+    type: str
+    names: tuple[str, ...]
+    uniform: bool
+
+    @property
+    def name(self) -> str:
+        assert self.uniform
+        return self.names[0]
+
+
+FLOATS = frozenset({"half", "bfloat", "float", "double"})
+SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+
+
+def literal(type: str, value: float | int | bool) -> str:
+    """The text of a constant of an LLVM type."""
+    if type == "i1":
+        return "true" if value else "false"
+    if type not in FLOATS:
+        return str(int(value))
+    if type == "double":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
+    if type == "float":
+        import numpy as np  # float32 rounding with overflow to infinity, which struct refuses
+
+        with np.errstate(over="ignore"):
+            return literal("double", float(np.float32(value)))
+    if type == "half":
+        return f"0xH{struct.unpack('<H', struct.pack('<e', float(value)))[0]:04X}"
+    return f"0xR{struct.unpack('<I', struct.pack('<f', float(value)))[0] >> 16:04X}"
+
+
+class Builder:
+    """The text of one function."""
+
+    def __init__(self, width: int, groups: int, prefix: str = "v") -> None:
+        self.width = width
+        self.groups = groups
+        self.lines: list[str] = []
+        self.label = "entry"
+        self.memo: dict[Hashable, object] = {}
+        self.outlined: dict[str, Callable[[], str]] = {}
+        self._prefix = prefix
+        self._counter = 0
+
+    def fresh(self) -> str:
+        self._counter += 1
+        return f"%{self._prefix}{self._counter}"
+
+    def fresh_label(self, stem: str) -> str:
+        self._counter += 1
+        return f"{stem}{self._counter}"
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def start(self, label: str) -> None:
+        """Begin a basic block; the one before must have ended with a terminator."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def jump(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch(self, condition: str, yes: str, no: str, rarely: bool = False) -> None:
+        weights = ", !prof !0" if rarely else ""
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}{weights}")
+
+    def reserve(self) -> int:
+        """A place in the text to be filled in later (phis whose back edge isn't known yet)."""
+        self.lines.append("")
+        return len(self.lines) - 1
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        saved = self.memo
+        self.memo = dict(saved)
+        try:
+            yield
+        finally:
+            self.memo = saved
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """`make()`, or what it gave when the same key was asked for before in a dominating block."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        return cast(T, self.memo[key])
+
+    # -- values
+
+    def vector_type(self, type: str) -> str:
+        return f"<{self.width} x {type}>"
+
+    def const(self, type: str, value: float | int | bool) -> Val:
+        return Val(type, (literal(type, value),), True)
+
+    def named(self, type: str, name: str) -> Val:
+        return Val(type, (name,), True)
+
+    def scalar(self, type: str, text: str) -> Val:
+        """The result of one scalar instruction."""
+        name = self.fresh()
+        self.line(f"{name} = {text}")
+        return Val(type, (name,), True)
+
+    def lanes(self, type: str, first: int = 0, step: int = 1) -> Val:
+        """The constant first + step * lane."""
+        names = []
+        for u in range(self.groups):
+            values = [first + step * (u * self.width + i) for i in range(self.width)]
+            names.append("<" + ", ".join(f"{type} {literal(type, v)}" for v in values) + ">")
+        return Val(type, tuple(names), False)
+
+    def splat_name(self, v: Val) -> str:
+        """The name of one vector that holds a uniform value in all lanes."""
+        name = v.names[0]
+        if name[0] != "%":
+            return f"splat ({v.type} {name})"
+        return self.once(("splat", v), lambda: self._splat(v.type, name))
+
+    def _splat(self, type: str, name: str) -> str:
+        vt = self.vector_type(type)
+        first, full = self.fresh(), self.fresh()
+        self.line(f"{first} = insertelement {vt} poison, {type} {name}, i64 0")
+        self.line(f"{full} = shufflevector {vt} {first}, {vt} poison, <{self.width} x i32> zeroinitializer")
+        return full
+
+    def vector(self, v: Val) -> Val:
+        """`v` as a varying value."""
+        if not v.uniform:
+            return v
+        return Val(v.type, (self.splat_name(v),) * self.groups, False)
+
+    def inst(self, result: str, pattern: str, *operands: Val) -> Val:
+        """One instruction on scalars where all operands are uniform, else one per vector.
+
+        In `pattern`, {t0} is the type of operand 0, {a} {b} {c} {d} are operand names, {r} is the
+        result type and {s} the intrinsic suffix of the result, {s0} of operand 0.
+        """
+        if all([v.uniform for v in operands]):
+            return Val(result, (self._one(result, pattern, operands, [v.names[0] for v in operands], False),), True)
+        vectors = [v.names if not v.uniform else (self.splat_name(v),) * self.groups for v in operands]
+        names = [
+            self._one(result, pattern, operands, [v[u] for v in vectors], True) for u in range(self.groups)
+        ]
+        return Val(result, tuple(names), False)
+
+    def _one(self, result: str, pattern: str, operands: tuple[Val, ...], names: list[str], vector: bool) -> str:
+        shape = self.vector_type if vector else str
+        suffix = f"v{self.width}" if vector else ""
+        fields = dict(zip("abcd", names, strict=False))
+        for i, v in enumerate(operands):
+            fields[f"t{i}"] = shape(v.type)
+            fields[f"s{i}"] = suffix + SUFFIX.get(v.type, v.type)
+        name = self.fresh()
+        text = pattern.format(r=shape(result), s=suffix + SUFFIX.get(result, result), w=self.width, **fields)
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    # -- masks
+
+    def any(self, mask: Val) -> str:
+        """A scalar i1: whether the mask holds in any lane."""
+        if mask.uniform:
+            return mask.name
+        whole = mask.names[0]
+        for other in mask.names[1:]:
+            merged = self.fresh()
+            self.line(f"{merged} = or {self.vector_type('i1')} {whole}, {other}")
+            whole = merged
+        bits, answer = self.fresh(), self.fresh()
+        self.line(f"{bits} = bitcast {self.vector_type('i1')} {whole} to i{self.width}")
+        self.line(f"{answer} = icmp ne i{self.width} {bits}, 0")
+        return answer
+
+    def both(self, left: Val | None, right: Val | None) -> Val | None:
+        """The conjunction of two masks; None is the full mask."""
+        if left is None or right is None:
+            return left if right is None else right
+        return self.inst("i1", "and {t0} {a}, {b}", left, right)
+
+    def choose(self, mask: Val | None, yes: Val, no: Val) -> Val:
+        """`yes` where the mask holds (everywhere for None)."""
+        if mask is None or yes == no:
+            return yes
+        return self.inst(yes.type, "select {t0} {a}, {t1} {b}, {t2} {c}", mask, yes, no)
+
+    def horizontal(self, v: Val, combine: Callable[[str, str, str], str]) -> Val:
+        """All lanes of a varying value combined by a fixed tree: vectors first, then halves.
+
+        `combine(type, a, b)` gives the text of an instruction (or None) on names of that type.
+        """
+        names = list(v.names)
+        while len(names) > 1:
+            half = (len(names) + 1) // 2
+            pairs = zip(names[:half], names[half:], strict=False)
+            joined = [self._combined(combine, self.vector_type(v.type), a, b) for a, b in pairs]
+            names = joined + names[len(joined) : half]
+        name, size = names[0], self.width
+        while size > 1:
+            size //= 2
+            wide, narrow = f"<{2 * size} x {v.type}>", f"<{size} x {v.type}>"
+            low, high = self.fresh(), self.fresh()
+            for part, first in ((low, 0), (high, size)):
+                picks = ", ".join(f"i32 {first + i}" for i in range(size))
+                self.line(f"{part} = shufflevector {wide} {name}, {wide} poison, <{size} x i32> <{picks}>")
+            name = self._combined(combine, narrow, low, high)
+        out = self.fresh()
+        self.line(f"{out} = extractelement <1 x {v.type}> {name}, i64 0")
+        return Val(v.type, (out,), True)
+
+    def _combined(self, combine: Callable[[str, str, str], str], type: str, a: str, b: str) -> str:
+        name = combine(type, a, b)
+        return name
