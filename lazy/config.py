@@ -1,0 +1,88 @@
+"""Settings of the lazy layer: default dtype, default device, options of compilation.
+
+A `Config` is immutable; `current()` is the one in force in this thread, and `with` blocks replace
+it. Whoever caches compiled code puts the parts it read into its key.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.types import DType, complex64, complex128, float64
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.options import DEFAULT_OPTIONS, Options
+
+HOST_DEVICE: Final = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`dtype` is what Python floats, and integers that meet a float function, become."""
+
+    dtype: DType = float64
+    device: str = HOST_DEVICE
+    options: Options = DEFAULT_OPTIONS
+
+    @property
+    def complex_dtype(self) -> DType:
+        return complex128 if self.dtype is float64 else complex64
+
+
+class _Current(threading.local):
+    def __init__(self) -> None:
+        self.config = Config()
+
+
+_current = _Current()
+
+
+def current() -> Config:
+    """The settings in force."""
+    return _current.config
+
+
+def default_dtype() -> DType:
+    """The dtype that Python floats become."""
+    return _current.config.dtype
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Make `dtype` (a float dtype) what Python floats become, from now on in this thread."""
+    if not isinstance(dtype, DType) or not dtype.is_float:
+        raise DTypeError(explained("set_default_dtype", "a float dtype such as lg.float32", dtype, "pass one"))
+    _current.config = replace(_current.config, dtype=dtype)
+
+
+@contextmanager
+def _using(config: Config) -> Iterator[None]:
+    previous = _current.config
+    _current.config = config
+    try:
+        yield
+    finally:
+        _current.config = previous
+
+
+@contextmanager
+def default_device(name: str) -> Iterator[None]:
+    """Inside the block, tensors without a device of their own live and are computed on `name`."""
+    get_device(name)  # an unknown or unusable device says so here
+    with _using(replace(_current.config, device=name)):
+        yield
+
+
+@contextmanager
+def options(**changes: Any) -> Iterator[Options]:
+    """Inside the block, graphs are compiled with these options (see `Options`)."""
+    known = [f.name for f in fields(Options)]
+    for name in changes:
+        if name not in known:
+            raise TypeError(explained("options", f"names among {', '.join(known)}", name, "check the spelling"))
+    chosen = replace(_current.config.options, **changes)
+    with _using(replace(_current.config, options=chosen)):
+        yield chosen

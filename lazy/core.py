@@ -1,0 +1,220 @@
+"""What a tensor is made of, below its operators: the value it wraps, leaves, and conversion.
+
+`TensorCore` holds the slots; `lazy.tensor.Tensor` is its one subclass and adds operators and methods.
+Array functions import this module only, so that the class may import them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from loopgrad.graph.build import current_scope, emit
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.graph.types import DType, TensorType, bool_
+from loopgrad.lazy.config import current
+from loopgrad.lazy.promotion import as_dtype, promote_all, scalar_dtype
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import get_device
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+Scalar: TypeAlias = bool | int | float | complex
+ArrayLike: TypeAlias = "Tensor | np.ndarray[Any, Any] | np.generic | Scalar | Sequence[Any]"
+
+PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
+_serial = itertools.count()
+
+
+class TensorLeaf(Leaf):
+    """The value of a tensor whose elements exist.
+
+    `serial` orders leaves by age. `history` leads to the value that was evaluated, for as long as the
+    tensor lives; None for input data. `computed` says that there was such a value. `committed`: the
+    user chose its device.
+    """
+
+    __slots__ = ("committed", "computed", "history", "serial")
+
+    any_committed: ClassVar[bool] = False  # lets evaluation skip the search for the device
+
+    def __init__(
+        self, type: TensorType, buffer: Buffer, history: Value | None = None, computed: bool = False,
+        committed: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(type, buffer)
+        self.serial = next(_serial)
+        self.history = None if history is None else weakref.ref(history)
+        self.computed = computed or history is not None
+        self.committed = committed
+        if committed:
+            TensorLeaf.any_committed = True
+
+
+class TensorCore:
+    """`_value` is the graph value; `_weak` says that its dtype came from a Python scalar; `_history`
+    keeps alive what was evaluated, so that gradients still find it."""
+
+    __slots__ = ("__weakref__", "_history", "_value", "_weak")
+
+    _value: Value
+    _weak: bool
+    _history: Value | None
+
+    def __init_subclass__(cls) -> None:
+        global _concrete
+        _concrete = cls
+
+
+_concrete: Any = TensorCore
+_new: Final = object.__new__
+
+
+def wrap(value: Value, weak: bool = False) -> Tensor:
+    """The tensor of a graph value."""
+    tensor: Tensor = _new(_concrete)
+    tensor._value = value
+    tensor._weak = weak
+    tensor._history = None
+    return tensor
+
+
+def node(op: str, operands: Sequence[Value], weak: bool = False, **attrs: Any) -> Tensor:
+    """The only result of a new node, as a tensor."""
+    return wrap(emit(op, operands, attrs)[0], weak)
+
+
+def constant(value: Scalar, type: TensorType) -> Value:
+    """A value whose every element is `value`, which the dtype must be able to hold."""
+    kind = type.dtype.kind
+    if kind == "f":
+        value = float(value)  # type: ignore[arg-type]
+    elif kind in "iu":
+        value = _checked_integer(value, type.dtype)
+    elif kind == "b":
+        value = bool(value)
+    return emit("const", (), {"value": value, "type": type})[0]
+
+
+def _checked_integer(value: Scalar, dtype: DType) -> int:
+    low, high = integer_range(dtype)
+    integer = int(value)  # type: ignore[arg-type]
+    if not low <= integer <= high:
+        message = explained(dtype.name, f"an integer from {low} to {high}", integer, "use a wider dtype")
+        raise OverflowError(message)
+    return integer
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer dtype."""
+    if dtype.kind == "u":
+        return 0, 2**dtype.bits - 1
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
+
+
+def array_leaf(
+    array: np.ndarray[Any, Any], device: str | None = None, copy: bool = True, computed: bool = False
+) -> TensorLeaf:
+    """A leaf that holds the elements of a NumPy array."""
+    buffer = get_device(current().device if device is None else device).put(array, copy)
+    return TensorLeaf(buffer.type, buffer, computed=computed, committed=device is not None)
+
+
+def is_scalar(x: object) -> bool:
+    """Whether `x` is a Python number (NumPy's scalars are arrays of rank 0)."""
+    return type(x) in PYTHON_SCALARS or (isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic))
+
+
+def as_tensor(x: Any, dtype: DType | None = None) -> Tensor:
+    """`x` as a tensor; a Python scalar becomes a weak one unless `dtype` is given."""
+    if isinstance(x, TensorCore):
+        tensor: Tensor = x  # type: ignore[assignment]
+        return tensor if dtype is None or tensor._value.dtype is dtype else cast(tensor, dtype)
+    if is_scalar(x):
+        return wrap(constant(x, TensorType((), dtype or scalar_dtype(x))), dtype is None)
+    return from_data(x, dtype)
+
+
+def from_data(x: Any, dtype: DType | None = None, device: str | None = None, copy: bool = True) -> Tensor:
+    """A tensor of the elements of an array, of nested sequences (tensors among them), or of a scalar."""
+    if isinstance(x, list | tuple) and _holds_tensors(x):
+        return _joined(x, dtype)
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if not isinstance(x, np.ndarray | np.generic) and not hasattr(x, "__array__"):
+        if dtype is None and array.dtype in (np.float64, np.complex128):  # Python floats: the default dtype
+            dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
+    if array.dtype.kind in "OUSMm":
+        message = explained("asarray", "numbers", f"{type(x).__name__} of {array.dtype}", "convert it to numbers first")
+        raise DTypeError(message)
+    if dtype is not None and array.dtype != dtype.np:
+        array, copy = array.astype(dtype.np), False
+    return wrap(array_leaf(array, device, copy))
+
+
+def _holds_tensors(items: Sequence[Any]) -> bool:
+    return any(isinstance(i, TensorCore) or (isinstance(i, list | tuple) and _holds_tensors(i)) for i in items)
+
+
+def _joined(items: Sequence[Any], dtype: DType | None) -> Tensor:
+    """Nested sequences with tensors among them: stacked along a new first axis."""
+    parts = [_joined(i, dtype) if isinstance(i, list | tuple) else as_tensor(i, dtype) for i in items]
+    joined, _ = promote_all(*[(p._value.dtype, p._weak) for p in parts])
+    rows = []
+    for part in parts:
+        value = cast(part, joined)._value
+        rows.append(emit("reshape", (value,), {"shape": (1, *value.shape)})[0])
+    return wrap(emit("concat", rows, {"axis": 0})[0])
+
+
+def cast(x: Tensor, dtype: DType) -> Tensor:
+    """`x` with elements of `dtype`, strong."""
+    value = x._value
+    if value.dtype is dtype:
+        return wrap(value) if x._weak else x
+    return wrap(cast_value(value, dtype))
+
+
+def cast_value(value: Value, dtype: DType) -> Value:
+    """A graph value with elements of `dtype`; a constant stays a constant."""
+    if value.dtype is dtype:
+        return value
+    made_by = value.node
+    if made_by is not None and made_by.op == "const" and dtype.kind in "fc" and value.dtype.kind in "biuf":
+        return emit("const", (), {"value": float(made_by.attrs["value"]), "type": TensorType(value.shape, dtype)})[0]
+    return emit("cast", (value,), {"dtype": dtype})[0]
+
+
+def broadcast_value(value: Value, shape: tuple[int, ...]) -> Value:
+    """NumPy's broadcasting of one value to `shape`."""
+    if value.shape == shape:
+        return value
+    made_by = value.node
+    if made_by is not None and made_by.op == "const":
+        attrs = {"value": made_by.attrs["value"], "type": TensorType(shape, value.dtype)}
+        return emit("const", (), attrs)[0]
+    first = len(shape) - len(value.shape)
+    return emit("broadcast", (value,), {"shape": shape, "dims": tuple(range(first, len(shape)))})[0]
+
+
+def requested_dtype(dtype: Any) -> DType | None:
+    """The dtype a caller asked for, None where it didn't."""
+    return None if dtype is None else as_dtype(dtype)
+
+
+def is_traced(x: TensorCore) -> bool:
+    """Whether the value belongs to a function that is being traced."""
+    return x._value.scope is not None
+
+
+def tracing() -> bool:
+    """Whether a function is being traced now."""
+    return current_scope() is not None
+
+
+BOOL: Final = bool_

@@ -1,0 +1,168 @@
+"""New tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.lazy.config import default_dtype
+from loopgrad.lazy.core import (
+    ArrayLike,
+    Scalar,
+    TensorCore,
+    as_tensor,
+    cast,
+    constant,
+    from_data,
+    is_scalar,
+    requested_dtype,
+    wrap,
+)
+from loopgrad.lazy.evaluation import to_device
+from loopgrad.lazy.movement import broadcast_to
+from loopgrad.lazy.operands import normal_shape
+from loopgrad.lazy.promotion import scalar_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of `obj`: a tensor, NumPy array, number, nested sequence, or anything with DLPack.
+
+    NumPy arrays are copied, because the array may be written to before a lazy result is computed;
+    `copy=False` shares the memory, and then the caller must not write to it again.
+    """
+    wanted = requested_dtype(dtype)
+    if isinstance(obj, TensorCore):
+        tensor = as_tensor(obj, wanted)
+        return tensor if device is None else to_device(tensor, device)
+    if is_scalar(obj):
+        tensor = wrap(constant(obj, TensorType((), wanted or scalar_dtype(obj))))
+        return tensor if device is None else to_device(tensor, device)
+    if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
+        obj = np.from_dlpack(obj)
+    return from_data(obj, wanted, device, copy=copy is not False)
+
+
+def array(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`asarray` under NumPy's other name."""
+    return asarray(obj, dtype=dtype, device=device)
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of any object that exports DLPack (host memory); copied unless `copy=False`."""
+    return from_data(np.from_dlpack(x), None, device, copy=copy is not False)
+
+
+def full(shape: Any, fill_value: ArrayLike, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Every element is `fill_value`."""
+    target = normal_shape("full", shape)
+    wanted = requested_dtype(dtype)
+    if is_scalar(fill_value):
+        scalar: Scalar = fill_value  # type: ignore[assignment]
+        result = wrap(constant(scalar, TensorType(target, wanted or scalar_dtype(scalar))))
+    else:
+        result = broadcast_to(as_tensor(fill_value, wanted), target)
+    return result if device is None else to_device(result, device)
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros, of the default float dtype unless given."""
+    return full(shape, 0, dtype=dtype or default_dtype(), device=device)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Ones, of the default float dtype unless given."""
+    return full(shape, 1, dtype=dtype or default_dtype(), device=device)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """Zeros: a functional tensor has no uninitialised elements to write to later."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def full_like(x: ArrayLike, /, fill_value: ArrayLike, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`full` with the shape, and unless given the dtype, of `x`."""
+    t = as_tensor(x)
+    return full(t._value.shape, fill_value, dtype=dtype or t._value.dtype, device=device)
+
+
+def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`zeros` with the shape, and unless given the dtype, of `x`."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`ones` with the shape, and unless given the dtype, of `x`."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+    """`empty` with the shape, and unless given the dtype, of `x`."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """start, start + step, ... below `stop` (one argument: 0 .. start)."""
+    if stop is None:
+        start, stop = 0, start
+    for bound in (start, stop, step):
+        if isinstance(bound, TensorCore):
+            fix = "the length must be known while tracing: pass Python numbers, or loop with lg.fori_loop"
+            raise DTypeError(explained("arange", "Python numbers", "a tensor", fix))
+    if step == 0:
+        raise ValueError(explained("arange", "a step other than 0", 0, "pass a step"))
+    whole = all(isinstance(b, int | np.integer) for b in (start, stop, step))
+    wanted: DType = requested_dtype(dtype) or (int64 if whole else default_dtype())
+    length = max(math.ceil((stop - start) / step), 0) if not whole else len(range(int(start), int(stop), int(step)))
+    counter = ops.iota(TensorType((length,), int64 if wanted.kind == "b" else wanted), 0)
+    result = wrap(counter)
+    if step != 1:
+        result = wrap(ops.mul(counter, step))
+    if start != 0:
+        result = wrap(ops.add(result._value, start))
+    result = cast(result, wanted)
+    return result if device is None else to_device(result, device)
+
+
+def linspace(
+    start: float, stop: float, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise."""
+    wanted: DType = requested_dtype(dtype) or default_dtype()
+    gaps = num - 1 if endpoint else num
+    work = wanted if wanted.is_float else default_dtype()
+    counter = ops.iota(TensorType((int(num),), work), 0)
+    first, last = as_tensor(start, work)._value, as_tensor(stop, work)._value
+    step = ops.div(ops.sub(last, first), max(gaps, 1))
+    line = ops.add(ops.mul(counter, ops.broadcast_to(step, (num,))), ops.broadcast_to(first, (num,)))
+    if endpoint and num > 1:  # the end exactly, whatever rounding did to the step
+        at_end = ops.eq(counter, gaps)
+        line = ops.select(at_end, ops.broadcast_to(last, (num,)), line)
+    result = cast(wrap(line), wanted)
+    return result if device is None else to_device(result, device)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """Ones on diagonal `k`, zeros elsewhere."""
+    shape = normal_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    wanted: DType = requested_dtype(dtype) or default_dtype()
+    type = TensorType(shape, int64)
+    on_diagonal = ops.eq(ops.iota(type, 1), ops.add(ops.iota(type, 0), k))
+    result = cast(wrap(on_diagonal), wanted)
+    return result if device is None else to_device(result, device)
+
+
+def identity(n: int, /, *, dtype: Any = None) -> Tensor:
+    """The identity matrix."""
+    return eye(n, dtype=dtype)

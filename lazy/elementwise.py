@@ -1,0 +1,426 @@
+"""Elementwise functions: names and semantics of the array API standard, NumPy's names beside them.
+
+Operands broadcast and are promoted (`lazy.promotion`). A float function of integers computes in the
+default float. Functions that repeat one pattern come from the small factories at the top.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import TensorType, bool_, float64, int64, uint64
+from loopgrad.lazy.core import (
+    ArrayLike,
+    TensorCore,
+    as_tensor,
+    broadcast_value,
+    cast,
+    cast_value,
+    constant,
+    integer_range,
+    is_scalar,
+    wrap,
+)
+from loopgrad.lazy.operands import dtype_refused, joined_shape, meet
+from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+Unary: TypeAlias = "Callable[[ArrayLike], Tensor]"
+Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"
+
+
+# ---- factories
+
+
+def _named(function: Any, name: str, text: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+def _float(op: str, text: str) -> Unary:
+    """A float function: integers are converted first."""
+
+    def function(x: ArrayLike, /) -> Tensor:
+        t = as_tensor(x)
+        value = t._value
+        if value.dtype.kind not in "fc":
+            value = cast_value(value, float_dtype(value.dtype))
+        return wrap(emit(op, (value,))[0], t._weak)
+
+    return _named(function, op, text)  # type: ignore[no-any-return]
+
+
+def _whole(op: str, text: str) -> Unary:
+    """A rounding: integers are whole already."""
+
+    def function(x: ArrayLike, /) -> Tensor:
+        t = as_tensor(x)
+        return wrap(emit(op, (t._value,))[0], t._weak) if t._value.dtype.kind in "fc" else t
+
+    return _named(function, op, text)  # type: ignore[no-any-return]
+
+
+def _signed(op: str, text: str, kinds: str = "iufc") -> Unary:
+    def function(x: ArrayLike, /) -> Tensor:
+        t = as_tensor(x)
+        if t._value.dtype.kind not in kinds:
+            raise dtype_refused(op, kinds, t._value.dtype)
+        return wrap(emit(op, (t._value,))[0], t._weak)
+
+    return _named(function, op, text)  # type: ignore[no-any-return]
+
+
+def _arithmetic(op: str, text: str, kinds: str = "iufc", on_bool: str | None = None) -> Binary:
+    """Same dtype out; `on_bool` is the primitive that does it for two bools."""
+
+    def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+        values, weak = meet(op, (x, y))
+        kind = values[0].dtype.kind
+        if kind == "b" and on_bool is not None:
+            return wrap(emit(on_bool, values)[0])
+        if kind not in kinds:
+            raise dtype_refused(op, kinds, values[0].dtype)
+        return wrap(emit(op, values)[0], weak)
+
+    return _named(function, op, text)  # type: ignore[no-any-return]
+
+
+def _divided(op: str, text: str) -> Binary:
+    """A float function of two operands."""
+
+    def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+        values, weak = meet(op, (x, y), floating=True)
+        return wrap(emit(op, values)[0], weak)
+
+    return _named(function, op, text)  # type: ignore[no-any-return]
+
+
+def _comparison(op: str, text: str) -> Binary:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+        special = _exact_comparison(op, x, y)
+        return wrap(emit(op, meet(op, (x, y))[0])[0]) if special is None else special
+
+    return _named(function, op, text)  # type: ignore[no-any-return]
+
+
+def _logical(op: str, text: str) -> Binary:
+    def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+        return wrap(emit(op, meet(op, (as_bool(x), as_bool(y)))[0])[0])
+
+    return _named(function, f"logical_{op}", text)  # type: ignore[no-any-return]
+
+
+def as_bool(x: ArrayLike) -> Tensor:
+    """`x != 0` as bool; a bool stays as it is."""
+    t = as_tensor(x)
+    return t if t._value.dtype is bool_ else cast(t, bool_)
+
+
+# ---- comparisons that promotion alone would get wrong
+
+
+_BELOW_RANGE = {"lt": False, "le": False, "gt": True, "ge": True, "eq": False, "ne": True}
+_ABOVE_RANGE = {"lt": True, "le": True, "gt": False, "ge": False, "eq": False, "ne": True}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _exact_comparison(op: str, x: ArrayLike, y: ArrayLike) -> Tensor | None:
+    """The result where an int lies outside the other side's dtype, or int64 meets uint64; else None."""
+    if type(x) is int and isinstance(y, TensorCore):
+        return _exact_comparison(_MIRRORED[op], y, x)
+    if not isinstance(x, TensorCore) or x._value.dtype.kind not in "iu":
+        return None
+    if type(y) is int:
+        low, high = integer_range(x._value.dtype)
+        if low <= y <= high:
+            return None
+        answer = (_BELOW_RANGE if y < low else _ABOVE_RANGE)[op]
+        return wrap(constant(answer, TensorType(x._value.shape, bool_)))
+    if not isinstance(y, TensorCore) or {x._value.dtype, y._value.dtype} != {int64, uint64}:
+        return None
+    if x._value.dtype is uint64:
+        return _exact_comparison(_MIRRORED[op], y, x)
+    shape = joined_shape(op, (x._value.shape, y._value.shape))
+    a, b = broadcast_value(x._value, shape), broadcast_value(y._value, shape)
+    unsigned = emit(op, (ops.cast(a, uint64), b))[0]
+    below = constant(op in ("lt", "le", "ne"), TensorType(shape, bool_))
+    return wrap(ops.select(ops.lt(a, 0), below, unsigned))
+
+
+# ---- arithmetic
+
+add = _arithmetic("add", "x + y.", on_bool="or")
+multiply = _arithmetic("mul", "x * y.", on_bool="and")
+subtract = _arithmetic("sub", "x - y.")
+divide = _divided("div", "x / y; integers give the default float.")
+minimum = _arithmetic("min", "The smaller of x and y; NaN where either is.", on_bool="and")
+maximum = _arithmetic("max", "The larger of x and y; NaN where either is.", on_bool="or")
+floor_divide = _arithmetic("floordiv", "floor(x / y); an integer divided by 0 gives 0.")
+remainder = _arithmetic("mod", "The remainder with the sign of y (Python's %); 0 where an integer y is 0.")
+fmod = _arithmetic("rem", "The remainder with the sign of x (C's fmod).")
+atan2 = _divided("atan2", "The angle of the point (y, x), arguments in that order.")
+negative = _signed("neg", "-x.")
+sign = _signed("sign", "-1, 0 or 1.")
+
+# ---- float functions
+
+sqrt = _float("sqrt", "The square root.")
+rsqrt = _float("rsqrt", "1 / sqrt(x).")
+exp = _float("exp", "e to the power x.")
+exp2 = _float("exp2", "2 to the power x.")
+expm1 = _float("expm1", "exp(x) - 1, exact near 0.")
+log = _float("log", "The natural logarithm.")
+log2 = _float("log2", "The logarithm to base 2.")
+log10 = _float("log10", "The logarithm to base 10.")
+log1p = _float("log1p", "log(1 + x), exact near 0.")
+sin = _float("sin", "The sine.")
+cos = _float("cos", "The cosine.")
+tan = _float("tan", "The tangent.")
+asin = _float("asin", "The inverse sine.")
+acos = _float("acos", "The inverse cosine.")
+atan = _float("atan", "The inverse tangent.")
+sinh = _float("sinh", "The hyperbolic sine.")
+cosh = _float("cosh", "The hyperbolic cosine.")
+tanh = _float("tanh", "The hyperbolic tangent.")
+asinh = _float("asinh", "The inverse hyperbolic sine.")
+acosh = _float("acosh", "The inverse hyperbolic cosine.")
+atanh = _float("atanh", "The inverse hyperbolic tangent.")
+erf = _float("erf", "The error function.")
+erfc = _float("erfc", "1 - erf(x).")
+lgamma = _float("lgamma", "The logarithm of the absolute value of the gamma function.")
+digamma = _float("digamma", "The derivative of lgamma.")
+
+# ---- rounding
+
+floor = _whole("floor", "The largest whole number that is at most x.")
+ceil = _whole("ceil", "The smallest whole number that is at least x.")
+trunc = _whole("trunc", "x without its fraction.")
+_rint = _whole("round", "The nearest whole number, half to even.")
+
+# ---- comparison and logic
+
+equal = _comparison("eq", "x == y.")
+not_equal = _comparison("ne", "x != y.")
+less = _comparison("lt", "x < y.")
+less_equal = _comparison("le", "x <= y.")
+greater = _comparison("gt", "x > y.")
+greater_equal = _comparison("ge", "x >= y.")
+logical_and = _logical("and", "Both are true (not 0).")
+logical_or = _logical("or", "Either is true (not 0).")
+logical_xor = _logical("xor", "Exactly one is true (not 0).")
+bitwise_and = _arithmetic("and", "Bitwise and; of bools logical and.", "biu")
+bitwise_or = _arithmetic("or", "Bitwise or; of bools logical or.", "biu")
+bitwise_xor = _arithmetic("xor", "Bitwise exclusive or.", "biu")
+bitwise_left_shift = _arithmetic("shl", "x shifted left by y bits.", "iu")
+bitwise_right_shift = _arithmetic("shr", "x shifted right by y bits; the sign is kept.", "iu")
+bitwise_invert = _signed("invert", "Every bit flipped; of bools logical not.", "biu")
+
+
+def logical_not(x: ArrayLike, /) -> Tensor:
+    """True where x is 0 or False."""
+    return wrap(emit("invert", (as_bool(x)._value,))[0])
+
+
+def absolute(x: ArrayLike, /) -> Tensor:
+    """The absolute value."""
+    t = as_tensor(x)
+    return t if t._value.dtype.kind in "bu" else wrap(emit("abs", (t._value,))[0], t._weak)
+
+
+def positive(x: ArrayLike, /) -> Tensor:
+    """x itself."""
+    return as_tensor(x)
+
+
+def square(x: ArrayLike, /) -> Tensor:
+    """x * x."""
+    t = as_tensor(x)
+    return multiply(t, t)
+
+
+def reciprocal(x: ArrayLike, /) -> Tensor:
+    """1 / x."""
+    return divide(1, x)
+
+
+def round(x: ArrayLike, /, decimals: int = 0) -> Tensor:
+    """x to `decimals` decimal places, half to even."""
+    t = as_tensor(x)
+    if decimals == 0 or t._value.dtype.kind not in "fc":
+        return _rint(t) if decimals >= 0 else _round_integers(t, decimals)
+    scale = 10.0 ** abs(decimals)
+    return divide(_rint(multiply(t, scale)), scale) if decimals > 0 else multiply(_rint(divide(t, scale)), scale)
+
+
+def _round_integers(t: Tensor, decimals: int) -> Tensor:
+    scale = 10.0**-decimals
+    return cast(multiply(_rint(divide(cast(t, float64), scale)), scale), t._value.dtype)
+
+
+# Integer powers up to this are products: cheaper than pow, and exact where pow is off by an ulp.
+_LARGEST_PRODUCT = 4
+
+
+def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """x to the power y; integers to a negative power are refused where y is a Python int."""
+    if isinstance(x, TensorCore) and is_scalar(y) and not isinstance(y, complex):
+        kind = x._value.dtype.kind
+        if kind in "iu" and type(y) is int and y < 0:
+            raise ValueError(f"power: expected a non-negative int beside integers, got {y}; convert with .astype first")
+        if kind in "iufc" and y == int_or_none(y) and 1 <= y <= _LARGEST_PRODUCT and (kind in "fc" or type(y) is int):
+            return _product(x, int(y))
+        if kind == "f" and y == 0.5:
+            return sqrt(x)
+        if kind == "f" and y == -1:
+            return divide(1, x)
+    values, weak = meet("pow", (x, y))
+    if values[0].dtype.kind == "b":
+        raise dtype_refused("pow", "iufc", bool_)
+    return wrap(emit("pow", values)[0], weak)
+
+
+def int_or_none(y: Any) -> int | None:
+    """The int that a Python number equals, if any."""
+    return int(y) if math.isfinite(y) and y == int(y) else None
+
+
+def _product(x: Tensor, exponent: int) -> Tensor:
+    value: Value = x._value
+    result = value if exponent % 2 else None
+    base = value
+    while exponent > 1:
+        base = ops.mul(base, base)
+        exponent //= 2
+        if exponent % 2:
+            result = base if result is None else ops.mul(result, base)
+    assert result is not None
+    return wrap(result, x._weak)
+
+
+# ---- choices
+
+
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """x where the condition holds, y elsewhere."""
+    predicate = as_bool(condition)
+    (a, b), weak = meet("where", (x, y))
+    shape = joined_shape("where", (predicate._value.shape, a.shape))
+    chosen = [broadcast_value(v, shape) for v in (predicate._value, a, b)]
+    return wrap(emit("select", chosen)[0], weak)
+
+
+def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
+    """x kept between `min` and `max`; None leaves that side open."""
+    result = as_tensor(x)
+    if min is not None:
+        result = maximum(result, min)
+    return result if max is None else minimum(result, max)
+
+
+# ---- tests for special values
+
+
+def _special(op: str, text: str) -> Unary:
+    def function(x: ArrayLike, /) -> Tensor:
+        value = as_tensor(x)._value
+        if value.dtype.kind not in "fc":
+            return wrap(constant(False, TensorType(value.shape, bool_)))
+        return wrap(emit(op, (value,))[0])
+
+    return _named(function, op.replace("_", ""), text)  # type: ignore[no-any-return]
+
+
+isnan = _special("is_nan", "Whether x is NaN.")
+isinf = _special("is_inf", "Whether x is infinite.")
+
+
+def isfinite(x: ArrayLike, /) -> Tensor:
+    """Whether x is neither infinite nor NaN."""
+    return logical_not(logical_or(isnan(x), isinf(x)))
+
+
+def signbit(x: ArrayLike, /) -> Tensor:
+    """Whether the sign bit is set (True for -0.0)."""
+    t = as_tensor(x)
+    if t._value.dtype.kind != "f":
+        return less(t, 0)
+    # 1 / -0.0 is -inf: the only arithmetic that tells the two zeros apart
+    return where(equal(t, 0), less(divide(1, t), 0), less(t, 0))
+
+
+# ---- compositions
+
+
+def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The magnitude of x with the sign of y."""
+    (a, b), weak = meet("copysign", (x, y), floating=True)
+    size = absolute(wrap(a, weak))
+    return where(signbit(wrap(b)), negative(size), size)
+
+
+def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """sqrt(x*x + y*y) without overflow."""
+    (a, b), weak = meet("hypot", (x, y), floating=True)
+    p, q = absolute(wrap(a, weak)), absolute(wrap(b, weak))
+    large, small = maximum(p, q), minimum(p, q)
+    plain = logical_or(equal(large, 0), isinf(large))
+    ratio = divide(small, where(plain, 1.0, large))
+    result = multiply(large, sqrt(add(1.0, multiply(ratio, ratio))))
+    return where(logical_or(isinf(p), isinf(q)), math.inf, where(equal(large, 0), large, result))
+
+
+def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """log(exp(x) + exp(y)) without overflow."""
+    (a, b), weak = meet("logaddexp", (x, y), floating=True)
+    p, q = wrap(a, weak), wrap(b, weak)
+    gap = absolute(subtract(p, q))
+    same = equal(p, q)  # infinities of one sign: their difference is NaN
+    tail = where(same, math.log(2.0), log1p(exp(negative(where(same, 0.0, gap)))))
+    return add(maximum(p, q), tail)
+
+
+def cbrt(x: ArrayLike, /) -> Tensor:
+    """The real cube root."""
+    t = as_tensor(x)
+    value = cast_value(t._value, float_dtype(t._value.dtype))
+    f = wrap(value, t._weak)
+    return multiply(sign(f), power(absolute(f), 1.0 / 3.0))
+
+
+def sigmoid(x: ArrayLike, /) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return divide(1.0, add(1.0, exp(negative(x))))
+
+
+def nan_to_num(x: ArrayLike, /, nan: float = 0.0) -> Tensor:
+    """x with NaN replaced."""
+    return where(isnan(x), nan, x)
+
+
+def stop_gradient(x: ArrayLike, /) -> Tensor:
+    """x, treated as a constant by every derivative."""
+    t = as_tensor(x)
+    return wrap(emit("stop_gradient", (t._value,))[0], t._weak)
+
+
+def result_type(*operands: Any) -> Any:
+    """The dtype that an operation on these tensors, dtypes and Python scalars has."""
+    parts = []
+    for x in operands:
+        if is_scalar(x):
+            t = as_tensor(x)
+            parts.append((t._value.dtype, True))
+        elif isinstance(x, TensorCore):
+            parts.append((x._value.dtype, x._weak))
+        else:
+            from_dtype = getattr(x, "dtype", x)
+            parts.append((as_dtype(from_dtype), False))
+    return promote_all(*parts)[0]

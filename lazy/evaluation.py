@@ -1,0 +1,127 @@
+"""From tensors to elements.
+
+`evaluate` computes several tensors in one program and points each at the leaf that holds its
+elements, so that nothing is computed twice. While a derivative is being taken (`derivation`) tensors
+keep their graph: the elements are given, but what is built from the tensor still depends on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopgrad.graph.build import enter
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.lazy.config import current
+from loopgrad.lazy.core import TensorCore, TensorLeaf, wrap
+from loopgrad.lazy.errors import traced_value_error
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.session import evaluate as run_session
+from loopgrad.runtime.session import move
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+
+class _Depth(threading.local):
+    depth: int = 0
+
+
+_derivation = _Depth()
+
+
+@contextmanager
+def derivation() -> Iterator[None]:
+    """While a function is called to be differentiated, batched or traced as a graph."""
+    _derivation.depth += 1
+    try:
+        yield
+    finally:
+        _derivation.depth -= 1
+
+
+def deriving() -> bool:
+    """Whether some transform is calling the user's function now."""
+    return _derivation.depth > 0
+
+
+def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
+    """The elements of tensors, computed together where they aren't there yet."""
+    pending = [t for t in tensors if not isinstance(t._value, Leaf)]
+    if not pending:
+        return [t._value.buffer for t in tensors]  # type: ignore[attr-defined]
+    for t in pending:
+        if t._value.scope is not None:
+            raise traced_value_error(t._value, purpose)
+    values = list(dict.fromkeys(t._value for t in pending))
+    config = current()
+    with enter(None):
+        computed = dict(zip(values, run_session(values, _place(values, config.device), config.options), strict=True))
+    results = [computed[t._value] if t._value in computed else t._value.buffer for t in tensors]  # type: ignore[attr-defined]
+    if not deriving():
+        for t in pending:
+            point_at(t, computed[t._value])
+    return results
+
+
+def point_at(t: TensorCore, buffer: Buffer) -> None:
+    """Make an evaluated tensor refer to its elements; its history stays reachable while it lives."""
+    value = t._value
+    t._history = value
+    t._value = TensorLeaf(buffer.type, buffer, history=value)
+
+
+def _place(values: Sequence[Value], default: str) -> str:
+    """The device to compute on: that of a leaf placed by the user, else the default one."""
+    if not TensorLeaf.any_committed:
+        return default
+    for leaf in extract(values).inputs:
+        if isinstance(leaf, TensorLeaf) and leaf.committed:
+            return str(leaf.buffer.device)
+    return default
+
+
+def evaluate(*tensors: Any) -> None:
+    """Compute tensors (or trees of lists, tuples and dicts of them) together, in one program."""
+    found: list[TensorCore] = []
+    _collect(tensors, found)
+    buffers_of(found)
+
+
+def _collect(tree: Any, found: list[TensorCore]) -> None:
+    if isinstance(tree, TensorCore):
+        found.append(tree)
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            _collect(item, found)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            _collect(item, found)
+
+
+def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
+    """The elements as a read-only NumPy array."""
+    buffer = buffers_of((t,), purpose)[0]
+    return get_device(buffer.device).get(buffer)
+
+
+def device_of(t: TensorCore) -> str:
+    """Where the elements are, or will be."""
+    if isinstance(t._value, Leaf):
+        return str(t._value.buffer.device)
+    return current().device if t._value.scope is not None else _place((t._value,), current().device)
+
+
+def to_device(t: TensorCore, device: str) -> Tensor:
+    """The tensor on `device`; what is computed from it runs there."""
+    target = get_device(device)
+    if t._value.scope is not None:
+        raise traced_value_error(t._value, "to_device")
+    buffer = move(buffers_of((t,))[0], target)
+    return wrap(TensorLeaf(buffer.type, buffer, history=t._value, committed=True), t._weak)

@@ -1,0 +1,342 @@
+"""`x[index]`, `take`, and what a subscript means.
+
+NumPy's rules: ints, slices of any step, None, Ellipsis, integer arrays and tensors (which may depend
+on data), lists, bool masks. A Python int out of range raises; an index that is data is clamped, after
+negative ones have been counted from the end.
+
+`plan_index` turns a subscript into four steps, which updates (`lazy.updates`) run backwards:
+
+    slice -> gather over the indexed axes, moved to the front -> reshape (new axes) -> transpose
+
+A mask has a result whose shape depends on data: outside tracing it is evaluated; while tracing it is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import numpy as np
+
+from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import DType, TensorType, int32, int64
+from loopgrad.lazy.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, constant, wrap
+from loopgrad.lazy.evaluation import to_numpy
+from loopgrad.lazy.operands import Shape, joined_shape, normal_axis
+from loopgrad.lazy.promotion import promote
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+FULL = slice(None)
+_counters: WeakSet[Value] = WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """`spans` is None where every slice is full. `axes` are indexed by `indices` (equal shapes,
+    negative positions resolved); `order` moves them to the front; `expanded` and `perm` give the
+    result its new axes and its order."""
+
+    spans: tuple[tuple[int, int | None, int], ...] | None
+    axes: tuple[int, ...]
+    indices: tuple[Value, ...]
+    order: tuple[int, ...]
+    gathered: Shape
+    expanded: Shape
+    perm: tuple[int, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return tuple([self.expanded[p] for p in self.perm])
+
+
+def get_item(x: Tensor, index: Any) -> Tensor:
+    """`x[index]`."""
+    value = x._value
+    plan = plan_index(value.shape, index)
+    if plan.spans is not None:
+        value = slice_spans(value, plan.spans)
+    if plan.axes:
+        value = ops.gather(ops.transpose(value, plan.order), *plan.indices)
+    value = ops.transpose(ops.reshape(value, plan.expanded), plan.perm)
+    return wrap(value, x._weak)
+
+
+def slice_spans(value: Value, spans: Sequence[tuple[int, int | None, int]]) -> Value:
+    """One (start, stop, step) per axis."""
+    starts, stops, steps = zip(*spans, strict=True)
+    return ops.slice(value, starts, stops, steps)
+
+
+# ---- reading a subscript
+
+
+def plan_index(shape: Shape, index: Any) -> IndexPlan:
+    """What `x[index]` does to an `x` of that shape."""
+    items = _expand(shape, index if isinstance(index, tuple) else (index,))
+    spans: list[tuple[int, int | None, int]] = []
+    axes: list[int] = []
+    arrays: list[Any] = []
+    kinds: list[str] = []  # per item: new, keep, int, array
+    axis = 0
+    for item in items:
+        if item is None:
+            kinds.append("new")
+            continue
+        extent = shape[axis]
+        if isinstance(item, slice):
+            kinds.append("keep")
+            spans.append(_span(item, extent))
+        elif isinstance(item, TensorCore):
+            kinds.append("array")
+            axes.append(axis)
+            arrays.append(item)
+            spans.append((0, extent, 1))
+        else:
+            kinds.append("int")
+            axes.append(axis)
+            arrays.append(_position(item, extent, axis))
+            spans.append((0, extent, 1))
+        axis += 1
+    if "array" not in kinds:
+        return _basic_plan(shape, kinds, spans, axes, arrays)
+    return _advanced_plan(shape, kinds, spans, axes, arrays)
+
+
+def _expand(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
+    """Ellipsis, masks and missing axes written out; array-likes as tensors."""
+    expanded: list[Any] = []
+    for item in items:
+        expanded.extend(_indices(item))
+    used = sum(1 for i in expanded if i is not None and i is not Ellipsis)
+    dots = sum(1 for i in expanded if i is Ellipsis)
+    if dots > 1:
+        raise IndexError(explained("index", "at most one ...", dots, "write ':' for the other axes"))
+    missing = len(shape) - used
+    if missing < 0:
+        fix = "index fewer axes"
+        raise IndexRangeError(explained("index", f"at most {len(shape)} indices for shape {shape}", used, fix))
+    if not dots:
+        return expanded + [FULL] * missing
+    at = next(i for i, item in enumerate(expanded) if item is Ellipsis)
+    return expanded[:at] + [FULL] * missing + expanded[at + 1 :]
+
+
+def _indices(item: Any) -> list[Any]:
+    """One subscript as slices, None, Ellipsis, ints and integer tensors (a mask gives several)."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return [item]
+    if isinstance(item, bool | np.bool_):
+        fix = "use lg.where for a choice, or an array for a mask"
+        raise DTypeError(explained("index", "ints, slices or arrays", repr(item), fix))
+    if isinstance(item, int | np.integer):
+        return [int(item)]
+    if not isinstance(item, TensorCore) and isinstance(item, list) and not item:
+        item = np.zeros(0, dtype=np.int64)
+    tensor = as_tensor(item) if not hasattr(item, "__index__") or isinstance(item, TensorCore | np.ndarray) else None
+    if tensor is None:
+        return [int(item.__index__())]
+    kind = tensor._value.dtype.kind
+    if kind == "b":
+        return list(_mask_positions(tensor))
+    if kind not in "iu":
+        fix = "convert it with .astype(lg.int64)"
+        raise DTypeError(explained("index", "integers or a bool mask", tensor._value.type, fix))
+    return [tensor]
+
+
+def _mask_positions(mask: Tensor) -> list[Tensor]:
+    if mask._value.scope is not None:
+        fix = "use lg.where(mask, x, fill), a reduction of it, or x.at[mask].set(value)"
+        got = f"a mask {mask._value.type}: the number of selected elements, and so the result's shape, depends on data"
+        raise DTypeError(explained("index", "ints, slices or integer arrays while a function is traced", got, fix))
+    return [wrap(array_leaf(p)) for p in np.nonzero(to_numpy(mask, "index"))]
+
+
+def _span(item: slice, extent: int) -> tuple[int, int | None, int]:
+    for part in (item.start, item.stop, item.step):
+        if isinstance(part, TensorCore) and part._value.scope is not None:
+            fix = "take a fixed number of elements: x[start + lg.arange(n)]"
+            raise DTypeError(explained("slice", "Python ints while a function is traced", part._value.type, fix))
+    start, stop, step = item.indices(extent)
+    if not len(range(start, stop, step)):
+        return 0, 0, 1
+    return start, None if stop < 0 else stop, step
+
+
+def _position(item: int, extent: int, axis: int) -> int:
+    if not -extent <= item < extent:
+        limits = f"an index from {-extent} to {extent - 1} for axis {axis}" if extent else f"no index for empty axis {axis}"
+        raise IndexRangeError(explained("index", limits, item, "check the bounds"))
+    return item + extent if item < 0 else item
+
+
+# ---- plans
+
+
+def _basic_plan(
+    shape: Shape, kinds: Sequence[str], spans: list[tuple[int, int | None, int]], axes: list[int], positions: list[int]
+) -> IndexPlan:
+    for axis, position in zip(axes, positions, strict=True):
+        spans[axis] = (position, position + 1, 1)
+    expanded: list[int] = []
+    axis = 0
+    for kind in kinds:
+        if kind == "new":
+            expanded.append(1)
+            continue
+        if kind == "keep":
+            expanded.append(_length(spans[axis], shape[axis]))
+        axis += 1
+    trivial = all(s == (0, n, 1) for s, n in zip(spans, shape, strict=True))
+    kept = tuple(expanded)
+    return IndexPlan(None if trivial else tuple(spans), (), (), (), kept, kept, tuple(range(len(kept))))
+
+
+def _length(span: tuple[int, int | None, int], extent: int) -> int:
+    return len(range(*slice(*span).indices(extent)))
+
+
+def _advanced_plan(
+    shape: Shape, kinds: Sequence[str], spans: list[tuple[int, int | None, int]], axes: list[int], arrays: list[Any]
+) -> IndexPlan:
+    sliced = tuple([_length(s, n) for s, n in zip(spans, shape, strict=True)])
+    indices = index_values(arrays, [shape[a] for a in axes])
+    lanes = indices[0].shape
+    rest = [a for a in range(len(shape)) if a not in axes]
+    extents = iter([sliced[a] for a in rest])
+    kept = [1 if kind == "new" else next(extents) for kind in kinds if kind in ("new", "keep")]
+    perm = tuple(range(len(lanes) + len(kept)))
+    where = [i for i, kind in enumerate(kinds) if kind in ("int", "array")]
+    if lanes and where[-1] - where[0] == len(where) - 1 and where[0] > 0:  # adjacent: the lanes stay in place
+        before = len(lanes) + where[0]
+        perm = (*range(len(lanes), before), *range(len(lanes)), *range(before, len(perm)))
+    trivial = sliced == shape and all(s[2] == 1 for s in spans)
+    gathered = lanes + tuple([sliced[a] for a in rest])
+    order = (*axes, *rest)
+    return IndexPlan(
+        None if trivial else tuple(spans), tuple(axes), indices, order, gathered, lanes + tuple(kept), perm
+    )
+
+
+def index_values(arrays: Sequence[Any], extents: Sequence[int]) -> tuple[Value, ...]:
+    """Ints and integer tensors as index values: one dtype, one shape, negative ones counted from the end."""
+    dtype = _index_dtype([a._value.dtype for a in arrays if isinstance(a, TensorCore)], extents)
+    shape = joined_shape("index", [a._value.shape for a in arrays if isinstance(a, TensorCore)])
+    result = []
+    for item, extent in zip(arrays, extents, strict=True):
+        if isinstance(item, TensorCore):
+            wrapped = _from_end(cast_value(item._value, dtype), item._value, extent)
+            result.append(broadcast_value(wrapped, shape))
+        else:
+            result.append(constant(item, TensorType(shape, dtype)))
+    return tuple(result)
+
+
+def _index_dtype(dtypes: Sequence[DType], extents: Sequence[int]) -> DType:
+    """The narrowest of int32, int64 and the given ones that holds every position and negative."""
+    joined = dtypes[0]
+    for d in dtypes[1:]:
+        joined = promote(joined, d)
+    if joined.kind == "f":
+        return int64
+    if joined.bits < 32 or joined is int32:
+        return int32 if max(extents) < 2**31 else int64
+    return joined
+
+
+def _from_end(index: Value, original: Value, extent: int) -> Value:
+    if index.dtype.kind == "u" or is_nonnegative(original):
+        return index
+    return ops.select(ops.lt(index, 0), ops.add(index, extent), index)
+
+
+# ---- indices known not to be negative
+
+
+def mark_counter(value: Value) -> None:
+    """Note that a loop counter never is negative."""
+    _counters.add(value)
+
+
+_PRESERVING = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "concat", "cast", "alias",
+                         "add", "mul", "min", "and", "floordiv", "shr", "reduce_sum", "reduce_max", "reduce_min"})  # fmt: skip
+_NEVER_NEGATIVE = frozenset({"iota", "argmin", "argmax", "argsort"})
+
+
+def is_nonnegative(value: Value, depth: int = 6) -> bool:
+    """Whether an integer value is known to be at least 0, from how it was made."""
+    if value.dtype.kind in "bu" or value in _counters:
+        return True
+    made_by = value.node
+    if made_by is None:
+        outer = getattr(value.scope, "lifted", {}).get(value)
+        return outer is not None and is_nonnegative(outer, depth)
+    if made_by.op == "const":
+        return bool(made_by.attrs["value"] >= 0)
+    if made_by.op in _NEVER_NEGATIVE:
+        return True
+    if depth == 0:
+        return False
+    if made_by.op == "max":
+        return any(is_nonnegative(v, depth - 1) for v in made_by.operands)
+    if made_by.op == "mod":
+        return is_nonnegative(made_by.operands[1], depth - 1)
+    if made_by.op in ("gather", "rem"):
+        return made_by.operands[0].dtype.is_integer and is_nonnegative(made_by.operands[0], depth - 1)
+    if made_by.op == "select":
+        return all(is_nonnegative(v, depth - 1) for v in made_by.operands[1:])
+    if made_by.op not in _PRESERVING or made_by.operands[0].dtype.kind not in "biu":
+        return False
+    if made_by.op == "cast" and made_by.operands[0].dtype.bits > value.dtype.bits:
+        return False
+    return all(is_nonnegative(v, depth - 1) for v in made_by.operands)
+
+
+# ---- functions
+
+
+def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor:
+    """The elements at `indices` along an axis (None: of the raveled array)."""
+    t = as_tensor(x)
+    chosen = as_tensor(indices)
+    if axis is None:
+        return get_item(wrap(ops.reshape(t._value, (prod(t._value.shape),))), chosen)
+    d = normal_axis("take", axis, len(t._value.shape))
+    return get_item(t, (*(FULL,) * d, chosen))
+
+
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tensor:
+    """For each position, the element that `indices` names along the axis."""
+    t, chosen = as_tensor(x), as_tensor(indices)
+    rank = len(t._value.shape)
+    if len(chosen._value.shape) != rank:
+        raise ShapeError(explained("take_along_axis", f"indices of rank {rank}", chosen._value.type, "add axes"))
+    d = normal_axis("take_along_axis", axis, rank)
+    shape = joined_shape("take_along_axis", [_without(t._value.shape, d), _without(chosen._value.shape, d)])
+    full = (*shape[:d], chosen._value.shape[d], *shape[d:])
+    along = broadcast_value(chosen._value, full)
+    index: list[Any] = []
+    for a in range(rank):
+        extent = t._value.shape[a]
+        grid = ops.lane_index(full, a) if extent != 1 else constant(0, TensorType(full, int64))
+        index.append(wrap(along if a == d else grid))
+    return get_item(t, tuple(index))
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
+    """The positions of elements that aren't 0; evaluates `x`, so it isn't available while tracing."""
+    positions = np.nonzero(to_numpy(as_tensor(x), "index"))
+    return tuple([wrap(array_leaf(p)) for p in positions])

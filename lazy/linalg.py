@@ -1,0 +1,260 @@
+"""Products of vectors, matrices and higher arrays; every contraction becomes one matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import bool_, int64
+from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, wrap
+from loopgrad.lazy.elementwise import multiply, sqrt, subtract
+from loopgrad.lazy.indexing import get_item
+from loopgrad.lazy.movement import moveaxis, ravel, reshape, stack
+from loopgrad.lazy.operands import Shape, joined_shape, normal_axis
+from loopgrad.lazy.promotion import promote_all
+from loopgrad.lazy.reduction import sum
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+
+def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
+    """The operands in one dtype (bools as int64), and whether they were bools."""
+    tensors = [as_tensor(x) for x in xs]
+    dtype, _ = promote_all(*[(t._value.dtype, t._weak) for t in tensors])
+    work = int64 if dtype is bool_ else dtype
+    return [cast_value(t._value, work) for t in tensors], dtype is bool_
+
+
+def matmul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right)."""
+    (a, b), were_bool = _one_dtype((x, y))
+    if not a.shape or not b.shape:
+        fix = "multiply by a scalar with *"
+        raise ShapeError(explained("matmul", "at least one dimension on each side", f"{a.shape} and {b.shape}", fix))
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    if row:
+        a = ops.reshape(a, (1, *a.shape))
+    if column:
+        b = ops.reshape(b, (*b.shape, 1))
+    if a.shape[-1] != b.shape[-2]:
+        fix = "transpose or reshape one of them"
+        raise ShapeError(explained("matmul", f"{a.shape[-1]} rows on the right", f"{a.shape} @ {b.shape}", fix))
+    result = _batched_matmul(a, b)
+    shape = result.shape
+    if row and column:
+        result = ops.reshape(result, shape[:-2])
+    elif row:
+        result = ops.reshape(result, (*shape[:-2], shape[-1]))
+    elif column:
+        result = ops.reshape(result, shape[:-1])
+    return cast(wrap(result), bool_) if were_bool else wrap(result)
+
+
+def _batched_matmul(a: Value, b: Value) -> Value:
+    batch = joined_shape("matmul", (a.shape[:-2], b.shape[:-2]))
+    if len(b.shape) == 2 and len(a.shape) > 2:  # one matrix for the whole batch: a single tall product
+        tall = ops.reshape(a, (prod(a.shape[:-1]), a.shape[-1]))
+        return ops.reshape(ops.matmul(tall, b), (*a.shape[:-1], b.shape[-1]))
+    return ops.matmul(
+        broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:]))
+    )
+
+
+def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last."""
+    a, b = as_tensor(x), as_tensor(y)
+    if not a._value.shape or not b._value.shape:
+        return multiply(a, b)
+    if len(b._value.shape) <= 2:
+        return matmul(a, b)
+    return tensordot(a, b, axes=([-1], [-2]))
+
+
+def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
+    """The inner product along an axis."""
+    return sum(multiply(x, y), axis=axis)
+
+
+def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The sum of products over the last axes."""
+    a, b = as_tensor(x), as_tensor(y)
+    if not a._value.shape or not b._value.shape:
+        return multiply(a, b)
+    return tensordot(a, b, axes=([-1], [-1]))
+
+
+def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """All products of two vectors."""
+    a, b = ravel(x), ravel(y)
+    return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])))
+
+
+def tensordot(x: ArrayLike, y: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`)."""
+    (a, b), _ = _one_dtype((x, y))
+    if isinstance(axes, int):
+        left = list(range(len(a.shape) - axes, len(a.shape)))
+        right = list(range(axes))
+    else:
+        left = [normal_axis("tensordot", d, len(a.shape)) for d in _listed(axes[0])]
+        right = [normal_axis("tensordot", d, len(b.shape)) for d in _listed(axes[1])]
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        got = f"{a.shape} over {left} with {b.shape} over {right}"
+        raise ShapeError(explained("tensordot", "equal extents on the summed axes", got, "check the axes"))
+    free_left = [d for d in range(len(a.shape)) if d not in left]
+    free_right = [d for d in range(len(b.shape)) if d not in right]
+    rows, columns = [a.shape[d] for d in free_left], [b.shape[d] for d in free_right]
+    depth = prod(a.shape[d] for d in left)
+    m = ops.reshape(ops.transpose(a, (*free_left, *left)), (prod(rows), depth))
+    n = ops.reshape(ops.transpose(b, (*right, *free_right)), (depth, prod(columns)))
+    return wrap(ops.reshape(ops.matmul(m, n), (*rows, *columns)))
+
+
+def _listed(axes: int | Sequence[int]) -> Sequence[int]:
+    return [axes] if isinstance(axes, int) else axes
+
+
+# ---- diagonals
+
+
+def diagonal(x: ArrayLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+    """The diagonal of matrices, as a new last axis."""
+    t = moveaxis(x, (axis1, axis2), (-2, -1))
+    rows, columns = t._value.shape[-2:]
+    start_row, start_column = max(-offset, 0), max(offset, 0)
+    count = max(min(rows - start_row, columns - start_column), 0)
+    position = ops.lane_index((count,), 0)
+    i = wrap(ops.add(position, start_row) if count else position)
+    j = wrap(ops.add(position, start_column) if count else position)
+    return get_item(t, (..., i, j))
+
+
+def diag(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+    """A matrix with the vector on diagonal `k`, or the diagonal of a matrix."""
+    t = as_tensor(x)
+    if len(t._value.shape) == 2:
+        return diagonal(t, offset=k)
+    if len(t._value.shape) != 1:
+        raise ShapeError(explained("diag", "one or two dimensions", t._value.type, "use lg.diagonal"))
+    n = t._value.shape[0] + abs(k)
+    rows = ops.lane_index((n, n), 0)
+    columns = ops.lane_index((n, n), 1)
+    wide = ops.pad(t._value, (max(k, 0),), (max(-k, 0),))
+    placed = broadcast_value(wide, (n, n))  # element j of column j
+    on_diagonal = ops.eq(columns, ops.add(rows, k)) if n else emit("eq", (columns, rows))[0]
+    return wrap(ops.select(on_diagonal, placed, ops.zeros_like(placed)))
+
+
+def trace(x: ArrayLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+    """The sum of the diagonal."""
+    return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
+
+
+def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
+    """The cross product of vectors of 3 along an axis."""
+    a, b = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
+    for t in (a, b):
+        if t._value.shape[-1] != 3:
+            raise ShapeError(explained("cross", f"extent 3 at axis {axis}", t._value.type, "pad two-vectors with 0"))
+    a0, a1, a2 = (get_item(a, (..., i)) for i in range(3))
+    b0, b1, b2 = (get_item(b, (..., i)) for i in range(3))
+    parts = [
+        subtract(multiply(a1, b2), multiply(a2, b1)),
+        subtract(multiply(a2, b0), multiply(a0, b2)),
+        subtract(multiply(a0, b1), multiply(a1, b0)),
+    ]
+    return moveaxis(stack(parts, axis=-1), -1, axis)
+
+
+def vector_norm(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Tensor:
+    """The Euclidean length."""
+    return sqrt(sum(multiply(x, x), axis=axis, keepdims=keepdims))
+
+
+# ---- einsum
+
+
+def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
+    """Einstein summation over letters ("ij,jk->ik"); operands are contracted from left to right.
+
+    An ellipsis isn't understood; a letter repeated within one operand takes its diagonal.
+    """
+    inputs, output = _parse(subscripts, len(operands))
+    values, _ = _one_dtype(operands)
+    labels, value = _diagonals(inputs[0], values[0])
+    for position in range(1, len(values)):
+        other_labels, other = _diagonals(inputs[position], values[position])
+        later = set(output).union(*inputs[position + 1 :])
+        labels, value = _contract(labels, value, other_labels, other, later)
+    return wrap(_arranged(labels, value, output))
+
+
+def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
+    text = subscripts.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    inputs = left.split(",")
+    letters = "".join(inputs)
+    if len(inputs) != count or not (letters + output).isalpha() and letters + output:
+        fix = "write one group of letters per operand, as in 'ij,jk->ik'"
+        raise ShapeError(explained("einsum", f"{count} groups of letters", repr(subscripts), fix))
+    if not arrow:
+        output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    if any(c not in letters for c in output) or len(set(output)) != len(output):
+        fix = "name each result axis once, after an operand's"
+        raise ShapeError(explained("einsum", "result letters that occur in the operands", output, fix))
+    return inputs, output
+
+
+def _diagonals(labels: str, value: Value) -> tuple[str, Value]:
+    if len(labels) != len(value.shape):
+        raise ShapeError(explained("einsum", f"{len(labels)} dimensions for {labels!r}", value.type, "fix the letters"))
+    for letter in dict.fromkeys(labels):
+        while labels.count(letter) > 1:
+            first = labels.index(letter)
+            second = labels.index(letter, first + 1)
+            value = diagonal(wrap(value), axis1=first, axis2=second)._value
+            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + letter
+    return labels, value
+
+
+def _contract(a: str, x: Value, b: str, y: Value, later: set[str]) -> tuple[str, Value]:
+    """Multiply two operands, summing the letters that nobody needs any more."""
+    x, a = _summed(x, a, later | set(b))
+    y, b = _summed(y, b, later | set(a))
+    batch = "".join(c for c in a if c in b and c in later)
+    depth = "".join(c for c in a if c in b and c not in later)
+    rows = "".join(c for c in a if c not in b)
+    columns = "".join(c for c in b if c not in a)
+    extents: dict[str, int] = {}
+    for labels, value in ((a, x), (b, y)):
+        for letter, n in zip(labels, value.shape, strict=True):
+            if extents.setdefault(letter, n) != n:
+                fix = "extents are not stretched in einsum"
+                raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{extents[letter]} and {n}", fix))
+
+    def size(letters: str) -> int:
+        return prod(extents[c] for c in letters)
+
+    def shape(letters: str) -> Shape:
+        return tuple([extents[c] for c in letters])
+
+    left = ops.reshape(_arranged(a, x, batch + rows + depth), (*shape(batch), size(rows), size(depth)))
+    right = ops.reshape(_arranged(b, y, batch + depth + columns), (*shape(batch), size(depth), size(columns)))
+    labels = batch + rows + columns
+    return labels, ops.reshape(ops.matmul(left, right), shape(labels))
+
+
+def _summed(value: Value, labels: str, keep: set[str]) -> tuple[Value, str]:
+    gone = [i for i, c in enumerate(labels) if c not in keep]
+    return ops.reduce_sum(value, gone), "".join(c for c in labels if c in keep)
+
+
+def _arranged(labels: str, value: Value, output: str) -> Value:
+    value, labels = _summed(value, labels, set(output))
+    return ops.transpose(value, [labels.index(c) for c in output])

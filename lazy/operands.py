@@ -1,0 +1,112 @@
+"""Making operands meet: one dtype, one shape.
+
+Every array function of several operands passes through `meet`; primitives are strict and would refuse
+operands that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.primitives.primitive import kinds_text
+from loopgrad.graph.types import DType, TensorType
+from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, constant, is_scalar
+from loopgrad.lazy.promotion import float_dtype, promote_all, scalar_dtype
+
+Shape = tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _joined(shapes: tuple[Shape, ...]) -> Shape | None:
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for d, extent in enumerate(shape, rank - len(shape)):
+            if result[d] == 1:
+                result[d] = extent
+            elif extent not in (1, result[d]):
+                return None
+    return tuple(result)
+
+
+def joined_shape(op: str, shapes: Iterable[Shape]) -> Shape:
+    """The shape to which all of `shapes` broadcast."""
+    given = tuple(shapes)
+    result = _joined(given) if given else ()
+    if result is None:
+        text = " and ".join(map(str, given))
+        raise ShapeError(explained(op, "shapes that broadcast together", text, "reshape one of them or add axes"))
+    return result
+
+
+def meet(
+    op: str, xs: Sequence[Any], *, floating: bool = False, kinds: str | None = None, dtype: DType | None = None
+) -> tuple[list[Value], bool]:
+    """The operands as values of one dtype and shape, and whether the result is weak.
+
+    `floating`: integers become the default float. `kinds`: the dtype kinds the operation is defined
+    for. `dtype`: the dtype, already chosen.
+    """
+    parts = [x if is_scalar(x) else as_tensor(x) for x in xs]
+    weak = False
+    if dtype is None:
+        dtype, weak = promote_all(*[_dtype_of(p) for p in parts])
+        if floating and dtype.kind not in "fc":
+            dtype = float_dtype(dtype)
+    if kinds is not None and dtype.kind not in kinds:
+        raise dtype_refused(op, kinds, dtype)
+    shape = joined_shape(op, [p._value.shape for p in parts if isinstance(p, TensorCore)])
+    type = TensorType(shape, dtype)
+    values = [
+        broadcast_value(cast_value(p._value, dtype), shape) if isinstance(p, TensorCore) else constant(p, type)
+        for p in parts
+    ]
+    return values, weak
+
+
+def dtype_refused(op: str, kinds: str, got: DType) -> DTypeError:
+    """The error of an operation that isn't defined for a dtype."""
+    return DTypeError(explained(op, f"{kinds_text(kinds)} elements", got, "convert with .astype first"))
+
+
+def _dtype_of(part: Any) -> tuple[DType, bool]:
+    return (part._value.dtype, part._weak) if isinstance(part, TensorCore) else (scalar_dtype(part), True)
+
+
+def normal_axis(op: str, axis: Any, rank: int) -> int:
+    """An axis counted from the front."""
+    try:
+        position = axis.__index__()
+    except AttributeError:
+        raise DTypeError(explained(op, "an integer axis", repr(axis), "pass an int")) from None
+    if not -rank <= position < rank:
+        hint = f"the tensor has {rank} dimensions"
+        raise ShapeError(explained(op, f"an axis from {-rank} to {rank - 1}" if rank else "no axis", position, hint))
+    return int(position % rank)
+
+
+def normal_axes(op: str, axis: Any, rank: int) -> tuple[int, ...]:
+    """Sorted axes; None means all of them."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = [normal_axis(op, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,))]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(explained(op, "each axis once", axis, "remove the repeated axis"))
+    return tuple(sorted(axes))
+
+
+def normal_shape(op: str, shape: Any) -> Shape:
+    """A shape from an int or a sequence of ints."""
+    items = shape if isinstance(shape, tuple | list) else (shape,)
+    try:
+        result = tuple([int(n.__index__()) for n in items])
+    except AttributeError:
+        message = explained(op, "a shape of ints", repr(shape), "shapes are fixed while tracing: pass Python ints")
+        raise DTypeError(message) from None
+    if any(n < 0 for n in result):
+        raise ShapeError(explained(op, "extents of at least 0", result, "check the sizes"))
+    return result

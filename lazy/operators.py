@@ -1,0 +1,128 @@
+"""Python's operators on tensors.
+
+Tracing speed is decided here: the common cases (two tensors of one type, a float tensor and a Python
+number) build their node at once, everything else goes through the array function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from loopgrad.graph.build import emit
+from loopgrad.lazy import elementwise, linalg
+from loopgrad.lazy.core import TensorCore
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+Function: TypeAlias = "Callable[[Any, Any], Tensor]"
+Method: TypeAlias = "Callable[[Any, Any], Tensor]"
+
+_new: Final = object.__new__
+_OPERANDS: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+
+
+def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
+    """The operator and its reflection; `kinds` are the dtype kinds whose result has the operands' dtype
+    (or is a bool, for comparisons)."""
+
+    def method(self: Any, other: Any) -> Any:
+        a = self._value
+        cls = type(self)
+        t = a.type
+        if type(other) is cls:
+            b = other._value
+            u = b.type
+            if t is not u and (t.dtype is not u.dtype or t.shape != u.shape):
+                return function(self, other)
+            if self._weak is not other._weak or t.dtype.kind not in kinds:
+                return function(self, other)
+        elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+            b = emit("const", (), {"value": float(other), "type": t})[0]
+        elif isinstance(other, _OPERANDS):
+            return function(self, other)
+        else:
+            return NotImplemented
+        result = _new(cls)
+        result._value = emit(op, (a, b))[0]
+        result._weak = self._weak
+        result._history = None
+        return result
+
+    def reflected(self: Any, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            return NotImplemented
+        return function(other, self)
+
+    return method, reflected
+
+
+def _comparison(op: str, function: Function) -> Method:
+    def method(self: Any, other: Any) -> Any:
+        a = self._value
+        t = a.type
+        if t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+            b = emit("const", (), {"value": float(other), "type": t})[0]
+            result = _new(type(self))
+            result._value = emit(op, (a, b))[0]
+            result._weak = False
+            result._history = None
+            return result
+        return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return method
+
+
+def _power(x: Any, y: Any) -> Any:
+    return elementwise.power(x, y) if isinstance(y, _OPERANDS) else NotImplemented
+
+
+def _power_reflected(x: Any, y: Any) -> Any:
+    return elementwise.power(y, x) if isinstance(y, _OPERANDS) else NotImplemented
+
+
+class Operators(TensorCore):
+    """What Python's operators do."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _binary("add", elementwise.add, "iuf")
+    __sub__, __rsub__ = _binary("sub", elementwise.subtract, "iuf")
+    __mul__, __rmul__ = _binary("mul", elementwise.multiply, "iuf")
+    __truediv__, __rtruediv__ = _binary("div", elementwise.divide, "f")
+    __floordiv__, __rfloordiv__ = _binary("floordiv", elementwise.floor_divide, "iuf")
+    __mod__, __rmod__ = _binary("mod", elementwise.remainder, "iuf")
+    __and__, __rand__ = _binary("and", elementwise.bitwise_and, "biu")
+    __or__, __ror__ = _binary("or", elementwise.bitwise_or, "biu")
+    __xor__, __rxor__ = _binary("xor", elementwise.bitwise_xor, "biu")
+    __lshift__, __rlshift__ = _binary("shl", elementwise.bitwise_left_shift, "iu")
+    __rshift__, __rrshift__ = _binary("shr", elementwise.bitwise_right_shift, "iu")
+    __matmul__, __rmatmul__ = _binary("matmul", linalg.matmul, "")
+    __pow__ = _power
+    __rpow__ = _power_reflected
+
+    __eq__ = _comparison("eq", elementwise.equal)  # type: ignore[assignment]
+    __ne__ = _comparison("ne", elementwise.not_equal)  # type: ignore[assignment]
+    __lt__ = _comparison("lt", elementwise.less)
+    __le__ = _comparison("le", elementwise.less_equal)
+    __gt__ = _comparison("gt", elementwise.greater)
+    __ge__ = _comparison("ge", elementwise.greater_equal)
+    __hash__ = None  # type: ignore[assignment]  # == compares elements
+
+    __neg__ = elementwise.negative
+    __pos__ = elementwise.positive
+    __abs__ = elementwise.absolute
+    __invert__ = elementwise.bitwise_invert
+    __round__ = elementwise.round
+    __floor__ = elementwise.floor
+    __ceil__ = elementwise.ceil
+    __trunc__ = elementwise.trunc
+
+    def __divmod__(self, other: Any) -> Any:
+        return elementwise.floor_divide(self, other), elementwise.remainder(self, other)  # type: ignore[arg-type]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return elementwise.floor_divide(other, self), elementwise.remainder(other, self)  # type: ignore[arg-type]

@@ -1,0 +1,259 @@
+"""`Tensor`: an immutable array whose elements are computed when somebody asks for them.
+
+Operators build graph nodes. Asking for elements (`np.asarray`, `float`, `print`, `tolist`, DLPack)
+evaluates; inside a function that is being traced it raises and names the user's line. `x[i] = v`
+points this one name at a new value. `x += y` rebinds the name, as for any immutable object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.nodes import Leaf
+from loopgrad.graph.types import DType, TensorType
+from loopgrad.lazy import elementwise, linalg, movement, reduction
+from loopgrad.lazy.core import ArrayLike, cast
+from loopgrad.lazy.errors import traced_value_error
+from loopgrad.lazy.evaluation import device_of, to_device, to_numpy
+from loopgrad.lazy.indexing import get_item, take
+from loopgrad.lazy.operators import Operators
+from loopgrad.lazy.promotion import as_dtype
+from loopgrad.lazy.updates import At, set_item
+
+_new: Final = object.__new__
+
+
+class Tensor(Operators):
+    """A dense array of one dtype. Make one with `lg.asarray` or a creation function."""
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __array_ufunc__ = None  # NumPy arrays on the left leave operators to us
+    __hash__ = None  # type: ignore[assignment]  # == compares elements
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        raise TypeError("expected lg.asarray(...) or a creation function, got a call of Tensor; use one of those")
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of every axis."""
+        return self._value.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._value.dtype  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._value.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._type.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._type.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._type.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Where the elements are, or will be computed."""
+        return device_of(self)
+
+    @property
+    def _type(self) -> TensorType:
+        type = self._value.type
+        assert isinstance(type, TensorType)
+        return type
+
+    def to_device(self, device: str, /) -> Tensor:
+        """This tensor on another device."""
+        return to_device(self, device)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The module that holds the array functions."""
+        import loopgrad  # late: the package imports this module
+
+        return loopgrad
+
+    # ---- elements
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a read-only NumPy array; evaluates."""
+        return to_numpy(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = to_numpy(self)
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self, *index: int) -> bool | int | float | complex:
+        """The only element (or the one at `index`) as a Python number; evaluates."""
+        return to_numpy(self, "float").item(*index)  # type: ignore[no-any-return]
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; evaluates."""
+        return to_numpy(self).tolist()
+
+    def __bool__(self) -> bool:
+        return bool(to_numpy(self, "bool"))
+
+    def __float__(self) -> float:
+        return float(self._single("float"))
+
+    def __int__(self) -> int:
+        return int(self._single("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._single("float"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"expected an integer tensor as an index, got {self._value.type}; convert with .astype")
+        return int(self._single("index"))
+
+    def _single(self, purpose: str) -> Any:
+        if self.size != 1:
+            message = f"{purpose}: expected a tensor of one element, got shape {self.shape}; index or reduce it first"
+            raise TypeError(message)
+        return to_numpy(self, purpose).reshape(())[()]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len: expected a tensor with at least one axis, got a scalar; use .size")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("iteration: expected a tensor with at least one axis, got a scalar")
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        array = to_numpy(self)
+        try:
+            return array.__dlpack__(**arguments)
+        except BufferError:  # consumers without a read-only flag get their own copy
+            return array.copy().__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # host memory: elements are brought there on export
+
+    # ---- text
+
+    def __repr__(self) -> str:
+        if self._value.scope is not None:
+            return f"Tensor({self._described()})"
+        array = to_numpy(self)
+        body = np.array2string(array, separator=", ", prefix="Tensor(", threshold=1000, edgeitems=3)
+        return f"Tensor({body}, dtype={self.dtype})"
+
+    def __str__(self) -> str:
+        return self.__repr__() if self._value.scope is not None else str(to_numpy(self))
+
+    def __format__(self, spec: str) -> str:
+        if self._value.scope is not None:
+            return repr(self)
+        return format(self.item(), spec) if self.size == 1 and spec else format(str(self), spec)
+
+    def _described(self) -> str:
+        made_by = self._value.node
+        origin = f"made at {made_by.loc}" if made_by is not None and made_by.loc else "an argument"
+        return f"traced {self._value.type}, {origin}"
+
+    def _repr_html_(self) -> str:
+        from html import escape  # late: notebooks only
+
+        state = "evaluated" if isinstance(self._value, Leaf) else "lazy"
+        if self._value.scope is not None:
+            return f"<code>Tensor({escape(self._described())})</code>"
+        text = escape(np.array2string(to_numpy(self), separator=", ", threshold=200))
+        head = f"Tensor <b>{escape(str(self._value.type))}</b> on {escape(self.device)}, {state}"
+        return f"<div><div>{head}</div><pre>{text}</pre></div>"
+
+    # ---- subscripts
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return get_item(self, index)
+
+    def __setitem__(self, index: Any, values: ArrayLike) -> None:
+        set_item(self, index, values)
+
+    @property
+    def at(self) -> At:
+        """`x.at[index].set(v)`, add, multiply, min, max, ...: a new tensor with elements updated."""
+        return At(self)
+
+    # ---- methods that are functions
+
+    T = property(movement.transpose, doc="The axes reversed.")
+    mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
+
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Tensor:
+        """The elements converted; a float becomes an integer by dropping its fraction."""
+        return cast(self, as_dtype(dtype))
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements in another shape."""
+        return movement.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """The axes permuted, or reversed."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return movement.transpose(self, given)
+
+    def copy(self) -> Tensor:
+        """Another name for the same value: later `x[i] = v` on one leaves the other."""
+        other: Tensor = _new(Tensor)
+        other._value, other._weak, other._history = self._value, self._weak, self._history
+        return other
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        from loopgrad.lazy.creation import asarray  # late: creation imports what this module imports
+
+        if self._value.scope is not None:
+            raise traced_value_error(self._value, "pickle")
+        return asarray, (to_numpy(self),)
+
+    flatten = ravel = movement.ravel
+    squeeze = movement.squeeze
+    swapaxes = movement.swapaxes
+    repeat = movement.repeat
+    sum = reduction.sum
+    prod = reduction.prod
+    mean = reduction.mean
+    var = reduction.var
+    std = reduction.std
+    min = reduction.min
+    max = reduction.max
+    all = reduction.all
+    any = reduction.any
+    argmin = reduction.argmin
+    argmax = reduction.argmax
+    cumsum = reduction.cumsum
+    cumprod = reduction.cumprod
+    argsort = reduction.argsort
+    sort = reduction.sort
+    clip = elementwise.clip
+    round = elementwise.round
+    dot = linalg.dot
+    take = take
