@@ -146,9 +146,9 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
     if isinstance(x, list | tuple) and _holds_tensors(x):
         return _joined(x, dtype)
     array = x if isinstance(x, np.ndarray) else np.asarray(x)
-    if not isinstance(x, np.ndarray | np.generic) and not hasattr(x, "__array__"):
-        if dtype is None and array.dtype in (np.float64, np.complex128):  # Python floats: the default dtype
-            dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
+    python_numbers = not isinstance(x, np.ndarray | np.generic) and not hasattr(x, "__array__")
+    if python_numbers and dtype is None and array.dtype in (np.float64, np.complex128):
+        dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
     if array.dtype.kind in "OUSMm":
         message = explained("asarray", "numbers", f"{type(x).__name__} of {array.dtype}", "convert it to numbers first")
         raise DTypeError(message)

@@ -55,15 +55,16 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     """The elements of tensors, computed together where they aren't there yet."""
     pending = [t for t in tensors if not isinstance(t._value, Leaf)]
     if not pending:
-        return [t._value.buffer for t in tensors]  # type: ignore[attr-defined]
+        return [t._value.buffer for t in tensors if isinstance(t._value, Leaf)]
     for t in pending:
         if t._value.scope is not None:
             raise traced_value_error(t._value, purpose)
     values = list(dict.fromkeys(t._value for t in pending))
     config = current()
     with enter(None):
-        computed = dict(zip(values, run_session(values, _place(values, config.device), config.options), strict=True))
-    results = [computed[t._value] if t._value in computed else t._value.buffer for t in tensors]  # type: ignore[attr-defined]
+        buffers = run_session(values, _place(values, config.device), config.options)
+    computed = dict(zip(values, buffers, strict=True))
+    results = [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
     if not deriving():
         for t in pending:
             point_at(t, computed[t._value])

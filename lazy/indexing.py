@@ -174,8 +174,8 @@ def _span(item: slice, extent: int) -> tuple[int, int | None, int]:
 
 def _position(item: int, extent: int, axis: int) -> int:
     if not -extent <= item < extent:
-        limits = f"an index from {-extent} to {extent - 1} for axis {axis}" if extent else f"no index for empty axis {axis}"
-        raise IndexRangeError(explained("index", limits, item, "check the bounds"))
+        limits = f"an index from {-extent} to {extent - 1}" if extent else "no index"
+        raise IndexRangeError(explained("index", f"{limits} for axis {axis} of {extent}", item, "check the bounds"))
     return item + extent if item < 0 else item
 
 
@@ -267,8 +267,10 @@ def mark_counter(value: Value) -> None:
     _counters.add(value)
 
 
-_PRESERVING = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "concat", "cast", "alias",
-                         "add", "mul", "min", "and", "floordiv", "shr", "reduce_sum", "reduce_max", "reduce_min"})  # fmt: skip
+_PRESERVING = frozenset({
+    "broadcast", "reshape", "transpose", "slice", "flip", "concat", "cast", "alias", "add", "mul", "min", "and",
+    "floordiv", "shr", "reduce_sum", "reduce_max", "reduce_min",
+})  # fmt: skip
 _NEVER_NEGATIVE = frozenset({"iota", "argmin", "argmax", "argsort"})
 
 

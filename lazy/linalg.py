@@ -200,7 +200,7 @@ def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
     left, arrow, output = text.partition("->")
     inputs = left.split(",")
     letters = "".join(inputs)
-    if len(inputs) != count or not (letters + output).isalpha() and letters + output:
+    if len(inputs) != count or (letters + output and not (letters + output).isalpha()):
         fix = "write one group of letters per operand, as in 'ij,jk->ik'"
         raise ShapeError(explained("einsum", f"{count} groups of letters", repr(subscripts), fix))
     if not arrow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -241,7 +242,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int =
             raise ShapeError(explained("split", f"sections that divide {extent}", sections, fix))
         cuts = [i * (extent // sections) for i in range(1, sections)]
     bounds = [0, *cuts, extent]
-    return [wrap(_span(t._value, d, a, max(a, b)), t._weak) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [wrap(_span(t._value, d, a, max(a, b)), t._weak) for a, b in pairwise(bounds)]
 
 
 def repeat(x: ArrayLike, repeats: int, /, axis: int | None = None) -> Tensor:

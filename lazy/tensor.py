@@ -34,7 +34,7 @@ class Tensor(Operators):
     __array_ufunc__ = None  # NumPy arrays on the left leave operators to us
     __hash__ = None  # type: ignore[assignment]  # == compares elements
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+    def __new__(cls, *_: Any, **__: Any) -> Tensor:
         raise TypeError("expected lg.asarray(...) or a creation function, got a call of Tensor; use one of those")
 
     # ---- what it is

@@ -1,0 +1,136 @@
+"""Choices: `cond` and `switch`.
+
+Every branch is traced; only the chosen one runs. An array predicate of shape S chooses for each
+element by itself: results then start with S (scalars are stretched to it), and a branch that wasn't
+chosen for a lane leaves no trace there, not even a NaN in a derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph import region_ops
+from loopgrad.graph.accumulators import chain_from
+from loopgrad.graph.build import inline, trace
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.carries import Traced, kind_of, mismatch, same_dtype, stretch_lanes, trace_tree
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast_value, is_scalar, wrap
+from loopgrad.lazy.elementwise import as_bool
+from loopgrad.lazy.operands import Shape, joined_shape
+from loopgrad.lazy.trees import Tree, flatten, leaf_names, structure_error, unflatten
+
+Branch = Callable[..., Any]
+
+
+def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) -> Tree:
+    """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`.
+
+    A Python bool decides now; an array predicate decides for each element.
+    """
+    if is_scalar(pred) or isinstance(pred, np.bool_):
+        return true_fun(*operands) if pred else false_fun(*operands)
+    predicate = as_tensor(pred)
+    if predicate._value.dtype.kind not in "biu":
+        fix = "compare with something, as in `x > 0`"
+        raise DTypeError(explained("cond", "a bool predicate", predicate._value.type, fix))
+    return _choose("cond", as_bool(predicate)._value, [false_fun, true_fun], operands, ("false_fun", "true_fun"))
+
+
+def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tree:
+    """`branches[index](*operands)`; an index out of range takes the nearest branch."""
+    if not branches:
+        raise ValueError(explained("switch", "at least one branch", "none", "pass a branch"))
+    if isinstance(index, int | np.integer):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    t = as_tensor(index)
+    if t._value.dtype.kind not in "biu":
+        fix = "round and convert it with .astype(lg.int32)"
+        raise DTypeError(explained("switch", "an integer index", t._value.type, fix))
+    names = [f"branches[{i}]" for i in range(len(branches))]
+    return _choose("switch", t._value, list(branches), operands, names)
+
+
+def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, names: Sequence[str]) -> Tree:
+    leaves, structure = flatten(tuple(operands))
+    tensors = [as_tensor(x) for x in leaves]
+    kinds = [kind_of(x) for x in leaves]
+    traced = [trace_tree(f"{what} {n}", _spread(f), structure, kinds) for f, n in zip(branches, names, strict=True)]
+    for other, name in zip(traced[1:], names[1:], strict=True):
+        if other.structure != traced[0].structure:
+            raise structure_error(f"{what} {name} (as {names[0]})", traced[0].structure, other.structure)
+    lanes = index.shape
+    shared = [j for j in range(len(traced[0].graph.outputs)) if lanes and _is_shared_output(traced, j, lanes)]
+    weak = tuple([all(t.weak[j] for t in traced) for j in range(len(traced[0].graph.outputs))])
+    types = [_result_type(what, names, traced, j, lanes, j in shared) for j in range(len(weak))]
+    graphs, captures = region_ops.share_captures([(_converted(t, types, lanes).graph, t.captures) for t in traced])
+    values = [*(t._value for t in tensors), *captures]
+    results = region_ops.switch(index, graphs, values, shared=shared)
+    return unflatten(traced[0].structure, [wrap(v, w) for v, w in zip(results, weak, strict=True)])
+
+
+def _spread(function: Branch) -> Callable[[Any], Any]:
+    return lambda operands: function(*operands)
+
+
+def _result_type(
+    what: str, names: Sequence[str], traced: Sequence[Traced], position: int, lanes: Shape, shared: bool
+) -> TensorType:
+    """The type that every branch's result at a position is given."""
+    found = [(t.graph.outputs[position], t.weak[position]) for t in traced]
+    types = [TensorType(v.shape, v.dtype) for v, _ in found]
+    leaf = leaf_names(traced[0].structure, "result")[position]
+    dtype = same_dtype([(t, w) for t, (_, w) in zip(types, found, strict=True)])
+    if dtype is None:
+        other = next(i for i, t in enumerate(types) if t.dtype is not types[0].dtype)
+        raise mismatch(f"{what} {names[other]} (as {names[0]})", leaf, types[0], types[other])
+    shapes = [t.shape for t, (_, w) in zip(types, found, strict=True) if not (w and not t.shape)] or [()]
+    if shared:
+        return TensorType(shapes[0], dtype)
+    if lanes:
+        shapes = [s for s in shapes if s] or [lanes]
+        shapes = [*shapes, lanes] if all(len(s) <= len(lanes) for s in shapes) else shapes
+    if not lanes and any(s != shapes[0] for s in shapes):
+        other = next(i for i, t in enumerate(types) if t.shape != types[0].shape)
+        raise mismatch(f"{what} {names[other]} (as {names[0]})", leaf, types[0], types[other])
+    shape = joined_shape(what, shapes)
+    if shape[: len(lanes)] != lanes:
+        fix = "give each lane its own: stretch the result to the lanes"
+        raise ShapeError(explained(what, f"{leaf} with a shape that starts with the lanes {lanes}", shape, fix))
+    return TensorType(shape, dtype)
+
+
+def _converted(traced: Traced, types: Sequence[TensorType], lanes: Shape) -> Traced:
+    graph = traced.graph
+    if graph.output_types == tuple(types):
+        return traced
+
+    def run(*values: Value) -> list[Value]:
+        results = inline(graph, values)
+        return [stretch_lanes(cast_value(v, t.dtype), t.shape) for v, t in zip(results, types, strict=True)]
+
+    converted, captured = trace(run, graph.input_types)
+    assert not captured
+    return replace(traced, graph=converted)
+
+
+def _is_shared_output(traced: Sequence[Traced], position: int, lanes: Shape) -> bool:
+    """Whether a result is one operand, in every branch only scattered into or passed on."""
+    arguments = set()
+    scatters = 0
+    for t in traced:
+        found = None
+        for i, v in enumerate(t.graph.inputs[: len(t.graph.inputs) - len(t.captures)]):
+            chain = chain_from(t.graph, i) if v.shape[: len(lanes)] != lanes else None
+            if chain is not None and chain.output == position:
+                found, scatters = i, scatters + chain.scatters
+        if found is None:
+            return False
+        arguments.add(found)
+    return len(arguments) == 1 and scatters > 0
+

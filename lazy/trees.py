@@ -1,0 +1,116 @@
+"""Trees of tensors: tuples, lists, dicts, named tuples, dataclasses, None; everything else is a leaf.
+
+optree does the work. It is imported at the first use: it costs a quarter of this package's import.
+Dataclasses become nodes when they are first met.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from loopgrad.graph.errors import explained
+from loopgrad.lazy.core import TensorCore
+from loopgrad.lazy.errors import StructureError
+
+NAMESPACE: Final = "loopgrad"
+Tree: TypeAlias = Any
+_registered: set[type] = set()
+_modules: list[ModuleType] = []
+
+
+def _optree() -> ModuleType:
+    if not _modules:
+        import optree  # late: 25 ms that scripts without trees don't pay
+
+        _modules.append(optree)
+    return _modules[0]
+
+
+def flatten(tree: Tree) -> tuple[list[Any], Any]:
+    """The leaves in order, and the structure."""
+    optree = _optree()
+    leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    fresh = {type(x) for x in leaves if dataclasses.is_dataclass(x) and not isinstance(x, type)}
+    if fresh:
+        for cls in fresh:
+            _register(cls)
+        return flatten(tree)
+    return leaves, structure
+
+
+def unflatten(structure: Any, leaves: Iterable[Any]) -> Tree:
+    """The tree of that structure with these leaves."""
+    return _optree().tree_unflatten(structure, leaves)
+
+
+def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """`function` applied to every leaf (and the leaves of `others` at the same places)."""
+    leaves, structure = flatten(tree)
+    columns = [leaves, *(matching("map", structure, other) for other in others)]
+    return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
+
+
+def matching(what: str, structure: Any, tree: Tree) -> list[Any]:
+    """The leaves of `tree`, which must have that structure."""
+    leaves, got = flatten(tree)
+    if got != structure:
+        raise structure_error(what, structure, got)
+    return leaves
+
+
+def structure_error(what: str, expected: Any, got: Any) -> StructureError:
+    """Two structures that should be equal."""
+    return StructureError(
+        explained(what, f"the structure {show(expected)}", show(got), "return the same nesting and keys")
+    )
+
+
+def show(structure: Any) -> str:
+    """A structure without optree's decoration: `*` stands for a leaf."""
+    return str(structure).removeprefix("PyTreeSpec(").removesuffix(")").split(", namespace=")[0]
+
+
+def leaf_names(structure: Any, root: str) -> list[str]:
+    """How each leaf is reached from `root`: `carry[0]['x'].field`."""
+    return [a.codify(root) for a in _optree().treespec_accessors(structure)]
+
+
+def prefix_leaves(what: str, prefix: Tree, structure: Any, tree: Tree) -> list[Any]:
+    """One entry of `prefix` per leaf of `tree`; an entry above a subtree stands for all its leaves."""
+    try:
+        spread = _optree().tree_broadcast_prefix(prefix, tree, none_is_leaf=True, namespace=NAMESPACE)
+    except ValueError as error:
+        raise structure_error(what, structure, repr(prefix)) from error
+    leaves = _optree().tree_leaves(spread, none_is_leaf=True, namespace=NAMESPACE)
+    if len(leaves) != structure.num_leaves:
+        raise structure_error(what, structure, repr(prefix))
+    return leaves  # type: ignore[no-any-return]
+
+
+def is_dynamic(leaf: Any) -> bool:
+    """Whether a leaf can become a tensor (others are static: strings, functions, modules)."""
+    return isinstance(leaf, TensorCore | bool | int | float | complex) or hasattr(leaf, "__array__")
+
+
+def _register(cls: type) -> None:
+    if cls in _registered:
+        return
+    _registered.add(cls)
+    optree = _optree()
+    names = tuple([f.name for f in dataclasses.fields(cls)])
+
+    def parts(instance: Any) -> tuple[Sequence[Any], None, tuple[str, ...]]:
+        return [getattr(instance, name) for name in names], None, names
+
+    def rebuild(_: None, children: Sequence[Any]) -> Any:
+        instance = object.__new__(cls)  # not __init__: __post_init__ may check what a trace can't answer
+        for name, child in zip(names, children, strict=True):
+            object.__setattr__(instance, name, child)
+        return instance
+
+    optree.register_pytree_node(
+        cls, parts, rebuild, path_entry_type=optree.DataclassEntry, namespace=NAMESPACE
+    )
