@@ -105,7 +105,8 @@ def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     if not rows:
         return ""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    lines = [title]
-    for row in (header, *rows):
-        lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    return "\n".join(lines)
+    return "\n".join([title, *(_line(row, widths) for row in (header, *rows))])
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    return "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

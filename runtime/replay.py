@@ -8,6 +8,7 @@ device grow it and submits again. Values and trip counts may differ between repl
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,18 +59,20 @@ class Replay:
         self._device = device
         self._recording = recording
         self._replays = 0
+        self._lock = threading.Lock()
 
     def replay(self, buffers: Sequence[Buffer] | None = None) -> list[Buffer]:
         """Run the recorded call and return its outputs."""
         recording = self._recording
-        if buffers is not None:
-            check_inputs(self._types, buffers, self._device)
-            recording.bind(buffers)
-        recording.submit()
-        while not recording.settle():
+        with self._lock:
+            if buffers is not None:
+                check_inputs(self._types, buffers, self._device)
+                recording.bind(buffers)
             recording.submit()
-        self._replays += 1
-        return recording.outputs()
+            while not recording.settle():
+                recording.submit()
+            self._replays += 1
+            return recording.outputs()
 
     def stats(self) -> ReplayStats:
         return ReplayStats(1, self._replays, self._recording.growths())

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
 from loopgrad.codegen.targets.cpu.call_context import CHECK, HEADER, HEAP_MEMORY, RESERVE_HEAP, STACK_CAPACITY
+from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
 from loopgrad.graph.types import DType
 
 ROWS_LIMIT: Final = 1 << 40  # more can't be allocated; keeps byte counts far from 64 bits
@@ -178,10 +178,12 @@ def _overflow(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
     ]
     for s, stack in enumerate(stacks):
         lines += [
-            f"  %quarter.{s} = lshr i64 %need.{s}, 2",
-            f"  %roomy.{s} = add i64 %need.{s}, %quarter.{s}",
+            f"  %absurd.{s} = icmp sgt i64 %need.{s}, {ROWS_LIMIT}",
+            f"  %exact.{s} = select i1 %absurd.{s}, i64 {ROWS_LIMIT}, i64 %need.{s}",
+            f"  %quarter.{s} = lshr i64 %exact.{s}, 2",
+            f"  %roomy.{s} = add i64 %exact.{s}, %quarter.{s}",
             f"  %cheap.{s} = icmp slt i64 %roomy.{s}, {max(ROOM_BYTES // max(stack.row_bytes, 1), 1)}",
-            f"  %goal.{s} = select i1 %cheap.{s}, i64 %roomy.{s}, i64 %need.{s}",
+            f"  %goal.{s} = select i1 %cheap.{s}, i64 %roomy.{s}, i64 %exact.{s}",
             f"  %next.{s} = select i1 %over.{s}, i64 %goal.{s}, i64 %cap.{s}",
             f"  store i64 %next.{s}, ptr %cap_p.{s}",
         ]

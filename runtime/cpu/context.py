@@ -1,0 +1,145 @@
+"""The state of one running call: the words that compiled code reads and writes.
+
+A context belongs to one call at a time. Between calls it waits in its executable with everything it
+has learned: stack capacities, program stacks, its own stack heap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.codegen.targets.cpu.call_context import (
+    HEADER,
+    INITIAL_CAPACITY,
+    RESERVE_HEAP,
+    RESERVE_STACK,
+)
+from loopgrad.runtime.cpu import memory
+from loopgrad.runtime.cpu.host_calls import call
+from loopgrad.runtime.cpu.libraries import blas
+from loopgrad.runtime.cpu.native_pool import NativePool
+from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord, SlotRecord
+
+RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
+POLL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+_libc = ctypes.CDLL(None)
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class CallContext:
+    """`words[HEADER[...]]` and the rest as laid out by codegen.targets.cpu.call_context."""
+
+    def __init__(self, program: ProgramRecord, pool: NativePool, constants: int, forced: int | None) -> None:
+        self.program = program
+        self.pool = pool
+        self.words: Any = (ctypes.c_int64 * program.words)()
+        self.address = ctypes.addressof(self.words)
+        self.refused: tuple[int, int] | None = None
+        self.raised: BaseException | None = None
+        self._callbacks = self._set_callbacks()
+        self._set_header(forced)
+        for number, slot in enumerate(program.slots):
+            if slot.constant is not None:
+                self.words[program.word(number)] = constants + slot.constant
+        for kernel in program.kernels:
+            for s, stack in enumerate(kernel.stacks):
+                self.words[kernel.control + s] = 0 if stack.known else INITIAL_CAPACITY
+        weakref.finalize(self, _release, self.words, tuple(s.word for s in program.stacks)).atexit = False
+
+    def _set_header(self, forced: int | None) -> None:
+        words = self.words
+        words[HEADER["pool_run"]] = self.pool.run
+        words[HEADER["serial_run"]] = self.pool.serial_run
+        words[HEADER["forced_capacity"]] = -1 if forced is None else forced
+        if any(c.name == "matmul" for c in self.program.host_calls):
+            functions = blas()
+            if functions is not None:
+                words[HEADER["sgemm"]], words[HEADER["dgemm"]] = functions
+
+    def _set_callbacks(self) -> Sequence[Any]:
+        """Native pointers to this context's own methods; a weak reference keeps it collectable."""
+        this = weakref.ref(self)
+
+        def reserve(_: int, kind: int, size: int) -> int:
+            context = this()
+            return 1 if context is None else context.reserve(kind, size)
+
+        def host_call(_: int, number: int) -> int:
+            context = this()
+            return 1 if context is None else context.host_call(number)
+
+        def poll(_: int) -> int:
+            return 0
+
+        callbacks = (RESERVE(reserve), HOST_CALL(host_call), POLL(poll))
+        for name, callback in zip(("reserve", "host_call", "poll"), callbacks, strict=True):
+            self.words[HEADER[name]] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        return callbacks
+
+    def reserve(self, kind: int, size: int) -> int:
+        """0 where native code may allocate: `size` bytes of heap per worker, or `size` bytes in
+        all for one program stack."""
+        if kind == RESERVE_HEAP:
+            held = self.pool.heap_bytes()
+            self.refused = memory.refusal(size * self.pool.threads, held)
+        else:
+            stack = self.program.stacks[kind - RESERVE_STACK]
+            held = self.words[stack.word + 2] * stack.stride
+            self.refused = memory.refusal(size, held)
+        return 0 if self.refused is None else 1
+
+    def host_call(self, number: int) -> int:
+        """Run one library call on the slots' memory; 1 where it raised."""
+        try:
+            record = self.program.host_calls[number]
+            results = call(record.name, record.attrs, [self.slot_array(slot) for slot in record.inputs])
+            for slot, result in zip(record.outputs, results, strict=True):
+                target = self.slot_array(slot)
+                target[...] = np.asarray(result).reshape(target.shape)
+        except BaseException as error:
+            self.raised = error
+            return 1
+        return 0
+
+    def slot_array(self, slot: int) -> np.ndarray[Any, Any]:
+        """A view of a slot's memory during a call."""
+        record: SlotRecord = self.program.slots[slot]
+        if record.type.nbytes == 0:
+            return np.empty(record.type.shape, record.type.dtype.np)
+        address = self.words[self.program.slot_word + slot]
+        content: Any = (ctypes.c_char * record.type.nbytes).from_address(address)
+        array: np.ndarray[Any, Any] = np.frombuffer(content, dtype=record.type.dtype.np)
+        return array.reshape(record.type.shape)
+
+    def depth(self, kernel: KernelRecord, stack: int) -> int:
+        """Rows that the stack had in the last launch: the known depth, or the learned capacity."""
+        if kernel.stacks[stack].known:
+            return int(self.words[kernel.control + 2 * len(kernel.stacks) + 4 + stack])
+        return int(self.words[kernel.control + stack])
+
+    def heap_bytes(self) -> int:
+        """Stack heap per worker that was approved so far."""
+        return int(self.words[HEADER["heap_approved"]])
+
+    def growths(self) -> int:
+        return int(self.words[HEADER["growths"]])
+
+
+def _release(words: Any, stacks: tuple[int, ...]) -> None:
+    """Free what native code allocated for a context."""
+    free: Callable[[int], None] = _libc.free
+    for word in stacks:
+        if words[word]:
+            free(words[word])
+            words[word] = 0
+    if words[HEADER["heap_size"]]:
+        _libc.munmap(words[HEADER["heap_base"]], words[HEADER["heap_size"]])
+        words[HEADER["heap_size"]] = 0

@@ -1,0 +1,111 @@
+"""The `cpu` device: graph -> cached or fresh machine code -> executable."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.graph.key import key
+from loopgrad.graph.nodes import Graph
+from loopgrad.runtime.buffers import Buffer, host_buffer
+from loopgrad.runtime.cache import DiskCache, default_cache, source_digest
+from loopgrad.runtime.cpu.executable import CpuExecutable
+from loopgrad.runtime.cpu.libraries import NO_BLAS_NOTE, blas
+from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
+from loopgrad.runtime.cpu.program import read_program
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.options import Options
+
+STAGES = ("graph", "kernel", "llvm", "asm")
+
+
+class CpuDevice:
+    """Always there. `compiled` counts the programs that were not found in the disk cache."""
+
+    name = "cpu"
+    kind = "cpu"
+
+    def __init__(self, cache: DiskCache | None = None) -> None:
+        self.cache = cache if cache is not None else default_cache()
+        self.compiled = 0
+        self._environment: tuple[str, ...] | None = None
+        self._lock = threading.Lock()
+
+    def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
+        return host_buffer(array, self.name, copy)
+
+    def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        return buffer.array
+
+    def compile(self, graph: Graph, options: Options) -> Executable:
+        parts = ("program", key(graph).hex(), options.key(), *self.environment())
+        artifact = self.cache.load(parts) if self.cache is not None else None
+        if artifact is not None:
+            origin = "found in the cache on disk"
+        else:
+            artifact = compile_artifact(graph, options)
+            self.compiled += 1
+            origin = "compiled: no earlier program has this structure, these shapes and dtypes, and these options"
+            if self.cache is not None:
+                self.cache.store(parts, artifact)
+        return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), origin)
+
+    def load(self, artifact: Artifact, options: Options, texts: Callable[[str], str], origin: str) -> CpuExecutable:
+        """An executable of code that exists."""
+        program = read_program(artifact.metadata)
+        notes = [origin]
+        if blas() is None and any(call.name == "matmul" for call in program.host_calls):
+            notes.append(NO_BLAS_NOTE)
+        return CpuExecutable(
+            program, artifact.code, artifact.constants, self.pool(), texts, notes, options.stack_capacity
+        )
+
+    def pool(self) -> NativePool:
+        """The process's thread pool; its code comes from the same cache."""
+        return native_pool(self._support_code)
+
+    def _support_code(self, name: str, text: Callable[[], str]) -> bytes:
+        parts = ("support", name, *self.environment())
+        artifact = self.cache.load(parts) if self.cache is not None else None
+        if artifact is None:
+            from loopgrad.codegen.targets.cpu.assemble import assemble  # late: a warm cache needs no compiler
+
+            artifact = Artifact({}, b"", assemble(text()))
+            if self.cache is not None:
+                self.cache.store(parts, artifact)
+        return artifact.code
+
+    def environment(self) -> tuple[str, ...]:
+        """Everything beside the graph that shapes code."""
+        with self._lock:
+            if self._environment is None:
+                import llvmlite  # late: only programs that run need it
+
+                machine = host_machine()
+                self._environment = (repr(machine), llvmlite.__version__, source_digest())
+            return self._environment
+
+
+def compile_artifact(graph: Graph, options: Options) -> Artifact:
+    """Schedule, lower and emit."""
+    from loopgrad.codegen.pipeline import compile_graph  # late: a warm cache needs no scheduler
+
+    return compile_graph(graph, options)
+
+
+def stage_text(graph: Graph, options: Options, stage: str) -> str:
+    """The program in one of its forms; made again on demand, since nobody else needs the text."""
+    if stage not in STAGES:
+        raise ValueError(f"expected one of the stages {', '.join(STAGES)}, got {stage!r}")
+    if stage == "graph":
+        return str(graph)
+    if stage == "asm":
+        from loopgrad.codegen.targets.cpu.assemble import assembly  # late, as above
+
+        return assembly(compile_artifact(graph, options).texts["llvm"])
+    return compile_artifact(graph, options).texts[stage]

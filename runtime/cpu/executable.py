@@ -1,0 +1,269 @@
+"""A compiled Program that can be called: one native call per run.
+
+Calls from several threads each take a context of their own; the thread pool serves one of them at a
+time and the others compute serially, with equal results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from loopgrad.codegen.targets.cpu.call_context import HEADER
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer, check_inputs
+from loopgrad.runtime.cpu.context import CallContext
+from loopgrad.runtime.cpu.failures import failure
+from loopgrad.runtime.cpu.loader import Code
+from loopgrad.runtime.cpu.memory import ARENAS, RECYCLER, Block, Spares
+from loopgrad.runtime.cpu.native_pool import NativePool
+from loopgrad.runtime.cpu.program import ProgramRecord
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.plan import BufferRow, KernelRow, MemoryStats, Plan, ResidualRow
+from loopgrad.runtime.replay import Recording
+
+ENTRY: Final = "entry"
+ENTRY_TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+ARENA_WORD: Final = HEADER["arena"]
+
+Texts = Callable[[str], str]
+
+
+class CpuExecutable(Executable):
+    """`texts(stage)` recomputes a text form; `origin` says why or from where the code came."""
+
+    device = "cpu"
+
+    def __init__(
+        self,
+        program: ProgramRecord,
+        code: bytes,
+        constants: bytes,
+        pool: NativePool,
+        texts: Texts,
+        origin: Sequence[str],
+        forced_capacity: int | None = None,
+    ) -> None:
+        self.program = program
+        self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
+        self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
+        self._code = Code(code, (ENTRY,))
+        self._entry = ENTRY_TYPE(self._code.address(ENTRY))
+        self._pool = pool
+        self._texts = texts
+        self._origin = tuple(origin)
+        self._forced = forced_capacity
+        self._constants = Block(len(constants))
+        self._constants.fill(constants)
+        self._contexts: list[CallContext] = []
+        self._free: list[CallContext] = []
+        self._input_words = tuple(program.word(slot) for slot in program.inputs)
+        made = [slot for slot in dict.fromkeys(program.outputs) if program.slots[slot].kind == "output"]
+        self._made = tuple((RECYCLER.spares(program.slots[slot].type), program.word(slot)) for slot in made)
+        self._fixed = {slot: self._fixed_output(slot) for slot in set(program.outputs) - set(made)}
+        self._plain = tuple(made) == program.outputs
+        self._order = tuple(made.index(slot) if slot in made else -1 for slot in program.outputs)
+
+    def _fixed_output(self, slot: int) -> Buffer | int:
+        """An output that isn't computed: the position of an input, or a constant's buffer."""
+        record = self.program.slots[slot]
+        if record.kind == "input":
+            return self.program.inputs.index(slot)
+        assert record.constant is not None, f"slot {slot} is returned but is {record.kind}"
+        return self._constant_buffer(record.type, record.constant)
+
+    def _constant_buffer(self, type: TensorType, offset: int) -> Buffer:
+        content = (ctypes.c_char * max(type.nbytes, 1)).from_address(self._constants.address + offset)
+        array = np.frombuffer(content.raw[: type.nbytes], dtype=type.dtype.np).reshape(type.shape)
+        return Buffer(array, "cpu", type)
+
+    # running
+
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        self._check(buffers)
+        context = self._take()
+        words = context.words
+        for word, buffer in zip(self._input_words, buffers, strict=True):
+            words[word] = buffer.address or buffer.locate()
+        made = [spares.take() for spares, _ in self._made]
+        for (_, word), buffer in zip(self._made, made, strict=True):
+            words[word] = buffer.address
+        try:
+            self.call(context)
+        finally:
+            self._free.append(context)
+        if self._plain:
+            return made
+        return self.arrange(buffers, made)
+
+    def _check(self, buffers: Sequence[Buffer]) -> None:
+        types = self.input_types
+        if len(types) != len(buffers):
+            check_inputs(types, buffers, "cpu")
+        for type, buffer in zip(types, buffers, strict=True):
+            if (buffer._type is not type and buffer.type != type) or buffer.device != "cpu":
+                check_inputs(types, buffers, "cpu")
+
+    def call(self, context: CallContext) -> None:
+        """Run the program on the pointers that are in the context; raises what it reports. A context
+        whose call failed stays usable."""
+        size = self.program.arena_size
+        block: Block | None = None
+        if size:
+            block = ARENAS.take(size)
+            context.words[ARENA_WORD] = block.address
+        try:
+            status = self._entry(context.address)
+        finally:
+            if block is not None:
+                ARENAS.give(block)
+        if status:
+            self._raise(context)
+
+    def _raise(self, context: CallContext) -> None:
+        raised, context.raised = context.raised, None
+        if raised is not None:
+            raise raised
+        refused, context.refused = context.refused, None
+        raise failure(self.program, context.words, self._pool.threads, refused)
+
+    def _take(self) -> CallContext:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self.new_context()
+
+    def new_context(self) -> CallContext:
+        """A context that isn't shared with `run`."""
+        context = CallContext(self.program, self._pool, self._constants.address, self._forced)
+        self._contexts.append(context)
+        return context
+
+    def arrange(self, inputs: Sequence[Buffer], made: Sequence[Buffer]) -> list[Buffer]:
+        """All outputs in order: computed ones, inputs and constants that are returned as they are."""
+        results = []
+        for slot, position in zip(self.program.outputs, self._order, strict=True):
+            if position >= 0:
+                results.append(made[position])
+                continue
+            fixed = self._fixed[slot]
+            results.append(fixed if isinstance(fixed, Buffer) else inputs[fixed])
+        return results
+
+    @property
+    def input_words(self) -> tuple[int, ...]:
+        return self._input_words
+
+    @property
+    def made(self) -> tuple[tuple[Spares, int], ...]:
+        """Per computed output: where its memory comes from, and the word its pointer belongs in."""
+        return self._made
+
+    def record(self, buffers: Sequence[Buffer]) -> Recording:
+        return CpuRecording(self, buffers)
+
+    # looking inside
+
+    def plan(self) -> Plan:
+        program = self.program
+        kernels = tuple(
+            KernelRow(k.name, k.domain, k.chunks, k.width, len(k.stacks), next((s.loc for s in k.stacks), None))
+            for k in program.kernels
+        )
+        buffers = tuple(
+            BufferRow(i, slot.kind, str(slot.type), slot.type.nbytes, program.offsets.get(i))
+            for i, slot in enumerate(program.slots)
+        )
+        residuals = tuple(self._residual_rows())
+        stack_bytes = sum(row.bytes for row in residuals)
+        return Plan(self.device, kernels, buffers, residuals, program.notes, program.arena_size, stack_bytes)
+
+    def _residual_rows(self) -> list[ResidualRow]:
+        depths = self._depths()
+        rows = []
+        for residual in self.program.residuals:
+            depth, size = depths.get(residual.name, (None, 0))
+            rows.append(
+                ResidualRow(
+                    residual.name, str(residual.type), residual.formula, depth, size, residual.place, residual.reason,
+                    residual.loc,
+                )
+            )  # fmt: skip
+        return rows
+
+    def _depths(self) -> Mapping[str, tuple[int | None, int]]:
+        """Stack name -> (depth, bytes), the largest of all contexts; empty before the first run."""
+        found: dict[str, tuple[int | None, int]] = {}
+        for context in self._contexts:
+            for kernel in self.program.kernels:
+                workers = min(self._pool.threads, max(kernel.chunks, 1))
+                for s, stack in enumerate(kernel.stacks):
+                    depth = context.depth(kernel, s)
+                    _enter(found, stack.name, depth, workers * depth * stack.row_bytes)
+            for record in self.program.stacks:
+                depth = int(context.words[record.word + 3])
+                _enter(found, record.name, depth, depth * record.stride)
+        return found
+
+    def text(self, stage: str) -> str:
+        return self._texts(stage)
+
+    def explain(self) -> tuple[str, ...]:
+        return (*self._origin, *self.program.notes)
+
+    def memory_stats(self) -> MemoryStats:
+        heaps = [context.heap_bytes() * self._pool.threads for context in self._contexts]
+        held = [context.words[s.word + 2] * s.stride for context in self._contexts for s in self.program.stacks]
+        peaks = [context.words[s.word + 3] * s.stride for context in self._contexts for s in self.program.stacks]
+        return MemoryStats(
+            arena_bytes=self.program.arena_size,
+            heap_bytes=self._pool.heap_bytes(),
+            heap_peak_bytes=max(heaps, default=0),
+            program_stack_bytes=sum(held),
+            program_stack_peak_bytes=sum(peaks),
+        )
+
+
+class CpuRecording(Recording):
+    """A context with its inputs in place: a replay is one native call."""
+
+    def __init__(self, executable: CpuExecutable, buffers: Sequence[Buffer]) -> None:
+        self._executable = executable
+        self._context = executable.new_context()
+        self._inputs: list[Buffer] = []
+        self._made: list[Buffer] = []
+        self.bind(buffers)
+        self.submit()
+
+    def bind(self, buffers: Sequence[Buffer]) -> None:
+        self._inputs = list(buffers)
+        words = self._context.words
+        for word, buffer in zip(self._executable.input_words, buffers, strict=True):
+            words[word] = buffer.locate()
+
+    def submit(self) -> None:
+        self._made = []
+        made = [spares.take() for spares, _ in self._executable.made]
+        words = self._context.words
+        for (_, word), buffer in zip(self._executable.made, made, strict=True):
+            words[word] = buffer.address
+        self._executable.call(self._context)
+        self._made = made
+
+    def settle(self) -> bool:
+        return True  # the entry grows stacks and launches again by itself
+
+    def outputs(self) -> list[Buffer]:
+        return self._executable.arrange(self._inputs, self._made)
+
+    def growths(self) -> int:
+        return self._context.growths()
+
+
+def _enter(found: dict[str, tuple[int | None, int]], name: str, depth: int, size: int) -> None:
+    known = found.get(name)
+    if known is None or size >= known[1]:
+        found[name] = (depth, size)

@@ -1,0 +1,95 @@
+"""What a failed call reports in its context, as the exception the user gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from loopgrad.codegen.targets.cpu.call_context import (
+    CHECK,
+    HEADER,
+    HEAP_MEMORY,
+    INTERRUPTED,
+    LOOP_LIMIT,
+    STACK_CAPACITY,
+    STACK_EMPTY,
+    STACK_MEMORY,
+)
+from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError, StackCapacityError
+from loopgrad.graph.location import describe
+from loopgrad.graph.nodes import Location
+from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord
+
+
+def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused: tuple[int, int] | None) -> Exception:
+    """The exception for the report in `words`. `refused` = (needed, available) of the last request
+    for memory that was turned down."""
+    code = words[HEADER["code"]]
+    where, which = words[HEADER["where"]], words[HEADER["which"]]
+    lane, detail = words[HEADER["lane"]], words[HEADER["detail"]]
+    if code == STACK_CAPACITY:
+        kernel = program.kernels[where]
+        stack = kernel.stacks[which]
+        needed, allocated = words[HEADER["needed"]], words[HEADER["allocated"]]
+        return StackCapacityError(stack.name or kernel.name, stack.loc, lane, needed, allocated)
+    if code == CHECK:
+        return _check_failure(program.kernels[where], which, lane, detail)
+    if code == HEAP_MEMORY:
+        return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused)
+    if code == STACK_MEMORY:
+        stack_record = program.stacks[where]
+        return _memory_failure(f"loop {stack_record.name!r}", stack_record.loc, words[HEADER["needed"]], refused, "")
+    if code == LOOP_LIMIT:
+        return LoopLimitError(detail, program.loops[where])
+    if code == INTERRUPTED:
+        return LoopgradError("the program was interrupted")
+    if code == STACK_EMPTY:
+        stack_record = program.stacks[where]
+        return LoopgradError(f"stack {stack_record.name!r} of the compiled program was popped while empty: a bug")
+    return LoopgradError(f"the compiled program returned the unknown code {code}: a bug")
+
+
+def _check_failure(kernel: KernelRecord, site: int, lane: int, detail: int) -> Exception:
+    error = kernel.errors[site]
+    if error.kind == "max_steps":
+        failure = LoopLimitError(detail, error.loc)
+        failure.add_note(f"first seen in lane {_lane(kernel, lane)}")
+        return failure
+    message = error.message.replace("{lane}", _lane(kernel, lane)).replace("{detail}", str(detail))
+    text = "\n".join(part for part in (message, describe(error.loc)) if part)
+    return IndexRangeError(text) if error.kind == "index" else LoopgradError(text)
+
+
+def _lane(kernel: KernelRecord, lane: int) -> str:
+    """A linear lane index as the user would index the array."""
+    if len(kernel.domain) < 2 or not 0 <= lane < prod(kernel.domain):
+        return str(lane)
+    index = []
+    for extent in reversed(kernel.domain):
+        lane, position = divmod(lane, extent)
+        index.append(position)
+    return str(tuple(reversed(index)))
+
+
+def _heap_failure(
+    kernel: KernelRecord, bytes_per_worker: int, threads: int, refused: tuple[int, int] | None
+) -> MemoryError:
+    names = ", ".join(dict.fromkeys(stack.name for stack in kernel.stacks if stack.name)) or kernel.name
+    loc = next((stack.loc for stack in kernel.stacks if stack.loc is not None), None)
+    workers = min(threads, max(kernel.chunks, 1))
+    shared = f" ({workers} threads x {kernel.width} lanes in flight)"
+    return _memory_failure(f"loop {names!r}", loc, bytes_per_worker * workers, refused, shared)
+
+
+def _memory_failure(
+    loop: str, loc: Location | None, needed: int, refused: tuple[int, int] | None, detail: str
+) -> MemoryError:
+    available = "what the system gives"
+    if refused is not None:
+        needed, free = refused
+        available = f"{free:,} bytes available"
+    text = (
+        f"{loop}: expected its saved values to fit into {available}, needed {needed:,} bytes{detail}; "
+        "give the loop a memory_budget, or make it shorter"
+    )
+    return MemoryError("\n".join(part for part in (text, describe(loc)) if part))

@@ -1,0 +1,215 @@
+"""How much memory may still be allocated, and the blocks that running calls borrow.
+
+Memory is checked before it is taken: a system that overcommits would rather end the process later
+than refuse now.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer
+
+UNCHECKED_BYTES: Final = 1 << 26  # smaller requests aren't worth reading /proc for
+HEADROOM: Final = 0.95
+SPARES_PER_TYPE: Final = 4
+ALIGNMENT: Final = 64
+
+_CGROUP_FILES: Final = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def available_bytes() -> int | None:
+    """Bytes that can be allocated without swapping or exceeding a container's limit; None: unknown."""
+    bounds = [b for b in (_meminfo(), *(_cgroup(*files) for files in _CGROUP_FILES)) if b is not None]
+    if bounds:
+        return max(min(bounds), 0)
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _meminfo() -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _cgroup(limit_file: str, usage_file: str) -> int | None:
+    try:
+        limit, usage = Path(limit_file).read_text().strip(), Path(usage_file).read_text().strip()
+        return int(limit) - int(usage) if limit.isdigit() else None
+    except (OSError, ValueError):
+        return None
+
+
+def refusal(needed: int, reusable: int = 0) -> tuple[int, int] | None:
+    """None where `needed` bytes may be allocated, else (needed, available). `reusable` bytes are
+    given back first. What is only kept for speed is dropped before anything is refused."""
+    if needed - reusable <= UNCHECKED_BYTES:
+        return None
+    for attempt in range(2):
+        available = available_bytes()
+        if available is None or needed - reusable <= available * HEADROOM:
+            return None
+        if attempt == 0:
+            RECYCLER.clear()
+            ARENAS.clear()
+    assert available is not None
+    return needed, available + reusable
+
+
+def ensure(needed: int, purpose: str) -> None:
+    """MemoryError, with need and available, where `needed` bytes can't be allocated."""
+    refused = refusal(needed)
+    if refused is not None:
+        raise MemoryError(
+            f"{purpose}: expected at most {refused[1]:,} bytes (what is available), needed {needed:,}; "
+            "use smaller arrays or a narrower dtype"
+        )
+
+
+class Block:
+    """Aligned bytes; `address` is a multiple of 64."""
+
+    __slots__ = ("_memory", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+        start: int = self._memory.ctypes.data
+        self.address = (start + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+    def fill(self, content: bytes) -> None:
+        """Copy bytes to the front."""
+        start = self.address - self._memory.ctypes.data
+        self._memory[start : start + len(content)] = np.frombuffer(content, dtype=np.uint8)
+
+
+class Arenas:
+    """Blocks for temporaries, lent to one call at a time and shared by all Programs."""
+
+    def __init__(self) -> None:
+        self._free: list[Block] = []
+        self.peak = 0
+
+    def take(self, size: int) -> Block:
+        """A block of at least `size` bytes. One that is too small makes room for a larger one."""
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = None
+        if block is not None and block.size >= size:
+            return block
+        del block
+        ensure(size, "temporaries of the program")
+        self.peak = max(self.peak, size)
+        return Block(size)
+
+    def give(self, block: Block) -> None:
+        self._free.append(block)
+
+    def clear(self) -> None:
+        self._free.clear()
+
+
+class Spares:
+    """Buffers of one type that were handed out before; one that nobody else holds is used again:
+    its pages are mapped, its address is known."""
+
+    __slots__ = ("_buffers", "_owner", "type")
+
+    def __init__(self, type: TensorType, owner: Recycler) -> None:
+        self.type = type
+        self._owner = owner
+        self._buffers: list[Buffer] = []
+
+    def take(self) -> Buffer:
+        """A writable destination for `type`'s elements."""
+        for buffer in self._buffers:
+            if sys.getrefcount(buffer) <= _FREE[0] and sys.getrefcount(buffer.array) <= _FREE[1]:
+                return buffer
+        buffer = fresh_buffer(self.type)
+        if len(self._buffers) < SPARES_PER_TYPE and self._owner.admit(buffer.nbytes):
+            self._buffers.append(buffer)
+        return buffer
+
+    def drop(self) -> None:
+        self._buffers.clear()
+
+
+class Recycler:
+    """All spares, bounded in bytes."""
+
+    def __init__(self) -> None:
+        self._spares: dict[TensorType, Spares] = {}
+        self._bytes = 0
+        self._limit = _recycling_limit()
+
+    def spares(self, type: TensorType) -> Spares:
+        return self._spares.setdefault(type, Spares(type, self))
+
+    def admit(self, size: int) -> bool:
+        """Whether `size` more bytes may be kept; makes room by forgetting everything else once full."""
+        if size > self._limit:
+            return False
+        if self._bytes + size > self._limit:
+            self.clear()
+        self._bytes += size
+        return True
+
+    def clear(self) -> None:
+        for spares in list(self._spares.values()):
+            spares.drop()
+        self._bytes = 0
+
+
+def fresh_buffer(type: TensorType) -> Buffer:
+    """New memory on the CPU for a result; read-only for users from the start."""
+    if type.nbytes > UNCHECKED_BYTES:
+        ensure(type.nbytes, f"a result of type {type}")
+    array = np.empty(type.shape, dtype=type.dtype.np)
+    buffer = Buffer(array, "cpu", type)
+    if array.size and type.dtype.name != "bfloat16":  # which NumPy can't export
+        buffer.address = ctypes.addressof(ctypes.c_char.from_buffer(array.data))  # cheaper than locate
+    else:
+        buffer.locate()
+    array.flags.writeable = False
+    return buffer
+
+
+def _recycling_limit() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 16
+    except (ValueError, OSError, AttributeError):
+        return 1 << 28
+
+
+def _free_counts() -> tuple[int, int]:
+    """The reference counts, as `Spares.take` sees them, of a buffer that only the spares hold."""
+    probe: Any = np.empty(0)
+    buffers = [Buffer(probe, "cpu")]
+    del probe
+    for buffer in buffers:
+        counts = sys.getrefcount(buffer), sys.getrefcount(buffer.array)
+    return counts
+
+
+_FREE: Final = _free_counts()
+RECYCLER: Final = Recycler()
+ARENAS: Final = Arenas()

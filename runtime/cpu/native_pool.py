@@ -1,0 +1,75 @@
+"""The process's thread pool: compiled once per machine, loaded once per process.
+
+`LOOPGRAD_NUM_THREADS` is read when the pool is first needed; by default there are as many threads as
+the process may run on. Results don't depend on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from loopgrad.codegen.targets.cpu.pool import EXPORTS, MAX_THREADS, pool_ir
+from loopgrad.runtime.cpu.loader import Code
+
+THREADS_VARIABLE: Final = "LOOPGRAD_NUM_THREADS"
+
+_lock = threading.Lock()
+_pool: NativePool | None = None
+
+
+class NativePool:
+    """Addresses of the pool's functions, and how many threads it uses."""
+
+    def __init__(self, code: Code, threads: int) -> None:
+        self.run = code.address("lg_pool_run")
+        self.serial_run = code.address("lg_serial_run")
+        self._configure = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("lg_pool_configure"))
+        self._heap_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("lg_pool_heap_bytes"))
+        self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))
+        self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
+        self.threads = threads
+        self.set_threads(threads)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def set_threads(self, threads: int) -> None:
+        """Use that many threads from the next region on (running ones are kept)."""
+        self.threads = max(1, min(threads, MAX_THREADS))
+        self._configure(self.threads)
+
+    def heap_bytes(self) -> int:
+        """Bytes of stack heap that the pool's threads hold."""
+        size: int = self._heap_bytes()
+        return size
+
+    def trim(self) -> None:
+        """Give the stack heaps back to the system."""
+        self._trim()
+
+
+def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativePool:
+    """The pool. `object_of(name, text)` gives machine code for a text, from a cache or the compiler."""
+    global _pool
+    if _pool is None:
+        with _lock:
+            if _pool is None:
+                code = Code(object_of("pool", pool_ir), EXPORTS)
+                code.keep()
+                _pool = NativePool(code, wanted_threads())
+    return _pool
+
+
+def wanted_threads() -> int:
+    """How many threads to use; ValueError where the variable isn't a positive integer."""
+    text = os.environ.get(THREADS_VARIABLE)
+    if text:
+        if not text.isdigit() or int(text) < 1:
+            raise ValueError(f"{THREADS_VARIABLE}: expected a positive integer, got {text!r}; set it to a thread count")
+        return int(text)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

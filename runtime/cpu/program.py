@@ -1,0 +1,157 @@
+"""The metadata of a compiled Program as the CPU runtime reads it (see codegen.targets.cpu.metadata)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopgrad.codegen.targets.cpu.metadata import FORMAT
+from loopgrad.graph.nodes import Location
+from loopgrad.graph.types import TensorType, dtype_named
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRecord:
+    type: TensorType
+    kind: str
+    constant: int | None  # offset into the constants
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStackRecord:
+    name: str
+    dtype: str
+    loc: Location | None
+    row_bytes: int
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    kind: str
+    message: str
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """`control` is the word of the context where the kernel's control block starts."""
+
+    name: str
+    domain: tuple[int, ...]
+    control: int
+    chunks: int
+    width: int
+    stacks: tuple[KernelStackRecord, ...]
+    errors: tuple[ErrorRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StackRecord:
+    name: str
+    type: TensorType
+    loc: Location | None
+    word: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostCallRecord:
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualRecord:
+    name: str
+    type: TensorType
+    formula: str
+    reason: str
+    place: str
+    loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRecord:
+    """Everything but the code."""
+
+    slots: tuple[SlotRecord, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    words: int
+    slot_word: int
+    shadowed: Mapping[int, int]
+    arena_size: int
+    offsets: Mapping[int, int]
+    kernels: tuple[KernelRecord, ...]
+    stacks: tuple[StackRecord, ...]
+    loops: tuple[Location | None, ...]
+    host_calls: tuple[HostCallRecord, ...]
+    residuals: tuple[ResidualRecord, ...]
+    notes: tuple[str, ...]
+
+    def word(self, slot: int) -> int:
+        """Where the caller's pointer to a slot belongs."""
+        return self.shadowed.get(slot, self.slot_word + slot)
+
+
+def read_program(data: Mapping[str, Any]) -> ProgramRecord:
+    """The record; ValueError or KeyError where the data was written by another version."""
+    if data["format"] != FORMAT:
+        raise ValueError(f"expected metadata of format {FORMAT}, got {data['format']!r}")
+    return ProgramRecord(
+        slots=tuple(SlotRecord(_type(s["type"]), s["kind"], s["constant"]) for s in data["slots"]),
+        inputs=tuple(data["inputs"]),
+        outputs=tuple(data["outputs"]),
+        words=data["words"],
+        slot_word=data["slot_word"],
+        shadowed=dict(data["shadowed"]),
+        arena_size=data["arena"]["size"],
+        offsets=dict(data["arena"]["offsets"]),
+        kernels=tuple(_kernel(k) for k in data["kernels"]),
+        stacks=tuple(
+            StackRecord(s["name"], _type(s["type"]), _location(s["loc"]), s["word"], s["stride"])
+            for s in data["stacks"]
+        ),
+        loops=tuple(_location(loc) for loc in data["loops"]),
+        host_calls=tuple(
+            HostCallRecord(c["name"], tuple(c["inputs"]), tuple(c["outputs"]), _attrs(c["attrs"]))
+            for c in data["host_calls"]
+        ),
+        residuals=tuple(
+            ResidualRecord(r["name"], _type(r["type"]), r["formula"], r["reason"], r["place"], _location(r["loc"]))
+            for r in data["residuals"]
+        ),
+        notes=tuple(data["notes"]),
+    )
+
+
+def _kernel(data: Mapping[str, Any]) -> KernelRecord:
+    return KernelRecord(
+        name=data["name"],
+        domain=tuple(data["domain"]),
+        control=data["control"],
+        chunks=data["chunks"],
+        width=data["width"],
+        stacks=tuple(
+            KernelStackRecord(s["name"], s["dtype"], _location(s["loc"]), s["row_bytes"], s["known"])
+            for s in data["stacks"]
+        ),
+        errors=tuple(ErrorRecord(e["kind"], e["message"], _location(e["loc"])) for e in data["errors"]),
+    )
+
+
+def _attrs(pairs: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in pairs}
+
+
+def _type(data: Sequence[Any]) -> TensorType:
+    name, shape = data
+    return TensorType(tuple(shape), dtype_named(name))
+
+
+def _location(data: Sequence[Any] | None) -> Location | None:
+    return None if data is None else Location(*data)

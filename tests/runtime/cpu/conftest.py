@@ -1,0 +1,37 @@
+"""Executables made from hand-written Programs and kernels in LLVM IR text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.cpu.assemble import assemble
+from loopgrad.codegen.targets.cpu.driver import emit_entry
+from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.metadata import describe
+from loopgrad.runtime.cpu.device import CpuDevice
+from loopgrad.runtime.cpu.executable import CpuExecutable
+from loopgrad.runtime.options import Options
+
+Load = Callable[..., CpuExecutable]
+
+
+@pytest.fixture(scope="session")
+def cpu_device() -> CpuDevice:
+    return CpuDevice()
+
+
+@pytest.fixture
+def load(cpu_device: CpuDevice) -> Load:
+    def make(
+        program: Program, interfaces: Sequence[KernelInterface] = (), kernels: str = "", capacity: int | None = None
+    ) -> CpuExecutable:
+        text = emit_entry(program, interfaces) + kernels
+        metadata, constants = describe(program, interfaces)
+        artifact = Artifact(metadata, constants, assemble(text))
+        return cpu_device.load(artifact, Options(stack_capacity=capacity), lambda _: text, "handmade")
+
+    return make

@@ -1,0 +1,611 @@
+"""Hand-built Programs with kernels in LLVM IR: every step, growth, errors, threads, replay."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, Reduction, StackSlot
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    Initial,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    Program,
+    ProgramStack,
+    PushStep,
+    Residual,
+    Slot,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
+from loopgrad.graph.errors import (
+    DTypeError,
+    IndexRangeError,
+    LoopLimitError,
+    ShapeError,
+    StackCapacityError,
+)
+from loopgrad.graph.nodes import Location
+from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32, float64, int32, int64
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.cpu import memory
+from loopgrad.runtime.cpu.executable import CpuExecutable
+
+HERE = Location("model.py", 12, "step")
+N = 1000
+CHUNKS = 10
+VECTOR = TensorType((N,), float64)
+COUNT = TensorType((), int64)
+FLAG = TensorType((), bool_)
+
+# out[i] = in[i] + 1 over chunks of 100
+INCREMENT = """
+define void @increment(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
+entry:
+  %in = load ptr, ptr %params
+  %out_pp = getelementptr ptr, ptr %params, i64 1
+  %out = load ptr, ptr %out_pp
+  %first = mul i64 %chunk, 100
+  %last = add i64 %first, 100
+  br label %next
+next:
+  %i = phi i64 [ %first, %entry ], [ %j, %next ]
+  %p = getelementptr double, ptr %in, i64 %i
+  %x = load double, ptr %p
+  %y = fadd double %x, 1.0
+  %q = getelementptr double, ptr %out, i64 %i
+  store double %y, ptr %q
+  %j = add i64 %i, 1
+  %done = icmp eq i64 %j, %last
+  br i1 %done, label %out_block, label %next
+out_block:
+  ret void
+}
+"""
+INCREMENT_KERNEL = Kernel(
+    "increment", (N,), (BufferParam(float64, N, "read"), BufferParam(float64, N, "write")), Block()
+)
+INCREMENT_INTERFACE = KernelInterface("increment", None, CHUNKS, 100, 8, False, (), (), 0)
+
+# below(flag = x[0] < 5.0)
+BELOW = """
+define void @below(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
+  %in = load ptr, ptr %params
+  %out_pp = getelementptr ptr, ptr %params, i64 1
+  %out = load ptr, ptr %out_pp
+  %x = load double, ptr %in
+  %c = fcmp olt double %x, 5.0
+  %b = zext i1 %c to i8
+  store i8 %b, ptr %out
+  ret void
+}
+"""
+BELOW_KERNEL = Kernel("below", (), (BufferParam(float64, N, "read"), BufferParam(bool_, 1, "write")), Block())
+BELOW_INTERFACE = KernelInterface("below", None, 1, 1, 1, False, (), (), 0)
+
+# pushes count[0] rows (depth of the stack: one row is one i64) and pops them into total[chunk]
+STACKED = """
+define void @stacked(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
+entry:
+  %count_p = load ptr, ptr %params
+  %total_pp = getelementptr ptr, ptr %params, i64 1
+  %total_p = load ptr, ptr %total_pp
+  %n = load i64, ptr %count_p
+  %capacity = load i64, ptr %control
+  %heap = load ptr, ptr %worker
+  %over = icmp sgt i64 %n, %capacity
+  br i1 %over, label %report, label %push
+report:
+  %needed = getelementptr i64, ptr %control, i64 1
+  %old = atomicrmw max ptr %needed, i64 %n seq_cst
+  %lane = getelementptr i64, ptr %control, i64 2
+  store i64 %chunk, ptr %lane
+  ret void
+push:
+  %i = phi i64 [ 0, %entry ], [ %i2, %pushed ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %pushed, label %pop
+pushed:
+  %p = getelementptr i64, ptr %heap, i64 %i
+  store i64 %i, ptr %p
+  %i2 = add i64 %i, 1
+  br label %push
+pop:
+  %k = phi i64 [ %n, %push ], [ %k2, %popped ]
+  %sum = phi i64 [ 0, %push ], [ %sum2, %popped ]
+  %some = icmp sgt i64 %k, 0
+  br i1 %some, label %popped, label %out
+popped:
+  %k2 = sub i64 %k, 1
+  %q = getelementptr i64, ptr %heap, i64 %k2
+  %v = load i64, ptr %q
+  %sum2 = add i64 %sum, %v
+  br label %pop
+out:
+  %total = getelementptr i64, ptr %total_p, i64 %chunk
+  store i64 %sum, ptr %total
+  ret void
+}
+"""
+
+
+def vector(value: float = 0.0, n: int = N) -> Buffer:
+    return buffer(np.full(n, value))
+
+
+def buffer(array: Any) -> Buffer:
+    return Buffer(np.array(array, order="C"), "cpu")
+
+
+def scalar(value: int, dtype: DType = int64) -> Buffer:
+    return buffer(np.asarray(value, dtype.np))
+
+
+def slots(*kinds: tuple[TensorType, str]) -> tuple[Slot, ...]:
+    return tuple(Slot(type, kind) for type, kind in kinds)
+
+
+def increment(source: int, target: int) -> LaunchStep:
+    return LaunchStep(0, (source, target))
+
+
+def test_launches_in_a_row(load: Any) -> None:
+    program = Program(
+        slots((VECTOR, "input"), (VECTOR, "output"), (VECTOR, "temp")),
+        (0,), (1,), (INCREMENT_KERNEL,), (increment(0, 2), increment(2, 1)),
+    )  # fmt: skip
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    x = buffer(np.arange(N, dtype=float))
+    (y,) = executable.run([x])
+    np.testing.assert_array_equal(y.array, np.arange(N) + 2.0)
+    np.testing.assert_array_equal(x.array, np.arange(N))
+    assert not y.array.flags.writeable
+
+
+def test_results_stay_while_they_are_held(load: Any) -> None:
+    program = Program(slots((VECTOR, "input"), (VECTOR, "output")), (0,), (1,), (INCREMENT_KERNEL,), (increment(0, 1),))
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    held = [executable.run([vector(float(i))])[0] for i in range(20)]
+    views = [executable.run([vector(float(i))])[0].array[3:5] for i in range(20)]
+    for i in range(20):
+        assert held[i].array[0] == i + 1
+        assert views[i][0] == i + 1
+
+
+def test_an_output_may_be_an_input_a_constant_or_returned_twice(load: Any) -> None:
+    constant = Slot(TensorType((2,), int32), "constant", np.array([4, 5], np.int32).tobytes())
+    program = Program(
+        (*slots((VECTOR, "input"), (VECTOR, "output")), constant),
+        (0,), (1, 0, 2, 1), (INCREMENT_KERNEL,), (increment(0, 1),),
+    )  # fmt: skip
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    x = vector(1.0)
+    outputs = executable.run([x])
+    assert outputs[0] is outputs[3]
+    assert outputs[1] is x
+    assert outputs[2].array.tolist() == [4, 5]
+    assert outputs[0].array[0] == 2.0
+
+
+@pytest.mark.parametrize("count_type", ["int8", "int32", "int64", "uint8", "uint32"])
+@pytest.mark.parametrize("trips", [0, 1, 4, 7])
+def test_for_rotates_and_leaves_inputs_alone(load: Any, count_type: str, trips: int) -> None:
+    count = TensorType((), DTYPES[count_type])
+    program = Program(
+        slots((VECTOR, "input"), (count, "input"), (VECTOR, "output"), (VECTOR, "temp"), (count, "temp")),
+        (0, 1), (2,), (INCREMENT_KERNEL,),
+        (CopyStep(0, 2), ForStep(1, 4, (increment(2, 3),), ((2, 3),), False, HERE)),
+    )  # fmt: skip
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    for start in (0.0, 10.0):
+        (y,) = executable.run([vector(start), scalar(trips, DTYPES[count_type])])
+        np.testing.assert_array_equal(y.array, start + trips)
+
+
+def test_a_negative_count_makes_no_trip(load: Any) -> None:
+    program = Program(
+        slots((VECTOR, "input"), (COUNT, "input"), (VECTOR, "output"), (COUNT, "temp")),
+        (0, 1), (2,), (INCREMENT_KERNEL,),
+        (CopyStep(0, 2), ForStep(1, 3, (increment(0, 2),), (), False, HERE)),
+    )  # fmt: skip
+    (y,) = load(program, (INCREMENT_INTERFACE,), INCREMENT).run([vector(3.0), scalar(-5)])
+    assert y.array[0] == 3.0
+
+
+def test_a_rotated_input_is_copied_first(load: Any) -> None:
+    program = Program(
+        slots((VECTOR, "input"), (COUNT, "input"), (VECTOR, "temp"), (COUNT, "temp"), (VECTOR, "output")),
+        (0, 1), (4,), (INCREMENT_KERNEL,),
+        (ForStep(1, 3, (increment(0, 2),), ((0, 2),), False, HERE), CopyStep(0, 4)),
+    )  # fmt: skip
+    x = vector(1.0)
+    (y,) = load(program, (INCREMENT_INTERFACE,), INCREMENT).run([x, scalar(3)])
+    assert y.array[0] == 4.0
+    assert x.array[0] == 1.0
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_index_of_a_loop(load: Any, reverse: bool) -> None:
+    """Pushes every index, pops the last: the last index seen."""
+    program = Program(
+        slots((COUNT, "input"), (COUNT, "temp"), (COUNT, "output")),
+        (0,), (2,), (), (ForStep(0, 1, (CopyStep(1, 2),), (), reverse, HERE),),
+    )  # fmt: skip
+    (last,) = load(program).run([scalar(5)])
+    assert int(last.array) == (0 if reverse else 4)
+
+
+def test_nested_loops(load: Any) -> None:
+    inner = ForStep(1, 4, (increment(2, 3),), ((2, 3),), False, HERE)
+    program = Program(
+        slots((VECTOR, "input"), (COUNT, "input"), (VECTOR, "output"), (VECTOR, "temp"), (COUNT, "temp"), (COUNT, "temp")),
+        (0, 1), (2,), (INCREMENT_KERNEL,),
+        (CopyStep(0, 2), ForStep(1, 5, (inner,), (), False, HERE)),
+    )  # fmt: skip
+    (y,) = load(program, (INCREMENT_INTERFACE,), INCREMENT).run([vector(0.0), scalar(3)])
+    assert y.array[0] == 9.0
+
+
+def while_program(max_steps: int | None) -> Program:
+    kernels = (INCREMENT_KERNEL, BELOW_KERNEL)
+    loop = WhileStep((LaunchStep(1, (1, 3)),), 3, (increment(1, 2),), ((1, 2),), max_steps, HERE)
+    return Program(
+        slots((VECTOR, "input"), (VECTOR, "output"), (VECTOR, "temp"), (FLAG, "temp")),
+        (0,), (1,), kernels, (CopyStep(0, 1), loop),
+    )  # fmt: skip
+
+
+def test_while(load: Any) -> None:
+    executable = load(while_program(None), (INCREMENT_INTERFACE, BELOW_INTERFACE), INCREMENT + BELOW)
+    assert executable.run([vector(0.5)])[0].array[0] == 5.5
+    assert executable.run([vector(9.0)])[0].array[0] == 9.0
+
+
+def test_max_steps_raises_at_the_loop_and_the_next_call_works(load: Any) -> None:
+    executable = load(while_program(3), (INCREMENT_INTERFACE, BELOW_INTERFACE), INCREMENT + BELOW)
+    with pytest.raises(LoopLimitError, match=r"max_steps=3[\s\S]*model\.py:12"):
+        executable.run([vector(0.0)])
+    assert executable.run([vector(2.0)])[0].array[0] == 5.0
+
+
+@pytest.mark.parametrize(("index", "expected"), [(-3, 10.0), (0, 10.0), (1, 11.0), (2, 12.0), (99, 12.0)])
+def test_switch_clamps(load: Any, index: int, expected: float) -> None:
+    program = Program(
+        slots((VECTOR, "input"), (COUNT, "input"), (VECTOR, "output"), (VECTOR, "temp")),
+        (0, 1), (2,), (INCREMENT_KERNEL,),
+        (SwitchStep(1, ((CopyStep(0, 2),), (increment(0, 2),), (increment(0, 3), increment(3, 2)))),),
+    )  # fmt: skip
+    (y,) = load(program, (INCREMENT_INTERFACE,), INCREMENT).run([vector(10.0), scalar(index)])
+    assert y.array[0] == expected
+
+
+def test_switch_on_a_bool(load: Any) -> None:
+    program = Program(
+        slots((VECTOR, "input"), (FLAG, "input"), (VECTOR, "output")),
+        (0, 1), (2,), (INCREMENT_KERNEL,), (SwitchStep(1, ((CopyStep(0, 2),), (increment(0, 2),))),),
+    )  # fmt: skip
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    for flag in (0, 1):
+        (y,) = executable.run([vector(0.0), scalar(flag, bool_)])
+        assert y.array[0] == flag
+
+
+def stack_program(element: TensorType) -> Program:
+    """Pushes x + k for k in 1..n, then pops all: the last popped is x + 1."""
+    push = ForStep(1, 4, (increment(2, 3), PushStep(0, 3)), ((2, 3),), False, HERE)
+    pop = ForStep(1, 4, (PopStep(0, 5), CopyStep(5, 6)), (), True, HERE)
+    return Program(
+        slots((element, "input"), (COUNT, "input"), (element, "temp"), (element, "temp"), (COUNT, "temp"),
+              (element, "temp"), (element, "output")),
+        (0, 1), (6,), (INCREMENT_KERNEL,), (CopyStep(0, 2), push, pop),
+        stacks=(ProgramStack(element, "v", HERE),),
+        residuals=(Residual("v", element, "n", "read by the reverse pass", "program", HERE),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("trips", [1, 3, 5, 100, 1000])
+def test_program_stacks_grow(load: Any, trips: int) -> None:
+    executable = load(stack_program(VECTOR), (INCREMENT_INTERFACE,), INCREMENT)
+    for start in (0.0, 5.0):
+        (y,) = executable.run([vector(start), scalar(trips)])
+        np.testing.assert_array_equal(y.array, start + 1)
+    (row,) = executable.plan().residuals
+    assert row.depth == trips
+    assert row.bytes == trips * 8 * N
+    assert "model.py:12" in str(executable.plan())
+    assert executable.memory_stats().program_stack_bytes >= row.bytes
+
+
+def test_a_program_stack_that_cannot_fit_raises(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = load(stack_program(VECTOR), (INCREMENT_INTERFACE,), INCREMENT)
+    monkeypatch.setattr(memory, "UNCHECKED_BYTES", 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4_000)
+    with pytest.raises(MemoryError, match=r"'v'.*[\d,]+ bytes available, needed [\d,]+ bytes[\s\S]*model\.py:12"):
+        executable.run([vector(0.0), scalar(10_000)])
+    monkeypatch.undo()
+    (y,) = executable.run([vector(2.0), scalar(4)])
+    assert y.array[0] == 3.0
+
+
+def stacked(known: bool, chunks: int = CHUNKS) -> tuple[Program, KernelInterface]:
+    slot = StackSlot(int64, 0 if known else None, "loop body", HERE)
+    kernel = Kernel(
+        "stacked", (chunks,), (BufferParam(int64, 1, "read"), BufferParam(int64, chunks, "write")), Block(), (slot,)
+    )
+    interface = KernelInterface("stacked", None, chunks, 1, 1, False, (), (StackInterface(8, slot.depth_param),), 0)
+    totals = TensorType((chunks,), int64)
+    program = Program(
+        slots((COUNT, "input"), (totals, "output")), (0,), (1,), (kernel,), (LaunchStep(0, (0, 1)),),
+        residuals=(Residual("loop body", COUNT, "n", "not invertible", "kernel", HERE),),
+    )  # fmt: skip
+    return program, interface
+
+
+def load_stacked(load: Any, known: bool, capacity: int | None = None) -> CpuExecutable:
+    program, interface = stacked(known)
+    executable: CpuExecutable = load(program, (interface,), STACKED, capacity)
+    return executable
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_kernel_stacks_grow_to_the_need(load: Any, known: bool) -> None:
+    executable = load_stacked(load, known)
+    for n in (3, 1000, 5, 100_000, 7):
+        (y,) = executable.run([scalar(n)])
+        np.testing.assert_array_equal(y.array, n * (n - 1) // 2)
+    replay = executable.capture([scalar(10)])
+    for n in (3, 1000, 5, 50_000):
+        (y,) = replay.replay([scalar(n)])
+        np.testing.assert_array_equal(y.array, n * (n - 1) // 2)
+    stats = replay.stats()
+    assert stats.replays == 4
+    assert stats.growths == (0 if known else 2)
+    depth = executable.plan().residuals[0].depth
+    assert depth is not None
+    assert depth >= 7
+
+
+def test_a_forced_capacity_raises_and_the_next_call_works(load: Any) -> None:
+    executable = load_stacked(load, known=False, capacity=16)
+    with pytest.raises(StackCapacityError, match=r"loop body[\s\S]*model\.py:12") as caught:
+        executable.run([scalar(17)])
+    assert (caught.value.needed, caught.value.allocated) == (17, 16)
+    assert 0 <= caught.value.lane < CHUNKS
+    (y,) = executable.run([scalar(16)])
+    assert y.array[0] == 120
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("depth", [1 << 30, 1 << 44, (1 << 63) - 1])
+def test_a_stack_that_cannot_fit_raises_before_it_is_allocated(load: Any, known: bool, depth: int) -> None:
+    executable = load_stacked(load, known)
+    with pytest.raises(MemoryError, match=r"loop body.*bytes available, needed [\d,]+ bytes"):
+        monkey = pytest.MonkeyPatch()
+        with monkey.context() as patch:
+            patch.setattr(memory, "available_bytes", lambda: 1 << 30)
+            executable.run([scalar(depth)])
+    (y,) = executable.run([scalar(10)])
+    assert y.array[0] == 45
+
+
+def test_checks_name_site_lane_and_detail(load: Any) -> None:
+    text = """
+define void @checked(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
+  %count_p = load ptr, ptr %params
+  %n = load i64, ptr %count_p
+  %code = getelementptr i64, ptr %control, i64 1
+  store i64 %n, ptr %code
+  %lane = getelementptr i64, ptr %control, i64 2
+  store i64 7, ptr %lane
+  %detail = getelementptr i64, ptr %control, i64 3
+  store i64 99, ptr %detail
+  ret void
+}
+"""
+    sites = (
+        ErrorSite("index", "index {detail} is out of range in lane {lane}", HERE),
+        ErrorSite("max_steps", "", HERE),
+    )
+    kernel = Kernel("checked", (3, 5), (BufferParam(int64, 1, "read"),), Block(), errors=sites)
+    interface = KernelInterface("checked", None, 1, 15, 1, False, (), (), 2)
+    program = Program(
+        slots((COUNT, "input"), (COUNT, "output")), (0,), (1,), (kernel,), (LaunchStep(0, (0,)), CopyStep(0, 1))
+    )
+    executable = load(program, (interface,), text)
+    with pytest.raises(IndexRangeError, match=r"index 99 is out of range in lane \(1, 2\)\n\s+at model\.py:12"):
+        executable.run([scalar(1)])
+    with pytest.raises(LoopLimitError, match=r"max_steps=99[\s\S]*model\.py:12"):
+        executable.run([scalar(2)])
+    assert int(executable.run([scalar(0)])[0].array) == 0
+
+
+def test_initials_are_applied_before_every_launch(load: Any) -> None:
+    """total[c] += stacked sum, from an initial; a relaunch after growth must not add twice."""
+    slot = StackSlot(int64, None, "s", HERE)
+    text = (
+        STACKED.replace(
+            "  store i64 %sum, ptr %total\n",
+            "  %t = load i64, ptr %total\n  %t2 = add i64 %t, %sum\n  store i64 %t2, ptr %total\n",
+        )
+        .replace("  ret void\npush:", "  br label %push\npush:")
+        .replace("%i = phi i64 [ 0, %entry ]", "%i = phi i64 [ 0, %entry ], [ %n, %report ]")
+    )
+    kernel = Kernel("s", (4,), (BufferParam(int64, 1, "read"), BufferParam(int64, 4, "accumulate")), Block(), (slot,))
+    interface = KernelInterface("stacked", None, 4, 1, 1, True, (), (StackInterface(8, None),), 0)
+    totals = TensorType((4,), int64)
+    for initial, expected in ((Initial(None, 100), 100), (Initial(2), 7)):
+        program = Program(
+            slots((COUNT, "input"), (totals, "output"), (totals, "input")), (0, 2), (1,), (kernel,),
+            (LaunchStep(0, (0, 1), ((1, initial),)),),
+        )  # fmt: skip
+        (y,) = load(program, (interface,), text).run([scalar(60), buffer(np.full(4, 7))])
+        np.testing.assert_array_equal(y.array, expected + 60 * 59 // 2)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES.values() if d.kind != "c"], ids=str)
+@pytest.mark.parametrize("value", [0, 1])
+def test_fills(load: Any, dtype: DType, value: int) -> None:
+    type = TensorType((37,), dtype)
+    kernel = Kernel("nothing", (0,), (BufferParam(dtype, 37, "accumulate"),), Block())
+    interface = KernelInterface("nothing", None, 0, 1, 1, False, (), (), 0)
+    program = Program(
+        slots((type, "output")), (), (0,), (kernel,), (LaunchStep(0, (0,), ((0, Initial(None, value)),)),)
+    )
+    (y,) = load(program, (interface,)).run([])
+    np.testing.assert_array_equal(y.array.astype(float), float(value))
+
+
+def test_scratch_and_finish(load: Any) -> None:
+    """Each chunk leaves a partial sum; finish adds them in order; no chunk at all gives 0."""
+    text = """
+define void @partial(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
+  %scratch_pp = getelementptr ptr, ptr %params, i64 1
+  %scratch = load ptr, ptr %scratch_pp
+  %p = getelementptr i64, ptr %scratch, i64 %chunk
+  store i64 %chunk, ptr %p
+  ret void
+}
+define void @combine(ptr %params) {
+entry:
+  %out = load ptr, ptr %params
+  %scratch_pp = getelementptr ptr, ptr %params, i64 1
+  %scratch = load ptr, ptr %scratch_pp
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %j, %add ]
+  %sum = phi i64 [ 0, %entry ], [ %sum2, %add ]
+  %more = icmp slt i64 %i, CHUNKS
+  br i1 %more, label %add, label %done
+add:
+  %p = getelementptr i64, ptr %scratch, i64 %i
+  %x = load i64, ptr %p
+  %sum2 = add i64 %sum, %x
+  %j = add i64 %i, 1
+  br label %next
+done:
+  store i64 %sum, ptr %out
+  ret void
+}
+"""
+    for chunks in (0, 1, 2, 77):
+        kernel = Kernel(
+            "partial",
+            (chunks,),
+            (BufferParam(int64, 1, "write"),),
+            Block(),
+            reductions=(Reduction("add", int64, 0, 1),),
+        )
+        interface = KernelInterface("partial", "combine", chunks, 1, 1, False, (8 * chunks,), (), 0)
+        program = Program(slots((COUNT, "output")), (), (0,), (kernel,), (LaunchStep(0, (0,)),))
+        (y,) = load(program, (interface,), text.replace("CHUNKS", str(chunks))).run([])
+        assert int(y.array) == chunks * (chunks - 1) // 2
+
+
+MATMULS = [(1, 3, 4, 5), (3, 2, 6, 1), (2, 1, 1, 7), (1, 0, 3, 2), (2, 3, 0, 4), (0, 2, 2, 2), (1, 40, 50, 60)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "int64", "uint16"])
+@pytest.mark.parametrize("shape", MATMULS)
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+def test_matmul(load: Any, dtype: str, shape: tuple[int, int, int, int], transposed: tuple[bool, bool]) -> None:
+    batch, m, k, n = shape
+    rng = np.random.default_rng(0)
+    left = rng.integers(-3, 4, (batch, m, k)).astype(dtype)
+    right = rng.integers(-3, 4, (batch, k, n)).astype(dtype)
+    stored = [
+        np.ascontiguousarray(a.swapaxes(1, 2) if t else a) for a, t in zip((left, right), transposed, strict=True)
+    ]
+    types = [TensorType(a.shape, DTYPES[dtype]) for a in (*stored, left @ right)]
+    program = Program(
+        slots((types[0], "input"), (types[1], "input"), (types[2], "output")), (0, 1), (2,), (),
+        (MatmulStep(0, 1, 2, batch, m, k, n, *transposed),),
+    )  # fmt: skip
+    (product,) = load(program).run([buffer(a) for a in stored])
+    np.testing.assert_array_equal(product.array, left @ right)
+
+
+def test_matmul_without_blas_calls_numpy(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import loopgrad.runtime.cpu.context as context
+    import loopgrad.runtime.cpu.device as device
+
+    monkeypatch.setattr(context, "blas", lambda: None)
+    monkeypatch.setattr(device, "blas", lambda: None)
+    a, b = TensorType((2, 3), float32), TensorType((3, 2), float32)
+    program = Program(
+        slots((a, "input"), (b, "input"), (TensorType((2, 2), float32), "output")), (0, 1), (2,), (),
+        (MatmulStep(0, 1, 2, 1, 2, 3, 2),),
+    )  # fmt: skip
+    executable = load(program)
+    x = np.arange(6, dtype=np.float32)
+    (y,) = executable.run([buffer(x.reshape(2, 3)), buffer(x.reshape(3, 2))])
+    np.testing.assert_array_equal(y.array, x.reshape(2, 3) @ x.reshape(3, 2))
+    assert any("numpy.matmul" in line for line in executable.explain())
+
+
+def test_host_calls_and_their_errors(load: Any) -> None:
+    program = Program(
+        slots((VECTOR, "input"), (VECTOR, "output"), (VECTOR, "temp")), (0,), (1,), (INCREMENT_KERNEL,),
+        (HostCallStep("sort", (0,), (2,), (("axis", 0),)), increment(2, 1)),
+    )  # fmt: skip
+    x = np.random.default_rng(1).normal(size=N)
+    (y,) = load(program, (INCREMENT_INTERFACE,), INCREMENT).run([buffer(x)])
+    np.testing.assert_array_equal(y.array, np.sort(x) + 1)
+    broken = Program(
+        slots((VECTOR, "input"), (VECTOR, "output")), (0,), (1,), (), (HostCallStep("no such", (0,), (1,)),)
+    )
+    executable = load(broken)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="no such"):
+            executable.run([buffer(x)])
+
+
+def test_refuses_other_shapes_dtypes_and_numbers(load: Any) -> None:
+    program = Program(slots((VECTOR, "input"), (VECTOR, "output")), (0,), (1,), (INCREMENT_KERNEL,), (increment(0, 1),))
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    replay = executable.capture([vector(0.0)])
+    for call in (executable.run, executable.capture, replay.replay):
+        with pytest.raises(ShapeError, match="expected 1 inputs, got 0"):
+            call([])
+        with pytest.raises(ShapeError, match=r"shape \(1000,\), got \(999,\)"):
+            call([vector(0.0, 999)])
+        with pytest.raises(DTypeError, match="float64, got float32"):
+            call([buffer(np.zeros(N, np.float32))])
+        with pytest.raises(ValueError, match="on cpu, got it on interpreter"):
+            call([Buffer(np.zeros(N), "interpreter")])
+
+
+def test_replay_repeats_and_rebinds(load: Any) -> None:
+    program = Program(slots((VECTOR, "input"), (VECTOR, "output")), (0,), (1,), (INCREMENT_KERNEL,), (increment(0, 1),))
+    replay = load(program, (INCREMENT_INTERFACE,), INCREMENT).capture([vector(1.0)])
+    first = replay.replay()[0]
+    second = replay.replay([vector(5.0)])[0]
+    third = replay.replay()[0]
+    assert (first.array[0], second.array[0], third.array[0]) == (2.0, 6.0, 6.0)
+    assert (replay.stats().captures, replay.stats().replays) == (1, 3)
+
+
+def test_calls_from_many_threads(load: Any) -> None:
+    executable = load_stacked(load, known=False)
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        for i in range(200):
+            n = (seed * 37 + i * 11) % 3000
+            (y,) = executable.run([scalar(n)])
+            if not (y.array == n * (n - 1) // 2).all():
+                wrong.append(f"{n}: {y.array}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
