@@ -1,1 +1,1 @@
-"""Side-by-side measurements of loopgrad and its peers; `python -m benchmarks --help`."""
+"""Workloads, what they are compared with, and the harness that times them: `python -m benchmarks`."""

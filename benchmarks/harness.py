@@ -1,4 +1,9 @@
-"""Runs contenders in alternation, each in its own process, and tabulates medians and ratios."""
+"""Times the contenders of a workload in alternation, each in its own process, after checking them.
+
+Every contender's outputs are compared with the workload's oracle before its time counts. Then the
+processes take turns, round after round, so that what else happens on the machine meets all of them:
+ratios are of medians over the same rounds.
+"""
 
 from __future__ import annotations
 
@@ -7,128 +12,160 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from benchmarks.workload import Workload
+import numpy as np
 
-_ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.registry import load
+
+ROOT = Path(__file__).parents[1]
+PAUSE = 0.05  # seconds between turns: thread pools of the previous contender go to sleep
 
 
 @dataclass
 class Row:
-    """One contender's figures, in seconds and MiB; `status` says why there are none."""
+    """One contender's outcome. Times in seconds; `status` is ok, or why there are none."""
 
-    contender: str
+    name: str
     status: str = "ok"
-    first: float | None = None
-    median: float | None = None
-    best: float | None = None
-    worst: float | None = None
+    build_s: float | None = None
+    first_s: float | None = None
+    times: list[float] = field(default_factory=list)
     error: float | None = None
-    peak_mib: float | None = None
-    seconds: list[float] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.times) if self.times else None
 
 
-class _Worker:
-    def __init__(self, workload: Workload, contender: str, size: int, environment: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "benchmarks.worker", workload.name, contender, str(size)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT,
-            env=environment,
+class Worker:
+    """A contender's process."""
+
+    def __init__(self, workload: str, name: str, size: int, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "benchmarks.worker", workload, name, str(size)]
+        self.row = Row(name)
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process, closed with it
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+            env={**os.environ, **environment},
         )  # fmt: skip
+        answer = self._answer()
+        self.row.status = answer.get("unavailable", answer.get("failed", "ok"))
+        self.row.build_s, self.row.first_s = answer.get("build_s"), answer.get("first_s")
 
-    def receive(self) -> dict[str, float] | None:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else None
+    @property
+    def usable(self) -> bool:
+        return self.row.status == "ok"
 
-    def ask(self, what: str) -> dict[str, float] | None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(what + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            return None
-        return self.receive()
+    def ask(self, command: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        return self._answer()
 
-    def last_words(self) -> str:
-        assert self.process.stderr is not None
-        self.process.kill()
-        lines = [line for line in self.process.stderr.read().splitlines() if line.strip()]
-        return lines[-1][:100] if lines else "no output"
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        self._log.seek(0)
+        lines = self._log.read().strip().splitlines() or ["the process ended"]
+        self.row.status = f"failed: {lines[-1]}"
+        return {"failed": self.row.status}
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._log.close()
 
 
-def measure(workload: Workload, contenders: list[str], size: int, rounds: int) -> list[Row]:
-    """One row per contender. A contender whose result misses the oracle shows its error, not a time."""
-    rows = {name: Row(name) for name in contenders}
-    workers: dict[str, _Worker] = {}
-    environment = {**os.environ, "DRJIT_LIBLLVM_PATH": os.environ.get("DRJIT_LIBLLVM_PATH", _find_libllvm())}
-    for name, row in rows.items():
-        missing = workload.missing(name)
-        if missing:
-            row.status = missing
-            continue
-        worker = _Worker(workload, name, size, environment)
-        ready = worker.receive()
-        if ready is None:
-            row.status = f"failed: {worker.last_words()}"
-            continue
-        row.first = ready["first"]
-        workers[name] = worker
+def run_workload(name: str, contenders: list[str], *, quick: bool, rounds: int, size: int | None = None) -> list[Row]:
+    """Check and time `contenders` (all of the workload's where empty)."""
+    module = load(name)
+    size = size or module.SIZES["quick" if quick else "full"]
+    chosen = [c for c in module.CONTENDERS if not contenders or c in contenders or c.split(":")[0] in contenders]
+    want = module.oracle(module.inputs(size))
+    workers = [Worker(name, contender, size, getattr(module, "ENVIRONMENT", {})) for contender in chosen]
+    try:
+        for worker in workers:
+            if worker.usable:
+                _check(worker, want, module)
+        _time(workers, rounds, getattr(module, "REPEATS", 1))
+        for worker in workers:
+            if worker.usable:
+                worker.row.notes = worker.ask("notes").get("notes", {})
+    finally:
+        for worker in workers:
+            worker.close()
+    return [worker.row for worker in workers]
+
+
+def _check(worker: Worker, want: dict[str, np.ndarray], module: ModuleType) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "outputs.npz"
+        worker.ask(f"fetch {path}")
+        if not worker.usable:
+            return
+        with np.load(path) as got:
+            errors = {key: relative_error(got[key], want[key]) for key in got.files if key in want}
+    worker.row.error = max(errors.values(), default=None)
+    for key, error in errors.items():
+        if not error <= module.TOLERANCE[key]:
+            worker.row.status = f"wrong: {key} off by {error:.1e}"
+
+
+def relative_error(got: np.ndarray, want: np.ndarray) -> float:
+    """Largest difference relative to the largest expected magnitude."""
+    if got.shape != want.shape:
+        return float("inf")
+    scale = max(float(np.max(np.abs(want), initial=0.0)), 1e-30)
+    return float(np.max(np.abs(got.astype(np.float64) - want), initial=0.0)) / scale
+
+
+def _time(workers: list[Worker], rounds: int, repeats: int) -> None:
+    for worker in workers:
+        if worker.usable:
+            worker.ask("run 2")
     for _ in range(rounds):
-        for name, worker in workers.items():
-            reply = worker.ask("run")
-            if reply is not None:
-                rows[name].seconds.append(reply["seconds"])
-    for name, worker in workers.items():
-        _conclude(rows[name], worker, workload)
-    return list(rows.values())
+        for worker in workers:
+            if worker.usable:
+                time.sleep(PAUSE)
+                worker.row.times.extend(worker.ask(f"run {repeats}").get("times", []))
 
 
-def _conclude(row: Row, worker: _Worker, workload: Workload) -> None:
-    reply = worker.ask("check")
-    if reply is None:
-        row.status = f"failed: {worker.last_words()}"
-        return
-    row.error, row.peak_mib = reply["error"], reply["peak_mib"]
-    if not row.error <= workload.rtol:
-        row.status = f"wrong: relative error {row.error:.1e}"
-        worker.process.kill()
-        return
-    row.median = statistics.median(row.seconds)
-    row.best, row.worst = min(row.seconds), max(row.seconds)
-    assert worker.process.stdin is not None
-    worker.process.stdin.close()
-    worker.process.wait(timeout=30)
-
-
-def _find_libllvm() -> str:
-    found = sorted(Path("/usr/lib/x86_64-linux-gnu").glob("libLLVM*.so*"))
-    return str(found[-1]) if found else ""
-
-
-def table(workload: Workload, rows: list[Row], size: int, rounds: int) -> str:
-    """Aligned text; ratios are to our own median in the same run."""
-    ours = next((r.median for r in rows if r.contender == "loopgrad"), None)
-    lines = [f"{workload.name}: {workload.what} (size {size}, median of {rounds} alternating runs)"]
-    lines.append(f"  {'':12}{'first call':>12}{'median':>12}{'min':>12}{'max':>12}{'/ ours':>9}{'peak MiB':>10}  error")
-    for row in rows:
-        if row.median is None:
-            lines.append(f"  {row.contender:12}{row.status}")
+def table(title: str, rows: list[Row]) -> str:
+    """The rows for people, fastest first; ratios against loopgrad's median."""
+    own = next((row.median for row in rows if row.name == "loopgrad" and row.times), None)
+    ordered = sorted(rows, key=lambda row: row.median if row.median is not None else float("inf"))
+    header = f"  {'contender':<22}{'first call':>12}{'median':>12}{'fastest':>12}{'/ loopgrad':>12}{'error':>10}"
+    lines = [title, header]
+    for row in ordered:
+        if row.median is None or row.status != "ok":
+            lines.append(f"  {row.name:<22}  {row.status}")
             continue
-        ratio = f"{row.median / ours:8.2f}x" if ours else ""
-        lines.append(
-            f"  {row.contender:12}{row.first:11.3f}s{_ms(row.median)}{_ms(row.best)}{_ms(row.worst)}{ratio:>9}"
-            f"{row.peak_mib:10.0f}  {row.error:.1e}"
-        )
+        ratio = f"{row.median / own:>11.2f}x" if own else f"{'':>12}"
+        first = (row.build_s or 0.0) + (row.first_s or 0.0)
+        error = f"{row.error:.0e}" if row.error is not None else ""
+        times = f"{duration(first):>12}{duration(row.median):>12}{duration(min(row.times)):>12}"
+        lines.append(f"  {row.name:<22}{times}{ratio}{error:>10}")
+        lines.extend(f"      {key}: {value}" for key, value in row.notes.items())
     return "\n".join(lines)
 
 
-def _ms(seconds: float | None) -> str:
-    return f"{(seconds or 0) * 1e3:10.3f}ms"
+def duration(seconds: float) -> str:
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
 
 
-def as_json(workload: Workload, rows: list[Row], size: int) -> dict[str, object]:
-    """The same figures for machines."""
-    return {"workload": workload.name, "size": size, "rows": [asdict(r) for r in rows]}
+def as_json(rows: list[Row]) -> list[dict[str, Any]]:
+    return [{**asdict(row), "median": row.median} for row in rows]

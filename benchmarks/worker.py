@@ -1,54 +1,59 @@
-"""One contender in its own process: prepares the workload, then times one call per line of input.
+"""One contender of one workload in a process of its own, driven over a pipe.
 
-Protocol (standard input and output, one JSON object a line): `run` -> {"seconds"}; `check` ->
-{"error"} against the oracle; end of input ends the process.
+Commands come as lines on standard input ("run N", "fetch PATH", "notes"); each is answered by one line
+of JSON. Libraries that print do so to standard error.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads import WORKLOADS
-
-
-def _worst_error(got: Any, wanted: Any) -> float:
-    worst = 0.0
-    for name, expected in wanted.items():
-        a, b = np.asarray(got[name], np.float64), np.asarray(expected, np.float64)
-        if a.shape != b.shape or not np.isfinite(a).all():
-            return float("inf")
-        scale = np.abs(b).max() if b.size else 1.0
-        worst = max(worst, float(np.abs(a - b).max() / max(scale, 1e-30))) if b.size else worst
-    return worst
+from benchmarks.contender import Contender, Unavailable
+from benchmarks.registry import load
 
 
 def main() -> None:
-    name, contender, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    channel = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a peer prints must not enter the protocol
-    workload = WORKLOADS[name]
-    case = workload.make_case(size)
-    start = time.perf_counter()
-    call = workload.contenders[contender](case)
-    fetch = call()
-    first = time.perf_counter() - start
-    print(json.dumps({"first": first}), file=channel)
+    workload, name, size = sys.argv[1:4]
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def answer(**fields: Any) -> None:
+        answers.write(json.dumps(fields) + "\n")
+
+    module = load(workload)
+    arrays = module.inputs(int(size))
+    began = time.perf_counter()
+    try:
+        contender: Contender = module.CONTENDERS[name](arrays)
+        built = time.perf_counter()
+        result = contender.run()
+    except ImportError as error:
+        answer(unavailable=f"not installed ({error.name or error})")
+        return
+    except Unavailable as error:
+        answer(unavailable=str(error))
+        return
+    answer(build_s=built - began, first_s=time.perf_counter() - built)
     for line in sys.stdin:
-        if line.strip() == "run":
-            start = time.perf_counter()
-            fetch = call()
-            reply: dict[str, Any] = {"seconds": time.perf_counter() - start}
-        else:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            reply = {"error": _worst_error(fetch(), workload.oracle(case)), "peak_mib": peak / 1024}
-        print(json.dumps(reply), file=channel)
+        command, _, argument = line.strip().partition(" ")
+        if command == "run":
+            times = []
+            for _ in range(int(argument)):
+                began = time.perf_counter()
+                result = contender.run()
+                times.append(time.perf_counter() - began)
+            answer(times=times)
+        elif command == "fetch":
+            np.savez(argument, **{k: np.asarray(v) for k, v in contender.fetch(result).items()})
+            answer(fetched=argument)
+        elif command == "notes":
+            answer(notes=contender.notes())
 
 
 if __name__ == "__main__":

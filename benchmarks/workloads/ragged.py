@@ -1,279 +1,277 @@
-"""Lanes with uneven, data-given trip counts: v = x[i]; n[i] times v = sin(v) + 0.1; loss = sum(v).
+"""Lanes with trip counts of their own, known beforehand: value and gradient.
 
-Value and gradient with respect to x. `ragged` draws trips uniformly from 0..63, `ragged-skewed`
-from a Zipf law cut at 4096.
+Lane i runs `v = sin(v) + 0.1` trips[i] times from x[i]; the loss is the sum, the gradient is taken with
+respect to x. Trips are uniform in 0..63.
 """
 
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Case, Workload
+from benchmarks import peers
+from benchmarks.contender import Arrays, Contender
+from benchmarks.native import build
+
+TITLE = "ragged: v = sin(v) + 0.1, trips uniform in 0..63, float32, value and gradient"
+SIZES = {"full": 1_000_000, "quick": 10_000}
+TOLERANCE = {"value": 5e-3, "gradient": 1e-3}  # float32 sums of a million terms, summed by each in its way
 
 
-def _uniform(size: int) -> Case:
-    rng = np.random.default_rng(7)
-    return {
-        "x": rng.uniform(-1, 1, size).astype(np.float32),
-        "n": rng.integers(0, 64, size).astype(np.int32),
-        "longest": 63,
-    }
+def inputs(size: int) -> Arrays:
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, size).astype(np.float32)
+    return {"x": x, "trips": generator.integers(0, 64, size).astype(np.int32)}
 
 
-def _skewed(size: int) -> Case:
-    rng = np.random.default_rng(8)
-    trips = np.minimum(rng.zipf(1.5, size), 4096).astype(np.int32)
-    return {"x": rng.uniform(-1, 1, size).astype(np.float32), "n": trips, "longest": 4096}
-
-
-def _oracle(case: Case) -> dict[str, Any]:
-    v = case["x"].astype(np.float64)
-    derivative = np.ones_like(v)
-    order = np.argsort(-case["n"], kind="stable")
-    v, trips = v[order], case["n"][order]
+def oracle(arrays: Arrays) -> Arrays:
+    """float64, lanes in order of their trips so that the active ones stay a prefix."""
+    order = np.argsort(-arrays["trips"], kind="stable")
+    trips, v = arrays["trips"][order], arrays["x"][order].astype(np.float64)
+    slope = np.ones_like(v)
     for k in range(int(trips.max(initial=0))):
-        live = int(np.searchsorted(-trips, -k, side="left"))
-        derivative[:live] *= np.cos(v[:live])
-        v[:live] = np.sin(v[:live]) + 0.1
-    gradient = np.empty_like(derivative)
-    gradient[order] = derivative
-    return {"loss": v.sum(), "gradient": gradient}
+        active = int(np.searchsorted(-trips, -k, side="left"))
+        slope[:active] *= np.cos(v[:active])
+        v[:active] = np.sin(v[:active]) + 0.1
+    gradient = np.empty_like(slope)
+    gradient[order] = slope
+    return {"value": v.sum(), "gradient": gradient}
 
 
-def _loopgrad(case: Case) -> Any:
+def pair(result: Any) -> Arrays:
+    return {"value": np.asarray(result[0]), "gradient": np.asarray(result[1])}
+
+
+def loopgrad(arrays: Arrays) -> Contender:
     import loopgrad as lg
 
-    def loss(x: Any, n: Any) -> Any:
-        return lg.sum(lg.fori_loop(0, n, lambda _i, v: lg.sin(v) + 0.1, x))
+    def loss(x: lg.Tensor, trips: lg.Tensor) -> lg.Tensor:
+        return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
 
+    x, trips = lg.asarray(arrays["x"]), lg.asarray(arrays["trips"])
     step = lg.compile(lg.value_and_grad(loss))
-    x, n = lg.asarray(case["x"]), lg.asarray(case["n"])
 
-    def call() -> Any:
-        value, gradient = step(x, n)
-        return lambda: {"loss": np.asarray(value), "gradient": np.asarray(gradient)}
+    def run() -> Any:
+        result = step(x, trips)
+        lg.eval(*result)
+        return result
 
-    return call
+    def notes() -> dict[str, Any]:
+        depth = int(arrays["trips"].max(initial=0))
+        all_lanes = 4 * depth * len(arrays["x"])
+        return {"stack bytes": f"{step.plan(x, trips).stack_bytes:,} (all lanes at full depth: {all_lanes:,})"}
 
-
-def _drjit(case: Case) -> Any:
-    import drjit as dr
-    from drjit.llvm.ad import Float, Int
-
-    longest = case["longest"]
-
-    def loop(v: Any, n: Any) -> Any:
-        def condition(i: Any, v: Any, n: Any) -> Any:
-            return i < n
-
-        def body(i: Any, v: Any, n: Any) -> Any:
-            return i + 1, dr.sin(v) + 0.1, n
-
-        state = (Int(0), v, n)
-        return dr.while_loop(state, condition, body, max_iterations=longest, labels=("i", "v", "n"))[1]
-
-    values, trips = Float(case["x"]), Int(case["n"])
-
-    def call() -> Any:
-        x = Float(values)
-        dr.enable_grad(x)
-        loss = dr.sum(loop(x, trips))
-        dr.backward(loss)
-        gradient = dr.grad(x)
-        dr.eval(loss, gradient)
-        dr.sync_thread()
-        return lambda: {"loss": loss.numpy()[0], "gradient": gradient.numpy()}
-
-    return call
+    return Contender(run, pair, notes)
 
 
-def _jax(case: Case) -> Any:
-    import jax
-    import jax.numpy as jnp
+def loopgrad_replay(arrays: Arrays) -> Contender:
+    import loopgrad as lg
 
-    longest = case["longest"]
+    def loss(x: lg.Tensor, trips: lg.Tensor) -> lg.Tensor:
+        return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
 
-    def loss(x: Any, n: Any) -> Any:
-        def body(v: Any, k: Any) -> Any:
-            return jnp.where(k < n, jnp.sin(v) + 0.1, v), None
-
-        return jax.lax.scan(body, x, jnp.arange(longest))[0].sum()
-
-    step = jax.jit(jax.value_and_grad(loss))
-    x, n = jnp.asarray(case["x"]), jnp.asarray(case["n"])
-
-    def call() -> Any:
-        value, gradient = jax.block_until_ready(step(x, n))
-        return lambda: {"loss": np.asarray(value), "gradient": np.asarray(gradient)}
-
-    return call
+    x, trips = lg.asarray(arrays["x"]), lg.asarray(arrays["trips"])
+    replay = lg.compile(lg.value_and_grad(loss)).capture(x, trips)
+    return Contender(lambda: replay.replay(x, trips), pair)
 
 
-def _torch(case: Case) -> Any:
-    import torch
+def numpy(arrays: Arrays) -> Contender:
+    """By hand: saved values of all active lanes, step by step, in float32."""
+    x, trips = arrays["x"], arrays["trips"]
 
-    n, longest = torch.from_numpy(case["n"]), case["longest"]
+    def run() -> Any:
+        lanes, v, saved = np.arange(x.size), x.copy(), []
+        for k in range(int(trips.max(initial=0))):
+            lanes = lanes[trips[lanes] > k]
+            saved.append((lanes, v[lanes]))
+            v[lanes] = np.sin(saved[-1][1]) + np.float32(0.1)
+        gradient = np.ones_like(x)
+        for lanes, values in reversed(saved):
+            gradient[lanes] *= np.cos(values)
+        return v.sum(), gradient
 
-    def call() -> Any:
-        x = torch.from_numpy(case["x"]).requires_grad_()
-        v = x
-        for k in range(longest):
-            v = torch.where(k < n, torch.sin(v) + 0.1, v)
-        value = v.sum()
-        value.backward()
-        return lambda: {"loss": value.detach().numpy(), "gradient": x.grad.numpy()}
-
-    return call
+    return Contender(run, pair)
 
 
-def _numba(case: Case) -> Any:
-    import numba
+def numba(arrays: Arrays) -> Contender:
+    """By hand: a parallel loop over lanes with a local array for the saved values."""
+    import numba as nb
 
-    longest = max(case["longest"], 1)
-
-    @numba.njit(parallel=True, fastmath=False)
-    def run(x: Any, n: Any, gradient: Any) -> Any:
+    @nb.njit(parallel=True, fastmath=True)
+    def value_and_gradient(x, trips, deepest, gradient):
         total = 0.0
-        for i in numba.prange(x.shape[0]):
-            saved = np.empty(longest, np.float32)
+        for i in nb.prange(x.size):
+            saved = np.empty(deepest, dtype=np.float32)
             v = x[i]
-            for k in range(n[i]):
+            for k in range(trips[i]):
                 saved[k] = v
                 v = np.sin(v) + np.float32(0.1)
             total += v
-            g = np.float32(1)
-            for k in range(n[i] - 1, -1, -1):
-                g *= np.cos(saved[k])
-            gradient[i] = g
+            slope = np.float32(1.0)
+            for k in range(trips[i] - 1, -1, -1):
+                slope *= np.cos(saved[k])
+            gradient[i] = slope
         return total
 
-    def call() -> Any:
-        gradient = np.empty_like(case["x"])
-        value = run(case["x"], case["n"], gradient)
-        return lambda: {"loss": value, "gradient": gradient}
-
-    return call
+    x, trips = arrays["x"], arrays["trips"]
+    gradient, deepest = np.empty_like(x), int(trips.max(initial=0))
+    return Contender(lambda: (value_and_gradient(x, trips, deepest, gradient), gradient), pair)
 
 
-def _quadrants(case: Case) -> Any:
-    import quadrants as qd
+def jax(arrays: Arrays) -> Contender:
+    """A masked scan of the largest trip count: the form that JAX can differentiate."""
+    module, jnp = peers.jax()
+    x, trips = jnp.asarray(arrays["x"]), jnp.asarray(arrays["trips"])
+    deepest = int(arrays["trips"].max(initial=0))
 
-    qd.init(arch=qd.cpu, ad_stack_experimental_enabled=True, offline_cache=False)
-    size = len(case["x"])
-    x = qd.field(qd.f32, shape=size, needs_grad=True)
-    n = qd.field(qd.i32, shape=size)
-    loss = qd.field(qd.f64, shape=(), needs_grad=True)
-    x.from_numpy(case["x"])
-    n.from_numpy(case["n"])
+    def loss(x: Any) -> Any:
+        step = lambda v, k: (jnp.where(k < trips, jnp.sin(v) + jnp.float32(0.1), v), None)
+        return jnp.sum(module.lax.scan(step, x, jnp.arange(deepest))[0])
 
-    @qd.kernel
-    def run() -> None:
-        for i in x:
+    compiled = module.jit(module.value_and_grad(loss))
+    return Contender(lambda: module.block_until_ready(compiled(x)), pair)
+
+
+def torch(arrays: Arrays) -> Contender:
+    module = peers.torch()
+    x, trips = module.from_numpy(arrays["x"]), module.from_numpy(arrays["trips"])
+    deepest = int(arrays["trips"].max(initial=0))
+
+    def run() -> Any:
+        leaf = x.clone().requires_grad_()
+        v = leaf
+        for k in range(deepest):
+            v = module.where(trips > k, module.sin(v) + 0.1, v)
+        total = v.sum()
+        total.backward()
+        return total.detach().numpy(), leaf.grad.numpy()
+
+    return Contender(run, pair)
+
+
+def drjit(arrays: Arrays) -> Contender:
+    """`max_iterations` has to be given for the reverse pass; here it is the true maximum."""
+    dr, ad = peers.drjit()
+    x, trips = ad.Float(arrays["x"]), ad.Int32(arrays["trips"])
+    deepest = int(arrays["trips"].max(initial=0)) + 1
+
+    def run() -> Any:
+        leaf = ad.Float(x)
+        dr.enable_grad(leaf)
+        v, _ = dr.while_loop(
+            (leaf, ad.Int32(0)), lambda v, k: k < trips, lambda v, k: (dr.sin(v) + 0.1, k + 1), max_iterations=deepest
+        )
+        total = dr.sum(v)
+        dr.backward(total)
+        gradient = dr.grad(leaf)
+        dr.eval(total, gradient)
+        dr.sync_thread()
+        return total, gradient
+
+    return Contender(run, lambda result: {"value": result[0].numpy()[0], "gradient": result[1].numpy()})
+
+
+def quadrants(arrays: Arrays) -> Contender:
+    qd = peers.quadrants()
+    size = arrays["x"].size
+    x, trips = qd.field(qd.f32, shape=size, needs_grad=True), qd.field(qd.i32, shape=size)
+    total = qd.field(qd.f32, shape=(), needs_grad=True)
+    x.from_numpy(arrays["x"])
+    trips.from_numpy(arrays["trips"])
+
+    def loss():
+        for i in range(size):
             v = x[i]
-            for _ in range(n[i]):
+            for _ in range(trips[i]):
                 v = qd.sin(v) + 0.1
-            loss[None] += v
+            total[None] += v
 
-    def call() -> Any:
-        loss[None] = 0.0
-        loss.grad[None] = 1.0
-        x.grad.fill(0.0)
-        run()
-        run.grad()
+    kernel = qd.kernel(loss)
+
+    def run() -> None:
+        total[None] = 0
+        x.grad.fill(0)
+        total.grad[None] = 1
+        kernel()
+        kernel.grad()
         qd.sync()
-        return lambda: {"loss": loss.to_numpy(), "gradient": x.grad.to_numpy()}
 
-    return call
+    return Contender(run, lambda _: {"value": np.asarray(total[None]), "gradient": x.grad.to_numpy()})
 
 
-_C_SOURCE = """
+HAND_WRITTEN = r"""
 #include <immintrin.h>
+#include <stdint.h>
 #include <stdlib.h>
-__m512 _ZGVeN16v_sinf(__m512); __m512 _ZGVeN16v_cosf(__m512);
-/* Tiles of 1024 lanes sorted by trip count, stack of 16 lanes in L1, forward and reverse fused. */
-double run(const float *x, const int *n, float *g, long size, int longest) {
-  double total = 0;
-  #pragma omp parallel reduction(+:total)
-  {
-    float *stack = aligned_alloc(64, 64L * (longest + 1));
-    int *begin = calloc(longest + 2, sizeof(int)), order[1024];
-    #pragma omp for schedule(dynamic, 8)
-    for (long t = 0; t < (size + 1023) / 1024; t++) {
-      long base = t * 1024; int m = size - base < 1024 ? size - base : 1024;
-      for (int k = 0; k <= longest + 1; k++) begin[k] = 0;
-      for (int i = 0; i < m; i++) begin[longest - n[base + i] + 1]++;
-      for (int k = 1; k <= longest + 1; k++) begin[k] += begin[k - 1];
-      for (int i = 0; i < m; i++) order[begin[longest - n[base + i]]++] = i;
-      for (int i = 0; i < m; i += 16) {
-        __mmask16 lanes = m - i >= 16 ? 0xffff : (1 << (m - i)) - 1;
-        __m512i at = _mm512_maskz_loadu_epi32(lanes, order + i);
-        __m512 v = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), lanes, at, x + base, 4);
-        __m512i trips = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), lanes, at, n + base, 4);
-        int deepest = _mm512_reduce_max_epi32(trips);
-        for (int k = 0; k < deepest; k++) {
-          _mm512_store_ps(stack + 16 * k, v);
-          __mmask16 on = _mm512_cmpgt_epi32_mask(trips, _mm512_set1_epi32(k));
-          v = _mm512_mask_add_ps(v, on, _ZGVeN16v_sinf(v), _mm512_set1_ps(0.1f));
+__m512 _ZGVeN16v_sinf(__m512);
+__m512 _ZGVeN16v_cosf(__m512);
+// Forward and reverse in one pass over 16 lanes; lanes sorted by trip count within tiles of 1,024.
+#define TILE 1024
+float ragged(const float *x, const int32_t *trips, float *gradient, int64_t n, int deepest) {
+    float total = 0.0f;
+    #pragma omp parallel reduction(+:total)
+    {
+        __m512 *saved = aligned_alloc(64, sizeof(__m512) * (deepest + 1));
+        int32_t *order = aligned_alloc(64, sizeof(int32_t) * TILE);
+        int32_t *start = malloc(sizeof(int32_t) * (deepest + 2));
+        #pragma omp for schedule(dynamic, 1)
+        for (int64_t base = 0; base < n; base += TILE) {
+            int count = n - base < TILE ? n - base : TILE;
+            for (int t = 0; t <= deepest + 1; t++) start[t] = 0;
+            for (int i = 0; i < count; i++) start[trips[base + i] + 1]++;
+            for (int t = 0; t <= deepest; t++) start[t + 1] += start[t];
+            for (int i = 0; i < count; i++) order[start[trips[base + i]]++] = i;
+            for (int i = 0; i < count; i += 16) {
+                __mmask16 inside = count - i >= 16 ? 0xffff : (1 << (count - i)) - 1;
+                __m512i lane = _mm512_maskz_loadu_epi32(inside, order + i);
+                __m512i bound = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), inside, lane, trips + base, 4);
+                __m512 v = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, lane, x + base, 4);
+                int longest = _mm512_reduce_max_epi32(bound);
+                for (int k = 0; k < longest; k++) {
+                    __mmask16 active = _mm512_cmpgt_epi32_mask(bound, _mm512_set1_epi32(k));
+                    saved[k] = v;
+                    v = _mm512_mask_add_ps(v, active, _ZGVeN16v_sinf(v), _mm512_set1_ps(0.1f));
+                }
+                total += _mm512_mask_reduce_add_ps(inside, v);
+                __m512 slope = _mm512_set1_ps(1.0f);
+                for (int k = longest - 1; k >= 0; k--) {
+                    __mmask16 active = _mm512_cmpgt_epi32_mask(bound, _mm512_set1_epi32(k));
+                    slope = _mm512_mask_mul_ps(slope, active, slope, _ZGVeN16v_cosf(saved[k]));
+                }
+                _mm512_mask_i32scatter_ps(gradient + base, inside, lane, slope, 4);
+            }
         }
-        total += _mm512_mask_reduce_add_ps(lanes, v);
-        __m512 d = _mm512_set1_ps(1);
-        for (int k = deepest - 1; k >= 0; k--) {
-          __mmask16 on = _mm512_cmpgt_epi32_mask(trips, _mm512_set1_epi32(k));
-          d = _mm512_mask_mul_ps(d, on, d, _ZGVeN16v_cosf(_mm512_load_ps(stack + 16 * k)));
-        }
-        _mm512_mask_i32scatter_ps(g + base, lanes, at, d, 4);
-      }
+        free(saved); free(order); free(start);
     }
-    free(stack); free(begin);
-  }
-  return total;
+    return total;
 }
 """
 
 
-def _handwritten(case: Case) -> Any:
-    folder = Path(tempfile.mkdtemp())
-    (folder / "ragged.c").write_text(_C_SOURCE)
-    library = folder / "ragged.so"
-    flags = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, str(folder / "ragged.c"), "-o", str(library), "-lmvec", "-lm"], check=True)
-    run = ctypes.CDLL(str(library)).run
-    run.restype = ctypes.c_double
-    x, n, longest = case["x"], case["n"], case["longest"]
+def limit(arrays: Arrays) -> Contender:
+    """Hand-written AVX-512 with libmvec, lanes sorted by trip count inside tiles."""
+    function = build(HAND_WRITTEN).ragged
+    function.restype = ctypes.c_float
+    x, trips = arrays["x"], arrays["trips"]
+    gradient, deepest = np.empty_like(x), int(trips.max(initial=0))
+    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (x, trips, gradient)]
 
-    def pointer(array: Any) -> Any:
-        return ctypes.c_void_p(array.ctypes.data)
+    def run() -> Any:
+        return function(*pointers, ctypes.c_int64(x.size), ctypes.c_int(deepest)), gradient
 
-    def call() -> Any:
-        gradient = np.empty_like(x)
-        value = run(pointer(x), pointer(n), pointer(gradient), ctypes.c_long(len(x)), ctypes.c_int(longest))
-        return lambda: {"loss": value, "gradient": gradient}
-
-    return call
+    return Contender(run, pair)
 
 
-_CONTENDERS = {
-    "loopgrad": _loopgrad,
-    "drjit": _drjit,
-    "quadrants": _quadrants,
-    "jax": _jax,
-    "torch": _torch,
-    "numba": _numba,
-    "handwritten": _handwritten,
+CONTENDERS = {
+    "loopgrad": loopgrad,
+    "loopgrad:replay": loopgrad_replay,
+    "limit": limit,
+    "drjit": drjit,
+    "quadrants": quadrants,
+    "jax": jax,
+    "torch": torch,
+    "numba": numba,
+    "numpy": numpy,
 }
-_REQUIRES = {"handwritten": "gcc"}
-
-UNIFORM = Workload(
-    "ragged", "value and gradient of sin(v) + 0.1, n[i] times, trips uniform 0..63, f32", 1_000_000,
-    _uniform, _CONTENDERS, _oracle, 2e-4, "handwritten", _REQUIRES,
-)  # fmt: skip
-SKEWED = Workload(
-    "ragged-skewed", "the same with trips from a Zipf law, at most 4096", 100_000,
-    _skewed, {k: v for k, v in _CONTENDERS.items() if k != "torch"}, _oracle, 2e-4, "handwritten", _REQUIRES,
-)  # fmt: skip

@@ -1,123 +1,213 @@
-"""sum(sin(x) * exp(-x * x) + a * y): one pass over two arrays. The bound is a copy of the same bytes."""
+"""Fused elementwise work that ends in a sum, over 2^24 float32.
+
+`sum(sin(x)*exp(-x*x) + a*y)`, its value alone, then with the gradient with respect to x and y; and
+`sum(a*x + y)`, which memory bounds. The limit copies one array: it moves as many bytes as the values read.
+"""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.workload import Case, Workload
+from benchmarks import peers
+from benchmarks.contender import Arrays, Contender
+from benchmarks.native import build
+
+TITLE = "stream: sum(sin(x)*exp(-x*x) + a*y) over 2^24 float32; 'axpy' is sum(a*x + y)"
+SIZES = {"full": 2**24, "quick": 2**16}
+TOLERANCE = {"value": 1e-3, "axpy": 1e-3, "dx": 1e-4, "dy": 1e-4}
+A = 0.75
 
 
-def _case(size: int) -> Case:
-    rng = np.random.default_rng(10)
+def inputs(size: int) -> Arrays:
+    generator = np.random.default_rng(0)
+    return {k: generator.uniform(0, 2, size).astype(np.float32) for k in ("x", "y")}
+
+
+def oracle(arrays: Arrays) -> Arrays:
+    x, y = (arrays[k].astype(np.float64) for k in ("x", "y"))
+    bell = np.exp(-x * x)
     return {
-        "x": rng.uniform(-2, 2, size).astype(np.float32),
-        "y": rng.uniform(-1, 1, size).astype(np.float32),
-        "a": np.float32(0.5),
+        "value": np.sum(np.sin(x) * bell + A * y),
+        "axpy": np.sum(A * x + y),
+        "dx": (np.cos(x) - 2.0 * x * np.sin(x)) * bell,
+        "dy": np.full(x.shape, A),
     }
 
 
-def _oracle(case: Case) -> dict[str, Any]:
-    x, y = case["x"].astype(np.float64), case["y"].astype(np.float64)
-    terms = np.sin(x) * np.exp(-x * x) + float(case["a"]) * y
-    return {"sum": np.asarray(terms.sum() / np.abs(terms).sum())}
+def variants(names: Any, run_of: Callable[[str], Callable[[], Any]]) -> Contender:
+    """`names` is value, axpy or gradient; the results become arrays by those names."""
+
+    def fetch(result: Any) -> Arrays:
+        if names == "gradient":
+            value, (dx, dy) = result
+            return {"value": np.asarray(value), "dx": np.asarray(dx), "dy": np.asarray(dy)}
+        return {names: np.asarray(result)}
+
+    return Contender(run_of(names), fetch)
 
 
-def _scaled(case: Case, value: Any) -> dict[str, Any]:
-    x, y = case["x"].astype(np.float64), case["y"].astype(np.float64)
-    terms = np.sin(x) * np.exp(-x * x) + float(case["a"]) * y
-    return {"sum": np.asarray(float(value) / np.abs(terms).sum())}
+def loopgrad(which: str) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        import loopgrad as lg
+
+        value = lambda x, y: lg.sum(lg.sin(x) * lg.exp(-x * x) + A * y)
+        functions = {
+            "value": value,
+            "axpy": lambda x, y: lg.sum(A * x + y),
+            "gradient": lg.value_and_grad(value, argnums=(0, 1)),
+        }
+        x, y = lg.asarray(arrays["x"]), lg.asarray(arrays["y"])
+
+        def run_of(name: str) -> Callable[[], Any]:
+            compiled = lg.compile(functions[name])
+
+            def run() -> Any:
+                result = compiled(x, y)
+                lg.eval(*([result] if name != "gradient" else [result[0], *result[1]]))
+                return result
+
+            return run
+
+        return variants(which, run_of)
+
+    return build_contender
 
 
-def _loopgrad(case: Case) -> Any:
-    import loopgrad as lg
+def jax(which: str) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        module, jnp = peers.jax()
+        value = lambda x, y: jnp.sum(jnp.sin(x) * jnp.exp(-x * x) + jnp.float32(A) * y)
+        functions = {
+            "value": value,
+            "axpy": lambda x, y: jnp.sum(jnp.float32(A) * x + y),
+            "gradient": module.value_and_grad(value, argnums=(0, 1)),
+        }
+        x, y = jnp.asarray(arrays["x"]), jnp.asarray(arrays["y"])
 
-    run = lg.compile(lambda x, y, a: lg.sum(lg.sin(x) * lg.exp(-x * x) + a * y))
-    arguments = [lg.asarray(case[k]) for k in "xya"]
+        def run_of(name: str) -> Callable[[], Any]:
+            compiled = module.jit(functions[name])
+            return lambda: module.block_until_ready(compiled(x, y))
 
-    def call() -> Any:
-        value = run(*arguments)
-        return lambda: _scaled(case, np.asarray(value))
+        return variants(which, run_of)
 
-    return call
-
-
-def _numpy(case: Case) -> Any:
-    x, y, a = (case[k] for k in "xya")
-
-    def call() -> Any:
-        value = np.sum(np.sin(x) * np.exp(-x * x) + a * y)
-        return lambda: _scaled(case, value)
-
-    return call
+    return build_contender
 
 
-def _jax(case: Case) -> Any:
-    import jax
-    import jax.numpy as jnp
+def torch(which: str) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        module = peers.torch()
+        x, y = (module.from_numpy(arrays[k]) for k in ("x", "y"))
+        value = lambda x, y: (module.sin(x) * module.exp(-x * x) + A * y).sum()
 
-    run = jax.jit(lambda x, y, a: jnp.sum(jnp.sin(x) * jnp.exp(-x * x) + a * y))
-    arguments = [jnp.asarray(case[k]) for k in "xya"]
+        def gradient() -> Any:
+            leaves = [t.clone().requires_grad_() for t in (x, y)]
+            total = value(*leaves)
+            total.backward()
+            return total.detach(), tuple(t.grad for t in leaves)
 
-    def call() -> Any:
-        value = jax.block_until_ready(run(*arguments))
-        return lambda: _scaled(case, value)
+        runs = {"value": lambda: value(x, y), "axpy": lambda: (A * x + y).sum(), "gradient": gradient}
+        return variants(which, runs.__getitem__)
 
-    return call
-
-
-def _torch(case: Case) -> Any:
-    import torch
-
-    x, y = torch.from_numpy(case["x"]), torch.from_numpy(case["y"])
-    a = float(case["a"])
-
-    def call() -> Any:
-        value = torch.sum(torch.sin(x) * torch.exp(-x * x) + a * y)
-        return lambda: _scaled(case, value)
-
-    return call
+    return build_contender
 
 
-def _numba(case: Case) -> Any:
-    import numba
+def numpy(which: str) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        x, y, a = arrays["x"], arrays["y"], np.float32(A)
 
-    @numba.njit(parallel=True, fastmath=True)
-    def run(x: Any, y: Any, a: Any) -> Any:
-        total = np.float32(0)
-        for i in numba.prange(x.shape[0]):
-            total += np.sin(x[i]) * np.exp(-x[i] * x[i]) + a * y[i]
-        return total
+        def gradient() -> Any:
+            bell, sine = np.exp(-x * x), np.sin(x)
+            return np.sum(sine * bell + a * y), ((np.cos(x) - 2 * x * sine) * bell, np.full_like(y, a))
 
-    def call() -> Any:
-        value = run(case["x"], case["y"], case["a"])
-        return lambda: _scaled(case, value)
+        runs = {
+            "value": lambda: np.sum(np.sin(x) * np.exp(-x * x) + a * y),
+            "axpy": lambda: np.sum(a * x + y),
+            "gradient": gradient,
+        }
+        return variants(which, runs.__getitem__)
 
-    return call
-
-
-def _copy(case: Case) -> Any:
-    """Two threads copy as many bytes as the sum must read."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    target = np.empty_like(case["x"])
-    pool = ThreadPoolExecutor(2)
-    half = len(target) // 2
-
-    def part(section: slice) -> None:
-        np.copyto(target[section], case["x"][section])
-
-    def call() -> Any:
-        list(pool.map(part, (slice(0, half), slice(half, None))))
-        return lambda: _oracle(case)
-
-    return call
+    return build_contender
 
 
-STREAM = Workload(
-    "stream", "sum(sin(x) * exp(-x * x) + a * y), f32; the limit copies x (reads and writes the same bytes)", 1 << 24,
-    _case,
-    {"loopgrad": _loopgrad, "numpy": _numpy, "jax": _jax, "torch": _torch, "numba": _numba, "copy": _copy},
-    _oracle, 1e-4, "copy", {"copy": "numpy"},
-)  # fmt: skip
+def numba(which: str) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        import numba as nb
+
+        a = np.float32(A)
+
+        @nb.njit(parallel=True, fastmath=True)
+        def value(x, y):
+            total = 0.0
+            for i in nb.prange(x.size):
+                total += np.sin(x[i]) * np.exp(-x[i] * x[i]) + a * y[i]
+            return total
+
+        @nb.njit(parallel=True, fastmath=True)
+        def axpy(x, y):
+            total = 0.0
+            for i in nb.prange(x.size):
+                total += a * x[i] + y[i]
+            return total
+
+        @nb.njit(parallel=True, fastmath=True)
+        def gradient(x, y, dx, dy):
+            total = 0.0
+            for i in nb.prange(x.size):
+                bell, sine = np.exp(-x[i] * x[i]), np.sin(x[i])
+                total += sine * bell + a * y[i]
+                dx[i] = (np.cos(x[i]) - np.float32(2.0) * x[i] * sine) * bell
+                dy[i] = a
+            return total
+
+        x, y = arrays["x"], arrays["y"]
+        slopes = (np.empty_like(x), np.empty_like(y))
+        runs = {
+            "value": lambda: value(x, y),
+            "axpy": lambda: axpy(x, y),
+            "gradient": lambda: (gradient(x, y, *slopes), slopes),
+        }
+        return variants(which, runs.__getitem__)
+
+    return build_contender
+
+
+COPY = r"""
+#include <immintrin.h>
+#include <stdint.h>
+void copy(const float *from, float *to, int64_t n) {
+    #pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += 16) _mm512_stream_ps(to + i, _mm512_load_ps(from + i));
+}
+"""
+
+
+def limit(arrays: Arrays) -> Contender:
+    """The bandwidth of the machine: one array copied by all cores with streaming stores."""
+    function = build(COPY).copy
+    size = arrays["x"].size
+    room = np.empty(2 * size + 32, dtype=np.float32)
+    skip = (-room.ctypes.data % 64) // 4
+    source, target = room[skip : skip + size], room[skip + size : skip + 2 * size]
+    source[:] = arrays["x"]
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (source, target)]
+    gigabytes = 8 * size / 1e9
+
+    def run() -> None:
+        function(*pointers, ctypes.c_int64(size))
+
+    return Contender(run, lambda _: {}, lambda: {"bytes moved": f"{gigabytes:.3f} GB"})
+
+
+SYSTEMS = {"loopgrad": loopgrad, "jax": jax, "torch": torch, "numba": numba, "numpy": numpy}
+CONTENDERS = {
+    "limit": limit,
+    **{
+        name if which == "value" else f"{name}:{which}": system(which)
+        for which in ("value", "axpy", "gradient")
+        for name, system in SYSTEMS.items()
+    },
+}
