@@ -1,0 +1,21 @@
+"""Forward mode on the ambient DAG: `jvp_emit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from loopgrad.autodiff.loops.tangents import push_for, push_switch, push_while
+from loopgrad.autodiff.pushforward import RegionRule, push_forward
+from loopgrad.graph.nodes import Value
+
+REGION_JVP: Final[dict[str, RegionRule]] = {"for": push_for, "while": push_while, "switch": push_switch}
+
+
+def jvp_emit(outputs: Sequence[Value], wrt: Sequence[Value], tangents: Sequence[Value | None]) -> list[Value | None]:
+    """The tangents of `outputs` given those of `wrt`; None is zero, on both sides.
+
+    Emits into the ambient scope. Loops are emitted once more, with tangent carries beside the primal ones,
+    as nodes that `replace` the original when a Graph is cut.
+    """
+    return push_forward(outputs, wrt, tangents, REGION_JVP)

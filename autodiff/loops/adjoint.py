@@ -1,0 +1,178 @@
+"""The reverse of a loop, common to for and while.
+
+A loop becomes two. The *augmented* loop is the original with extra carries: the stacks its reverse needs
+(and, for a while, the trip count); it `replaces` the original. The *reverse* loop runs the saved number of
+trips backwards, pops, and carries the cotangents of the carries and of what the body captured:
+
+    for k < n: v = sin(v) * c
+
+    v', s  = for k < n:          v, s = sin(v) * c, push(s, cos(v))            (sin(v) isn't pushed: c is
+    v_adj, c_adj = for k = n-1 .. 0 (reverse):                                  no active value here)
+                                 s, r = pop(s); v_adj = v_adj * c * r
+
+Both come from one *joint* trace of the body and its pullback, cut in two by `loops.residuals`. Carries that
+no derivative flows through have no cotangent carry; a cotangent that the body hands on unchanged (a sum's,
+a scatter-add's) is captured by the reverse loop, not carried; a table that is gathered from accumulates by
+scatters into one `shared` carry, everything else in its own shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
+from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse
+from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape
+from loopgrad.autodiff.loops.residuals import chosen, forward_part, reverse_part, split
+from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, pull, zero_cotangent
+from loopgrad.graph import ops
+from loopgrad.graph.accumulators import chain_from
+from loopgrad.graph.build import inline, trace
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import StackType, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The joint graph: inputs (body inputs, cotangents of `carried`, accumulators of `captured`), outputs
+    (body outputs, new cotangents, new accumulators). Positions are those of carries and captures."""
+
+    graph: Graph
+    carried: list[int]
+    captured: list[int]
+
+
+# ---- what flows
+
+
+def traced_joint(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Context) -> Joint | None:
+    """The body and its pullback in one graph; None where no cotangent gets through the loop."""
+    adjoints.active |= active_hoisted(loop.node, loop.normal, adjoints)
+    captures = [v in adjoints.active for v in loop.captures]
+    carries = active_carries(loop.body, loop.first, [v in adjoints.active for v in loop.inits], captures)
+    useful, inputs = useful_carries(loop.body, loop.first, [ct is not None for ct in received])
+    carried = [j for j, v in enumerate(loop.inits) if carries[j] and useful[j] and differentiable(v.type)]
+    useful_captures = inputs[loop.first + loop.carries :]
+    captured = [i for i, flag in enumerate(captures) if flag and useful_captures[i]]
+    if not carried:
+        return None
+    return Joint(_traced(loop, carried, captured, context), carried, captured)
+
+
+def active_hoisted(node: Node, normal: Normal, adjoints: Adjoints) -> set[Value]:
+    """The values that normal form computes outside the node and that depend on differentiated ones."""
+    graph = extract(normal.hoisted, node.operands)
+    return active_values(graph, [v in adjoints.active for v in graph.inputs])
+
+
+def _traced(loop: Loop, carried: list[int], captured: list[int], context: Context) -> Graph:
+    body, n = loop.body, len(loop.body.inputs)
+    wrt = [loop.first + j for j in carried] + [loop.first + loop.carries + i for i in captured]
+    types = [body.inputs[p].type for p in wrt]
+    varying = range(loop.first, loop.first + loop.carries)
+
+    def function(*arguments: Value) -> list[Value]:
+        outputs = inline(body, arguments[:n])
+        given = arguments[n : n + len(carried)]
+        inner = Context(
+            context.regions, True, context.masked, lane_shape(loop.node) or context.lanes,
+            Freedom({arguments[p]: False for p in varying}),
+        )  # fmt: skip
+        before = [None] * len(carried) + list(arguments[n + len(carried) :])
+        adjoint = pull([outputs[j] for j in carried], given, [arguments[p] for p in wrt], inner, before)
+        return [*outputs, *(zero_cotangent(a) if ct is None else ct for a, ct in zip(arguments[n:], adjoint, strict=True))]
+
+    graph, outer = trace(function, [*body.input_types, *types])
+    assert not outer
+    return graph
+
+
+# ---- the reverse loop's carries
+
+
+def reverse_carries(loop: Loop, joint: Joint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
+    """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
+    graph, n, lanes = joint.graph, len(loop.body.inputs), lane_shape(loop.node)
+    pairs = list(zip(graph.inputs[n:], graph.outputs[loop.carries :], strict=True))
+    result = ReverseCarries()
+    for j, (before, after) in zip(joint.carried, pairs, strict=False):
+        known = received[j]
+        init = zero_cotangent(before) if known is None else known
+        if after is before:
+            result.fixed[before] = init
+        else:
+            _require_lanes(lanes, before, False)
+            result.carry(before, after, init, loop.inits[j])
+    for i, (before, after) in zip(joint.captured, pairs[len(joint.carried) :], strict=True):
+        if after is before:
+            continue
+        capture = loop.captures[i]
+        table = scattered(graph, before, after)
+        _require_lanes(lanes, before, table)
+        known = adjoints.get(capture) if table and capture not in result.targets else None
+        init = ops.zeros_like(capture) if known is None else known
+        result.carry(before, after, init, capture, known is not None)
+    return result
+
+
+def _require_lanes(lanes: tuple[int, ...], carry: Value, shared: bool) -> None:
+    if not shared and isinstance(carry.type, TensorType) and carry.shape[: len(lanes)] != lanes:
+        raise NotLaneLocalError
+
+
+def scattered(graph: Graph, before: Value, after: Value) -> bool:
+    """Whether `after` comes from the input `before` by scatters alone."""
+    chain = chain_from(graph, graph.inputs.index(before))
+    return chain is not None and chain.scatters > 0 and graph.outputs[chain.output] is after
+
+
+# ---- the two loops
+
+
+def pull_loop(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
+    """Emit the augmented and the reverse loop, and add up the cotangents they give."""
+    joint = traced_joint(loop, received, adjoints, context)
+    if joint is None:
+        return
+    carries = reverse_carries(loop, joint, received, adjoints)
+    if carries.inputs:
+        results = emit_loops(loop, joint.graph, carries, context)
+        for target, ct, continues in zip(carries.targets, results, carries.continues, strict=False):
+            if continues:
+                adjoints.put(target, ct)
+            else:
+                adjoints.add(target, ct)
+    for j, ct in zip(joint.carried, joint.graph.inputs[len(loop.body.inputs) :], strict=False):
+        if ct in carries.fixed:
+            adjoints.add(loop.inits[j], received[j])
+    pull_hoisted(loop.node, loop.normal, adjoints, context)
+
+
+def pull_hoisted(node: Node, normal: Normal, adjoints: Adjoints, context: Context) -> None:
+    """Pass the cotangents of hoisted values on to what they were computed from."""
+    found = [v for v in normal.hoisted if adjoints.get(v) is not None and v not in node.operands]
+    bases = [v for v in dict.fromkeys(node.operands) if v in adjoints.active and isinstance(v.type, TensorType)]
+    if not found:
+        return
+    before = [adjoints.get(v) for v in bases]
+    masked = Context(context.regions, context.nested, True, context.lanes, context.is_free)
+    for v, ct in zip(bases, pull(found, [adjoints.get(v) for v in found], bases, masked, before), strict=True):
+        if ct is not None:
+            adjoints.put(v, ct)
+
+
+def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Context) -> Sequence[Value]:
+    """The final values of `carries`."""
+    n, varying = len(loop.body.inputs), set(graph.inputs[loop.first : loop.first + loop.carries])
+    pruned = extract((*graph.outputs[: loop.carries], *carries.outputs), graph.inputs)
+    parts = split(pruned, n, loop.carries)
+    saved = chosen(parts, lambda v: v not in varying)
+    primal = graph.inputs[:n]
+    forward = forward_part(parts, primal, saved)
+    saving = emit_augmented(loop, forward, parts.threads, saved, context.nested)
+    free = [v for v in primal if v not in varying]
+    outer = dict(zip(primal[loop.first :], (*loop.inits, *loop.captures), strict=True)) | carries.fixed
+    reverse = reverse_part(parts, (*free, *carries.fixed, *carries.inputs, *saved), pruned.outputs[loop.carries :])
+    return emit_reverse(loop, reverse, carries, saving, len(saved), outer)

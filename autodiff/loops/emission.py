@@ -1,0 +1,159 @@
+"""Emitting the two loops of a reverse pass: the augmented forward loop and the reverse loop.
+
+Enter: a loop in normal form and the two parts of its joint body. Leave: nodes in the ambient scope. Each
+saved value gets a stack of its own, beside the stacks of inner loops that are threaded through; their depth is
+given where `loops.sizes` can tell it before the loop runs. Stacks of a loop that is itself inside a joint body
+get none: that body's loop threads them and sizes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs
+from loopgrad.autodiff.loops.residuals import Threads
+from loopgrad.autodiff.loops.sizes import loop_depth
+from loopgrad.graph import ops
+from loopgrad.graph.accumulators import chain_from
+from loopgrad.graph.build import emit, inline, trace
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.autodiff.loops.normal import without_inputs
+from loopgrad.graph.rebuild import read_values
+from loopgrad.graph.region_ops import for_loop
+from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
+
+
+class Saving(NamedTuple):
+    """What the forward run leaves for the reverse run: its trip count, threaded stacks, own stacks."""
+
+    count: Value
+    threaded: tuple[Value, ...]
+    pushed: tuple[Value, ...]
+
+
+@dataclass(slots=True)
+class ReverseCarries:
+    """What the reverse loop carries, as equally long lists: a cotangent or accumulator as the joint graph
+    takes it and gives it back, where it starts, and whose cotangent it is in the end (`continues`: with what
+    had accumulated before). `fixed` cotangents are handed on unchanged: joint input -> outer value."""
+
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    inits: list[Value] = field(default_factory=list)
+    targets: list[Value] = field(default_factory=list)
+    continues: list[bool] = field(default_factory=list)
+    fixed: dict[Value, Value] = field(default_factory=dict)
+
+    def carry(self, before: Value, after: Value, init: Value, target: Value, continues: bool = False) -> None:
+        self.inputs.append(before)
+        self.outputs.append(after)
+        self.inits.append(init)
+        self.targets.append(target)
+        self.continues.append(continues)
+
+
+# ---- forward
+
+
+def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool) -> Saving:
+    """Emit the loop again with what it must save; nothing where a for saves nothing."""
+    node, n = loop.node, loop.carries
+    elements = [*(v.type for v in threads.made), *(StackType(v.type) for v in saved)]  # type: ignore[arg-type]
+    if node.op == "for" and not elements:
+        return Saving(node.operands[0], (), ())
+    counter = [] if node.op == "for" else [_counter_type(loop, elements)]
+    body = _augmented_body(loop, part, len(threads.made), counter, elements)
+    extra_inits = [ops.full(0, t) for t in counter]
+    names = [*(_name(v) for v in threads.made), *(_origin(v) for v in saved)]
+    for position, (type, name) in enumerate(zip(elements, names, strict=True)):
+        assert isinstance(type, StackType)
+        depth = None
+        if node.op == "for" and not nested:
+            unread = [node.operands[0]] * len(elements)  # stand for the stacks, which counting never reads
+            depth = loop_depth(node.operands[0], body, [*loop.inits, *unread], loop.captures, n + position)
+        extra_inits.append(ops.stack_new(type.element, depth, name))
+    regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
+    operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
+    attrs = {**node.attrs, "carries": n + len(extra_inits)}
+    results = emit(node.op, operands, attrs, regions, node)[n:]
+    count = results[0] if counter else node.operands[0]
+    stacks = results[len(counter) :]
+    return Saving(count, stacks[: len(threads.made)], stacks[len(threads.made) :])
+
+
+def _counter_type(loop: Loop, elements: Sequence[object]) -> TensorType:
+    """Trips of lanes that save something are bounded by memory: 32 bits do."""
+    lanes = lane_shape(loop.node)
+    dtype: DType = int32 if lanes and elements else int64
+    return TensorType(lanes, dtype)
+
+
+def _augmented_body(
+    loop: Loop, part: Graph, threaded: int, counter: Sequence[TensorType], elements: Sequence[StackType | TensorType]
+) -> Graph:
+    own, n = loop.first + loop.carries, loop.carries
+    types = [*loop.body.input_types[:own], *counter, *elements, *loop.body.input_types[own:]]
+
+    def function(*arguments: Value) -> list[Value]:
+        trips = arguments[own : own + len(counter)]
+        stacks = arguments[own + len(counter) : own + len(counter) + len(elements)]
+        captures = arguments[own + len(counter) + len(elements) :]
+        outputs = inline(part, (*arguments[:own], *captures, *stacks[:threaded]))
+        values = outputs[n + threaded :]
+        pushed = [ops.push(s, v) for s, v in zip(stacks[threaded:], values, strict=True)]
+        return [*outputs[:n], *(ops.add(t, 1) for t in trips), *outputs[n : n + threaded], *pushed]
+
+    return trace(function, types)[0]
+
+
+def _name(stack: Value) -> str | None:
+    return None if stack.node is None else stack.node.attrs["name"]
+
+
+def _origin(value: Value) -> str:
+    """What is saved, for the plan and for error messages."""
+    return "carry" if value.node is None else value.node.op
+
+
+# ---- reverse
+
+
+def emit_reverse(
+    loop: Loop, part: Graph, carries: ReverseCarries, saving: Saving, saved: int, outer: dict[Value, Value]
+) -> tuple[Value, ...]:
+    """Emit the reverse loop and return the final values of `carries`. The part's inputs are: what comes from
+    `outer`, the carries, the saved values, the threaded stacks."""
+    c, stacks = len(carries.inputs), (*saving.threaded, *saving.pushed)
+    outside = len(part.inputs) - c - saved - len(saving.threaded)
+    read = read_values(part)
+    pruned = without_inputs(part, {i for i, v in enumerate(part.inputs[:outside]) if v not in read})
+    has_index = loop.first == 1 and loop_index(part) in read
+    captures = [v for v in part.inputs[loop.first : outside] if v in read]
+    types = [saving.count.type, *(v.type for v in (*carries.inputs, *stacks, *captures))]
+
+    def function(k: Value, *arguments: Value) -> list[Value]:
+        adjoint, rest = arguments[:c], arguments[c:]
+        threaded, own = rest[: len(saving.threaded)], rest[len(saving.threaded) : len(stacks)]
+        popped = [ops.pop(s) for s in own]
+        given = ((k,) if has_index else ()) + rest[len(stacks) :]
+        outputs = inline(pruned, (*given, *adjoint, *(v for _, v in popped), *threaded))
+        return [*outputs, *(s for s, _ in popped)]
+
+    body, _ = trace(function, types)
+    shared = [p for p in range(c) if _is_scatter_chain(body, 1 + p, p)]
+    results = for_loop(
+        saving.count, (*carries.inits, *stacks), body, [outer[v] for v in captures],
+        shared=shared, reverse=not loop.node.attrs.get("reverse", False), name=loop.node.attrs["name"],
+    )  # fmt: skip
+    return results[:c]
+
+
+def loop_index(part: Graph) -> Value:
+    return part.inputs[0]
+
+
+def _is_scatter_chain(body: Graph, position: int, output: int) -> bool:
+    chain = chain_from(body, position)
+    return chain is not None and chain.scatters > 0 and chain.output == output

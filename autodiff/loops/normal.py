@@ -1,0 +1,186 @@
+"""Loops and branches in the form that differentiation wants: invariants hoisted.
+
+Enters: a region node of the ambient DAG. Leaves: its operands and regions rewritten so that
+
+- what a loop body computes from captured values alone is computed before the loop and captured instead;
+- a carry that every trip hands on unchanged is read as a captured value;
+- inside lanes, the branches of a switch receive what they compute from values without the lane dims.
+
+The point is where cotangents meet: a captured scalar that the body broadcasts to the lanes would need a sum
+over lanes in every trip; hoisted, its cotangent accumulates in the shape of the lanes and is summed once.
+
+    for k < n: v = v * broadcast(a)      ->      b = broadcast(a);  for k < n: v = v * b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from loopgrad.autodiff.activity import differentiable
+from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import TensorType
+
+_CONSTANTS: Final = frozenset({"const", "literal", "iota"})
+_STACKS: Final = frozenset({"stack_new", "push", "pop"})
+
+
+class NotLaneLocalError(Exception):
+    """The cotangents of a lane loop or branch can't stay in their lanes: it must be masked first."""
+
+
+class Normal(NamedTuple):
+    """`operands` are the node's own followed by `hoisted`, new values of the ambient scope."""
+
+    operands: tuple[Value, ...]
+    regions: tuple[Graph, ...]
+    hoisted: tuple[Value, ...]
+
+
+def normalized(node: Node, lanes: tuple[int, ...]) -> Normal:
+    """`lanes` is the shape of the enclosing lane loop, () where there is none."""
+    lanes = lane_shape(node) or lanes
+    regions = tuple([_normalized_graph(region, lanes) for region in node.regions])
+    return _switch(node, regions, lanes) if node.op == "switch" else _loop(node, regions)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A for or while in normal form. Body inputs: `first` leading ones, carries, captures."""
+
+    node: Node
+    body: Graph
+    inits: tuple[Value, ...]
+    captures: tuple[Value, ...]
+    first: int
+    normal: Normal
+
+    @property
+    def carries(self) -> int:
+        return len(self.inits)
+
+
+def normal_loop(node: Node, lanes: tuple[int, ...]) -> Loop:
+    normal = normalized(node, lanes)
+    first, n = first_carry(node), node.attrs["carries"]
+    operands = normal.operands
+    return Loop(node, normal.regions[-1], operands[first : first + n], operands[first + n :], first, normal)
+
+
+def lane_shape(node: Node) -> tuple[int, ...]:
+    """The shape of the lanes of a region node."""
+    if not node.attrs["lanes"]:
+        return ()
+    return node.regions[0].outputs[0].shape if node.op == "while" else node.operands[0].shape
+
+
+def with_inputs(region: Graph, position: int, added: Iterable[Value]) -> Graph:
+    """`region` with unused inputs of the types of `added` inserted at `position`."""
+    fresh = tuple([Value(v.type) for v in added])
+    return Graph((*region.inputs[:position], *fresh, *region.inputs[position:]), region.nodes, region.outputs)
+
+
+def without_inputs(region: Graph, positions: set[int]) -> Graph:
+    """`region` without its (unused) inputs at these positions."""
+    return Graph(tuple([v for i, v in enumerate(region.inputs) if i not in positions]), region.nodes, region.outputs)
+
+
+def _normalized_graph(graph: Graph, lanes: tuple[int, ...]) -> Graph:
+    if not any(node.regions for node in graph.nodes):
+        return graph
+    return trace(lambda *arguments: _replay(graph, arguments, lanes), graph.input_types)[0]
+
+
+def _replay(graph: Graph, arguments: Sequence[Value], lanes: tuple[int, ...]) -> list[Value]:
+    """Copy the nodes into the current scope, region nodes in normal form."""
+    env = dict(zip(graph.inputs, arguments, strict=True))
+    for node in graph.nodes:
+        copy = copy_node(node, env, current_scope())
+        if node.regions:
+            with at(node.loc):
+                normal = normalized(copy, lanes)
+                results = emit(node.op, normal.operands, node.attrs, normal.regions)
+            env.update(zip(node.results, results, strict=True))
+    return [env[v] for v in graph.outputs]
+
+
+def _loop(node: Node, regions: tuple[Graph, ...]) -> Normal:
+    body, first, n = regions[-1], first_carry(node), node.attrs["carries"]
+    outer = dict(zip(body.inputs, node.operands, strict=True))
+    constant_carries = [
+        j for j in range(n) if body.outputs[j] is body.inputs[first + j] and isinstance(body.outputs[j].type, TensorType)
+    ]
+    carried = [body.inputs[first + j] for j in constant_carries]
+    fixed = [*carried, *body.inputs[first + n :]]
+    frontier = _frontier(body, fixed)
+    read = {v for inner in body.nodes for v in inner.operands}
+    moved = [v for v in carried if v in read and differentiable(v.type)]
+    if not frontier and not moved:
+        return Normal(node.operands, regions, ())
+    hoisted = (*(outer[v] for v in moved), *_computed_outside(frontier, fixed, outer))
+    inner = extract(body.outputs, (*body.inputs, *frontier))
+
+    def function(*arguments: Value) -> list[Value]:
+        own, added = arguments[: len(body.inputs)], arguments[len(body.inputs) :]
+        stand_in = dict(zip(moved, added, strict=False))
+        seen = [stand_in.get(v, a) for v, a in zip(body.inputs, own, strict=True)]
+        outputs = list(inline(inner, (*seen, *added[len(moved) :])))
+        for j in constant_carries:
+            outputs[j] = own[first + j]
+        return outputs
+
+    new_body, _ = trace(function, [*body.input_types, *(v.type for v in hoisted)])
+    conditions = [with_inputs(r, len(r.inputs), hoisted) for r in regions[:-1]]
+    return Normal((*node.operands, *hoisted), (*conditions, new_body), hoisted)
+
+
+def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> Normal:
+    if not lanes:
+        return Normal(node.operands, regions, ())
+    hoisted: list[Value] = []
+    parts: list[tuple[Graph, int, int]] = []
+    for branch in regions:
+        outer = dict(zip(branch.inputs, node.operands[1:], strict=True))
+        fixed = [v for v in branch.inputs if isinstance(v.type, TensorType) and v.shape[: len(lanes)] != lanes]
+        frontier = _frontier(branch, fixed)
+        start = len(hoisted)
+        hoisted += _computed_outside(frontier, fixed, outer)
+        parts.append((extract(branch.outputs, (*branch.inputs, *frontier)), start, len(hoisted)))
+    if not hoisted:
+        return Normal(node.operands, regions, ())
+    types = [*regions[0].input_types, *(v.type for v in hoisted)]
+    own = len(regions[0].inputs)
+
+    def rebuilt(graph: Graph, start: int, stop: int) -> Graph:
+        return trace(lambda *a: inline(graph, (*a[:own], *a[own + start : own + stop])), types)[0]
+
+    return Normal((*node.operands, *hoisted), tuple([rebuilt(*part) for part in parts]), tuple(hoisted))
+
+
+def _frontier(graph: Graph, fixed: Sequence[Value]) -> list[Value]:
+    """The differentiable values computed from `fixed` inputs (and constants) alone that others read."""
+    known, constant = set(fixed), set[Value]()
+    hoistable: set[Node] = set()
+    for node in graph.nodes:
+        if node.op in _CONSTANTS or (node.operands and all(v in constant for v in node.operands)):
+            constant.update(node.results)
+        elif not node.regions and node.op not in _STACKS and all(v in known or v in constant for v in node.operands):
+            known.update(node.results)
+            hoistable.add(node)
+    if not hoistable:
+        return []
+    read = {v: None for node in graph.nodes if node not in hoistable for v in node.operands}
+    read.update(dict.fromkeys(graph.outputs))
+    return [v for v in read if v.node in hoistable and differentiable(v.type)]
+
+
+def _computed_outside(frontier: Sequence[Value], fixed: Sequence[Value], outer: dict[Value, Value]) -> list[Value]:
+    """The values of `frontier` emitted into the ambient scope."""
+    if not frontier:
+        return []
+    graph = extract(frontier, fixed)
+    return list(inline(graph, [outer[v] for v in graph.inputs]))

@@ -1,0 +1,182 @@
+"""What the forward run of a body saves for the reverse run: the partition of a joint body.
+
+Enters: a joint graph, (primal inputs, cotangent inputs) -> (primal outputs, cotangent outputs), in which
+everything that depends on a cotangent is *reverse* and the rest is *forward*. Leaves: the values to save,
+chosen by a minimum cut (`loops.mincut`) so that reverse can be computed from them and from what is free.
+
+- The price of a value is its bytes, so a branch decision is saved as one byte and not as the float it came
+  from. Among equal prices fewer values, then those nearest the adjoint: sin(v) saves cos(v), not v.
+- Free: constants, and inputs the caller declares free (trip index, captured values), and what elementwise
+  work and movement make of free values. Everything that region nodes, pops and heavy primitives produce is
+  computed once: it can be saved, not recomputed.
+- Stacks that forward fills and reverse empties (those of inner loops) aren't saved but *threaded*: their
+  `stack_new` becomes an input of both parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from loopgrad.autodiff.loops.mincut import minimum_cut
+from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import StackType, TensorType
+
+# too much work, or too many elements in, to do again for one element out
+_HEAVY: Final = frozenset(
+    {"matmul", "sort", "argsort", "cumsum", "cumprod", "cummin", "cummax", "argmin", "argmax", "scatter", "pop"}
+)
+_SMALL_REDUCTION: Final = 16  # elements per result up to which a reduction is worth doing again
+
+
+class Threads(NamedTuple):
+    """Stacks between the two parts: where they are made, where forward leaves them, where reverse does."""
+
+    made: tuple[Value, ...]
+    filled: tuple[Value, ...]
+    emptied: tuple[Value, ...]
+
+
+class Split(NamedTuple):
+    """A joint graph seen in two parts."""
+
+    joint: Graph
+    primal_outputs: int
+    wanted: tuple[Value, ...]  # tensors that forward computes and reverse reads
+    threads: Threads
+
+
+def split(joint: Graph, primal_inputs: int, primal_outputs: int) -> Split:
+    """Mark what depends on cotangents, and find what crosses over."""
+    reverse = set(joint.inputs[primal_inputs:])
+    wanted: dict[Value, None] = {}
+    stacks: dict[Value, None] = {}
+    for node in joint.nodes:
+        if any(v in reverse for v in node.operands):
+            reverse.update(node.results)
+    for node in joint.nodes:
+        if not node.results or node.results[0] in reverse:
+            for v in node.operands:
+                if v not in reverse:
+                    (stacks if isinstance(v.type, StackType) else wanted)[v] = None
+    for v in joint.outputs[primal_outputs:]:
+        if v not in reverse and not isinstance(v.type, StackType):
+            wanted[v] = None
+    made = tuple([stack_source(v) for v in stacks])
+    emptied = tuple([_stack_end(joint, v) for v in stacks])
+    return Split(joint, primal_outputs, tuple(wanted), Threads(made, tuple(stacks), emptied))
+
+
+def recomputable(node: Node) -> bool:
+    """Whether reverse may compute the node again instead of having its results saved."""
+    if node.regions or node.op in _HEAVY:
+        return False
+    if node.op.startswith("reduce_"):
+        return bool(node.operands[0].type.size <= _SMALL_REDUCTION * max(node.results[0].type.size, 1))  # type: ignore[union-attr]
+    return True
+
+
+def chosen(parts: Split, is_free: Callable[[Value], bool], near_sources: bool = False) -> list[Value]:
+    """The values to save; `is_free` answers for the inputs of the joint graph."""
+    free: dict[Value, bool] = {}
+    prices: dict[Value, int] = {}
+    operands: dict[Value, Sequence[Value]] = {}
+    sources: list[Value] = []
+    cone = extract(parts.wanted, parts.joint.inputs)
+    for v in cone.inputs:
+        free[v] = is_free(v)
+        if not free[v] and isinstance(v.type, TensorType):
+            prices[v] = price(v)
+            sources.append(v)
+    for node in cone.nodes:
+        again = recomputable(node)
+        if again and all(free[v] for v in node.operands):
+            free.update(dict.fromkeys(node.results, True))
+            continue
+        for r in node.results:
+            free[r] = False
+            if isinstance(r.type, StackType):
+                continue
+            prices[r] = price(r)
+            if again:
+                operands[r] = [v for v in node.operands if not free[v]]
+            else:
+                sources.append(r)
+    wanted = [v for v in parts.wanted if not free[v]]
+    if not wanted:
+        return []
+    return minimum_cut(prices, operands, sources, wanted, near_sources)
+
+
+def price(v: Value) -> int:
+    """Bytes, and a little for each value."""
+    return (v.type.nbytes << 12) + 1  # type: ignore[union-attr]
+
+
+def forward_part(parts: Split, primal_inputs: Sequence[Value], saved: Sequence[Value]) -> Graph:
+    """(primal inputs, empty stacks) -> (primal outputs, filled stacks, saved values)"""
+    threads = parts.threads
+    outputs = (*parts.joint.outputs[: parts.primal_outputs], *threads.filled, *saved)
+    return _closed(outputs, (*primal_inputs, *threads.made))
+
+
+def reverse_part(parts: Split, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+    """(inputs, filled stacks) -> (outputs, emptied stacks)"""
+    return _closed((*outputs, *parts.threads.emptied), (*inputs, *parts.threads.filled))
+
+
+def _closed(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:
+    graph = extract(outputs, inputs)
+    assert len(graph.inputs) == len(inputs), "the cut leaves out a value that this part needs"
+    return graph
+
+
+# ---- following stacks
+
+
+def stack_source(value: Value) -> Value:
+    """The `stack_new` that a stack value descends from."""
+    while (previous := _before(value)) is not None:
+        value = previous
+    assert value.node is not None, "a primal stack reached the reverse part"
+    return value
+
+
+def _before(value: Value) -> Value | None:
+    node = value.node
+    if node is None or node.op == "stack_new":
+        return None
+    if node.op == "switch":
+        branch = node.regions[0]
+        source = _region_source(branch.outputs[value.index])
+        return node.operands[1 + branch.inputs.index(source)]
+    if node.regions:
+        return node.operands[first_carry(node) + value.index]
+    return node.operands[0]
+
+
+def _region_source(value: Value) -> Value:
+    while (previous := _before(value)) is not None:
+        value = previous
+    return value
+
+
+def next_stack(node: Node, operand: int) -> Value:
+    """The result of `node` that continues the stack at operand `operand`."""
+    if node.op != "switch":
+        return node.results[operand - first_carry(node) if node.regions else 0]
+    branch = node.regions[0]
+    end = _stack_end(branch, branch.inputs[operand - 1])
+    return node.results[branch.outputs.index(end)]
+
+
+def _stack_end(graph: Graph, value: Value) -> Value:
+    """The last value of a stack in `graph`: consumed by no node of it."""
+    for node in graph.nodes:
+        for i, v in enumerate(node.operands):
+            if v is value:
+                value = next_stack(node, i)
+                break
+    return value

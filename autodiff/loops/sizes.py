@@ -1,0 +1,187 @@
+"""How deep a stack gets: a size expression in ordinary nodes.
+
+Enters: a loop or switch about to be emitted, whose body pushes on a stack, and its operands. Leaves: one
+int64 scalar of the ambient scope, the most values that any lane will have pushed; or None where only running
+the loop tells (a value-dependent while inside, a bound computed by float carries): such a stack is measured.
+
+The expression is the forward program with the stack replaced by a counter, and everything the counter
+doesn't need left out. Where the pushes per trip don't depend on the trip it is just a product:
+
+    for i < n: for j < m[i]: push      ->   for i < n: total += max(m[i], 0)
+    for i < n: for j < 3: push         ->   max(n, 0) * 3
+
+then the maximum over the lanes. A switch counts as its deepest branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from loopgrad.autodiff.loops.residuals import next_stack
+from loopgrad.graph import ops
+from loopgrad.graph.build import inline, trace
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.autodiff.loops.normal import without_inputs
+from loopgrad.graph.rebuild import read_values
+from loopgrad.graph.region_ops import traced_for
+from loopgrad.graph.types import StackType, TensorType, int64
+
+Lookup = Callable[[int], Value]
+"""The value, in the current scope, of a region's input."""
+
+_SCALAR = TensorType((), int64)
+
+
+class _UnknownDepthError(Exception):
+    """The number of pushes isn't known before the loop runs."""
+
+
+def loop_depth(count: Value, body: Graph, inits: Sequence[Value], captures: Sequence[Value], carry: int) -> Value | None:
+    """The depth of the stack carried at position `carry` by a for loop."""
+
+    def lookup(position: int) -> Value:
+        return inits[position - 1] if position <= len(inits) else captures[position - 1 - len(inits)]
+
+    try:
+        return _deepest(_pushes_of_for(count, body, len(inits), 1 + carry, lookup))
+    except _UnknownDepthError:
+        return None
+
+
+def switch_depth(branches: Sequence[Graph], operands: Sequence[Value], position: int) -> Value | None:
+    """The depth of the stack that enters a switch as operand `position`."""
+    try:
+        return _deepest(_pushes_of_switch(branches, position, lambda i: operands[i]))
+    except _UnknownDepthError:
+        return None
+
+
+def _deepest(total: Value) -> Value:
+    """The maximum over lanes, where finding it takes no loop over floats or of unknown length."""
+    for node in extract([total]).nodes:
+        floats = any(isinstance(r.type, TensorType) and r.dtype.differentiable for r in node.results)
+        if node.op == "while" or (node.op == "for" and floats):
+            raise _UnknownDepthError
+    if 0 in total.shape:
+        return ops.full(0, _SCALAR)
+    return ops.reduce_max(total, range(len(total.shape)))
+
+
+def _pushes(region: Graph, position: int, lookup: Lookup) -> Value:
+    """How many values one run of `region` pushes on the stack that is its input `position`."""
+    total = ops.full(0, _SCALAR)
+    stack = region.inputs[position]
+    while (use := _consumer(region, stack)) is not None:
+        node, operand = use
+        total = _plus(total, _pushes_of(node, operand, region, lookup))
+        stack = next_stack(node, operand)
+    return total
+
+
+def _consumer(region: Graph, stack: Value) -> tuple[Node, int] | None:
+    for node in region.nodes:
+        if stack in node.operands:
+            return node, node.operands.index(stack)
+    return None
+
+
+def _pushes_of(node: Node, operand: int, region: Graph, lookup: Lookup) -> Value:
+    def inner(position: int) -> Value:
+        return _evaluated(region, [node.operands[position]], lookup)[0]
+
+    match node.op:
+        case "push":
+            return ops.full(1, _SCALAR)
+        case "for":
+            return _pushes_of_for(inner(0), node.regions[0], node.attrs["carries"], operand, inner, node.attrs["reverse"])
+        case "switch":
+            return _pushes_of_switch(node.regions, operand - 1, lambda i: inner(i + 1))
+    raise _UnknownDepthError
+
+
+def _pushes_of_switch(branches: Sequence[Graph], position: int, lookup: Lookup) -> Value:
+    total = _pushes(branches[0], position, lookup)
+    for branch in branches[1:]:
+        a, b = _aligned(total, _pushes(branch, position, lookup))
+        total = ops.max(a, b)
+    return total
+
+
+def _pushes_of_for(
+    count: Value, body: Graph, carries: int, position: int, lookup: Lookup, reverse: bool = False
+) -> Value:
+    """`lookup` answers for the operands of the loop, which are the inputs of its body except the first."""
+    per_trip, _ = trace(lambda *arguments: (_pushes(body, position, lambda i: arguments[i]),), body.input_types)
+    read = read_values(per_trip)
+    trips = ops.max(ops.cast(count, int64), 0)
+    needed = [j for j in range(carries) if body.inputs[1 + j] in _closure(body, carries, per_trip, read)]
+    if not needed and per_trip.inputs[0] not in read:
+        a, b = _aligned(trips, _evaluated(per_trip, per_trip.outputs, lookup)[0])
+        return ops.mul(a, b)
+    shape = _joined(trips.shape, per_trip.outputs[0].shape)
+
+    def counting(k: Value, total: Value, *carried: Value) -> list[Value]:
+        known = {0: k, **{1 + j: v for j, v in zip(needed, carried, strict=True)}}
+
+        def inside(i: int) -> Value:
+            return known[i] if i in known else lookup(i)
+
+        pushed = ops.broadcast_leading(_evaluated(per_trip, per_trip.outputs, inside)[0], shape)
+        following = _evaluated(body, [body.outputs[j] for j in needed], inside)
+        return [ops.add(total, pushed), *following]
+
+    start = ops.full(0, TensorType(shape, int64))
+    return traced_for(count, [start, *(lookup(1 + j) for j in needed)], counting, reverse=reverse, name="depth")[0]
+
+
+def _closure(body: Graph, carries: int, per_trip: Graph, read: set[Value]) -> set[Value]:
+    """The carries that counting must carry too: those read, and what their next values read."""
+    names = dict(zip(per_trip.inputs, body.inputs, strict=True))
+    pending = [names[v] for v in per_trip.inputs if v in read]
+    needed: set[Value] = set()
+    inputs = set(body.inputs)
+    following = dict(zip(body.inputs[1 : 1 + carries], body.outputs, strict=True))
+    while pending:
+        v = pending.pop()
+        if v in needed or v not in following:
+            continue
+        if isinstance(v.type, StackType) or v.dtype.differentiable:
+            raise _UnknownDepthError
+        needed.add(v)
+        slice_ = extract([following[v]], body.inputs)
+        if any(node.op in ("while", "pop") for node in slice_.nodes):
+            raise _UnknownDepthError
+        pending += [u for u in read_values(slice_) if u in inputs]
+    return needed
+
+
+def _evaluated(region: Graph, values: Sequence[Value], lookup: Lookup) -> tuple[Value, ...]:
+    """`values` of `region`, computed in the current scope."""
+    if not values:
+        return ()
+    graph = extract(values, region.inputs)
+    read = read_values(graph)
+    positions = [i for i, v in enumerate(graph.inputs) if v in read]
+    pruned = without_inputs(graph, set(range(len(graph.inputs))) - set(positions))
+    if any(node.op in ("while", "pop") for node in pruned.nodes):
+        raise _UnknownDepthError
+    return inline(pruned, [lookup(i) for i in positions])
+
+
+def _joined(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    short, long = sorted((a, b), key=len)
+    if long[: len(short)] != short:
+        raise _UnknownDepthError
+    return long
+
+
+def _aligned(a: Value, b: Value) -> tuple[Value, Value]:
+    shape = _joined(a.shape, b.shape)
+    return ops.broadcast_leading(a, shape), ops.broadcast_leading(b, shape)
+
+
+def _plus(a: Value, b: Value) -> Value:
+    return ops.add(*_aligned(a, b))
+
+

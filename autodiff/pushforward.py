@@ -1,0 +1,61 @@
+"""The forward walker: tangents from inputs to outputs of a piece of the ambient DAG.
+
+The mirror of `autodiff.pullback`: same piece, same tables (`PARTIALS`, `JVP`), None for a zero tangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from loopgrad.autodiff.rules import JVP, NONDIFFERENTIABLE, PARTIALS, SINGULAR, guarded
+from loopgrad.graph import ops
+from loopgrad.graph.build import at
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Node, Value
+
+Tangents = Sequence[Value | None]
+RegionRule = Callable[[Node, Tangents, "RegionRules"], Tangents]
+RegionRules = Mapping[str, "RegionRule"]
+
+
+def push_forward(
+    outputs: Sequence[Value], wrt: Sequence[Value], tangents: Tangents, regions: RegionRules
+) -> list[Value | None]:
+    """Tangents of `outputs`, given those of `wrt`."""
+    graph = extract(outputs, wrt)
+    known: dict[Value, Value] = {v: t for v, t in zip(wrt, tangents, strict=True) if t is not None}
+    for node in graph.nodes:
+        received = [known.get(v) for v in node.operands]
+        if node.op in NONDIFFERENTIABLE or all(t is None for t in received):
+            continue
+        with at(node.loc):
+            results = _step(node, received, regions)
+        for value, t in zip(node.results, results, strict=True):
+            if t is not None:
+                known[value] = t
+    return [known.get(v) for v in graph.outputs]
+
+
+def _step(node: Node, received: Tangents, regions: RegionRules) -> Tangents:
+    if node.op in PARTIALS:
+        return (_elementwise(node, received),)
+    if node.op in JVP:
+        return JVP[node.op](node, received)
+    return regions[node.op](node, received, regions)
+
+
+def _elementwise(node: Node, received: Tangents) -> Value | None:
+    if not node.results[0].dtype.differentiable:
+        return None
+    if node.op == "select":
+        a, b = [ops.zeros_like(v) if t is None else t for v, t in zip(node.operands[1:], received[1:], strict=True)]
+        return ops.select(node.operands[0], a, b)
+    total: Value | None = None
+    for t, partial in zip(received, PARTIALS[node.op], strict=True):
+        if t is None or partial is None:
+            continue
+        product = partial(t, node)
+        if node.op in SINGULAR:
+            product = guarded(t, product)
+        total = product if total is None else ops.add(total, product)
+    return total

@@ -1,0 +1,28 @@
+"""Reverse mode on the ambient DAG: `vjp_emit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from loopgrad.autodiff.loops.for_ import pull_for
+from loopgrad.autodiff.loops.switch import pull_switch
+from loopgrad.autodiff.loops.while_ import pull_while
+from loopgrad.autodiff.pullback import Context, RegionRule, pull, require_cotangents
+from loopgrad.graph.nodes import Value
+
+REGION_VJP: Final[dict[str, RegionRule]] = {"for": pull_for, "while": pull_while, "switch": pull_switch}
+
+_CONTEXT: Final = Context(REGION_VJP)
+
+
+def vjp_emit(
+    outputs: Sequence[Value], cotangents: Sequence[Value | None], wrt: Sequence[Value]
+) -> list[Value | None]:
+    """The cotangents of `wrt` given those of `outputs`; None is zero, on both sides.
+
+    Emits into the ambient scope. The graph between `wrt` and `outputs` is read, never changed: loops that
+    must save values are emitted once more, as nodes that `replace` the original when a Graph is cut.
+    """
+    require_cotangents(outputs, cotangents)
+    return pull(outputs, cotangents, wrt, _CONTEXT)

@@ -1,0 +1,213 @@
+"""Derivatives of the elementwise primitives.
+
+The Jacobian of an elementwise primitive is diagonal, so one linear map per operand serves both modes:
+`PARTIALS[op][i](t, node)` is `t` times the partial derivative by operand i; None where that is zero.
+
+Choices at points without a derivative, the same in both modes: abs at 0 gives 0; min and max split a tie
+in halves; sqrt and log at 0 give inf; pow(x, 0) gives 0 also at x = 0; atan2(0, 0) gives 0. A zero tangent
+or cotangent never turns into NaN by meeting an infinite derivative (`guarded`): always so for SINGULAR
+primitives, and for every primitive whose result a select may discard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log as ln
+from math import pi, sqrt
+from typing import Final
+
+from loopgrad.graph import ops
+from loopgrad.graph.nodes import Node, Value
+
+Partial = Callable[[Value, Node], Value]
+Partials = tuple[Partial | None, ...]
+
+
+def _in_operand(derive: Callable[[Value, Value], Value]) -> Partials:
+    """A map written in terms of the tangent and the operand."""
+    return (lambda t, node: derive(t, node.operands[0]),)
+
+
+def _in_result(derive: Callable[[Value, Value], Value]) -> Partials:
+    """A map written in terms of the tangent and the primal result, which need not be computed again."""
+    return (lambda t, node: derive(t, node.results[0]),)
+
+
+def _abs(t: Value, x: Value) -> Value:
+    """Two comparisons are cheaper to save than sign(x)."""
+    return ops.select(ops.gt(x, 0), t, ops.select(ops.lt(x, 0), ops.neg(t), 0))
+
+
+def _one_minus_square(x: Value) -> Value:
+    return ops.mul(ops.sub(1, x), ops.add(1, x))
+
+
+def _gaussian(x: Value, scale: float) -> Value:
+    return ops.mul(ops.exp(ops.neg(ops.mul(x, x))), scale)
+
+
+def _cast(t: Value, node: Node) -> Value:
+    """A cotangent arrives in the result's dtype, a tangent in the operand's: to the other one."""
+    source, target = node.operands[0].dtype, node.results[0].dtype
+    return ops.cast(t, source if t.dtype is target else target)
+
+
+def trigamma(x: Value) -> Value:
+    """The derivative of digamma: reflection for x < 1/2, ten steps of the recurrence, then the asymptotic
+    series (Abramowitz and Stegun 6.4.7, 6.4.6, 6.4.12)."""
+    reflected = ops.lt(x, 0.5)
+    z = ops.select(reflected, ops.sub(1, x), x)
+    total = ops.zeros_like(x)
+    for step in range(10):
+        shifted = ops.add(z, step)
+        total = ops.add(total, ops.div(1, ops.mul(shifted, shifted)))
+    r = ops.div(1, ops.add(z, 10))
+    square = ops.mul(r, r)
+    series = ops.full(5 / 66, x.type)  # type: ignore[arg-type]
+    for coefficient in (-1 / 30, 1 / 42, -1 / 30, 1 / 6):
+        series = ops.add(ops.mul(series, square), coefficient)
+    tail = ops.mul(r, ops.add(1, ops.mul(r, ops.add(0.5, ops.mul(r, series)))))
+    direct = ops.add(total, tail)
+    sine = ops.sin(ops.mul(x, pi))
+    mirrored = ops.sub(ops.div(pi * pi, ops.mul(sine, sine)), direct)
+    return ops.select(reflected, mirrored, direct)
+
+
+UNARY: Final[dict[str, Partials]] = {
+    "neg": _in_operand(lambda t, x: ops.neg(t)),
+    "abs": _in_operand(_abs),
+    "sqrt": _in_result(lambda t, y: ops.div(ops.mul(t, 0.5), y)),
+    "rsqrt": _in_result(lambda t, y: ops.mul(ops.mul(t, -0.5), ops.mul(y, ops.mul(y, y)))),
+    "exp": _in_result(ops.mul),
+    "exp2": _in_result(lambda t, y: ops.mul(t, ops.mul(y, ln(2)))),
+    "expm1": _in_result(lambda t, y: ops.mul(t, ops.add(y, 1))),
+    "log": _in_operand(ops.div),
+    "log2": _in_operand(lambda t, x: ops.div(ops.mul(t, 1 / ln(2)), x)),
+    "log10": _in_operand(lambda t, x: ops.div(ops.mul(t, 1 / ln(10)), x)),
+    "log1p": _in_operand(lambda t, x: ops.div(t, ops.add(x, 1))),
+    "sin": _in_operand(lambda t, x: ops.mul(t, ops.cos(x))),
+    "cos": _in_operand(lambda t, x: ops.mul(t, ops.neg(ops.sin(x)))),
+    "tan": _in_result(lambda t, y: ops.mul(t, ops.add(ops.mul(y, y), 1))),
+    "asin": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(_one_minus_square(x)))),
+    "acos": _in_operand(lambda t, x: ops.mul(t, ops.neg(ops.rsqrt(_one_minus_square(x))))),
+    "atan": _in_operand(lambda t, x: ops.div(t, ops.add(ops.mul(x, x), 1))),
+    "sinh": _in_operand(lambda t, x: ops.mul(t, ops.cosh(x))),
+    "cosh": _in_operand(lambda t, x: ops.mul(t, ops.sinh(x))),
+    "tanh": _in_result(lambda t, y: ops.mul(t, _one_minus_square(y))),
+    "asinh": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(ops.add(ops.mul(x, x), 1)))),
+    "acosh": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(ops.mul(ops.sub(x, 1), ops.add(x, 1))))),
+    "atanh": _in_operand(lambda t, x: ops.div(t, _one_minus_square(x))),
+    "erf": _in_operand(lambda t, x: ops.mul(t, _gaussian(x, 2 / sqrt(pi)))),
+    "erfc": _in_operand(lambda t, x: ops.mul(t, _gaussian(x, -2 / sqrt(pi)))),
+    "lgamma": _in_operand(lambda t, x: ops.mul(t, ops.digamma(x))),
+    "digamma": _in_operand(lambda t, x: ops.mul(t, trigamma(x))),
+    "alias": _in_operand(lambda t, x: t),
+    "cast": (_cast,),
+}  # fmt: skip
+
+
+def _same(t: Value, node: Node) -> Value:
+    return t
+
+
+def _opposite(t: Value, node: Node) -> Value:
+    return ops.neg(t)
+
+
+def _wins(compare: Callable[[Value, Value], Value], own: int) -> Partial:
+    """All of `t` where operand `own` wins, half of it where the two are equal."""
+
+    def partial(t: Value, node: Node) -> Value:
+        a, b = node.operands[own], node.operands[1 - own]
+        return ops.select(compare(a, b), t, ops.select(ops.eq(a, b), ops.mul(t, 0.5), 0))
+
+    return partial
+
+
+def _base_of_pow(t: Value, node: Node) -> Value:
+    x, n = node.operands
+    if n.node is not None and n.node.op == "const":
+        exponent = n.node.attrs["value"]
+        if exponent == 0:
+            return ops.zeros_like(t)
+        if exponent == 1:
+            return t
+        if exponent == 2:
+            return ops.mul(t, ops.mul(x, 2))
+        return ops.mul(t, ops.mul(ops.pow(x, exponent - 1), exponent))
+    power = ops.pow(x, ops.sub(n, 1))
+    return ops.mul(t, ops.select(ops.eq(n, 0), 0, ops.mul(n, power)))
+
+
+def _exponent_of_pow(t: Value, node: Node) -> Value:
+    """0 ** n is constant in n > 0: the logarithm of a zero base counts as 0."""
+    x = node.operands[0]
+    logarithm = ops.log(ops.select(ops.eq(x, 0), 1, x))
+    return ops.mul(t, ops.mul(node.results[0], logarithm))
+
+
+def _over_square_radius(t: Value, numerator: Value, node: Node) -> Value:
+    y, x = node.operands
+    square = ops.add(ops.mul(x, x), ops.mul(y, y))
+    return ops.mul(t, ops.div(numerator, ops.select(ops.eq(square, 0), 1, square)))
+
+
+def _divisor(t: Value, node: Node) -> Value:
+    return ops.neg(ops.mul(ops.div(t, node.operands[1]), node.results[0]))
+
+
+def _quotient(rounding: Callable[[Value], Value]) -> Partial:
+    """The divisor of a remainder x - y * rounded(x / y)."""
+    return lambda t, node: ops.neg(ops.mul(t, rounding(ops.div(node.operands[0], node.operands[1]))))
+
+
+BINARY: Final[dict[str, Partials]] = {
+    "add": (_same, _same),
+    "sub": (_same, _opposite),
+    "mul": (lambda t, node: ops.mul(t, node.operands[1]), lambda t, node: ops.mul(t, node.operands[0])),
+    "div": (lambda t, node: ops.div(t, node.operands[1]), _divisor),
+    "rem": (_same, _quotient(ops.trunc)),
+    "mod": (_same, _quotient(ops.floor)),
+    "pow": (_base_of_pow, _exponent_of_pow),
+    "atan2": (
+        lambda t, node: _over_square_radius(t, node.operands[1], node),
+        lambda t, node: ops.neg(_over_square_radius(t, node.operands[0], node)),
+    ),
+    "min": (_wins(ops.lt, 0), _wins(ops.lt, 1)),
+    "max": (_wins(ops.gt, 0), _wins(ops.gt, 1)),
+}
+
+SELECT: Final[dict[str, Partials]] = {
+    "select": (
+        None,
+        lambda t, node: ops.select(node.operands[0], t, 0),
+        lambda t, node: ops.select(node.operands[0], 0, t),
+    ),
+}
+
+PARTIALS: Final[dict[str, Partials]] = {**UNARY, **BINARY, **SELECT}
+
+# linear in each operand where it is finite: no infinite derivative to guard against
+LINEAR: Final = frozenset({"neg", "abs", "alias", "cast", "add", "sub", "min", "max", "select"})
+
+# an infinite or undefined derivative at an ordinary finite argument
+SINGULAR: Final = frozenset(
+    {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "asin", "acos", "acosh", "atanh", "lgamma", "digamma", "div", "pow"}
+)
+
+
+def guarded(t: Value, product: Value) -> Value:
+    """`product` (t times a derivative), but 0 where t is 0 and the derivative isn't finite.
+
+    The condition asks for NaN too, so that the result stays linear in t wherever the derivative is finite
+    (second derivatives pass through a first cotangent that happens to be 0).
+    """
+    return ops.select(ops.and_(ops.eq(t, 0), ops.is_nan(product)), 0, product)
+
+
+NONDIFFERENTIABLE: Final[dict[str, str]] = {
+    **dict.fromkeys(("sign", "floor", "ceil", "round", "trunc", "floordiv"), "piecewise constant"),
+    **dict.fromkeys(("invert", "and", "or", "xor", "shl", "shr"), "integers and bools only"),
+    **dict.fromkeys(("is_nan", "is_inf", "eq", "ne", "lt", "le", "gt", "ge"), "gives a bool"),
+    "stop_gradient": "blocks derivatives on purpose",
+}

@@ -1,0 +1,209 @@
+"""Derivatives of reductions, scans and sorting.
+
+Choices where there is no derivative: reduce_min and reduce_max share among equal winners; cummin and cummax
+give all to the latest winner; a sort moves derivatives as it moves elements. Products never divide, so zeros
+among the factors are right: the product of the others comes from exclusive products on both sides, and
+cumprod's derivative is a linear recurrence, solved in log2(n) doubling steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.autodiff.rules.movement import Rule, Values, linear
+from loopgrad.graph import ops
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.types import TensorType, int64
+
+
+def _only(values: Values) -> Value:
+    (v,) = values
+    assert v is not None
+    return v
+
+
+def _restore(v: Value, node: Node) -> Value:
+    """A reduced value repeated along the axes that the reduction removed."""
+    shape, axes = node.operands[0].shape, node.attrs["axes"]
+    return ops.broadcast(v, shape, [d for d in range(len(shape)) if d not in axes])
+
+
+def _sum_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    return (_restore(_only(cotangents), node),)
+
+
+def _winners(node: Node) -> tuple[Value, Value]:
+    """Which elements equal the extremum, and how many do (in the result's shape and dtype)."""
+    x = node.operands[0]
+    wins = ops.eq(x, _restore(node.results[0], node))
+    return wins, ops.reduce_sum(ops.cast(wins, x.dtype), node.attrs["axes"])
+
+
+def _extremum_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    wins, count = _winners(node)
+    return (ops.select(wins, _restore(ops.div(_only(cotangents), count), node), 0),)
+
+
+def _extremum_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    wins, count = _winners(node)
+    return (ops.div(ops.reduce_sum(ops.select(wins, _only(tangents), 0), node.attrs["axes"]), count),)
+
+
+# ---- products
+
+
+def exclusive_product(x: Value, axis: int, reverse: bool) -> Value:
+    """The product of all earlier (later, where reverse) elements along `axis`."""
+    one_before, start, stop = [0] * len(x.shape), [0] * len(x.shape), list(x.shape)
+    one_before[axis] = 1
+    none = [0] * len(x.shape)
+    if reverse:
+        start[axis] = 1
+        shifted = ops.pad(ops.slice(x, start, stop), none, one_before, 1)
+    else:
+        stop[axis] -= 1
+        shifted = ops.pad(ops.slice(x, start, stop), one_before, none, 1)
+    return ops.cumprod(shifted, axis, reverse)
+
+
+def _product_of_others(x: Value, axes: Sequence[int]) -> Value:
+    """For each element, the product of those it is multiplied with by reduce_prod over `axes`."""
+    shape = x.shape
+    kept = [d for d in range(len(shape)) if d not in axes]
+    perm = (*kept, *axes)
+    if prod(shape) == 0 or not axes:
+        return ops.ones_like(x)
+    folded = ops.reshape(ops.transpose(x, perm), (*(shape[d] for d in kept), prod(shape[a] for a in axes)))
+    last = len(kept)
+    others = ops.mul(exclusive_product(folded, last, False), exclusive_product(folded, last, True))
+    unfolded = ops.reshape(others, [shape[d] for d in perm])
+    return ops.transpose(unfolded, [perm.index(d) for d in range(len(shape))])
+
+
+def _product_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    others = _product_of_others(node.operands[0], node.attrs["axes"])
+    return (ops.mul(_restore(_only(cotangents), node), others),)
+
+
+def _product_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    others = _product_of_others(node.operands[0], node.attrs["axes"])
+    return (ops.reduce_sum(ops.mul(_only(tangents), others), node.attrs["axes"]),)
+
+
+def shifted(v: Value, axis: int, by: int, fill: int) -> Value:
+    """Element i becomes what stood at i - by along `axis`; `fill` where that is outside."""
+    extent = v.shape[axis]
+    none, low, high = [0] * len(v.shape), [0] * len(v.shape), [0] * len(v.shape)
+    start, stop = none.copy(), list(v.shape)
+    if by > 0:
+        stop[axis], low[axis] = max(extent - by, 0), min(by, extent)
+    else:
+        start[axis], high[axis] = min(-by, extent), min(-by, extent)
+    return ops.pad(ops.slice(v, start, stop), low, high, fill)
+
+
+def linear_recurrence(factor: Value, term: Value, axis: int, reverse: bool) -> Value:
+    """s[i] = factor[i] * s[i - 1] + term[i] along `axis` (i + 1 where reverse), by doubling."""
+    step = 1
+    while step < term.shape[axis]:
+        by = -step if reverse else step
+        term = ops.add(term, ops.mul(factor, shifted(term, axis, by, 0)))
+        factor = ops.mul(factor, shifted(factor, axis, by, 0))
+        step *= 2
+    return term
+
+
+def _cumprod_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    """x_adj[k] = prod(x[:k]) * s[k] with s[k] = ct[k] + x[k + 1] * s[k + 1]."""
+    x, axis, reverse = node.operands[0], node.attrs["axis"], node.attrs["reverse"]
+    if 0 in x.shape:
+        return (ops.zeros_like(x),)
+    following = shifted(x, axis, 1 if reverse else -1, 0)
+    tail = linear_recurrence(following, _only(cotangents), axis, not reverse)
+    return (ops.mul(exclusive_product(x, axis, reverse), tail),)
+
+
+def _cumprod_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    """t_y[i] = x[i] * t_y[i - 1] + t_x[i] * prod(x[:i])."""
+    x, axis, reverse = node.operands[0], node.attrs["axis"], node.attrs["reverse"]
+    if 0 in x.shape:
+        return (ops.zeros_like(x),)
+    term = ops.mul(_only(tangents), exclusive_product(x, axis, reverse))
+    return (linear_recurrence(x, term, axis, reverse),)
+
+
+# ---- moves along an axis by computed positions
+
+
+def along(position: Value, axis: int) -> tuple[Value, ...]:
+    """Index operands that address `position` along `axis` and the own place along all other axes."""
+    type = TensorType(position.shape, position.dtype)
+    return tuple([position if d == axis else ops.iota(type, d) for d in range(len(position.shape))])
+
+
+def _moved_back(position: Value, axis: int, ct: Value, like: Value) -> Value:
+    return ops.scatter("add", ops.zeros_like(like), along(position, axis), ct)
+
+
+def _running_winner(node: Node) -> Value:
+    """Where the running extremum of cummin or cummax stands."""
+    x, axis, reverse = node.operands[0], node.attrs["axis"], node.attrs["reverse"]
+    here = ops.iota(TensorType(x.shape, int64), axis)
+    leads = ops.eq(x, node.results[0])
+    if reverse:
+        return ops.cummin(ops.select(leads, here, x.shape[axis] - 1), axis, True)
+    return ops.cummax(ops.select(leads, here, 0), axis)
+
+
+def _running_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    return (_moved_back(_running_winner(node), node.attrs["axis"], _only(cotangents), node.operands[0]),)
+
+
+def _running_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    return (ops.gather(_only(tangents), *along(_running_winner(node), node.attrs["axis"])),)
+
+
+def _cumsum_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    return (ops.cumsum(_only(cotangents), node.attrs["axis"], not node.attrs["reverse"]),)
+
+
+def _sort_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    x, axis = node.operands[0], node.attrs["axis"]
+    return (_moved_back(ops.argsort(x, axis), axis, _only(cotangents), x),)
+
+
+def _sort_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    axis = node.attrs["axis"]
+    return (ops.gather(_only(tangents), *along(ops.argsort(node.operands[0], axis), axis)),)
+
+
+VJP: Final[dict[str, Rule]] = {
+    "reduce_sum": _sum_vjp,
+    "reduce_prod": _product_vjp,
+    "reduce_min": _extremum_vjp,
+    "reduce_max": _extremum_vjp,
+    "cumsum": _cumsum_vjp,
+    "cumprod": _cumprod_vjp,
+    "cummin": _running_vjp,
+    "cummax": _running_vjp,
+    "sort": _sort_vjp,
+}
+
+JVP: Final[dict[str, Rule]] = {
+    "reduce_sum": linear,
+    "reduce_prod": _product_jvp,
+    "reduce_min": _extremum_jvp,
+    "reduce_max": _extremum_jvp,
+    "cumsum": linear,
+    "cumprod": _cumprod_jvp,
+    "cummin": _running_jvp,
+    "cummax": _running_jvp,
+    "sort": _sort_jvp,
+}
+
+NONDIFFERENTIABLE: Final[dict[str, str]] = {
+    **dict.fromkeys(("reduce_and", "reduce_or"), "bools only"),
+    **dict.fromkeys(("argmin", "argmax", "argsort"), "gives integers"),
+}
