@@ -34,10 +34,24 @@ def run(graph: Graph) -> Graph:
 
 
 def _simplify(node: Node, builder: Builder) -> Sequence[Value] | None:
+    """The value that stands for the node's only result, itself simplified as long as rules apply."""
+    found: Value | None = None
+    current: Node | None = node
+    while current is not None:
+        value = _first_match(current, builder)
+        if value is None:
+            break
+        found = value
+        # only a node just made can match anew: operands were simplified when they were met
+        current = value.node if builder.nodes and value.node is builder.nodes[-1] else None
+    return None if found is None else [found]
+
+
+def _first_match(node: Node, builder: Builder) -> Value | None:
     for rule in RULES.get(node.op, ()):
         value = rule(node, builder)
         if value is not None:
-            return [value]
+            return value
     return None
 
 
