@@ -73,9 +73,9 @@ class CpuDevice:
         parts = ("support", name, *self.environment())
         artifact = self.cache.load(parts) if self.cache is not None else None
         if artifact is None:
-            from loopgrad.codegen.targets.cpu.assemble import assemble  # late: a warm cache needs no compiler
+            from loopgrad.codegen.targets.cpu.llvm import compile_module  # late: a warm cache needs no compiler
 
-            artifact = Artifact({}, b"", assemble(text()))
+            artifact = Artifact({}, b"", compile_module(text(), host_machine()))
             if self.cache is not None:
                 self.cache.store(parts, artifact)
         return artifact.code
@@ -105,7 +105,7 @@ def stage_text(graph: Graph, options: Options, stage: str) -> str:
     if stage == "graph":
         return str(graph)
     if stage == "asm":
-        from loopgrad.codegen.targets.cpu.assemble import assembly  # late, as above
+        from loopgrad.codegen.targets.cpu.llvm import assembly  # late, as above
 
-        return assembly(compile_artifact(graph, options).texts["llvm"])
+        return assembly(compile_artifact(graph, options).texts["llvm"], host_machine())
     return compile_artifact(graph, options).texts[stage]

@@ -28,10 +28,10 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
-from loopgrad.codegen.targets.cpu.driver_launch import emit_runner, fill_pattern
 from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, all_steps, plan_layout
+from loopgrad.codegen.targets.cpu.driver_launch import emit_runner, fill_pattern
 from loopgrad.codegen.targets.cpu.driver_support import support_ir
+from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import DType, TensorType
 
@@ -45,7 +45,8 @@ def emit_entry(program: Program, interfaces: Sequence[KernelInterface]) -> str:
         emit_runner(number, kernel, interface, layout.controls[number])
         for number, (kernel, interface) in enumerate(zip(program.kernels, interfaces, strict=True))
     ]
-    return "\n".join([support_ir(), *runners, EntryEmitter(program, layout).text()])
+    text = "\n".join([*runners, EntryEmitter(program, layout).text()])
+    return support_ir(text) + text
 
 
 def host_calls(program: Program) -> tuple[HostCallStep, ...]:

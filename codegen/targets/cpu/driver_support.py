@@ -1,4 +1,4 @@
-"""The functions that every Program's entry may call, as LLVM IR text. Unused ones are dropped.
+"""The functions that a Program's entry may call, as LLVM IR text. Only those that it uses are given.
 
 drv.report   writes the report words and returns the code; code 0 writes nothing
 drv.reserve  asks the runtime whether memory may be allocated
@@ -13,7 +13,9 @@ drv.matmul.* batched integer products
 
 from __future__ import annotations
 
+import re
 import sys
+from functools import cache
 from typing import Final
 
 from loopgrad.codegen.targets.cpu.call_context import (
@@ -29,10 +31,26 @@ POLL_NANOSECONDS: Final = 100_000_000
 UNASKED_BYTES: Final = 1 << 20  # program stacks below this grow without asking
 STACK_BYTES_LIMIT: Final = 1 << 62
 
+_DEFINED: Final = re.compile(r"@([\w.]+)\(")
+_USED: Final = re.compile(r"@(drv\.[\w.]+)\(")
 
-def support_ir() -> str:
-    """The text, for this operating system."""
-    text = _DECLARATIONS + _REPORTS + _TICK + _STACKS
+
+def support_ir(user: str) -> str:
+    """The declarations and those functions that the text `user` needs, for this operating system."""
+    functions = {_DEFINED.findall(text)[0]: text for text in _functions()}
+    needed: dict[str, str] = {}
+    pending = _USED.findall(user)
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in needed:
+            needed[name] = functions[name]
+            pending += _USED.findall(functions[name])
+    return "\n".join([_DECLARATIONS, *needed.values()])
+
+
+@cache
+def _functions() -> tuple[str, ...]:
+    text = _REPORTS + _TICK + _STACKS
     text += "".join(_FILL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64", "i128"))
     text += _GEMM.replace("$N$", "float32").replace("$T$", "float")
     text += _GEMM.replace("$N$", "float64").replace("$T$", "double")
@@ -51,7 +69,7 @@ def support_ir() -> str:
     }
     for name, value in constants.items():
         text = text.replace(f"${name}$", str(value))
-    return text
+    return tuple("define" + body for body in text.split("\ndefine")[1:])
 
 
 _DECLARATIONS: Final = """
