@@ -104,7 +104,8 @@ def _redirect(
             continue
         types = tuple([r.type for r in node.results])
         scope = node.results[0].scope
-        copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, node.replaces, scope)
+        # the copy stands for the node wherever both are reached later, and so does what replaces the copy
+        copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, node, scope)
         env.update(zip(node.results, copy.results, strict=True))
         result.append(copy)
     return result, tuple([see(v) for v in outputs])

@@ -190,7 +190,7 @@ def _cut(joints: Sequence[Graph], node: Node, normal: Normal, flow: Flow, contex
     for joint in joints:
         parts = split(joint, n, len(node.results))
         costs = dict(zip(joint.inputs, normal.operands[1:], strict=False))
-        saved = chosen(parts, lambda v, costs=costs: context.is_free(costs[v]), near_sources=True)
+        saved = chosen(parts, lambda v, costs=costs: v not in costs or context.is_free(costs[v]), near_sources=True)
         inside = [v for v in saved if v not in costs]
         lanes = lane_shape(node)
         pushed = [v for v in inside if v.shape[: len(lanes)] != lanes]
