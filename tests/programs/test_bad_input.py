@@ -90,7 +90,7 @@ def test_a_condition_that_is_no_boolean(survivor):
 
 @pytest.mark.parametrize("condition", [lambda v: True, lambda v: lg.asarray(True)])
 def test_a_while_that_provably_never_ends(survivor, condition):
-    with pytest.raises(ValueError, match="never ends"):
+    with pytest.raises(lg.EndlessLoopError, match="always True"):
         np.asarray(lg.while_loop(condition, lambda v: v + 1.0, survivor))
 
 
