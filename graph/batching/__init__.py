@@ -1,1 +1,40 @@
-"""vmap: a batching row per primitive and region. (Being written by the batching engineer, not by the passes engineer.)"""
+"""vmap: a graph for many inputs at once, by one row per primitive and region.
+
+Enters: a Graph, values for its inputs, and which of these carry the batch axis (in front). Leaves: values of
+the ambient scope for its outputs, and which of them carry the batch axis; each batch element is what the
+graph gives for that element alone. The method is that of JAX's vmap, except that control flow which depends
+on the batch stays control flow: per lane, where JAX selects between everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, reduction, stack
+from loopgrad.graph.batching.flow import Flow
+from loopgrad.graph.batching.row import Context, Row
+from loopgrad.graph.batching.walk import walk
+from loopgrad.graph.nodes import Graph, Value
+
+__all__ = ["ROWS", "batch"]
+
+ROWS: Final[dict[str, Row]] = {
+    **elementwise.ROWS,
+    **movement.ROWS,
+    **reduction.ROWS,
+    **indexing.ROWS,
+    **linalg.ROWS,
+    **control.ROWS,
+    **stack.ROWS,
+}
+
+
+def batch(
+    graph: Graph, arguments: Sequence[Value], batched: Sequence[bool], size: int
+) -> tuple[list[Value], list[bool]]:
+    """Emit `graph` into the ambient scope for `size` batch elements."""
+    flow = Flow()
+    context = Context(size, ROWS, flow, flow.batched(graph, tuple(batched), masked=False))
+    assert context.flags(graph.inputs) == tuple(batched), "a stack made outside can't turn batched"
+    return walk(graph, arguments, context), list(context.flags(graph.outputs))

@@ -1,0 +1,173 @@
+"""Which values differ between batch elements.
+
+Enters: a Graph and which of its inputs are batched. Leaves: the set of its batched values. A result is
+batched where an operand is; beyond that
+
+- a carry is batched where its initial value is or where the body makes it so (a fixpoint);
+- where a count, a predicate or an index is batched, every batch element becomes a lane of its own, and all
+  carries or results are batched, because each lane stops or chooses by itself;
+- where lanes lead the carries anyway, the batch axis must lead the lanes: batched carries make the count or
+  predicate batched too. Under a lane mask (inside such a region) lane loops and shared accumulators are
+  batched in any case: their lanes could be taken for those of the mask;
+- a stack is batched from its making to its end where anything batched is pushed on it.
+
+    while i < n: x = x * a; i = i + 1       a batched: x batched, i and the predicate not: a uniform loop
+                                            n batched: one lane per batch element, i and x batched
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.interpret_regions import accumulator_input
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import StackType, TensorType
+
+Flags = tuple[bool, ...]
+
+
+class RegionPlan(NamedTuple):
+    """How a region node is batched: which operands it must be given batched, which results are, and
+    whether the batch axis becomes its first lane axis."""
+
+    operands: Flags
+    results: Flags
+    per_lane: bool
+
+
+class Flow:
+    """The analysis of one graph and its regions; answers are remembered."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[tuple[Graph, Flags, bool], frozenset[Value]] = {}
+        self._plans: dict[tuple[Node, Flags, bool], RegionPlan] = {}
+
+    def batched(self, graph: Graph, inputs: Flags, masked: bool) -> frozenset[Value]:
+        """The batched values of `graph`; `masked`: it runs under a lane mask. Stack inputs may turn batched."""
+        key = (graph, inputs, masked)
+        known = self._graphs.get(key)
+        if known is None:
+            known = self._graphs[key] = self._walk(graph, inputs, masked)
+        return known
+
+    def plan(self, node: Node, operands: Flags, masked: bool) -> RegionPlan:
+        key = (node, operands, masked)
+        known = self._plans.get(key)
+        if known is None:
+            find = self._switch if node.op == "switch" else self._loop
+            known = self._plans[key] = find(node, operands, masked)
+        return known
+
+    # ---- graphs
+
+    def _walk(self, graph: Graph, inputs: Flags, masked: bool) -> frozenset[Value]:
+        found = {v for v, b in zip(graph.inputs, inputs, strict=True) if b}
+        for node in graph.nodes:
+            self._visit(node, found, masked)
+        stacks = any(isinstance(v.type, StackType) for node in graph.nodes for v in node.results)
+        count = -1
+        while stacks and count != len(found):  # what a push found out holds for the stack before it too
+            count = len(found)
+            for node in reversed(graph.nodes):
+                self._visit(node, found, masked)
+            for node in graph.nodes:
+                self._visit(node, found, masked)
+        return frozenset(found)
+
+    def _visit(self, node: Node, found: set[Value], masked: bool) -> None:
+        if node.regions:
+            plan = self.plan(node, tuple([v in found for v in node.operands]), masked)
+            found.update([r for r, b in zip(node.results, plan.results, strict=True) if b])
+            self._unify_stacks(node, plan, found)
+        elif node.op == "stack_new":
+            return
+        elif node.op in ("push", "pop"):
+            stack = node.operands[0]
+            if any(v in found for v in (*node.operands, node.results[0])):
+                found.update((stack, *node.results))
+        elif any(v in found for v in node.operands):
+            found.update(node.results)
+
+    def _unify_stacks(self, node: Node, plan: RegionPlan, found: set[Value]) -> None:
+        """A stack operand and the result that continues it are batched alike."""
+        found.update(
+            [v for v, b in zip(node.operands, plan.operands, strict=True) if b and isinstance(v.type, StackType)]
+        )
+        for position, result in enumerate(node.results):
+            if isinstance(result.type, StackType):
+                stack = node.operands[_continued(node, position)]
+                if result in found or stack in found:
+                    found.update((result, stack))
+
+    # ---- regions
+
+    def _loop(self, node: Node, operands: Flags, masked: bool) -> RegionPlan:
+        first, n, lanes = first_carry(node), node.attrs["carries"], node.attrs["lanes"]
+        tensors = [p for p in range(first, first + n) if isinstance(node.operands[p].type, TensorType)]
+        flags = list(operands)
+        body = node.regions[-1]
+        for j in node.attrs["shared"] if masked else ():
+            flags[first + j] = True
+        per_lane = False
+        while True:
+            per_lane = (
+                per_lane
+                or (lanes > 0 and (masked or any(flags[p] for p in tensors)))
+                or (node.op == "for" and flags[0])
+            )
+            if per_lane:
+                for p in ([0] if node.op == "for" else []) + tensors:
+                    flags[p] = True
+            before, decided = list(flags), per_lane
+            inside = self._region(body, flags, masked or per_lane)
+            for j, output in enumerate(body.outputs):
+                flags[first + j] |= output in inside
+            if node.op == "while":
+                inside = self._region(node.regions[0], flags, masked or per_lane)
+                per_lane |= node.regions[0].outputs[0] in inside
+            if flags == before and per_lane == decided:
+                return RegionPlan(tuple(flags), tuple(flags[first : first + n]), per_lane)
+
+    def _switch(self, node: Node, operands: Flags, masked: bool) -> RegionPlan:
+        flags = list(operands)
+        results = [masked and p in node.attrs["shared"] for p in range(len(node.results))]
+        threaded = {
+            p: _continued(node, p)
+            for p, r in enumerate(node.results)
+            if p in node.attrs["shared"] or isinstance(r.type, StackType)
+        }
+        while True:
+            tensors = [p for p, r in enumerate(node.results) if isinstance(r.type, TensorType)]
+            lanes = node.attrs["lanes"] > 0
+            per_lane = flags[0] or (lanes and (masked or any(results[p] for p in tensors)))
+            if per_lane:
+                flags[0] = True
+                for p in tensors:
+                    results[p] = True
+            before = (list(flags), list(results))
+            for branch in node.regions:
+                inputs = flags[1:]
+                inside = self._region(branch, inputs, masked or per_lane)
+                flags[1:] = inputs
+                for p, output in enumerate(branch.outputs):
+                    results[p] |= output in inside
+            for p, source in threaded.items():
+                flags[source] = results[p] = flags[source] or results[p]
+            if (flags, results) == before:
+                return RegionPlan(tuple(flags), tuple(results), bool(per_lane))
+
+    def _region(self, region: Graph, flags: list[bool], masked: bool) -> frozenset[Value]:
+        """The batched values of a region; stacks that turn batched in it are set in `flags`."""
+        inside = self.batched(region, tuple(flags), masked)
+        for p, v in enumerate(region.inputs):
+            if isinstance(v.type, StackType) and v in inside:
+                flags[p] = True
+        return inside
+
+
+def _continued(node: Node, position: int) -> int:
+    """The operand position of the stack or accumulator that this result continues."""
+    if node.op == "switch":
+        return 1 + accumulator_input(node, position)
+    return first_carry(node) + position
