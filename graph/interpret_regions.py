@@ -2,7 +2,8 @@
 
 A lane loop (count, predicate or index of shape S) runs its body on whole tensors for as long as any lane is
 active. A lane is active while its own condition has held from the start (`for`: while k < count[lane]) and
-it is active in the enclosing lane loops whose lanes these lanes extend. After each pass
+it is active in the enclosing lane loops whose lanes these lanes extend (where it stands for a row of their
+lanes, while any in the row is). After each pass
   - carries of shape S + T take their new elements in active lanes only,
   - shared accumulators take their new value whole: their scatters dropped the updates of inactive lanes,
   - stacks take their new value whole: they are pushed and popped in lockstep.
@@ -180,11 +181,14 @@ def _where(active: Array, new: Array, old: Array) -> Array:
 
 
 def _combine(lanes: tuple[int, ...], masks: tuple[Array, ...]) -> Array:
-    """The lanes of shape `lanes` that are active in the enclosing loops whose lanes they extend."""
+    """The lanes of shape `lanes` that are active in the enclosing loops whose lanes they extend; a lane that
+    stands for a row of an enclosing loop's lanes is active while any of these is."""
     active = np.ones(lanes, dtype=np.bool_)
     for mask in masks:
         if lanes[: mask.ndim] == mask.shape:
             active &= mask.reshape(mask.shape + (1,) * (len(lanes) - mask.ndim))
+        elif lanes and mask.shape[: len(lanes)] == lanes:
+            active &= mask.any(axis=tuple(range(len(lanes), mask.ndim)))
     return active
 
 
