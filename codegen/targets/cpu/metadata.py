@@ -115,5 +115,3 @@ def _type(type: TensorType) -> list[Any]:
 
 def _location(loc: Location | None) -> list[Any] | None:
     return None if loc is None else list(loc)
-
-
