@@ -61,6 +61,10 @@ class Ops(Protocol[V]):
         """f64 to f32."""
         ...
 
+    def scale(self, x: V, n: V, /) -> V:
+        """x * 2**n for an integral float n, rounded once where it under- or overflows."""
+        ...
+
     def rarely(self, m: V, make: Callable[[], V], common: V, /) -> V:
         """`make()` where m holds, else `common`; `make` is jumped over where m holds nowhere."""
         ...

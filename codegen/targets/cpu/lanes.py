@@ -22,7 +22,7 @@ from typing import Protocol
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.targets.cpu.features import Machine
 
-SORT_TILE = 2048
+SORT_TILE = 4096
 TARGET_COST = 400_000  # abstract cost of one chunk, about 20 to 50 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096

@@ -128,6 +128,22 @@ class VectorOps:
     def narrow(self, x: Val, /) -> Val:
         return self.b.inst("float", "fptrunc {t0} {a} to {r}", x)
 
+    def scale(self, x: Val, n: Val, /) -> Val:
+        """One instruction where vectors have it; else two factors, so that 2**n itself may overflow."""
+        if self.e.machine.masks and not (x.uniform and n.uniform) and self.b.width * WIDTH[x.type] == 512:
+            name = {"float": "ps", "double": "pd"}[x.type]
+            call = f"call {{r}} @llvm.x86.avx512.mask.scalef.{name}.512"
+            mask = f"i{max(self.b.width, 8)} -1, i32 4"
+            return self.b.inst(x.type, call + "({t0} {a}, {t1} {b}, {t0} {a}, " + mask + ")", x, n)
+        whole = self.to_int(n)
+        half = self.sar(whole, 1)
+        first, second = self.power_of_two(half), self.power_of_two(self.isub(whole, half))
+        return self.mul(self.mul(x, first), second)
+
+    def power_of_two(self, n: Val) -> Val:
+        bias, place = {"i32": (127, 23), "i64": (1023, 52)}[n.type]
+        return self.as_float(self.shl(self.iadd(n, self.b.const(n.type, bias)), place))
+
     def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
         return self.b.once(key, make)
 

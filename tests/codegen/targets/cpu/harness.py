@@ -21,6 +21,23 @@ class Options:
     sort_lanes: bool = True
 
 
+RANGE = """
+define void @chunk_range(ptr %params, i64 %first, i64 %last, ptr %worker, ptr %control) {
+entry:
+  %some = icmp slt i64 %first, %last
+  br i1 %some, label %loop, label %done
+loop:
+  %c = phi i64 [ %first, %entry ], [ %next, %loop ]
+  call void @k0(ptr %params, i64 %c, ptr %worker, ptr %control)
+  %next = add i64 %c, 1
+  %more = icmp slt i64 %next, %last
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
 class Control:
     """What a launch leaves in its control block."""
 
@@ -53,16 +70,15 @@ class CompiledKernel:
         machine = machine or host_machine()
         self.text, interfaces = emit_kernels([kernel], machine, options or Options())
         self.interface: KernelInterface = interfaces[0]
-        code = compile_module(self.text, machine)
+        code = compile_module(self.text + RANGE, machine)
         builder = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
-        symbols = [self.interface.symbol] + ([self.interface.finish] if self.interface.finish else [])
+        symbols = ["chunk_range"] + ([self.interface.finish] if self.interface.finish else [])
         for symbol in symbols:
             builder.export_symbol(symbol)
         self.jit = binding.create_lljit_compiler()
         self.tracker = builder.link(self.jit, f"kernel{id(self)}")
-        self.chunk = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(
-            self.tracker[self.interface.symbol]
-        )
+        pointer, word = ctypes.c_void_p, ctypes.c_int64
+        self.range = ctypes.CFUNCTYPE(None, pointer, word, word, pointer, pointer)(self.tracker["chunk_range"])
         self.finish = None
         if self.interface.finish:
             self.finish = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.tracker[self.interface.finish])
@@ -77,8 +93,10 @@ class CompiledKernel:
         heap = np.zeros(sum(capacity * s.row_bytes + 64 for s in interface.stacks) + 64, np.uint8)
         base = (heap.ctypes.data + 63) & -64
         worker = (ctypes.c_int64 * 2)(base, 0)
-        for c in order if order is not None else range(interface.chunks):
-            self.chunk(pointers, c, worker, control.words.ctypes.data)
+        if order is None:
+            self.range(pointers, 0, interface.chunks, worker, control.words.ctypes.data)
+        for c in order or ():
+            self.range(pointers, c, c + 1, worker, control.words.ctypes.data)
         if self.finish:
             self.finish(pointers)
         return control

@@ -1,0 +1,82 @@
+"""exp, exp2, expm1.
+
+x = n ln 2 + r with |r| <= ln(2)/2 (ln 2 in two parts, fused); exp(r) = 1 + r + r**2 q(r) with q minimax;
+2**n enters through `scale`, which also under- and overflows correctly.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+from loopgrad.codegen.math.ops import Ops, V, polynomial
+
+LOG2_E = 1 / log(2)
+LN2 = {32: (0.693145751953125, 1.42860682030941723212e-6), 64: (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
+MAGIC = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}
+HIGHEST = {32: 89.0, 64: 710.0}
+LOWEST = {32: -104.0, 64: -746.0}
+Q = {
+    32: (0.0013813178730433476, 0.008369418606300803, 0.04166845622445653, 0.16666514795288523, 0.4999999305261234),
+    64: (2.0825613430536548e-09, 2.5113226021645914e-08, 2.755759245050499e-07, 2.755723148326537e-06,
+         2.4801586903760158e-05, 0.0001984126989972544, 0.001388888888913423, 0.008333333333315705,
+         0.04166666666666603, 0.16666666666666685, 0.5),
+}  # fmt: skip
+
+
+def bounded(m: Ops[V], x: V, low: float, high: float) -> V:
+    """x within [low, high]; NaN stays."""
+    lowest, highest = m.const(x, low), m.const(x, high)
+    x = m.select(m.lt(highest, x), highest, x)
+    return m.select(m.lt(x, lowest), lowest, x)
+
+
+def nearest(m: Ops[V], x: V, factor: float) -> V:
+    """The integer (as a float) nearest to x * factor, for |x * factor| < 2**22."""
+    magic = m.const(x, MAGIC[m.bits(x)])
+    return m.sub(m.fma(x, m.const(x, factor), magic), magic)
+
+
+def split(m: Ops[V], x: V) -> tuple[V, V]:
+    """(n, r) with x = n ln 2 + r."""
+    n = nearest(m, x, LOG2_E)
+    r = x
+    for part in LN2[m.bits(x)]:
+        r = m.fma(n, m.const(x, -part), r)
+    return n, r
+
+
+def exponential_minus_one(m: Ops[V], r: V) -> V:
+    """exp(r) - 1 for |r| <= ln(2)/2."""
+    return m.fma(m.mul(r, r), polynomial(m, r, Q[m.bits(r)]), r)
+
+
+def exp_scaled(m: Ops[V], x: V, shift: float) -> V:
+    """exp(x) * 2**shift, the product formed before it can overflow."""
+    bits = m.bits(x)
+    n, r = split(m, bounded(m, x, LOWEST[bits], HIGHEST[bits] + 1))
+    return m.scale(m.add(exponential_minus_one(m, r), m.const(x, 1.0)), m.add(n, m.const(x, shift)) if shift else n)
+
+
+def exp(m: Ops[V], x: V) -> V:
+    return exp_scaled(m, x, 0.0)
+
+
+def exp2(m: Ops[V], x: V) -> V:
+    limit = 1.1 * {32: 150.0, 64: 1075.0}[m.bits(x)]
+    x = bounded(m, x, -limit, limit)
+    n = nearest(m, x, 1.0)
+    f = m.sub(x, n)
+    high, low = {32: (0.693359375, -2.12194440054690583e-4), 64: (0.6931471805599453, 2.3190468138462996e-17)}[m.bits(x)]
+    r = m.fma(f, m.const(x, high), m.mul(f, m.const(x, low)))
+    return m.scale(m.add(exponential_minus_one(m, r), m.const(x, 1.0)), n)
+
+
+def expm1(m: Ops[V], x: V) -> V:
+    """2**n (exp(r) - 1) + (2**n - 1), formed at half size so that n = 128 or 1024 doesn't overflow."""
+    bits = m.bits(x)
+    n, r = split(m, bounded(m, x, {32: -20.0, 64: -50.0}[bits], HIGHEST[bits]))
+    half = m.scale(m.const(x, 0.5), n)
+    small = exponential_minus_one(m, r)
+    result = m.mul(m.fma(half, small, m.sub(half, m.const(x, 0.5))), m.const(x, 2.0))
+    tiny = m.eq(n, m.const(x, 0.0))
+    return m.select(tiny, small, result)
