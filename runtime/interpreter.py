@@ -50,9 +50,10 @@ class InterpreterExecutable(Executable):
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         arrays = interpret(self.graph, [b.array for b in buffers])
+        given = dict(zip(self.graph.inputs, buffers, strict=True))
         return [
-            host_buffer(np.asarray(a, dtype=t.dtype.np).reshape(t.shape), NAME)
-            for a, t in zip(arrays, self.output_types, strict=True)
+            given.get(v) or host_buffer(np.asarray(a, dtype=t.dtype.np).reshape(t.shape), NAME)
+            for v, a, t in zip(self.graph.outputs, arrays, self.output_types, strict=True)
         ]
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
