@@ -13,6 +13,7 @@ from math import prod
 from typing import Final
 
 from loopgrad.autodiff.rules.movement import Rule, Values
+from loopgrad.autodiff.rules.reduction import shifted
 from loopgrad.graph import ops
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Node, Value
@@ -123,15 +124,43 @@ def _set_jvp(table: Value, indices: Indices, updates: Value, node: Node, t: Valu
 
 
 def _other_factors(table: Value, indices: Indices, updates: Value) -> Value:
-    """For each update of a `mul`, the product of the others at its place, right with zeros among them."""
+    """For each update of a `mul`, the product of the others at its place. Nothing is divided, so zeros among
+    them are right to every order: updates are sorted by place, and multiplied up from both sides."""
     if _covers_each_axis_once(indices):
         return ops.ones_like(updates)
-    zero = ops.eq(updates, 0)
-    nonzero = ops.select(zero, 1, updates)
-    product = ops.gather(ops.scatter("mul", ops.ones_like(table), indices, nonzero), *indices)
-    zeros = ops.gather(ops.scatter("add", ops.zeros_like(table), indices, ops.cast(zero, table.dtype)), *indices)
-    without_own = ops.sub(zeros, ops.cast(zero, table.dtype))
-    return ops.select(ops.eq(without_own, 0), ops.div(product, nonzero), 0)
+    rank = len(indices[0].shape)
+    window = updates.shape[rank:]
+    place = _linear(indices, table)
+    order = ops.argsort(place, 0)
+    place = ops.gather(place, order)
+    rows = ops.gather(ops.reshape(updates, (place.shape[0], *window)), order)
+    others = ops.mul(_earlier_product(rows, place, 1), _earlier_product(rows, place, -1))
+    return ops.reshape(ops.gather(others, ops.argsort(order, 0)), updates.shape)
+
+
+def _linear(indices: Indices, table: Value) -> Value:
+    """The updates' places as one number each, -1 where dropped; flat."""
+    total = ops.cast(ops.zeros_like(indices[0]), int64)
+    for index, extent in zip(clamped(indices, table), table.shape, strict=False):
+        total = ops.add(ops.mul(total, extent), ops.cast(index, int64))
+    mask = in_range(indices, table)
+    flat = total if mask is None else ops.select(mask, total, -1)
+    return ops.reshape(flat, (flat.type.size,))  # type: ignore[union-attr]
+
+
+def _earlier_product(rows: Value, place: Value, step: int) -> Value:
+    """Per row, the product of the rows before it (after it, where step is -1) at the same place, by doubling;
+    equal places stand together."""
+
+    def neighbour(product: Value, by: int) -> Value:
+        same = ops.eq(place, shifted(place, 0, by, -2))
+        return ops.select(ops.broadcast_leading(same, rows.shape), shifted(product, 0, by, 1), 1)
+
+    product, by = rows, step
+    while abs(by) < rows.shape[0]:
+        product = ops.mul(product, neighbour(product, by))
+        by *= 2
+    return neighbour(product, step)
 
 
 def _mul_vjp(table: Value, indices: Indices, updates: Value, node: Node, ct: Value) -> tuple[Value, Value]:

@@ -1,0 +1,150 @@
+"""Elementwise rows against central differences, forward against reverse, and the points without a derivative."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loopgrad.autodiff.rules import PARTIALS
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.types import float32, int64
+
+SMOOTH = np.array([-1.7, -0.6, 0.3, 0.9, 2.4])
+POSITIVE = np.array([0.2, 0.7, 1.3, 4.0])
+INSIDE = np.array([-0.8, -0.2, 0.1, 0.6])
+
+DOMAIN = {
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10", "log1p", "lgamma", "digamma"), POSITIVE),
+    **dict.fromkeys(("asin", "acos", "atanh"), INSIDE),
+    "acosh": POSITIVE + 1.1,
+}
+UNARY = [op for op, partials in PARTIALS.items() if len(partials) == 1 and op != "cast"]
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_unary(derivatives, op):
+    derivatives.check(lambda x: emit(op, (x,)), [DOMAIN.get(op, SMOOTH)], order=2)
+
+
+@pytest.mark.parametrize("op", ["lgamma", "digamma"])
+def test_gamma_functions_at_negative_arguments(derivatives, op):
+    derivatives.check(lambda x: emit(op, (x,)), [np.array([-0.3, -1.6, 0.2, 12.5])], rtol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div", "rem", "mod", "atan2", "min", "max"])
+def test_binary(derivatives, op):
+    a, b = np.array([1.3, -2.6, 5.2, 0.4]), np.array([0.7, 1.1, -1.9, -0.3])
+    derivatives.check(lambda x, y: emit(op, (x, y)), [a, b], order=2)
+
+
+def test_pow_of_both_operands(derivatives):
+    derivatives.check(
+        lambda x, y: [ops.pow(x, y)], [np.array([0.3, 1.2, 2.5]), np.array([1.7, -0.6, 2.0])], order=2
+    )
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -2, 0.5, 2.5])
+def test_pow_of_a_constant_exponent(derivatives, exponent):
+    derivatives.check(lambda x: [ops.pow(x, exponent)], [np.array([0.4, 1.5, 3.0])], order=2)
+
+
+@pytest.mark.parametrize("exponent", [2, 3])
+def test_pow_of_negative_bases(derivatives, exponent):
+    derivatives.check(lambda x: [ops.pow(x, exponent)], [np.array([-1.4, -0.2, 0.7])], order=2)
+
+
+def test_select_and_cast(derivatives):
+    def function(p, a, b):
+        return [ops.cast(ops.cast(ops.select(ops.gt(p, 0), ops.sin(a), b), float32), a.dtype)]
+
+    arrays = [np.array([1, -1, 0]), np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, 3.0])]
+    a, b = derivatives.gradients(function, arrays)
+    np.testing.assert_allclose(a, [np.cos(0.2), 0, 0], rtol=1e-6)
+    np.testing.assert_array_equal(b, [0, 1, 1])
+
+
+def test_casts_to_integers_and_back_stop(derivatives):
+    def function(x):
+        return [ops.mul(ops.cast(ops.cast(x, int64), x.dtype), ops.sin(x))]
+
+    (gradient,) = derivatives.gradients(function, [np.array([1.5, 2.5])])
+    np.testing.assert_allclose(gradient, [np.cos(1.5), 2 * np.cos(2.5)])
+
+
+def test_stop_gradient(derivatives):
+    (gradient,) = derivatives.gradients(lambda x: [ops.mul(ops.stop_gradient(x), ops.alias(x))], [np.array([3.0, -2.0])])
+    np.testing.assert_array_equal(gradient, [3.0, -2.0])
+
+
+# ---- where there is no derivative
+
+
+def test_abs_at_zero_gives_zero(derivatives):
+    (gradient,) = derivatives.gradients(lambda x: [ops.abs(x)], [np.array([-2.0, 0.0, 3.0])])
+    np.testing.assert_array_equal(gradient, [-1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("op", [ops.min, ops.max])
+def test_ties_are_split_in_halves(derivatives, op):
+    a, b = derivatives.gradients(lambda x, y: [op(x, y)], [np.array([1.0]), np.array([1.0])])
+    assert (a, b) == (0.5, 0.5)
+
+
+def test_power_zero_is_flat_even_at_zero(derivatives):
+    zeros, ones = np.zeros(3), np.array([0.0, 1.0, 2.0])
+    x, n = derivatives.gradients(lambda x, n: [ops.pow(x, n)], [zeros, ones])
+    np.testing.assert_array_equal(x, [0.0, 1.0, 0.0])
+    np.testing.assert_array_equal(n, [0.0, 0.0, 0.0])
+    for exponent, slope in ((0, 0.0), (1, 1.0), (2, 0.0), (3, 0.0)):
+        (g,) = derivatives.gradients(lambda x, e=exponent: [ops.pow(x, e)], [np.zeros(1)])
+        assert g == slope
+
+
+def test_atan2_at_the_origin_gives_zero(derivatives):
+    y, x = derivatives.gradients(lambda y, x: [ops.atan2(y, x)], [np.zeros(1), np.zeros(1)])
+    assert (y, x) == (0, 0)
+
+
+def test_sqrt_at_zero_is_infinite_where_it_counts(derivatives):
+    (gradient,) = derivatives.gradients(lambda x: [ops.sqrt(x)], [np.array([0.0, 4.0])])
+    np.testing.assert_array_equal(gradient, [np.inf, 0.25])
+
+
+SINGULAR_AT_ZERO = {
+    "sqrt": lambda x: ops.sqrt(x),
+    "log": lambda x: ops.log(x),
+    "reciprocal": lambda x: ops.div(1.0, x),
+    "rsqrt": lambda x: ops.rsqrt(x),
+    "pow": lambda x: ops.pow(x, 0.5),
+    "product of infinities": lambda x: ops.mul(x, ops.exp(ops.div(1.0, x))),
+    "overflow": lambda x: ops.exp(ops.mul(ops.exp(ops.div(1.0, ops.abs(x))), x)),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR_AT_ZERO)
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_select_never_lets_the_discarded_side_poison(derivatives, name, mode):
+    def function(x):
+        return [ops.select(ops.gt(x, 0), SINGULAR_AT_ZERO[name](x), ops.mul(x, 3))]
+
+    x = np.array([0.0, 1.5])
+    if mode == "reverse":
+        (gradient,) = derivatives.gradients(function, [x])
+    else:
+        (_, gradient) = derivatives.run_jvp(function, [x], [0], [np.ones(2)])
+    assert gradient[0] == 3
+    assert np.isfinite(gradient[1])
+
+
+def test_second_derivative_passes_through_a_zero_cotangent(derivatives):
+    """(sqrt(x) - 1)**2 at x = 1: the first cotangent of sqrt is exactly 0, the second derivative is not."""
+
+    def function(x):
+        r = ops.sub(ops.sqrt(x), 1)
+        return [ops.mul(r, r)]
+
+    (second,) = derivatives.gradients(derivatives.gradient_of(function, [0]), [np.array([1.0])])
+    np.testing.assert_allclose(second, 0.5)
+    _, tangent = derivatives.run_jvp(derivatives.gradient_of(function, [0]), [np.array([1.0])], [0], [np.ones(1)])
+    np.testing.assert_allclose(tangent, 0.5)
