@@ -1,0 +1,154 @@
+"""Emitting the nodes of a region under masks; what `mask` puts into the bodies it makes.
+
+Enters: a region, values for its inputs, masks (bool values of lane shapes), and which inputs are shared
+accumulators. Leaves: the region's outputs, emitted into a Builder, where inside
+
+    scatter into an accumulator     ->  its first index is -1 where a mask over its lanes is False
+    for with lanes over the mask    ->  its count is 0 there
+    while with lanes over the mask  ->  its condition is False there
+
+and regions that hold such nodes take the masks as captures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from loopgrad.graph.accumulators import first_carry, passed
+from loopgrad.graph.interpret_regions import accumulator_input
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import Builder, input_offset
+from loopgrad.graph.types import TensorType, bool_, int32, int64
+
+
+class Mask:
+    """Which lanes are active."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def covers(self, shape: tuple[int, ...]) -> bool:
+        """Whether values of this shape have the mask's lanes as leading dims."""
+        return shape[: len(self.value.shape)] == self.value.shape
+
+    def over(self, builder: Builder, shape: tuple[int, ...]) -> Value:
+        """The mask in the shape of values that it covers."""
+        lanes = self.value.shape
+        if shape == lanes:
+            return self.value
+        return builder.value("broadcast", self.value, shape=shape, dims=tuple(range(len(lanes))))
+
+    def select(self, builder: Builder, new: Value, old: Value) -> Value:
+        """`new` in active lanes."""
+        if new is old:
+            return new
+        return builder.value("select", self.over(builder, new.shape), new, old)
+
+
+def chosen_lanes(builder: Builder, index: Value, number: int, branches: int) -> Value:
+    """Which lanes of a switch run branch `number`: the index is clamped to the branches."""
+    if index.dtype is bool_:
+        index = builder.value("cast", index, dtype=int32)
+    type = index.type
+    assert isinstance(type, TensorType)
+    if branches == 1:
+        return builder.const(True, TensorType(type.shape, bool_))
+    op = "le" if number == 0 else "ge" if number == branches - 1 else "eq"
+    return builder.value(op, index, builder.const(number, type))
+
+
+def under_mask(
+    builder: Builder, region: Graph, arguments: Sequence[Value], masks: Sequence[Mask], shared: Collection[int]
+) -> list[Value]:
+    """The outputs of `region`; `shared` are positions of inputs that are accumulators."""
+    env = dict(zip(region.inputs, arguments, strict=True))
+    accumulators = {region.inputs[p] for p in shared}
+    outer_loc = builder.loc
+    for node in region.nodes:
+        operands = [env[v] for v in node.operands]
+        builder.loc = node.loc
+        joining = {i for i, v in enumerate(node.operands) if v in accumulators}
+        if node.op == "scatter" and 0 in joining:
+            results = _masked_scatter(builder, node, operands, masks)
+            accumulators.add(node.results[0])
+        elif node.regions and masks:
+            results = _masked_region(builder, node, operands, masks, joining)
+            accumulators.update(_accumulated(node, joining))
+        else:
+            results = builder.emit(node.op, operands, node.attrs, node.regions)
+        env.update(zip(node.results, results, strict=True))
+    builder.loc = outer_loc
+    return [env[v] for v in region.outputs]
+
+
+def _accumulated(node: Node, joining: Collection[int]) -> list[Value]:
+    """The results of a region node through which accumulators leave it."""
+    chains = [passed(node, i) for i in joining]
+    return [node.results[chain.output] for chain in chains if chain is not None]
+
+
+def _masked_scatter(
+    builder: Builder, node: Node, operands: Sequence[Value], masks: Sequence[Mask]
+) -> tuple[Value, ...]:
+    table, *indices, updates = operands
+    applying = [m for m in masks if m.covers(indices[0].shape)]
+    if applying and indices[0].dtype.kind == "u":
+        indices = [builder.value("cast", i, dtype=int64) for i in indices]  # -1 must be out of range
+    for mask in applying:
+        type = indices[0].type
+        assert isinstance(type, TensorType)
+        indices[0] = mask.select(builder, indices[0], builder.const(-1, type))
+    return builder.emit("scatter", (table, *indices, updates), node.attrs)
+
+
+def _masked_region(
+    builder: Builder, node: Node, operands: list[Value], masks: Sequence[Mask], joining: Collection[int]
+) -> tuple[Value, ...]:
+    """A region node inside a masked body."""
+    lanes = node.attrs["lanes"]
+    if node.op == "for" and lanes:
+        count = operands[0]
+        for mask in masks:
+            if mask.covers(count.shape):
+                assert isinstance(count.type, TensorType)
+                count = mask.select(builder, count, builder.const(0, count.type))
+        operands = [count, *operands[1:]]
+    accumulators = _inner_accumulators(node, joining)
+    if not accumulators and not any(_has_lanes(r) for r in node.regions) and not (node.op == "while" and lanes):
+        return builder.emit(node.op, operands, node.attrs, node.regions)
+    regions = []
+    for position, region in enumerate(node.regions):
+        inner = Builder()
+        inner.loc = node.loc
+        arguments = [Value(v.type) for v in region.inputs]
+        captured = [Mask(Value(m.value.type)) for m in masks]
+        outputs = under_mask(inner, region, arguments, captured, accumulators)
+        if node.op == "while" and lanes and position == 0:
+            outputs = [_and_masks(inner, outputs[0], captured)]
+        inputs = (*arguments, *[m.value for m in captured])
+        regions.append(Graph(inputs, tuple(inner.nodes), tuple(outputs)))
+    return builder.emit(node.op, (*operands, *[m.value for m in masks]), node.attrs, tuple(regions))
+
+
+def _inner_accumulators(node: Node, joining: Collection[int]) -> set[int]:
+    """Input positions of the node's regions that are accumulators."""
+    offset = input_offset(node)
+    if node.op == "switch":
+        declared = {accumulator_input(node, p) for p in node.attrs["shared"]}
+        return declared | {i - offset for i in joining if i >= offset}
+    first = first_carry(node)
+    return {first + j for j in range(node.attrs["carries"]) if j in node.attrs["shared"] or first + j in joining}
+
+
+def _has_lanes(graph: Graph) -> bool:
+    """Whether the graph or a region in it holds a lane loop or switch."""
+    return any(n.regions and (n.attrs["lanes"] or any(map(_has_lanes, n.regions))) for n in graph.nodes)
+
+
+def _and_masks(builder: Builder, condition: Value, masks: Sequence[Mask]) -> Value:
+    for mask in masks:
+        if mask.covers(condition.shape):
+            condition = builder.value("and", condition, mask.over(builder, condition.shape))
+    return condition
