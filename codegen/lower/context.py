@@ -1,0 +1,364 @@
+"""Pulling values: what a kernel computes is asked for, element by element.
+
+`pull(frame, value, index)` gives the scalar of a value at an index. Values bound in the frame come from
+memory, from registers or from the enclosing frame; any other is computed by its node's rule, which asks
+for what it needs by yielding requests: (frame, value, index) in, KValue out. A driver loop serves them, so
+a chain of any length needs no recursion. Results are remembered per block.
+
+Values made inside the kernel (results and carries of regions) exist at the lane's own index only;
+asking elsewhere raises NotLaneLocal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from loopgrad.codegen.kernel.nodes import BufferParam, ErrorSite, KValue, StackSlot
+from loopgrad.codegen.lower.emitter import Emitter, Index, Part, Position
+from loopgrad.codegen.lower.liveness import Liveness
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.types import DType, TensorType, int64
+
+Shape = tuple[int, ...]
+
+
+class NotLaneLocal(Exception):
+    """A lane asked for an element that another lane makes."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(f"{value} is read at another lane's index")
+        self.value = value
+
+
+class CannotPredict(Exception):
+    """A value was asked for before the effect that makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """In memory. More than one buffer: element t of the trailing positions is in buffers[t]."""
+
+    buffers: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Scalars the lane holds. `lane`: those of the lane's own index (leading dims are the lane shape),
+    otherwise the whole value. `splat`: one scalar for every index."""
+
+    values: tuple[KValue, ...]
+    lane: bool
+    splat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The value of an enclosing frame."""
+
+    frame: Frame
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class StackRef:
+    """One kernel stack per trailing position of the element."""
+
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorRef:
+    """Memory that scatters combine into."""
+
+    param: int
+    exclusive: bool
+
+
+Binding = Stored | Registers | Outer | StackRef | AccumulatorRef
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One execution of a graph: what its values are bound to."""
+
+    bindings: dict[Value, Binding] = field(default_factory=dict)
+
+    def resolve(self, value: Value) -> tuple[Frame, Value, Binding | None]:
+        """Through captures to where the value is bound or computed."""
+        frame: Frame = self
+        while True:
+            binding = frame.bindings.get(value)
+            if not isinstance(binding, Outer):
+                return frame, value, binding
+            frame, value = binding.frame, binding.value
+
+
+Request = tuple[Frame, Value, Index]
+Pull = Generator[Request, KValue, KValue]
+
+
+class Params:
+    """The kernel's parameters, in order of first use, and the buffers behind them."""
+
+    def __init__(self) -> None:
+        self.params: list[BufferParam] = []
+        self.buffers: list[Any] = []
+        self._numbers: dict[tuple[int, str], int] = {}
+
+    def number(self, buffer: Any, type: TensorType, access: str) -> int:
+        key = (id(buffer), access)
+        known = self._numbers.get(key)
+        if known is None:
+            known = self._numbers[key] = len(self.params)
+            self.params.append(BufferParam(type.dtype, type.size, access))
+            self.buffers.append(buffer)
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the caller chose. `constant(data, type)` gives a buffer holding a literal."""
+
+    constant: Callable[[bytes, TensorType], Any]
+    liveness: Liveness
+    check_indices: bool = False
+
+
+class Lowering:
+    """The state of one kernel under construction."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rules: Mapping[str, Callable[[Lowering, Frame, Node, Index], Pull]],
+        dims: Shape,
+        lane_loops: bool,
+    ) -> None:
+        arguments = tuple([KValue(int64) for _ in dims])
+        self.settings = settings
+        self.rules = rules
+        self.emitter = Emitter(arguments)
+        self.dims = dims
+        self.lanes = prod(dims)
+        self.lane_index: Index = tuple([Part(d, a) for d, a in zip(dims, arguments, strict=True)])
+        self.lane_loops = lane_loops
+        self.accumulators: dict[Value, AccumulatorRef] = {}  # results of top-level regions
+        self.params = Params()
+        self.stacks: list[StackSlot] = []
+        self.errors: list[ErrorSite] = []
+        self.split: set[int] = set()  # extents below which lane digits were divided
+        self.mismatched: list[Value] = []  # read at an index that isn't the lane's, as far as digits tell
+
+    # ---- indices
+
+    def cuts(self, index: Index, sizes: Sequence[int]) -> list[Index]:
+        """The index cut into numbers of these sizes (whose product is the index's), digits kept where possible."""
+        result: list[Index] = []
+        i = j = 0
+        while j < len(sizes):
+            if sizes[j] == 1:
+                result.append(())
+                j += 1
+                continue
+            have, want, first, target = index[i].size, sizes[j], i, [sizes[j]]
+            i, j = i + 1, j + 1
+            while have != want:
+                if have < want:
+                    have *= index[i].size
+                    i += 1
+                else:
+                    want *= sizes[j]
+                    target.append(sizes[j])
+                    j += 1
+            result.extend(self._regroup(index[first:i], target))
+        return result
+
+    def _regroup(self, parts: Index, sizes: list[int]) -> list[Index]:
+        if len(sizes) == 1:
+            return [parts]
+        self._note_split(parts, sizes)
+        rest = self.emitter.linear(parts)
+        digits: list[Index] = []
+        for size in reversed(sizes[1:]):
+            if size == 1:
+                digits.append(())
+                continue
+            rest, digit = self.emitter.divmod(rest, size)
+            digits.append((Part(size, digit),))
+        digits.append((Part(sizes[0], rest),))
+        return digits[::-1]
+
+    def radix(self, index: Index, sizes: Sequence[int]) -> list[Position]:
+        """The index as one digit for each of these sizes."""
+        return [self.emitter.linear(cut) for cut in self.cuts(index, sizes)]
+
+    def _note_split(self, parts: Index, sizes: list[int]) -> None:
+        """Remember where lane digits were divided: the domain gets a dim boundary there."""
+        for start in range(len(self.lane_index) - len(parts) + 1):
+            if self.lane_index[start : start + len(parts)] == parts:
+                below = prod([p.size for p in self.lane_index[start + len(parts) :]])
+                for size in reversed(sizes[1:]):
+                    below *= size
+                    self.split.add(below)
+                return
+
+    def lane_at(self, shape: Shape, trailing: int) -> Index:
+        """The lane's own element of a value whose shape starts with the lane shape."""
+        size = prod(shape) // self.lanes
+        return (*self.lane_index, Part(size, trailing)) if size != 1 else self.lane_index
+
+    def leads(self, shape: Shape) -> bool:
+        """Whether the value has one row per lane."""
+        return self.lanes > 1 and leading_dims(shape, self.lanes) is not None
+
+    def register_count(self, shape: Shape) -> int:
+        """How many scalars a lane holds of a carried value."""
+        return prod(shape) // self.lanes if self.leads(shape) else prod(shape)
+
+    def own_index(self, shape: Shape, t: int) -> Index:
+        """The index of scalar t of a carried value."""
+        if self.leads(shape):
+            return self.lane_at(shape, t)
+        size = prod(shape)
+        return (Part(size, t),) if size != 1 else ()
+
+    # ---- values
+
+    def error_site(self, kind: str, message: str, node: Node) -> int:
+        self.errors.append(ErrorSite(kind, message, node.loc))
+        return len(self.errors) - 1
+
+    def load(self, buffer: Any, type: TensorType, at: Position) -> KValue:
+        param = self.params.number(buffer, type, "read")
+        return self.emitter.op("load", (self.emitter.value(at),), type.dtype, {"param": param})
+
+    def pull(self, frame: Frame, value: Value, index: Index) -> KValue:
+        """The scalar of `value` at `index`."""
+        known = self._known((frame, value, index))
+        if known is not None:
+            return known
+        pending: list[tuple[Request, Pull]] = [((frame, value, index), self._start((frame, value, index)))]
+        answer: KValue | None = None
+        while True:
+            request, rule = pending[-1]
+            try:
+                wanted = next(rule) if answer is None else rule.send(answer)
+            except StopIteration as done:
+                pending.pop()
+                answer = done.value
+                self._remember(request, answer)
+                if not pending:
+                    return answer
+                continue
+            answer = self._known(wanted)
+            if answer is None:
+                pending.append((wanted, self._start(wanted)))
+
+    def pull_at(self, frame: Frame, value: Value, t: int) -> KValue:
+        """Scalar t of a carried value."""
+        return self.pull(frame, value, self.own_index(value.shape, t))
+
+    def pull_all(self, frame: Frame, value: Value) -> list[KValue]:
+        """Every scalar of a value that the lane will hold."""
+        return [self.pull_at(frame, value, t) for t in range(self.register_count(value.shape))]
+
+    def _known(self, request: Request) -> KValue | None:
+        for opened in reversed(self.emitter.blocks):
+            known = opened.pulled.get(request)
+            if known is not None:
+                return known
+        return None
+
+    def _remember(self, request: Request, answer: KValue) -> None:
+        self.emitter.blocks[self.emitter.depth[answer]].pulled[request] = answer
+
+    def _start(self, request: Request) -> Pull:
+        frame, value, index = request
+        frame, value, binding = frame.resolve(value)
+        if binding is not None:
+            return self._bound(value, binding, index)
+        rule = self.rules.get(value.node.op) if value.node is not None else None
+        if rule is None:
+            raise CannotPredict(f"{value} isn't known here")
+        return rule(self, frame, value.node, index)  # type: ignore[arg-type]
+
+    def _bound(self, value: Value, binding: Binding, index: Index) -> Pull:
+        yield from ()
+        match binding:
+            case Stored():
+                return self._read(value, binding, index)
+            case Registers():
+                return self._register(value, binding, index)
+        raise NotLaneLocal(value)
+
+    def _read(self, value: Value, stored: Stored, index: Index) -> KValue:
+        type = value.type
+        assert isinstance(type, TensorType)
+        count = len(stored.buffers)
+        if count == 1:
+            return self.load(stored.buffers[0], type, self.emitter.linear(index))
+        lead, trailing = self.radix(index, (type.size // count, count))
+        part = TensorType((type.size // count,), type.dtype)
+        if isinstance(trailing, int):
+            return self.load(stored.buffers[trailing], part, lead)
+        return self.choose(trailing, [self.load(b, part, lead) for b in stored.buffers])
+
+    def _register(self, value: Value, held: Registers, index: Index) -> KValue:
+        if held.splat or (len(held.values) == 1 and not held.lane):
+            return held.values[0]
+        if not held.lane:
+            return self.choose(self.emitter.linear(index), held.values)
+        trailing = self._beyond_lane(index)
+        if trailing is None:
+            self.mismatched.append(value)
+            trailing = ()
+        at = self.emitter.linear(trailing)
+        return held.values[at] if isinstance(at, int) else self.choose(at, held.values)
+
+    def _beyond_lane(self, index: Index) -> Index | None:
+        """The digits after the lane's own; None where the leading digits are another lane's."""
+        count = len(self.lane_index)
+        return index[count:] if index[:count] == self.lane_index else None
+
+    def choose(self, at: Position, values: Sequence[KValue]) -> KValue:
+        """values[at], by selects where `at` is only known at run time."""
+        if isinstance(at, int):
+            return values[at]
+        e = self.emitter
+        result = values[0]
+        for t, v in enumerate(values[1:], 1):
+            if v is not result:
+                result = e.op("select", (e.compare("eq", at, e.const(t, int64)), v, result), v.dtype)
+        return result
+
+
+def leading_dims(shape: Sequence[int], size: int) -> int | None:
+    """How many leading dims hold `size` elements; None where no number does."""
+    have = 1
+    for d, extent in enumerate(shape):
+        if have == size:
+            return d
+        have *= extent
+    return len(shape) if have == size else None
+
+
+def identity_of(kind: str, dtype: DType) -> Any:
+    """The value that changes nothing under add, mul, min, max, and, or."""
+    match kind:
+        case "add":
+            return 0
+        case "mul":
+            return 1
+        case "and":
+            return True
+        case "or":
+            return False
+    low, high = (-float("inf"), float("inf"))
+    if dtype.kind == "i":
+        low, high = -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    elif dtype.kind == "u":
+        low, high = 0, (1 << dtype.bits) - 1
+    return high if kind == "min" else low

@@ -1,0 +1,349 @@
+"""Region nodes and stack operations: effects, emitted once, in node order.
+
+Enters: a region node in a frame. Leaves: a `for`, `while` or `if` whose carries are scalars, one per
+register of each live carry; the node's results are then bound to registers. Carries that are stacks or
+accumulators are memory and pass through as they are. What a kernel doesn't need of a loop (dead carries,
+pushes that nobody pops here) isn't emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from loopgrad.codegen.kernel.nodes import KValue, StackSlot
+from loopgrad.codegen.lower.context import (
+    AccumulatorRef,
+    Binding,
+    Frame,
+    Lowering,
+    NotLaneLocal,
+    Outer,
+    Registers,
+    StackRef,
+    Stored,
+)
+from loopgrad.codegen.lower.emitter import Index
+from loopgrad.codegen.lower.indexing import scatter_into
+from loopgrad.codegen.lower.liveness import REGION_OPS, Live
+from loopgrad.graph.accumulators import chain_from, first_carry
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import DType, StackType, TensorType, bool_, int64
+
+EFFECTS = REGION_OPS | {"stack_new", "push", "pop"}
+
+
+class Carry(NamedTuple):
+    """A live carry held in registers: its position and its scalars' dtype and number."""
+
+    position: int
+    dtype: DType
+    scalars: int
+
+
+def emit_effects(ctx: Lowering, frame: Frame, live: Live) -> None:
+    """Emit the effects among the live nodes, in order."""
+    for node, results in live.needed.items():
+        if node.op in EFFECTS:
+            emit_effect(ctx, frame, node, frozenset(results))
+        elif node.op == "scatter":
+            _, _, target = frame.resolve(node.operands[0])
+            if isinstance(target, AccumulatorRef):
+                scatter_into(ctx, frame, node, target, lane_prefix(ctx, node.operands[-1]))
+                frame.bindings[node.results[0]] = target
+
+
+def lane_prefix(ctx: Lowering, updates: Value) -> Index:
+    """The lane's part of the index into the updates of an accumulator."""
+    if ctx.leads(updates.shape):
+        return ctx.lane_index
+    if ctx.lanes != 1:
+        raise NotLaneLocal(updates)  # every lane would repeat the update
+    return ()
+
+
+def emit_effect(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> None:
+    """Emit one effect and bind its results."""
+    match node.op:
+        case "for" | "while":
+            _loop(ctx, frame, node, needed)
+        case "switch":
+            _switch(ctx, frame, node, needed)
+        case "stack_new":
+            frame.bindings[node.results[0]] = _new_stack(ctx, frame, node)
+        case "push":
+            _push(ctx, frame, node)
+        case "pop":
+            _pop(ctx, frame, node)
+
+
+# ---- stacks
+
+
+def _new_stack(ctx: Lowering, frame: Frame, node: Node) -> StackRef:
+    """Slots of the kernel, one per scalar that the lane pushes. The depth is known before the launch
+    where its buffer is; a depth computed in a loop body is measured instead."""
+    element: TensorType = node.attrs["element"]
+    depth: int | None = None
+    if node.operands:
+        _, _, binding = frame.resolve(node.operands[0])
+        if isinstance(binding, Stored):
+            depth = ctx.params.number(binding.buffers[0], TensorType((), int64), "read")
+    first = len(ctx.stacks)
+    count = ctx.register_count(element.shape)
+    name = node.attrs.get("name") or "stack"
+    for t in range(count):
+        label = name if count == 1 else f"{name}.{t}"
+        ctx.stacks.append(StackSlot(element.dtype, depth, label, node.loc))
+    return StackRef(tuple(range(first, first + count)))
+
+
+def _stack_of(frame: Frame, value: Value) -> StackRef:
+    _, _, binding = frame.resolve(value)
+    if not isinstance(binding, StackRef):
+        raise NotLaneLocal(value)
+    return binding
+
+
+def _push(ctx: Lowering, frame: Frame, node: Node) -> None:
+    stack, value = node.operands
+    ref = _stack_of(frame, stack)
+    for slot, x in zip(ref.slots, ctx.pull_all(frame, value), strict=True):
+        ctx.emitter.effect("push", (x,), (), {"stack": slot})
+    frame.bindings[node.results[0]] = ref
+
+
+def _pop(ctx: Lowering, frame: Frame, node: Node) -> None:
+    ref = _stack_of(frame, node.operands[0])
+    rest, value = node.results
+    popped = [ctx.emitter.effect("pop", (), (value.dtype,), {"stack": slot})[0] for slot in ref.slots]
+    frame.bindings[rest] = ref
+    frame.bindings[value] = Registers(tuple(popped), ctx.leads(value.shape))
+
+
+# ---- loops
+
+
+def _memory(frame: Frame, value: Value) -> Binding | None:
+    """The binding of a carry that isn't held in registers."""
+    _, _, binding = frame.resolve(value)
+    return binding if isinstance(binding, StackRef | AccumulatorRef) else None
+
+
+def _loop(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> None:
+    first, total = first_carry(node), node.attrs["carries"]
+    body = node.regions[-1]
+    live = ctx.settings.liveness.carries(node, needed)
+    inner: dict[Value, Binding] = {}
+    offset = len(body.inputs) - len(node.operands) + first  # body inputs before the carries
+    inputs = {c: body.inputs[offset + c] for c in range(total)}
+    carries: list[Carry] = []
+    inits: list[KValue] = []
+    for c in sorted(live):
+        init = node.operands[first + c]
+        memory = ctx.accumulators.get(node.results[c]) or _memory(frame, init)
+        if memory is not None:
+            inner[inputs[c]] = frame.bindings[node.results[c]] = memory
+            continue
+        assert isinstance(init.type, TensorType)
+        carries.append(Carry(c, init.dtype, ctx.register_count(init.shape)))
+        inits.extend(ctx.pull_all(frame, init))
+    captures = range(first + total, len(node.operands))
+    inner |= {body.inputs[offset + i - first]: Outer(frame, node.operands[i]) for i in captures}
+    _hoist(ctx, frame, node, captures)
+    if node.op == "for":
+        results = _for(ctx, frame, node, inner, carries, inits)
+    else:
+        results = _while(ctx, frame, node, inner, carries, inits)
+    _bind_results(ctx, frame, node, carries, results)
+
+
+def _hoist(ctx: Lowering, frame: Frame, node: Node, operands: Iterable[int]) -> None:
+    """Evaluate per-lane captures before the region: otherwise their first use inside would be the place."""
+    for i in operands:
+        v = node.operands[i]
+        if not isinstance(v.type, TensorType) or not ctx.leads(v.shape) or ctx.register_count(v.shape) != 1:
+            continue
+        _, _, binding = frame.resolve(v)
+        if binding is None:
+            ctx.pull_at(frame, v, 0)
+
+
+def _bind_results(ctx: Lowering, frame: Frame, node: Node, carries: Sequence[Carry], results: Sequence[KValue]) -> None:
+    at = 0
+    for c in carries:
+        value = node.results[c.position]
+        frame.bindings[value] = Registers(tuple(results[at : at + c.scalars]), ctx.leads(value.shape))
+        at += c.scalars
+
+
+def _decision(ctx: Lowering, frame: Frame, value: Value) -> KValue:
+    """A count, predicate or index: the lane's own, or one for all."""
+    size = prod(value.shape)
+    if size == 1:
+        return ctx.pull(frame, value, ())
+    if not ctx.leads(value.shape) or size != ctx.lanes:
+        raise NotLaneLocal(value)
+    return ctx.pull(frame, value, ctx.lane_index)
+
+
+def _bind_carries(
+    ctx: Lowering,
+    bindings: dict[Value, Binding],
+    inputs: Sequence[Value],
+    carries: Sequence[Carry],
+    values: Sequence[KValue],
+) -> None:
+    at = 0
+    for c in carries:
+        v = inputs[c.position]
+        bindings[v] = Registers(tuple(values[at : at + c.scalars]), ctx.leads(v.shape))
+        at += c.scalars
+
+
+def _run_body(ctx: Lowering, frame: Frame, body: Graph, carries: Sequence[Carry], live: Iterable[int]) -> list[KValue]:
+    emit_effects(ctx, frame, ctx.settings.liveness.graph(body, live))
+    return [x for c in carries for x in ctx.pull_all(frame, body.outputs[c.position])]
+
+
+def _for(
+    ctx: Lowering,
+    frame: Frame,
+    node: Node,
+    inner: dict[Value, Binding],
+    carries: Sequence[Carry],
+    inits: Sequence[KValue],
+) -> Sequence[KValue]:
+    e, body = ctx.emitter, node.regions[0]
+    count = _decision(ctx, frame, node.operands[0])
+    dtypes = [c.dtype for c in carries for _ in range(c.scalars)]
+    k, *arguments = e.open((count.dtype, *dtypes))
+    bindings = {body.inputs[0]: Registers((k,), False, splat=True), **inner}
+    _bind_carries(ctx, bindings, body.inputs[1:], carries, arguments)
+    yields = _run_body(ctx, Frame(bindings), body, carries, _live_outputs(node, inner, carries))
+    block = e.close(yields)
+    return e.effect("for", (count, *inits), dtypes, {"reverse": bool(node.attrs["reverse"])}, (block,))
+
+
+def _live_outputs(node: Node, inner: dict[Value, Binding], carries: Sequence[Carry]) -> list[int]:
+    """The carries that are emitted: those in registers and those in memory."""
+    offset = len(node.regions[-1].inputs) - len(node.operands) + first_carry(node)
+    inputs = node.regions[-1].inputs[offset : offset + node.attrs["carries"]]
+    registers = [c.position for c in carries]
+    return sorted([*registers, *(i for i, v in enumerate(inputs) if v in inner)])
+
+
+def _while(
+    ctx: Lowering,
+    frame: Frame,
+    node: Node,
+    inner: dict[Value, Binding],
+    carries: Sequence[Carry],
+    inits: Sequence[KValue],
+) -> Sequence[KValue]:
+    e = ctx.emitter
+    condition, body = node.regions
+    dtypes = [c.dtype for c in carries for _ in range(c.scalars)]
+    arguments = e.open(dtypes)
+    captures = range(node.attrs["carries"], len(node.operands))
+    bindings: dict[Value, Binding] = {condition.inputs[i]: Outer(frame, node.operands[i]) for i in captures}
+    _bind_carries(ctx, bindings, condition.inputs, carries, arguments)
+    inside = Frame(bindings)
+    emit_effects(ctx, inside, ctx.settings.liveness.graph(condition, (0,)))
+    block = e.close((_decision(ctx, inside, condition.outputs[0]),))
+    arguments = e.open(dtypes)
+    bindings = dict(inner)
+    _bind_carries(ctx, bindings, body.inputs, carries, arguments)
+    yields = _run_body(ctx, Frame(bindings), body, carries, _live_outputs(node, inner, carries))
+    attrs: dict[str, Any] = {"max_steps": node.attrs["max_steps"]}
+    if attrs["max_steps"] is not None:
+        message = f"while loop: expected to end within max_steps={attrs['max_steps']} trips in lane {{lane}}"
+        attrs["error"] = ctx.error_site("max_steps", message, node)
+    return e.effect("while", inits, dtypes, attrs, (block, e.close(yields)))
+
+
+# ---- branches
+
+
+def _switch(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> None:
+    results: list[Carry] = []
+    inside: dict[int, Binding] = {i: Outer(frame, v) for i, v in enumerate(node.operands[1:])}
+    memory: dict[int, Binding] = {}
+    for r in sorted(needed):
+        result = node.results[r]
+        source = memory_source(node, r)
+        held = None if source is None else ctx.accumulators.get(result) or _memory(frame, node.operands[1 + source])
+        if source is not None and held is not None:
+            memory[source] = frame.bindings[result] = held
+        else:
+            assert isinstance(result.type, TensorType), "a stack that doesn't come from outside the branch"
+            results.append(Carry(r, result.dtype, ctx.register_count(result.shape)))
+    read = ctx.settings.liveness.operands(node, needed)
+    _hoist(ctx, frame, node, [i for i in read if i])
+    index = _decision(ctx, frame, node.operands[0])
+    values = _branches(ctx, node, inside | memory, needed, results, index, 0)
+    _bind_results(ctx, frame, node, results, values)
+
+
+def memory_source(node: Node, result: int) -> int | None:
+    """The branch input whose stack or accumulator a result of a switch continues."""
+    branch = node.regions[0]
+    if isinstance(node.results[result].type, StackType):
+        return stack_source(branch, result)
+    for i, v in enumerate(branch.inputs):
+        chain = chain_from(branch, i) if v.type == node.results[result].type else None
+        if chain is not None and chain.output == result:
+            return i
+    return None
+
+
+def stack_source(graph: Graph, output: int) -> int:
+    """The input whose stack an output continues."""
+    value = graph.outputs[output]
+    while value.node is not None:
+        node = value.node
+        match node.op:
+            case "push" | "pop":
+                value = node.operands[0]
+            case "for" | "while":
+                value = node.operands[first_carry(node) + value.index]
+            case "switch":
+                value = node.operands[1 + stack_source(node.regions[0], value.index)]
+            case _:
+                raise NotLaneLocal(value)
+    return graph.inputs.index(value)
+
+
+def _branches(
+    ctx: Lowering,
+    node: Node,
+    bindings: Mapping[int, Binding],
+    needed: frozenset[int],
+    results: Sequence[Carry],
+    index: KValue,
+    position: int,
+) -> Sequence[KValue]:
+    """Branch `position` where the index isn't beyond it, else the later ones."""
+    e = ctx.emitter
+    last = min(len(node.regions), 2 if index.dtype is bool_ else len(node.regions)) - 1
+    if position == last:
+        return _branch(ctx, node.regions[position], bindings, needed, results)
+    if index.dtype is bool_:
+        here = e.op("invert", (index,), bool_)
+    else:
+        here = e.compare("le", index, e.const(position, index.dtype))
+    dtypes = [c.dtype for c in results for _ in range(c.scalars)]
+    e.open((), fence=True)
+    then = e.close(_branch(ctx, node.regions[position], bindings, needed, results))
+    e.open((), fence=True)
+    other = e.close(_branches(ctx, node, bindings, needed, results, index, position + 1))
+    return e.effect("if", (here,), dtypes, {}, (then, other))
+
+
+def _branch(
+    ctx: Lowering, branch: Graph, bindings: Mapping[int, Binding], needed: frozenset[int], results: Sequence[Carry]
+) -> list[KValue]:
+    inside = Frame({v: bindings[i] for i, v in enumerate(branch.inputs)})
+    emit_effects(ctx, inside, ctx.settings.liveness.graph(branch, needed))
+    return [x for c in results for x in ctx.pull_all(inside, branch.outputs[c.position])]

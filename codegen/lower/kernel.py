@@ -1,0 +1,307 @@
+"""One kernel from the roots that the scheduler grouped.
+
+Enters: a KernelRequest: how many lanes, which values are in memory already, which nodes may be computed
+inside, and the roots. Leaves: a Kernel and the buffers behind its parameters.
+
+The domain starts as one dim. Where an access divides the lane number (a broadcast along rows, an iota),
+the kernel is lowered again with a dim boundary there, so a contiguous program stays one-dimensional and
+no kernel divides what its domain can give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, Final
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction
+from loopgrad.codegen.lower import control, elementwise, indexing, linalg, movement, reduction
+from loopgrad.codegen.lower.context import (
+    AccumulatorRef,
+    CannotPredict,
+    Frame,
+    Lowering,
+    NotLaneLocal,
+    Settings,
+    Stored,
+    leading_dims,
+)
+from loopgrad.codegen.lower.emitter import Index, Part
+from loopgrad.codegen.lower.indexing import scatter_into
+from loopgrad.codegen.lower.liveness import Live
+from loopgrad.codegen.lower.movement import digit
+from loopgrad.codegen.lower.reduction import COMBINES, tree
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.types import TensorType, int64
+
+RULES: Final = {**elementwise.RULES, **movement.RULES, **reduction.RULES, **indexing.RULES, **linalg.RULES}
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write the value, every element."""
+
+    value: Value
+    buffer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A reduction over lanes. One buffer per kept trailing position (see Stored)."""
+
+    node: Node
+    buffers: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Combine a top-level scatter's updates into the buffer."""
+
+    node: Node
+    buffer: Any
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Write a running total along one axis; the lanes are the other axes."""
+
+    node: Node
+    buffer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """A region's result that its lanes scatter into."""
+
+    value: Value
+    buffer: Any
+    exclusive: bool
+
+
+Root = Store | Reduce | Scatter | Scan | Accumulate
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRequest:
+    """`nodes`: what may be computed inside, in topological order; `stored`: what is loaded."""
+
+    name: str
+    lanes: int
+    lane_loops: bool
+    nodes: Sequence[Node]
+    stored: Mapping[Value, Stored]
+    roots: Sequence[Root]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    kernel: Kernel
+    buffers: tuple[Any, ...]
+
+
+def build_kernel(request: KernelRequest, settings: Settings) -> BuiltKernel:
+    """Lower until the domain has every boundary that the accesses ask for."""
+    boundaries = {_reduced_size(r.node, request.lanes) for r in request.roots if isinstance(r, Reduce)}
+    boundaries -= {1, request.lanes}
+    while True:
+        dims = _dims(request, boundaries)
+        builder = _Builder(request, settings, dims)
+        builder.run()
+        missing = builder.ctx.split - boundaries
+        if not missing or _dims(request, boundaries | missing) == dims:
+            break
+        boundaries |= missing
+    if builder.ctx.mismatched:
+        raise NotLaneLocal(builder.ctx.mismatched[0])
+    return builder.finish()
+
+
+def _dims(request: KernelRequest, boundaries: set[int]) -> tuple[int, ...]:
+    """Domain dims with a boundary above each suffix size in a chain of divisors."""
+    fixed = [_reduced_size(r.node, request.lanes) for r in request.roots if isinstance(r, Reduce)]
+    ordered = [*fixed, *sorted(boundaries, reverse=True)]
+    chain: list[int] = []
+    for b in ordered:
+        if 1 < b < request.lanes and b not in chain and all(b % c == 0 or c % b == 0 for c in [*chain, request.lanes]):
+            chain.append(b)
+    sizes = [request.lanes, *sorted(chain, reverse=True), 1]
+    dims = tuple([a // b for a, b in pairwise(sizes)])
+    return dims if dims != (1,) else ()
+
+
+def _reduced_size(node: Node, lanes: int) -> int:
+    """How many consecutive lanes a reduction combines: the lanes of the operand over the kept lanes."""
+    shape, axes = node.operands[0].shape, node.attrs["axes"]
+    size, below = 1, prod(shape) // lanes
+    for d in range(len(shape) - 1, -1, -1):
+        if below > 1:
+            below //= shape[d]
+        elif d in axes or shape[d] == 1:
+            size *= shape[d]
+        else:
+            break
+    return size
+
+
+class _Builder:
+    def __init__(self, request: KernelRequest, settings: Settings, dims: tuple[int, ...]) -> None:
+        self.request = request
+        self.ctx = Lowering(settings, RULES, dims, request.lane_loops)
+        self.frame = Frame(dict(request.stored))
+        self.reductions: list[Reduction] = []
+        self.counts: list[Value] = []
+
+    def run(self) -> None:
+        live = self._live()
+        self._bind_accumulators()
+        self.counts = [n.operands[0] for n in live.needed if n.op == "for"]
+        control.emit_effects(self.ctx, self.frame, live)
+        for root in self.request.roots:
+            match root:
+                case Store():
+                    self._store(root)
+                case Reduce():
+                    self._reduce(root)
+                case Scatter():
+                    param = self.ctx.params.number(root.buffer, _type(root.node.results[0]), "accumulate")
+                    target = AccumulatorRef(param, root.exclusive)
+                    scatter_into(self.ctx, self.frame, root.node, target, self.ctx.lane_index)
+                case Scan():
+                    self._scan(root)
+
+    def _live(self) -> Live:
+        wanted: list[Value] = []
+        for root in self.request.roots:
+            match root:
+                case Store() | Accumulate():
+                    wanted.append(root.value)
+                case Reduce() | Scan():
+                    wanted.append(root.node.operands[0])
+                case Scatter():
+                    wanted.extend(root.node.operands[1:])
+        return self.ctx.settings.liveness.slice(self.request.nodes, wanted)
+
+    def _bind_accumulators(self) -> None:
+        for root in self.request.roots:
+            if isinstance(root, Accumulate):
+                param = self.ctx.params.number(root.buffer, _type(root.value), "accumulate")
+                self.ctx.accumulators[root.value] = AccumulatorRef(param, root.exclusive)
+
+    # ---- roots
+
+    def _store(self, root: Store) -> None:
+        ctx, type = self.ctx, _type(root.value)
+        param = ctx.params.number(root.buffer, type, "write")
+        for t in range(type.size // ctx.lanes):
+            index = ctx.lane_at(type.shape, t)
+            x = ctx.pull(self.frame, root.value, index)
+            ctx.emitter.effect("store", (ctx.emitter.value(ctx.emitter.linear(index)), x), (), {"param": param})
+
+    def _reduce(self, root: Reduce) -> None:
+        """The lane's trailing elements are combined first, separately for each kept position."""
+        ctx, operand, axes = self.ctx, root.node.operands[0], root.node.attrs["axes"]
+        kind, shape = COMBINES[root.node.op], operand.shape
+        first = leading_dims(shape, ctx.lanes) or 0
+        sizes = shape[first:]
+        kept = [d for d in range(first, len(shape)) if d not in axes]
+        groups: list[list[KValue]] = [[] for _ in root.buffers]
+        for t in range(prod(sizes)):
+            groups[_kept_position(t, sizes, [d - first for d in kept])].append(
+                ctx.pull(self.frame, operand, (*ctx.lane_index, *digit(prod(sizes), t)))
+            )
+        rank = self._rank(_reduced_size(root.node, ctx.lanes))
+        for buffer, values in zip(root.buffers, groups, strict=True):
+            part = TensorType((_type(root.node.results[0]).size // len(root.buffers),), operand.dtype)
+            param = ctx.params.number(buffer, part, "write")
+            self.reductions.append(Reduction(kind, operand.dtype, param, rank))
+            ctx.emitter.effect("reduce", (tree(ctx, kind, values),), (), {"slot": len(self.reductions) - 1})
+
+    def _rank(self, reduced: int) -> int:
+        """The number of trailing domain dims that hold `reduced` lanes."""
+        rank, size = 0, 1
+        while size < reduced:
+            rank += 1
+            size *= self.ctx.dims[-rank]
+        return rank
+
+    def _scan(self, root: Scan) -> None:
+        ctx, node, e = self.ctx, root.node, self.ctx.emitter
+        operand, axis, reverse = node.operands[0], node.attrs["axis"], node.attrs["reverse"]
+        shape, dtype, kind = operand.shape, operand.dtype, COMBINES[node.op]
+        lead, below = ctx.cuts(ctx.lane_index, (prod(shape[:axis]), prod(shape[axis + 1 :])))
+        param = ctx.params.number(root.buffer, _type(node.results[0]), "write")
+
+        def element(at: Any) -> Index:
+            return (*lead, *((Part(shape[axis], at),) if shape[axis] != 1 else ()), *below)
+
+        start = e.value(shape[axis] - 1 if reverse else 0)
+        first = ctx.pull(self.frame, operand, element(start))
+        e.effect("store", (e.value(e.linear(element(start))), first), (), {"param": param})
+        k, total = e.open((int64, dtype))
+        at = e.sub(shape[axis] - 2, k) if reverse else e.add(k, 1)
+        total = e.op(kind, (total, ctx.pull(self.frame, operand, element(at))), dtype)
+        e.effect("store", (e.value(e.linear(element(at))), total), (), {"param": param})
+        body = e.close((total,))
+        e.effect("for", (e.const(shape[axis] - 1, int64), first), (dtype,), {"reverse": False}, (body,))
+
+    # ---- the result
+
+    def finish(self) -> BuiltKernel:
+        ctx = self.ctx
+        key = self._order_key()
+        kernel = Kernel(
+            self.request.name,
+            ctx.dims,
+            tuple(ctx.params.params),
+            ctx.emitter.blocks[0].block,
+            tuple(ctx.stacks),
+            tuple(self.reductions),
+            tuple(ctx.errors),
+            key,
+        )
+        return BuiltKernel(kernel, tuple(ctx.params.buffers))
+
+    def _order_key(self) -> Block | None:
+        """The sum of the trip counts, where they vary by lane and need no region."""
+        key = Lowering(self.ctx.settings, RULES, self.ctx.dims, self.request.lane_loops)
+        key.params = self.ctx.params
+        frame = Frame({v: b for v, b in self.frame.bindings.items() if isinstance(b, Stored)})
+        e = key.emitter
+        known = len(self.ctx.params.params)
+        total: KValue | None = None
+        for count in self.counts:
+            if prod(count.shape) != key.lanes or key.lanes == 1:
+                continue
+            try:
+                n = e.cast(key.pull(frame, count, key.lane_index), int64)
+            except CannotPredict:
+                return None
+            total = n if total is None else e.op("add", (total, n), int64)
+        block = e.blocks[0].block
+        if total is None or key.mismatched or not _reads(block.ops, block.arguments):
+            return None
+        assert len(self.ctx.params.params) == known, "the kernel has read every count already"
+        if any(op.blocks or op.opcode == "check" for op in block.ops):
+            return None
+        block.yields = (total,)
+        return block
+
+
+def _kept_position(t: int, sizes: Sequence[int], kept: Sequence[int]) -> int:
+    """The row-major position, among the kept dims, of point t of `sizes`."""
+    position = 0
+    for d in kept:
+        position = position * sizes[d] + t // prod(sizes[d + 1 :]) % sizes[d]
+    return position
+
+
+def _reads(ops: Sequence[KOp], values: Sequence[KValue]) -> bool:
+    return any(v in values for op in ops for v in op.operands)
+
+
+def _type(value: Value) -> TensorType:
+    assert isinstance(value.type, TensorType)
+    return value.type

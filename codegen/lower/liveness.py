@@ -1,0 +1,107 @@
+"""What a kernel needs of a region: dead carries, unread pushes and unused values are never emitted.
+
+for (n, x0, s0) body (k, x, s): y = sin(x); t = push(s, x); return y, t
+needed results {0}: carry 0 only, so neither the push nor the stack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.nodes import Graph, Node, Value
+
+REGION_OPS = frozenset({"for", "while", "switch"})
+Positions = frozenset[int]
+
+
+@dataclass(slots=True)
+class Live:
+    """`needed[node]`: result positions wanted of a live node; `inputs`: positions of live inputs."""
+
+    needed: dict[Node, set[int]] = field(default_factory=dict)
+    inputs: set[int] = field(default_factory=set)
+
+
+class Liveness:
+    """Answers are cached: a graph may be asked about many times."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[tuple[Graph, Positions], Live] = {}
+        self._operands: dict[tuple[Node, Positions], tuple[int, ...]] = {}
+
+    def graph(self, graph: Graph, outputs: Iterable[int]) -> Live:
+        """What the outputs at these positions need."""
+        wanted = frozenset(outputs)
+        known = self._graphs.get((graph, wanted))
+        if known is None:
+            known = self.slice(graph.nodes, [graph.outputs[i] for i in wanted])
+            values = {v for node, _ in known.needed.items() for v in self.read_by(node, known)}
+            values.update(graph.outputs[i] for i in wanted)
+            known.inputs = {i for i, v in enumerate(graph.inputs) if v in values}
+            self._graphs[graph, wanted] = known
+        return known
+
+    def slice(self, nodes: Iterable[Node], values: Iterable[Value]) -> Live:
+        """The live ones among `nodes` (in topological order) when `values` are wanted."""
+        live = Live()
+        wanted: dict[Node, set[int]] = live.needed
+
+        def want(value: Value) -> None:
+            if value.node is not None:
+                wanted.setdefault(value.node, set()).add(value.index)
+
+        for value in values:
+            want(value)
+        order: list[Node] = []
+        for node in reversed(list(nodes)):
+            if node in wanted:
+                order.append(node)
+                for i in self.operands(node, frozenset(wanted[node])):
+                    want(node.operands[i])
+        live.needed = {node: wanted[node] for node in reversed(order)}
+        return live
+
+    def read_by(self, node: Node, live: Live) -> list[Value]:
+        return [node.operands[i] for i in self.operands(node, frozenset(live.needed[node]))]
+
+    def operands(self, node: Node, results: Positions) -> tuple[int, ...]:
+        """Operand positions that the results at these positions depend on."""
+        if node.op not in REGION_OPS:
+            return tuple(range(len(node.operands)))
+        known = self._operands.get((node, results))
+        if known is None:
+            known = self._switch(node, results) if node.op == "switch" else self._loop(node, results)
+            self._operands[node, results] = known
+        return known
+
+    def _switch(self, node: Node, results: Positions) -> tuple[int, ...]:
+        read = {0}
+        for branch in node.regions:
+            read.update(1 + i for i in self.graph(branch, results).inputs)
+        return tuple(sorted(read))
+
+    def carries(self, node: Node, results: Positions) -> Positions:
+        """The carries of a loop that its results at these positions depend on."""
+        return frozenset(i - first_carry(node) for i in self.operands(node, results) if self._is_carry(node, i))
+
+    def _is_carry(self, node: Node, operand: int) -> bool:
+        return operand - first_carry(node) in range(node.attrs["carries"])
+
+    def _loop(self, node: Node, results: Positions) -> tuple[int, ...]:
+        """The least fixpoint: a carry is live where a live carry, the condition or a result reads it."""
+        count: int = node.attrs["carries"]
+        offset = 1 if node.op == "for" else 0  # inputs of the body correspond to operands: (k, ...) to (count, ...)
+        condition: set[int] = set()
+        if node.op == "while":
+            condition = self.graph(node.regions[0], (0,)).inputs
+        live = set(results) | {i for i in condition if i < count}
+        while True:
+            read = self.graph(node.regions[-1], live).inputs | condition
+            grown = live | {i - offset for i in read if 0 <= i - offset < count}
+            if grown == live:
+                break
+            live = grown
+        operands = {i + offset for i in live} | {i for i in read if i - offset >= count}
+        return tuple(sorted(operands | {0} if node.op == "for" else operands))

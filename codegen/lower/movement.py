@@ -1,0 +1,201 @@
+"""Creation and movement: an index becomes another index, or the value itself.
+
+Dims that stay adjacent and whole move as one digit, so that contiguous accesses stay linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.codegen.kernel.nodes import KValue
+from loopgrad.codegen.lower.context import Frame, Lowering, Pull
+from loopgrad.codegen.lower.emitter import Index, Part, Position
+from loopgrad.graph.nodes import Node
+from loopgrad.graph.types import int64
+
+
+def _const(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    yield from ()
+    return ctx.emitter.const(node.attrs["value"], node.results[0].dtype)
+
+
+def _literal(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    """An element known now is a constant; others are read from a constant buffer."""
+    yield from ()
+    type, data = node.attrs["type"], node.attrs["data"]
+    at = ctx.emitter.linear(index)
+    if isinstance(at, int) and type.dtype.name != "bfloat16":
+        element: Any = np.frombuffer(data, type.dtype.np, 1, at * type.dtype.itemsize)[0].item()
+        return ctx.emitter.const(element, type.dtype)
+    return ctx.load(ctx.settings.constant(data, type), type, at)
+
+
+def _iota(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    yield from ()
+    type, axis = node.attrs["type"], node.attrs["axis"]
+    shape = type.shape
+    digits = ctx.radix(index, (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])))
+    if isinstance(digits[1], int):
+        return ctx.emitter.const(digits[1], type.dtype)
+    return ctx.emitter.cast(digits[1], type.dtype)
+
+
+def _broadcast(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    operand = node.operands[0]
+    shape, dims = node.attrs["shape"], node.attrs["dims"]
+    kept = {d for extent, d in zip(operand.shape, dims, strict=True) if extent == shape[d]}
+    runs = dim_runs(shape, [d in kept for d in range(len(shape))])
+    cuts = ctx.cuts(index, [prod(shape[a:b]) for a, b in runs])
+    held = [c for (a, b), c in zip(runs, cuts, strict=True) if any(d in kept and shape[d] != 1 for d in range(a, b))]
+    return (yield frame, operand, joined(held))
+
+
+def dim_runs(shape: Sequence[int], labels: Sequence[object]) -> list[tuple[int, int]]:
+    """Maximal ranges of dims with one label; extents of 1 join any range."""
+    runs: list[tuple[int, int]] = []
+    current: object = None
+    for d, label in enumerate(labels):
+        if runs and (shape[d] == 1 or current is None or label == current):
+            runs[-1] = (runs[-1][0], d + 1)
+            current = label if current is None and shape[d] != 1 else current
+        else:
+            runs.append((d, d + 1))
+            current = None if shape[d] == 1 else label
+    return runs
+
+
+def joined(cuts: Iterable[Index]) -> Index:
+    """One index from the indices of consecutive dims."""
+    return tuple([part for cut in cuts for part in cut])
+
+
+def digit(size: int, at: Position) -> Index:
+    """An index of one digit."""
+    return (Part(size, at),) if size != 1 else ()
+
+
+def _reshape(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    return (yield frame, node.operands[0], index)
+
+
+def _transpose(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    perm, shape = node.attrs["perm"], node.results[0].shape
+    starts = [j for j in range(len(perm)) if j == 0 or perm[j] != perm[j - 1] + 1]
+    ends = [*starts[1:], len(perm)]
+    cuts = ctx.cuts(index, [prod(shape[a:b]) for a, b in zip(starts, ends, strict=True)])
+    order = sorted(range(len(starts)), key=lambda r: perm[starts[r]])
+    return (yield frame, node.operands[0], joined(cuts[r] for r in order))
+
+
+def _axis_sizes(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
+    """Sizes of each dim in `axes` and of the ranges of dims between them."""
+    sizes: list[int] = []
+    last = 0
+    for axis in axes:
+        sizes += [prod(shape[last:axis]), shape[axis]]
+        last = axis + 1
+    return [*sizes, prod(shape[last:])]
+
+
+def _tail(extents: Sequence[int], axis: int) -> tuple[int, ...]:
+    """The dims from `axis` on taken as one."""
+    return (*extents[:axis], prod(extents[axis:]))
+
+
+def _slice(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    operand, e = node.operands[0], ctx.emitter
+    shape, result = operand.shape, node.results[0].shape
+    bounds = [
+        range(*slice(a, b, s).indices(extent))
+        for extent, a, b, s in zip(shape, node.attrs["start"], node.attrs["stop"], node.attrs["step"], strict=True)
+    ]
+    axes = [d for d, r in enumerate(bounds) if r != range(shape[d])]
+    starts, steps = [bounds[d].start for d in axes], [bounds[d].step for d in axes]
+    if axes and steps[-1] == 1:  # the last sliced dim and all below it are one range
+        starts[-1] *= prod(shape[axes[-1] + 1 :])
+        shape, result = _tail(shape, axes[-1]), _tail(result, axes[-1])
+    cuts = ctx.cuts(index, _axis_sizes(result, axes))
+    for position, (start, step) in enumerate(zip(starts, steps, strict=True)):
+        at = e.add(e.mul(e.linear(cuts[2 * position + 1]), step), start)
+        cuts[2 * position + 1] = digit(shape[axes[position]], at)
+    return (yield frame, operand, joined(cuts))
+
+
+def _flip(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    operand = node.operands[0]
+    axes = sorted(node.attrs["axes"])
+    cuts = ctx.cuts(index, _axis_sizes(operand.shape, axes))
+    for position, d in enumerate(axes):
+        extent = operand.shape[d]
+        at = ctx.emitter.linear(cuts[2 * position + 1])
+        cuts[2 * position + 1] = digit(extent, ctx.emitter.sub(extent - 1, at))
+    return (yield frame, operand, joined(cuts))
+
+
+def _pad(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    """Outside reads the padding; the operand is read at a clamped index there."""
+    operand, padding = node.operands
+    e = ctx.emitter
+    shape, result = operand.shape, node.results[0].shape
+    axes = [d for d in range(len(shape)) if node.attrs["low"][d] or node.attrs["high"][d]]
+    low = [node.attrs["low"][d] for d in axes]
+    if axes:
+        low[-1] *= prod(shape[axes[-1] + 1 :])
+        shape, result = _tail(shape, axes[-1]), _tail(result, axes[-1])
+    if prod(shape) == 0:
+        return (yield frame, padding, ())
+    cuts = ctx.cuts(index, _axis_sizes(result, axes))
+    inside: list[bool | KValue] = []
+    for position, d in enumerate(axes):
+        at = e.sub(e.linear(cuts[2 * position + 1]), low[position])
+        inside.append(e.inside(at, shape[d]))
+        cuts[2 * position + 1] = digit(shape[d], e.clamp(at, shape[d]))
+    within = e.all_of(inside)
+    if within is False:
+        return (yield frame, padding, ())
+    x = yield frame, operand, joined(cuts)
+    if within is True:
+        return x
+    fill = yield frame, padding, ()
+    return e.op("select", (within, x, fill), x.dtype)
+
+
+def _concat(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    """The axis and all dims after it are one digit; each operand owns a range of it."""
+    e = ctx.emitter
+    axis, shape = node.attrs["axis"], node.results[0].shape
+    below = prod(shape[axis + 1 :])
+    lead, low = ctx.cuts(index, (prod(shape[:axis]), shape[axis] * below))
+    at, start = e.linear(low), 0
+    result: KValue | None = None
+    for operand in node.operands:
+        size = operand.shape[axis] * below
+        own = e.sub(at, start)
+        if size and not (isinstance(own, int) and not 0 <= own < size):
+            x = yield frame, operand, (*lead, *digit(size, e.clamp(own, size)))
+            if result is None or isinstance(at, int):
+                result = x
+            else:
+                here = e.compare("ge", at, e.const(start, int64))
+                result = e.op("select", (here, x, result), x.dtype)
+        start += size
+    assert result is not None
+    return result
+
+
+RULES: Final = {
+    "const": _const,
+    "literal": _literal,
+    "iota": _iota,
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "pad": _pad,
+    "concat": _concat,
+    "flip": _flip,
+}

@@ -1,0 +1,182 @@
+"""Buffers to slots: inputs and outputs first, temporaries reused once nobody reads them any more.
+
+Enters: steps that refer to buffers by number. Leaves: slots and the same steps with slot numbers. A buffer
+lives from its first to its last step; one that a loop reads from outside, or carries, lives as long as the
+loop. Buffers of one element type and size may share a slot; library calls need their exact shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    PushStep,
+    Slot,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.schedule.program_builder import Buffer
+
+
+@dataclass(slots=True)
+class _Life:
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class _Lives:
+    """Positions of first and last use; a loop's region is a range of positions."""
+
+    clock: int = 0
+    lives: dict[int, _Life] = field(default_factory=dict)
+
+    def use(self, buffer: int) -> None:
+        life = self.lives.get(buffer)
+        if life is None:
+            self.lives[buffer] = _Life(self.clock, self.clock)
+        else:
+            life.last = max(life.last, self.clock)
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self.clock += 1
+            for buffer in direct(step):
+                self.use(buffer)
+            match step:
+                case ForStep():
+                    self.loop([step.body], [step.count, step.index, *(b for pair in step.rotate for b in pair)])
+                case WhileStep():
+                    carried = [b for pair in step.rotate for b in pair]
+                    self.loop([step.condition, step.body], [step.pred, *carried])
+                case SwitchStep():
+                    for branch in step.branches:
+                        self.steps(branch)
+
+    def loop(self, bodies: Sequence[Sequence[Step]], carried: Sequence[int]) -> None:
+        """What was alive before, or is carried, stays alive until the last pass ends."""
+        before = set(self.lives) | set(carried)
+        for body in bodies:
+            self.steps(body)
+        self.clock += 1
+        used = {b for body in bodies for b in all_buffers(body)}
+        for buffer in used & before | set(carried):
+            self.use(buffer)
+
+
+def direct(step: Step) -> Iterator[int]:
+    """Buffers that a step itself names, in its own fields."""
+    match step:
+        case LaunchStep():
+            yield from step.slots
+            yield from [i.source for _, i in step.initials if i.source is not None]
+        case CopyStep():
+            yield from (step.source, step.target)
+        case MatmulStep():
+            yield from (step.left, step.right, step.out)
+        case HostCallStep():
+            yield from (*step.inputs, *step.outputs)
+        case PushStep() | PopStep():
+            yield step.slot
+        case ForStep():
+            yield from (step.count, step.index, *(b for pair in step.rotate for b in pair))
+        case WhileStep():
+            yield from (step.pred, *(b for pair in step.rotate for b in pair))
+        case SwitchStep():
+            yield step.index
+
+
+def all_buffers(steps: Sequence[Step]) -> Iterator[int]:
+    """Buffers named anywhere in the steps."""
+    for step in steps:
+        yield from direct(step)
+        match step:
+            case ForStep():
+                yield from all_buffers(step.body)
+            case WhileStep():
+                yield from all_buffers(step.condition)
+                yield from all_buffers(step.body)
+            case SwitchStep():
+                for branch in step.branches:
+                    yield from all_buffers(branch)
+
+
+def assign_slots(
+    buffers: Sequence[Buffer], steps: Sequence[Step], fixed: Sequence[Buffer]
+) -> tuple[tuple[Slot, ...], tuple[Step, ...], dict[int, int]]:
+    """Slots, renumbered steps, and the slot of each buffer. `fixed`: inputs and outputs, in order."""
+    lives = _Lives()
+    lives.steps(steps)
+    slots = [Slot(b.type, b.kind) for b in fixed]
+    numbers = {b.number: i for i, b in enumerate(fixed)}
+    free: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    used = sorted((life.first, b) for b, life in lives.lives.items() if b not in numbers)
+    for first, number in used:
+        buffer = buffers[number]
+        if buffer.kind == "constant":
+            numbers[number] = len(slots)
+            slots.append(Slot(buffer.type, "constant", buffer.constant))
+            continue
+        numbers[number] = _slot(buffer, first, lives.lives[number].last, slots, free)
+    return tuple(slots), renumbered(steps, numbers.__getitem__), numbers
+
+
+def _slot(
+    buffer: Buffer, first: int, last: int, slots: list[Slot], free: dict[tuple[object, ...], list[tuple[int, int]]]
+) -> int:
+    """A slot of the buffer's kind whose last user is done, else a new one."""
+    if buffer.popped:
+        slots.append(Slot(buffer.type, "temp"))
+        return len(slots) - 1
+    key: tuple[object, ...] = (buffer.type.dtype, buffer.type.nbytes, buffer.type.shape if buffer.exact else None)
+    pool = free.setdefault(key, [])
+    for i, (end, slot) in enumerate(pool):
+        if end < first:
+            pool[i] = (last, slot)
+            return slot
+    slots.append(Slot(buffer.type, "temp"))
+    pool.append((last, len(slots) - 1))
+    return len(slots) - 1
+
+
+def renumbered(steps: Sequence[Step], number: Callable[[int], int]) -> tuple[Step, ...]:
+    """The steps with every buffer number replaced."""
+    return tuple([_renumbered(step, number) for step in steps])
+
+
+def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
+    def pairs(rotate: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple([(number(a), number(b)) for a, b in rotate])
+
+    match step:
+        case LaunchStep():
+            initials = [
+                (i, start if start.source is None else replace(start, source=number(start.source)))
+                for i, start in step.initials
+            ]
+            return replace(step, slots=tuple(map(number, step.slots)), initials=tuple(initials))
+        case CopyStep():
+            return CopyStep(number(step.source), number(step.target))
+        case MatmulStep():
+            return replace(step, left=number(step.left), right=number(step.right), out=number(step.out))
+        case HostCallStep():
+            return replace(step, inputs=tuple(map(number, step.inputs)), outputs=tuple(map(number, step.outputs)))
+        case PushStep() | PopStep():
+            return replace(step, slot=number(step.slot))
+        case ForStep():
+            body, rotate = renumbered(step.body, number), pairs(step.rotate)
+            return replace(step, count=number(step.count), index=number(step.index), body=body, rotate=rotate)
+        case WhileStep():
+            condition, body = renumbered(step.condition, number), renumbered(step.body, number)
+            return replace(step, condition=condition, pred=number(step.pred), body=body, rotate=pairs(step.rotate))
+        case SwitchStep():
+            branches = tuple([renumbered(b, number) for b in step.branches])
+            return replace(step, index=number(step.index), branches=branches)

@@ -1,0 +1,372 @@
+"""One graph (the program's, or a loop body's) as steps.
+
+Enters: a Graph and the storage of its inputs. Leaves: steps in order, and the storage of its outputs. Every
+stored value gets a buffer; an output that is wanted in a given buffer is computed there, or copied where
+that can't be. Calls and sub-programs run at their level between the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from loopgrad.codegen.lower.context import NotLaneLocal, Settings, Stored
+from loopgrad.codegen.lower.kernel import (
+    Accumulate,
+    BuiltKernel,
+    KernelRequest,
+    Reduce,
+    Root,
+    Scan,
+    Scatter,
+    Store,
+    build_kernel,
+)
+from loopgrad.codegen.lower.liveness import REGION_OPS, Liveness
+from loopgrad.codegen.program import CopyStep, HostCallStep, Initial, LaunchStep, MatmulStep, Step
+from loopgrad.codegen.schedule.canonical import rewrite_block
+from loopgrad.codegen.schedule.groups import Group, form_groups
+from loopgrad.codegen.schedule.partition import (
+    SMALL_CONSTANT,
+    Partition,
+    constant_operand,
+    matmul_source,
+    scatter_exclusive,
+)
+from loopgrad.codegen.schedule.program_builder import Buffer, ProgramBuilder
+from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
+from loopgrad.codegen.schedule.residuals import residual
+from loopgrad.codegen.schedule.steps import emit_step
+from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.passes import mask
+from loopgrad.graph.types import TensorType
+
+Storage = Stored | int  # buffers, or the number of a program stack
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRequest:
+    """`targets[i]`: the buffer that output i is wanted in. `mutable`: inputs that may be overwritten once
+    they aren't read any more (a loop's carries)."""
+
+    graph: Graph
+    inputs: Mapping[Value, Storage]
+    targets: Sequence[Buffer | None]
+    mutable: frozenset[Value] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBlock:
+    """`fresh`: buffers made in the block, that nobody outside has."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[Storage, ...]
+    fresh: frozenset[Buffer]
+
+
+def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledBlock:
+    """Try with every region in a kernel that analysis allows; take back what lowering then refuses."""
+    refused: dict[Node, Refusal] = {}
+    graph = request.graph
+    while True:
+        graph, decision = _decided(rewrite_block(graph), refused, builder)
+        mark = builder.mark()
+        try:
+            return BlockScheduler(request, graph, decision, builder).run()
+        except _Refused as refusal:
+            builder.rewind(mark)
+            refused.update(refusal.nodes)
+
+
+def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder) -> tuple[Graph, Decision]:
+    """Decide; loops with lanes of their own that can't be in kernels are masked, and decided anew."""
+    while True:
+        decision = decide(graph, refused)
+        laned = {n for n in decision.program if n.op in REGION_OPS and n.attrs["lanes"]}
+        for node, refusal in decision.program.items():
+            if isinstance(refusal, Refusal) and node.op in REGION_OPS:
+                form = "runs all lanes in lockstep, masked" if node in laned else "runs as a sub-program"
+                builder.note(refusal.note(form))
+        if not laned:
+            return graph, decision
+        graph = mask.run(graph, laned.__contains__)
+
+
+class _Refused(Exception):
+    def __init__(self, nodes: dict[Node, Refusal]) -> None:
+        super().__init__(f"{len(nodes)} regions aren't lane-local after all")
+        self.nodes = nodes
+
+
+class BlockScheduler:
+    """The state of one block: where its values are, and the steps so far."""
+
+    def __init__(self, request: BlockRequest, graph: Graph, decision: Decision, builder: ProgramBuilder) -> None:
+        self.request = request
+        self.graph = graph
+        self.builder = builder
+        self.partition = Partition(graph, decision)
+        self.storage: dict[Value, Storage] = dict(request.inputs)
+        self.steps: list[Step] = []
+        self.fresh: set[Buffer] = set()
+        self.uses = _use_counts(graph)
+        self.preferred = _preferred(graph, request.targets)
+        self.settings = Settings(builder.constant, Liveness(), bool(getattr(builder.options, "check_indices", False)))
+
+    def run(self) -> ScheduledBlock:
+        self._constants()
+        groups, levels = form_groups(self.partition)
+        self.levels = levels
+        position = self.partition.position
+        tasks: list[tuple[int, int, Group | Node]] = [
+            (g.level, min(position[v.node] for v in g.roots if v.node is not None), g) for g in groups
+        ]
+        tasks += [(level, position[node], node) for node, level in levels.step.items()]
+        for _, _, task in sorted(tasks, key=lambda t: t[:2]):
+            if isinstance(task, Group):
+                self._kernel(task)
+            elif task.op in REGION_OPS or task.op in ("push", "pop"):
+                self._program_step(task)
+            else:
+                self._library(task)
+        outputs = [self._output(v, t) for v, t in zip(self.graph.outputs, self.request.targets, strict=True)]
+        return ScheduledBlock(tuple(self.steps), tuple(outputs), frozenset(self.fresh))
+
+    # ---- storage
+
+    def _constants(self) -> None:
+        """Stored literals and small splats are constant buffers; program stacks get their numbers."""
+        for node in self.graph.nodes:
+            if node.op == "stack_new" and self.partition.role[node] == "memory":
+                self._stack_new(node)
+            elif node.op in ("literal", "const") and node.results[0] in self.partition.must_store:
+                type = node.attrs["type"]
+                if node.op == "literal":
+                    buffer = self.builder.constant(node.attrs["data"], type)
+                elif type.size <= SMALL_CONSTANT:
+                    buffer = self.builder.splat(node.attrs["value"], type)
+                else:
+                    continue
+                self.storage[node.results[0]] = Stored((buffer,))
+                self.partition.role[node] = "memory"
+
+    def _stack_new(self, node: Node) -> None:
+        program = node in self.partition.decision.program
+        if node not in self.builder.residuals:
+            place = "program" if program else "kernel"
+            self.builder.residuals[node] = residual(node, self.graph, place)
+        if program:
+            self.storage[node.results[0]] = self.builder.stack(node)
+
+    def buffer_for(self, value: Value) -> Buffer:
+        """Where a new value goes: where the caller wants it, or a fresh buffer."""
+        type = value.type
+        assert isinstance(type, TensorType)
+        wanted = self.preferred.pop(value, None)
+        if wanted is not None:
+            return wanted
+        return self.temp(type)
+
+    def temp(self, type: TensorType) -> Buffer:
+        buffer = self.builder.buffer(type)
+        self.fresh.add(buffer)
+        return buffer
+
+    def buffer_of(self, value: Value) -> Buffer:
+        """The one buffer of a stored value."""
+        stored = self.storage[value]
+        assert isinstance(stored, Stored), f"{value} isn't in memory"
+        assert len(stored.buffers) == 1, f"{value} isn't in one buffer"
+        buffer = stored.buffers[0]
+        assert isinstance(buffer, Buffer)
+        return buffer
+
+    def copy(self, source: Buffer, target: Buffer) -> None:
+        if source is not target and source.type.nbytes:
+            self.steps.append(CopyStep(source.number, target.number))
+
+    def owned(self, value: Value) -> bool:
+        """Whether this block may overwrite the value's buffer once its one reader has it."""
+        stored = self.storage.get(value)
+        if self.uses.get(value, 0) != 1 or not isinstance(stored, Stored) or len(stored.buffers) != 1:
+            return False
+        buffer = stored.buffers[0]
+        if not isinstance(buffer, Buffer) or buffer.kind != "temp" or buffer.popped:
+            return False
+        return value in self.request.mutable or buffer in self.fresh
+
+    def _output(self, value: Value, target: Buffer | None) -> Storage:
+        stored = self.storage[value]
+        if isinstance(stored, int):
+            return stored
+        if len(stored.buffers) > 1:
+            self._gathered(value)
+        if target is None:
+            return self.storage[value]
+        self.copy(self.buffer_of(value), target)
+        return Stored((target,))
+
+    def _gathered(self, value: Value) -> None:
+        """One buffer for a value kept in several."""
+        buffer = self.buffer_for(value)
+        request = KernelRequest(
+            self._name(), prod(value.shape), False, (), self._stored([value]), [Store(value, buffer)]
+        )
+        self._launch(build_kernel(request, self.settings), {})
+        self.storage[value] = Stored((buffer,))
+
+    # ---- kernels
+
+    def _name(self) -> str:
+        return f"k{len(self.builder.kernels)}"
+
+    def _stored(self, values: Sequence[Value]) -> dict[Value, Stored]:
+        return {v: s for v in values if isinstance(s := self.storage.get(v), Stored)}
+
+    def _kernel(self, group: Group) -> None:
+        loads = [*group.loads, *(v for n in group.nodes if n.op == "stack_new" for v in n.operands)]
+        lane_loops = any(self.partition.role[n] == "lanes" for n in group.nodes)
+        initials: dict[int, Initial] = {}
+        roots = [self._root(v, group, initials) for v in group.roots if prod(v.shape)]
+        if not roots:
+            return
+        request = KernelRequest(self._name(), group.lanes, lane_loops, list(group.nodes), self._stored(loads), roots)
+        try:
+            built = build_kernel(request, self.settings)
+        except NotLaneLocal as error:
+            raise _Refused(self._blamed(group, error)) from error
+        self._launch(built, initials)
+
+    def _blamed(self, group: Group, error: NotLaneLocal) -> dict[Node, Refusal]:
+        regions = [n for n in group.nodes if self.partition.role[n] == "lanes"]
+        assert regions, f"a kernel without regions mixes lanes: {error}"
+        return {n: Refusal(n, "its body reads another lane's elements") for n in regions}
+
+    def _root(self, value: Value, group: Group, initials: dict[int, Initial]) -> Root:
+        node = value.node
+        assert node is not None
+        match self.partition.role[node]:
+            case "reduce":
+                type = value.type
+                assert isinstance(type, TensorType)
+                count = self.partition.kept_count(node)
+                if count == 1:
+                    buffers: tuple[Buffer, ...] = (self.buffer_for(value),)
+                else:
+                    part = TensorType((type.size // count,), type.dtype)
+                    buffers = tuple([self.temp(part) for _ in range(count)])
+                self.storage[value] = Stored(buffers)
+                return Reduce(node, buffers)
+            case "scatter":
+                buffer = self._accumulated(node.operands[0], value, group, initials)
+                return Scatter(node, buffer, scatter_exclusive(node, group.lanes))
+            case "scan":
+                buffer = self.buffer_for(value)
+                self.storage[value] = Stored((buffer,))
+                return Scan(node, buffer)
+        if self.partition.is_accumulator(value):
+            source = node.operands[first_carry(node) + value.index]
+            buffer = self._accumulated(source, value, group, initials)
+            exclusive = self.partition.decision.kernel[node].exclusive(node, value.index)
+            return Accumulate(value, buffer, exclusive)
+        buffer = self.buffer_for(value)
+        self.storage[value] = Stored((buffer,))
+        return Store(value, buffer)
+
+    def _accumulated(self, source: Value, value: Value, group: Group, initials: dict[int, Initial]) -> Buffer:
+        """The buffer of a scattered value: the operand's own where that may be overwritten, else a new one
+        that starts as a copy. A launch that may be repeated (a stack that grows) needs the original."""
+        known = constant_operand(source)
+        repeatable = any(n.op == "stack_new" for n in group.nodes)
+        if known is not None and source not in self.storage:
+            buffer = self.buffer_for(value)
+            initials[buffer.number] = Initial(None, known[0])  # type: ignore[arg-type]
+        elif self.owned(source) and not repeatable:
+            buffer = self.buffer_of(source)
+            initials[buffer.number] = Initial(buffer.number)
+        else:
+            buffer = self.buffer_for(value)
+            initials[buffer.number] = Initial(self.buffer_of(source).number)
+        self.storage[value] = Stored((buffer,))
+        return buffer
+
+    def _launch(self, built: BuiltKernel, initials: Mapping[int, Initial]) -> None:
+        slots = tuple([b.number for b in built.buffers])
+        starts = [
+            (i, initials[b.number])
+            for i, (b, p) in enumerate(zip(built.buffers, built.kernel.params, strict=True))
+            if p.access == "accumulate"
+        ]
+        self.builder.kernels.append(built.kernel)
+        self.steps.append(LaunchStep(len(self.builder.kernels) - 1, slots, tuple(starts)))
+
+    # ---- calls and sub-programs
+
+    def _library(self, node: Node) -> None:
+        result = node.results[0]
+        if node.op == "matmul":
+            (left, flip_left), (right, flip_right) = matmul_source(node.operands[0]), matmul_source(node.operands[1])
+            a, b = self._contiguous(left), self._contiguous(right)
+            out = self.buffer_for(result)
+            *batch, m, k = node.operands[0].shape
+            n = node.operands[1].shape[-1]
+            self.steps.append(MatmulStep(a.number, b.number, out.number, prod(batch), m, k, n, flip_left, flip_right))
+        else:
+            source = self._contiguous(node.operands[0])
+            out = self.buffer_for(result)
+            out.exact = source.exact = True
+            attrs = (("axis", node.attrs["axis"]),)
+            self.steps.append(HostCallStep(node.op, (source.number,), (out.number,), attrs))
+        self.storage[result] = Stored((out,))
+
+    def _contiguous(self, value: Value) -> Buffer:
+        stored = self.storage[value]
+        if isinstance(stored, Stored) and len(stored.buffers) > 1:
+            self._gathered(value)
+        return self.buffer_of(value)
+
+    def _program_step(self, node: Node) -> None:
+        for v in node.operands:
+            stored = self.storage.get(v)
+            if isinstance(stored, Stored) and len(stored.buffers) > 1:
+                self._gathered(v)
+        emit_step(self, node)
+
+    def nested(
+        self, graph: Graph, inputs: Sequence[Storage], targets: Sequence[Buffer | None], mutable: frozenset[Value]
+    ) -> ScheduledBlock:
+        """A region of this block as a block of its own."""
+        bound = dict(zip(graph.inputs, inputs, strict=True))
+        return schedule_block(BlockRequest(graph, bound, targets, mutable), self.builder)
+
+    def pushed_again(self, node: Node) -> bool:
+        """Whether the stack of a pop is pushed to later in this block."""
+        value: Value | None = node.results[0]
+        while value is not None:
+            reader = next((n for n in self.graph.nodes if value in n.operands), None)
+            if reader is None or reader.op == "pop":
+                value = reader.results[0] if reader is not None else None
+                continue
+            return True
+        return False
+
+
+def _use_counts(graph: Graph) -> dict[Value, int]:
+    counts: dict[Value, int] = {}
+    for node in graph.nodes:
+        for v in node.operands:
+            counts[v] = counts.get(v, 0) + 1
+    for v in graph.outputs:
+        counts[v] = counts.get(v, 0) + 1
+    return counts
+
+
+def _preferred(graph: Graph, targets: Sequence[Buffer | None]) -> dict[Value, Buffer]:
+    """The first target of each output that the graph computes."""
+    wanted: dict[Value, Buffer] = {}
+    for v, target in zip(graph.outputs, targets, strict=True):
+        if target is not None and v.node is not None:
+            wanted.setdefault(v, target)
+    return wanted

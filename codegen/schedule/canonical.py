@@ -1,0 +1,177 @@
+"""The graph as scheduling wants it: same meaning, fewer cases.
+
+a value without elements                ->  const
+reduction of no elements, and the like  ->  const, or the operand
+reduce over leading and trailing dims   ->  the trailing dims first, then the others
+reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
+scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.lower.context import identity_of
+from loopgrad.codegen.lower.reduction import COMBINES
+from loopgrad.graph.lanes import iota_axis
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.passes import PIPELINE
+from loopgrad.graph.rebuild import Builder, rebuild, renewed
+from loopgrad.graph.types import TensorType, bool_, int64
+
+REDUCTIONS: Final = frozenset({"reduce_sum", "reduce_prod", "reduce_min", "reduce_max", "reduce_and", "reduce_or"})
+LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
+FEW_KEPT: Final = 2048
+LONG_COLUMN: Final = 4096
+
+
+def prepare(graph: Graph) -> Graph:
+    """The graph passes, then no empty values anywhere, then the passes once more where that changed something."""
+    graph = through_pipeline(graph)
+    rewritten = rebuild(graph, _without_empty)
+    return graph if rewritten is graph else through_pipeline(rewritten)
+
+
+def through_pipeline(graph: Graph) -> Graph:
+    """The graph after every pass."""
+    for _, run in PIPELINE:
+        graph = run(graph)
+    return graph
+
+
+def rewrite_block(graph: Graph) -> Graph:
+    """Reductions and scatters of `graph` itself in forms that kernels have; its regions stay."""
+    builder = Builder()
+    env: dict[Value, Value] = {}
+    for node in graph.nodes:
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
+        builder.loc = current.loc
+        results: Sequence[Value] | None = None
+        if current.op in REDUCTIONS:
+            results = _reduce(current, builder)
+        elif current.op == "scatter":
+            results = _scatter(current, builder)
+        if results is None:
+            builder.nodes.append(current)
+            results = current.results
+        if results is not node.results:
+            env.update(zip(node.results, results, strict=True))
+    if not env:
+        return graph
+    return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+
+def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
+    if node.op in ("const", "for", "while", "switch", "stack_new", "push", "pop"):
+        return None
+    type = node.results[0].type
+    assert isinstance(type, TensorType)
+    zero = False if type.dtype is bool_ else 0
+    if type.size == 0:
+        return [builder.const(zero, type)]
+    sizes = [prod(v.shape) for v in node.operands]
+    match node.op:
+        case "gather" if sizes[0] == 0:
+            return [builder.const(zero, type)]
+        case "scatter" if sizes[-1] == 0:
+            return [node.operands[0]]
+        case "matmul" if sizes[0] == 0:
+            return [builder.const(zero, type)]
+        case "concat":
+            return _concat(node, builder)
+    if node.op in REDUCTIONS and sizes[0] == 0:
+        return [builder.const(identity_of(COMBINES[node.op], type.dtype), type)]
+    return None
+
+
+def _concat(node: Node, builder: Builder) -> Sequence[Value] | None:
+    """Without empty operands."""
+    axis = node.attrs["axis"]
+    full = [v for v in node.operands if v.shape[axis]]
+    if len(full) == len(node.operands):
+        return None
+    return full if len(full) == 1 else builder.emit("concat", full, {"axis": axis})
+
+
+# ---- reductions
+
+
+def _reduce(node: Node, builder: Builder) -> Sequence[Value] | None:
+    operand, axes = node.operands[0], set(node.attrs["axes"])
+    shape, type = operand.shape, node.results[0].type
+    assert isinstance(type, TensorType)
+    wide = {a for a in axes if shape[a] != 1}
+    if not wide:
+        return [builder.value("reshape", operand, shape=type.shape)]
+    trailing = _trailing(shape, wide)
+    if trailing and trailing != wide and prod(shape[a] for a in trailing) >= LONG_ROW:
+        return _in_two(node, builder, trailing)
+    first = min(wide)
+    leading = wide == {d for d in range(first, max(wide) + 1) if shape[d] != 1}
+    count, kept = prod(shape[a] for a in wide), type.size
+    if leading and not trailing and 16 < kept <= FEW_KEPT and count >= LONG_COLUMN:
+        return _in_blocks(node, builder, first, max(wide) + 1, count)
+    return None
+
+
+def _trailing(shape: Sequence[int], axes: set[int]) -> set[int]:
+    """Those of the reduced dims below which nothing is kept."""
+    found = set()
+    for d in range(len(shape) - 1, -1, -1):
+        if d in axes:
+            found.add(d)
+        elif shape[d] != 1:
+            break
+    return found
+
+
+def _in_two(node: Node, builder: Builder, trailing: set[int]) -> Sequence[Value]:
+    operand = node.operands[0]
+    first = builder.value(node.op, operand, axes=tuple(sorted(trailing)))
+    left = [d for d in range(len(operand.shape)) if d not in trailing]
+    axes = tuple([i for i, d in enumerate(left) if d in node.attrs["axes"]])
+    return [builder.value(node.op, first, axes=axes)]
+
+
+def _in_blocks(node: Node, builder: Builder, first: int, end: int, count: int) -> Sequence[Value] | None:
+    """Few columns of great length: without blocks a few lanes would do all the work."""
+    block = next((b for b in range(512, 31, -1) if count % b == 0), None)
+    if block is None:
+        return None
+    operand, type = node.operands[0], node.results[0].type
+    assert isinstance(type, TensorType)
+    before, after = operand.shape[:first], operand.shape[end:]
+    view = builder.value("reshape", operand, shape=(*before, count // block, block, *after))
+    inner = builder.value(node.op, view, axes=(first + 1,))
+    outer = builder.value(node.op, inner, axes=(first,))
+    return [builder.value("reshape", outer, shape=type.shape)]
+
+
+# ---- scatter
+
+
+def _scatter(node: Node, builder: Builder) -> Sequence[Value] | None:
+    table, indices, updates = node.operands[0], node.operands[1:-1], node.operands[-1]
+    if node.attrs["kind"] != "set" or no_duplicates(node):
+        return None
+    looked_up, index_shape = table.shape[: len(indices)], indices[0].shape
+    count = prod(index_shape)
+    order = builder.value("iota", type=TensorType((count,), int64), axis=0)
+    order = builder.value("reshape", order, shape=index_shape)
+    none = builder.const(-1, TensorType(looked_up, int64))
+    winner = builder.value("scatter", none, *indices, order, kind="max")
+    window = table.shape[len(indices) :]
+    flat = builder.value("reshape", updates, shape=(count, *window))
+    found = builder.value("gather", flat, winner)
+    hit = builder.value("ge", winner, builder.const(0, TensorType(looked_up, int64)))
+    dims = tuple(range(len(looked_up)))
+    return [builder.value("select", builder.value("broadcast", hit, shape=table.shape, dims=dims), found, table)]
+
+
+def no_duplicates(node: Node) -> bool:
+    """Whether every update of a scatter provably goes to an element of its own."""
+    shape = node.operands[1].shape
+    wide = {d for d, n in enumerate(shape) if n != 1}
+    return wide <= {iota_axis(i) for i in node.operands[1:-1]}

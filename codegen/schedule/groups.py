@@ -1,0 +1,199 @@
+"""Kernels: stored values of one level and one number of lanes, and the inline nodes they share.
+
+Enters: a Partition and what must be stored. Leaves: groups. Grouping may show that something should be
+stored after all; then it starts over with that decision made:
+
+    an expensive value is computed in two kernels          store it where it is computed first
+    a kernel has too many operations                       cut it where few values cross
+    a region's result is read by a kernel without it       store it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.lower.liveness import REGION_OPS
+from loopgrad.codegen.schedule.canonical import REDUCTIONS
+from loopgrad.codegen.schedule.cost import EXPENSIVE
+from loopgrad.codegen.schedule.levels import Levels
+from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
+from loopgrad.graph.nodes import Node, Value
+
+MAX_NODES: Final = 2000
+CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
+MAX_CROSSING: Final = 16
+ROUNDS: Final = 12
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """One kernel to be. `nodes`: computed inside; `loads`: read from memory."""
+
+    level: int
+    lanes: int
+    roots: list[Value]
+    nodes: dict[Node, None] = field(default_factory=dict)
+    loads: dict[Value, None] = field(default_factory=dict)
+    stacks: set[Node] = field(default_factory=set)  # regions whose stacks are read here
+
+
+def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
+    """Groups in topological order."""
+    stored = choose_stored(partition)
+    apart: set[Value] = set()
+    costs = inline_costs(partition, stored)
+    for _ in range(ROUNDS):
+        levels = Levels(partition, stored, apart)
+        more = {v for v in levels.missing if v not in stored}
+        if not more:
+            groups = _collect(partition, levels)
+            more = _shared(partition, groups, costs, stored)
+            cuts = _cuts(partition, groups, stored) - apart
+            if not more and not cuts:
+                return groups, levels
+            apart |= cuts
+            more |= cuts
+        stored |= more
+    return groups, levels
+
+
+def _collect(partition: Partition, levels: Levels) -> list[Group]:
+    """Stored values by (level, lanes); reductions over part of the lanes keep to their kind."""
+    tables: dict[tuple[int, int], dict[int, list[Value]]] = {}
+    for v, level in levels.level.items():
+        lanes = partition.domain(v)
+        tables.setdefault((level, lanes), {}).setdefault(_reduced(partition, v, lanes), []).append(v)
+    groups = []
+    for (level, lanes), kinds in tables.items():
+        free = kinds.pop(0, [])
+        if not kinds:
+            groups.append(Group(level, lanes, free))
+            continue
+        host = lanes if lanes in kinds else next(iter(kinds))
+        groups += [Group(level, lanes, [*roots, *free] if k == host else roots) for k, roots in kinds.items()]
+    for group in groups:
+        _fill(partition, levels, group)
+    position = partition.position
+    groups.sort(key=lambda g: (g.level, min(position[v.node] for v in g.roots if v.node is not None)))
+    return groups
+
+
+def _reduced(partition: Partition, value: Value, lanes: int) -> int:
+    """0 for a root that any kernel of these lanes can hold, else how many lanes are combined."""
+    node = value.node
+    assert node is not None
+    if partition.role[node] != "reduce":
+        return 0
+    return lanes * partition.kept_count(node) // prod(value.shape)
+
+
+def _fill(partition: Partition, levels: Levels, group: Group) -> None:
+    """Everything between the roots and memory."""
+    seen: set[tuple[Value, bool]] = set()
+    own = set(group.roots)
+    for root in group.roots:
+        assert root.node is not None
+        group.nodes[root.node] = None
+        pending = list(levels.starts(root))
+        while pending:
+            value, kept = pending.pop()
+            if (value, kept) in seen or value.node is None:
+                if value.node is None:
+                    group.loads[value] = None
+                continue
+            seen.add((value, kept))
+            if value not in own and _is_loaded(levels, value, group.level):
+                group.loads[value] = None
+                continue
+            if partition.role[value.node] in ("reduce", "scatter", "scan"):
+                continue
+            group.nodes[value.node] = None
+            if is_stack(value) and value.node.op in REGION_OPS:
+                group.stacks.add(value.node)
+            pending.extend(partition.edges(value, kept, group.lanes))
+    order = sorted(group.nodes, key=partition.position.__getitem__)
+    group.nodes = dict.fromkeys(order)
+
+
+def _is_loaded(levels: Levels, value: Value, level: int) -> bool:
+    node = value.node
+    if node in levels.step:
+        return True
+    return value in levels.level and levels.level[value] < level
+
+
+def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float], stored: set[Value]) -> set[Value]:
+    """Expensive values that several kernels compute: the last ones before the kernels part."""
+    holders: dict[Node, list[Group]] = {}
+    for group in groups:
+        for node in group.nodes:
+            holders.setdefault(node, []).append(group)
+    twice = {n for n, held in holders.items() if _computations(partition, n, held) > 1}
+    if not twice:
+        return set()
+    found: set[Value] = set()
+    for node, held in holders.items():
+        roots = {r.node for g in held for r in g.roots}
+        for v in node.operands:
+            if v.node in twice and (node not in twice or node in roots) and costs.get(v, 0.0) >= EXPENSIVE:
+                found.add(v)
+    return {v for v in found if v not in stored and not is_stack(v)}
+
+
+def _computations(partition: Partition, node: Node, held: list[Group]) -> int:
+    """In how many kernels a node is computed without need: those that replay a loop for its stack need it."""
+    if partition.role[node] == "inline":
+        return len(held)
+    if partition.role[node] == "lanes":
+        return sum(node not in g.stacks for g in held)
+    return 1
+
+
+def _cuts(partition: Partition, groups: list[Group], stored: set[Value]) -> set[Value]:
+    """Values to store so that no kernel has more than MAX_NODES inline nodes."""
+    cuts: set[Value] = set()
+    for group in groups:
+        if len(group.nodes) > MAX_NODES:
+            cuts |= _cut(partition, group)
+    return cuts
+
+
+def _cut(partition: Partition, group: Group) -> set[Value]:
+    nodes = list(group.nodes)
+    place = {n: i for i, n in enumerate(nodes)}
+    last: dict[Value, int] = {}
+    for i, node in enumerate(nodes):
+        for v in node.operands:
+            if v.node in place and v not in group.loads:
+                last[v] = i
+    crossing: list[dict[Value, None]] = []
+    live: dict[Value, None] = {}
+    ends: dict[int, list[Value]] = {}
+    for v, i in last.items():
+        ends.setdefault(i, []).append(v)
+    wanted = range(MAX_NODES - CUT_WINDOW, len(nodes), MAX_NODES - CUT_WINDOW)
+    sizes: list[int] = []
+    for i, node in enumerate(nodes):
+        for v in ends.get(i, ()):
+            live.pop(v, None)
+        live.update({r: None for r in node.results if r in last and _can_cut(partition, r, group.lanes)})
+        sizes.append(len(live))
+        crossing.append(dict(live) if len(live) <= MAX_CROSSING else {})
+    cuts: set[Value] = set()
+    for target in wanted:
+        window = range(max(target - CUT_WINDOW, 0), min(target, len(nodes) - 1))
+        best = min(window, key=lambda i: (sizes[i], -i), default=None)
+        if best is not None and 0 < sizes[best] <= MAX_CROSSING:
+            cuts.update(crossing[best])
+    return cuts
+
+
+def _can_cut(partition: Partition, value: Value, lanes: int) -> bool:
+    """Values of the kernel's own lanes; smaller ones (scalars, rows) are computed again behind the cut."""
+    assert value.node is not None
+    return (
+        partition.role[value.node] == "inline" and partition.domain(value) == lanes and value.node.op not in REDUCTIONS
+    )

@@ -1,0 +1,102 @@
+"""When each stored value can be computed, and which inline nodes its kernel holds.
+
+The level of a root is the number of kernels and calls that must have finished before its own starts:
+
+    operand in memory before the block                       0
+    stored, made at the same lane by a kernel                the operand's level (one kernel can do both)
+    stored, otherwise (reduced, scattered, shifted, called)  one more than the operand's level
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.graph.nodes import Node, Value
+
+
+class Levels:
+    """`level[v]` of every stored value and `step[node]` of every call or sub-program."""
+
+    def __init__(self, partition: Partition, stored: set[Value], apart: set[Value]) -> None:
+        self.partition = partition
+        self.stored = stored
+        self.apart = apart  # stored values that end their kernel
+        self.level: dict[Value, int] = {}
+        self.step: dict[Node, int] = {}
+        self.missing: dict[Value, None] = {}  # region results read where their kernel isn't
+        self._known: dict[tuple[Value, bool, int], int] = {}
+        for node in partition.graph.nodes:
+            self._visit(node)
+
+    def _visit(self, node: Node) -> None:
+        role = self.partition.role[node]
+        if role in ("library", "program"):
+            self.step[node] = max([self.after(v) for v in node.operands], default=0)
+        elif role != "memory":
+            for r in node.results:
+                if r in self.stored:
+                    n = self.partition.domain(r)
+                    self.level[r] = self._cone(self._starts(r, n), n)
+
+    def _starts(self, value: Value, n: int) -> list[tuple[Value, bool]]:
+        node = value.node
+        assert node is not None
+        match self.partition.role[node]:
+            case "reduce":
+                return [(node.operands[0], True)]
+            case "scatter":
+                return [(v, True) for v in node.operands[1:]] + [(node.operands[0], False)]
+            case "scan":
+                return [(node.operands[0], True)]
+        return self.partition.edges(value, True, n)
+
+    def after(self, value: Value) -> int:
+        """The level from which the value can be loaded."""
+        node = value.node
+        if node is None:
+            return 0
+        if node in self.step:
+            return self.step[node] + 1
+        if self.partition.role[node] == "memory":
+            return max([self.after(v) for v in node.operands], default=0)
+        return self.level[value] + 1 if value in self.level else 0
+
+    def _settled(self, value: Value, kept: bool, n: int) -> int | None:
+        """The level that reading a value asks for; None where it is computed inside the kernel."""
+        node = value.node
+        if node is None or node in self.step:
+            return self.after(value)
+        role = self.partition.role[node]
+        if value in self.stored and value in self.level:
+            fused = kept and self.partition.fusable(value) and self.partition.domain(value) == n
+            return self.level[value] if fused and value not in self.apart else self.level[value] + 1
+        if role == "lanes" and not is_stack(value) and not (kept and self.partition.lanes[node] == n):
+            self.missing[value] = None
+            return 0
+        return None
+
+    def _cone(self, starts: Iterable[tuple[Value, bool]], n: int) -> int:
+        """The highest level that anything below the starts asks for (an explicit stack: chains are long)."""
+        return max([self._demand(value, kept, n) for value, kept in starts], default=0)
+
+    def _demand(self, start: Value, start_kept: bool, n: int) -> int:
+        known = self._known
+        pending: list[tuple[Value, bool, bool]] = [(start, start_kept, False)]
+        while pending:
+            value, kept, expanded = pending.pop()
+            key = (value, kept, n)
+            if expanded:
+                known[key] = max([known[v, k, n] for v, k in self.partition.edges(value, kept, n)], default=0)
+            elif key not in known:
+                settled = self._settled(value, kept, n)
+                if settled is not None:
+                    known[key] = settled
+                else:
+                    pending.append((value, kept, True))
+                    pending.extend([(v, k, False) for v, k in self.partition.edges(value, kept, n)])
+        return known[start, start_kept, n]
+
+    def starts(self, value: Value) -> list[tuple[Value, bool]]:
+        """What the root of a stored value reads first."""
+        return self._starts(value, self.partition.domain(value))

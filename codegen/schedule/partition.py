@@ -1,0 +1,275 @@
+"""What each node of a block becomes, and which lanes compute it.
+
+Roles
+    inline    computed wherever it is needed
+    lanes     a region inside kernels
+    reduce    a reduction across lanes, ends a kernel
+    scatter   combines into memory, ends a kernel
+    scan      a running total along an axis, a kernel of its own lanes
+    library   a call: matmul, sort, argsort
+    program   a region, push or pop as steps
+    memory    a constant array, an empty stack: nothing to do
+
+`anchor[v]` is the number of lanes of the region from which v comes, as long as each operation keeps the
+lanes: v then belongs into that region's kernel. `must_store` collects values that have to be in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.lower.context import leading_dims
+from loopgrad.codegen.lower.liveness import REGION_OPS
+from loopgrad.codegen.schedule.access import keeps_lanes
+from loopgrad.codegen.schedule.canonical import LONG_ROW, REDUCTIONS
+from loopgrad.codegen.schedule.regions import Decision, is_memory
+from loopgrad.graph.lanes import iota_axis
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import StackType, TensorType
+
+MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
+MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
+SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a library call
+SMALL_CONSTANT: Final = 64
+BLAS_DTYPES: Final = ("float32", "float64")
+
+
+class Partition:
+    """Roles, lanes and anchors of one block's nodes."""
+
+    def __init__(self, graph: Graph, decision: Decision) -> None:
+        self.graph = graph
+        self.decision = decision
+        self.position = {node: i for i, node in enumerate(graph.nodes)}
+        self.role: dict[Node, str] = {}
+        self.lanes: dict[Node, int] = {}  # of roots other than inline ones
+        self.anchor: dict[Value, int] = {}
+        self.must_store: dict[Value, None] = {}
+        for node in graph.nodes:
+            self.role[node] = self._classify(node)
+        for v in graph.outputs:
+            self.store(v)
+
+    # ---- questions
+
+    def domain(self, value: Value) -> int:
+        """The lanes that compute a stored value."""
+        node = value.node
+        assert node is not None
+        return self.lanes.get(node) or self.anchor.get(value) or prod(value.shape)
+
+    def is_accumulator(self, value: Value) -> bool:
+        """Whether it is a kernel region's result that lanes scatter into."""
+        node = value.node
+        return (
+            node is not None
+            and node.op in ("for", "while")
+            and self.role[node] == "lanes"
+            and is_memory(node, value.index)
+        )
+
+    def fusable(self, value: Value) -> bool:
+        """Whether a kernel that makes the value can go on with it at the same lane."""
+        assert value.node is not None
+        return self.role[value.node] in ("inline", "lanes") and not self.is_accumulator(value)
+
+    def in_kernel(self, value: Value) -> bool:
+        """Whether a kernel makes it (once stored)."""
+        return value.node is not None and self.role[value.node] in ("inline", "lanes", "reduce", "scatter", "scan")
+
+    def edges(self, value: Value, kept: bool, n: int) -> list[tuple[Value, bool]]:
+        """What computing the value inside a kernel of n lanes reads, and whether at the lane's own index."""
+        node = value.node
+        assert node is not None
+        region = self.decision.kernel.get(node)
+        if region is not None:
+            return [(v, kept and region.keeps_lanes(i)) for i, v in enumerate(node.operands)]
+        return [(v, kept and keeps_lanes(node, i, n)) for i, v in enumerate(node.operands)]
+
+    def store(self, value: Value) -> None:
+        """Demand the value in memory."""
+        if isinstance(value.type, TensorType):
+            self.must_store[value] = None
+
+    # ---- classification
+
+    def _classify(self, node: Node) -> str:
+        if node in self.decision.kernel:
+            return self._lanes(node)
+        if node in self.decision.program:
+            for v in node.operands if node.op != "stack_new" else ():
+                self.store(v)
+            return "memory" if node.op == "stack_new" else "program"
+        if node.op in REDUCTIONS:
+            return self._reduce(node)
+        match node.op:
+            case "stack_new":
+                for v in node.operands:
+                    self.store(v)
+                return "memory"
+            case "scatter":
+                return self._scatter(node)
+            case "cumsum" | "cumprod" | "cummin" | "cummax":
+                return self._scan(node)
+            case "matmul":
+                return self._matmul(node)
+            case "sort" | "argsort":
+                self.store(node.operands[0])
+                return "library"
+        return self._inline(node)
+
+    def _lanes(self, node: Node) -> str:
+        region = self.decision.kernel[node]
+        self.lanes[node] = region.lanes
+        for i, v in enumerate(node.operands):
+            if v in self.anchor and (self.anchor[v] != region.lanes or not region.keeps_lanes(i)):
+                self.store(v)
+        for j, r in enumerate(node.results):
+            memory = node.op != "switch" and is_memory(node, j)
+            if memory:
+                source = node.operands[(1 if node.op == "for" else 0) + j]
+                if source.node is None or source.node.op != "const":
+                    self.store(source)
+                self.store(r)
+            elif isinstance(r.type, TensorType) and self._trailing(r, region.lanes) is not None:
+                self.anchor[r] = region.lanes
+            elif isinstance(r.type, TensorType):
+                self.store(r)
+        return "lanes"
+
+    def _trailing(self, value: Value, n: int) -> int | None:
+        """Elements per lane where there are few enough."""
+        if leading_dims(value.shape, n) is None:
+            return None
+        count = prod(value.shape) // n
+        return count if count <= MAX_TRAILING or (value.node is not None and value.node.op in REGION_OPS) else None
+
+    def _inline(self, node: Node) -> str:
+        """Keep the first anchor that survives the operation; operands of other anchors go to memory."""
+        chosen: int | None = None
+        for i, v in enumerate(node.operands):
+            n = self.anchor.get(v)
+            if n is None:
+                continue
+            kept = keeps_lanes(node, i, n) and self._trailing(node.results[0], n) is not None
+            if kept and chosen in (None, n):
+                chosen = n
+            else:
+                self.store(v)
+        if chosen is not None:
+            self.anchor[node.results[0]] = chosen
+        return "inline"
+
+    def _reduce(self, node: Node) -> str:
+        operand = node.operands[0]
+        n = self.anchor.get(operand)
+        if n is not None:
+            if keeps_lanes(node, 0, n):
+                return self._inline(node)
+            if self._across(node, n):
+                self.lanes[node] = n
+                self.store(node.results[0])
+                return "reduce"
+            self.store(operand)
+        shape, axes = operand.shape, node.attrs["axes"]
+        wide = [a for a in axes if shape[a] != 1]
+        count = prod(shape[a] for a in wide)
+        columns = wide == [d for d in range(max(wide) + 1) if shape[d] != 1]
+        total = prod(shape)
+        if count < LONG_ROW:
+            return "inline"
+        if self._across(node, total):
+            self.lanes[node] = total
+        elif columns and self._across(node, count):
+            self.lanes[node] = count
+        else:
+            return "inline"
+        self.store(node.results[0])
+        return "reduce"
+
+    def _across(self, node: Node, n: int) -> bool:
+        """Whether the reduction combines a trailing range of n lanes, keeping few elements of each."""
+        shape, axes = node.operands[0].shape, node.attrs["axes"]
+        dims = leading_dims(shape, n)
+        if dims is None:
+            return False
+        reduced = [d in axes for d in range(dims) if shape[d] != 1]
+        trailing = all(reduced[reduced.index(True) :]) if True in reduced else False
+        kept = prod(shape[d] for d in range(dims, len(shape)) if d not in axes)
+        return trailing and kept <= MAX_KEPT and prod(shape[dims:]) <= MAX_TRAILING
+
+    def kept_count(self, node: Node) -> int:
+        """Separate reductions of a `reduce` node: one per kept trailing element."""
+        kept = self.lanes[node] // _reduced_lanes(node, self.lanes[node])
+        return prod(node.results[0].shape) // kept
+
+    def _scatter(self, node: Node) -> str:
+        table, sources = node.operands[0], node.operands[1:]
+        if table.node is None or table.node.op != "const":
+            self.store(table)
+        anchors = [n for v in sources if (n := self.anchor.get(v)) is not None]
+        updates = node.operands[-1].shape
+        n = anchors[0] if anchors else prod(updates)
+        if leading_dims(node.operands[1].shape, n) is None and anchors:
+            n = prod(updates)
+        for v in sources:
+            if self.anchor.get(v, n) != n:
+                self.store(v)
+        self.lanes[node] = n
+        self.store(node.results[0])
+        return "scatter"
+
+    def _scan(self, node: Node) -> str:
+        operand, axis = node.operands[0], node.attrs["axis"]
+        n = prod(operand.shape) // operand.shape[axis]
+        if operand in self.anchor and (self.anchor[operand] != n or not keeps_lanes(node, 0, n)):
+            self.store(operand)
+        self.lanes[node] = n
+        self.store(node.results[0])
+        return "scan"
+
+    def _matmul(self, node: Node) -> str:
+        left, right = node.operands
+        work = left.shape[-2] * left.shape[-1] * right.shape[-1]
+        if left.dtype.name not in BLAS_DTYPES or work <= SMALL_PRODUCT:
+            return self._inline(node)
+        for v in node.operands:
+            self.store(matmul_source(v)[0])
+        return "library"
+
+
+def matmul_source(value: Value) -> tuple[Value, bool]:
+    """The operand of a product, a transposition of its last two dims left to the library."""
+    node = value.node
+    if node is not None and node.op == "transpose":
+        rank = len(value.shape)
+        if node.attrs["perm"] == (*range(rank - 2), rank - 1, rank - 2):
+            return node.operands[0], True
+    return value, False
+
+
+def _reduced_lanes(node: Node, lanes: int) -> int:
+    shape = node.operands[0].shape
+    dims = leading_dims(shape, lanes) or 0
+    return prod(shape[d] for d in range(dims) if d in node.attrs["axes"])
+
+
+def scatter_exclusive(node: Node, lanes: int) -> bool:
+    """Whether no two lanes of a top-level scatter meet in one element."""
+    if lanes == 1:
+        return True
+    shape = node.operands[1].shape
+    wide = {d for d, n in enumerate(shape) if n != 1}
+    return wide <= {iota_axis(i) for i in node.operands[1:-1]}
+
+
+def constant_operand(value: Value) -> Sequence[object] | None:
+    """The value of a splat constant, wrapped; None for anything else."""
+    node = value.node
+    return [node.attrs["value"]] if node is not None and node.op == "const" else None
+
+
+def is_stack(value: Value) -> bool:
+    return isinstance(value.type, StackType)

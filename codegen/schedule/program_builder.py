@@ -1,0 +1,77 @@
+"""A Program under construction: buffers (slots to be), kernels, constants, stacks, notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.program import ProgramStack, Residual
+from loopgrad.graph.nodes import Node
+from loopgrad.graph.types import TensorType
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """kind: input, output, temp or constant. `popped`: a pop points it into a stack. Steps refer to
+    `number` until slots are assigned."""
+
+    type: TensorType
+    kind: str
+    number: int
+    constant: bytes | None = None
+    popped: bool = False
+    exact: bool = False  # a library call reads its shape from the slot
+
+
+@dataclass(slots=True)
+class ProgramBuilder:
+    """Shared by the blocks of one Program."""
+
+    options: Any
+    buffers: list[Buffer] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    stacks: list[ProgramStack] = field(default_factory=list)
+    residuals: dict[Node, Residual] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    constants: dict[tuple[bytes, TensorType], Buffer] = field(default_factory=dict)
+
+    def buffer(self, type: TensorType, kind: str = "temp") -> Buffer:
+        made = Buffer(type, kind, len(self.buffers))
+        self.buffers.append(made)
+        return made
+
+    def constant(self, data: bytes, type: TensorType) -> Buffer:
+        """A buffer of known elements; equal ones are shared."""
+        key = (data, type)
+        known = self.constants.get(key)
+        if known is None:
+            known = self.constants[key] = self.buffer(type, "constant")
+            known.constant = data
+        return known
+
+    def splat(self, value: Any, type: TensorType) -> Buffer:
+        """A constant buffer of equal elements."""
+        with np.errstate(all="ignore"):
+            return self.constant(np.full(type.shape, value, type.dtype.np).tobytes(), type)
+
+    def note(self, text: str) -> None:
+        self.notes[text] = None
+
+    def stack(self, node: Node) -> int:
+        """The number of a new program stack for a `stack_new` node."""
+        self.stacks.append(ProgramStack(node.attrs["element"], node.attrs.get("name") or "stack", node.loc))
+        return len(self.stacks) - 1
+
+    def mark(self) -> tuple[int, int, int]:
+        """What has been made so far."""
+        return len(self.buffers), len(self.kernels), len(self.stacks)
+
+    def rewind(self, mark: tuple[int, int, int]) -> None:
+        """Forget what was made since."""
+        del self.buffers[mark[0] :]
+        del self.kernels[mark[1] :]
+        del self.stacks[mark[2] :]
+        self.constants = {k: b for k, b in self.constants.items() if b.number < mark[0]}

@@ -1,0 +1,55 @@
+"""One row per stack for the plan: what a loop's reverse pass saves, how deep, and why.
+
+formula: `max(n)` for the size expression reduce_max(n); `trips, measured` where there is none
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loopgrad.codegen.program import Residual
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import TensorType
+
+INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "div": "//", "mod": "%"}
+SILENT: Final = frozenset({"cast", "broadcast", "reshape", "alias", "stop_gradient", "transpose"})
+LONGEST: Final = 120
+
+
+def residual(node: Node, graph: Graph, place: str) -> Residual:
+    """The row of a `stack_new` node of `graph`."""
+    element: TensorType = node.attrs["element"]
+    name = node.attrs.get("name") or "stack"
+    reason = node.attrs.get("reason") or "the reverse pass of the loop reads it"
+    inputs = {v: f"input{i}" for i, v in enumerate(graph.inputs)}
+    depth = formula(node.operands[0], inputs) if node.operands else "trips, measured"
+    return Residual(name, element, depth, reason, place, node.loc)
+
+
+def formula(value: Value, inputs: dict[Value, str]) -> str:
+    """A size expression as text."""
+    text = _text(value, inputs, 12)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _text(value: Value, inputs: dict[Value, str], depth: int) -> str:
+    node = value.node
+    if node is None:
+        return inputs.get(value, "captured")
+    if depth == 0:
+        return "..."
+    operands = [_text(v, inputs, depth - 1) for v in node.operands[:4]]
+    match node.op:
+        case "const":
+            return str(node.attrs["value"])
+        case op if op in SILENT:
+            return operands[0]
+        case op if op in INFIX:
+            return f"({operands[0]} {INFIX[op]} {operands[1]})"
+        case "reduce_max" | "reduce_sum" | "reduce_min":
+            return f"{node.op.removeprefix('reduce_')}({operands[0]})"
+        case "gather":
+            return f"{operands[0]}[{', '.join(operands[1:])}]"
+        case "for" | "while":
+            return f"trips of the loop at {node.loc}" if node.loc else "trips of a loop"
+    return f"{node.op}({', '.join(operands)})"

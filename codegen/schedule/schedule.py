@@ -1,0 +1,44 @@
+"""Graph -> Program: passes, then blocks of steps, then slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopgrad.codegen.lower.context import Stored
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.schedule.assign import assign_slots
+from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
+from loopgrad.codegen.schedule.canonical import prepare
+from loopgrad.codegen.schedule.program_builder import Buffer, ProgramBuilder
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.types import TensorType
+
+
+def schedule(graph: Graph, options: Any = None) -> Program:
+    """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program."""
+    builder = ProgramBuilder(options)
+    inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
+    ready = prepare(graph)
+    outputs: dict[Value, Buffer] = {}
+    for v in ready.outputs:
+        if v not in outputs:
+            outputs[v] = builder.buffer(_tensor(v), "output")
+    targets: list[Buffer | None] = [outputs[v] for v in ready.outputs]
+    bound = {v: Stored((b,)) for v, b in zip(ready.inputs, inputs, strict=True)}
+    block = schedule_block(BlockRequest(ready, bound, targets), builder)
+    slots, steps, numbers = assign_slots(builder.buffers, block.steps, [*inputs, *outputs.values()])
+    return Program(
+        slots,
+        tuple([numbers[b.number] for b in inputs]),
+        tuple([numbers[outputs[v].number] for v in ready.outputs]),
+        tuple(builder.kernels),
+        steps,
+        tuple(builder.stacks),
+        tuple(builder.residuals.values()),
+        tuple(builder.notes),
+    )
+
+
+def _tensor(value: Value) -> TensorType:
+    assert isinstance(value.type, TensorType), f"a stack can't cross the program's boundary: {value}"
+    return value.type

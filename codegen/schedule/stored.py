@@ -1,0 +1,97 @@
+"""Which inline values are worth keeping in memory.
+
+A value read at several different indices (broadcast along a new axis, shifted twice, looked up) would be
+computed as often. It is stored where that costs more than writing it once and reading it back:
+
+    cost * (evaluations - elements)  >  STORE * elements + LOAD * evaluations + LAUNCH
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from loopgrad.codegen.schedule.cost import CEILING, LAUNCH, LOAD, STORE, own_cost, repeats
+from loopgrad.codegen.schedule.partition import Partition
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
+from loopgrad.graph.types import TensorType
+
+LOOKUPS = 8.0  # a region looks a table up about this often per lane
+SAME_INDEX = frozenset({*ELEMENTWISE, "reshape"})
+
+
+def inline_costs(partition: Partition, stored: set[Value]) -> dict[Value, float]:
+    """One element of each value, its operands computed along; CEILING at most."""
+    costs: dict[Value, float] = {}
+    for node in partition.graph.nodes:
+        if partition.role[node] == "inline":
+            total = own_cost(node)
+            for i, v in enumerate(node.operands):
+                total += repeats(node, i) * (LOAD if v in stored else costs.get(v, LOAD))
+            costs[node.results[0]] = min(total, CEILING)
+        elif partition.role[node] == "lanes":
+            costs.update(dict.fromkeys(node.results, CEILING))
+    return costs
+
+
+def choose_stored(partition: Partition) -> set[Value]:
+    """The values that kernels write to memory."""
+    stored = set(partition.must_store)
+    costs = inline_costs(partition, stored)
+    readings: dict[Value, _Readings] = {}
+    for node in reversed(partition.graph.nodes):
+        for r in node.results:
+            readings.setdefault(r, _Readings())
+        if partition.role[node] == "inline":
+            v = node.results[0]
+            size, evaluations = float(prod(v.shape)), readings[v].total()
+            if v not in stored and _worth_storing(costs[v], size, evaluations):
+                stored.add(v)
+            _inline_readings(partition, node, size if v in stored else max(evaluations, size), readings)
+        else:
+            _root_readings(partition, node, readings)
+    return stored
+
+
+def _worth_storing(cost: float, size: float, evaluations: float) -> bool:
+    return cost * (evaluations - size) > STORE * size + LOAD * evaluations + LAUNCH
+
+
+class _Readings:
+    """How often a value is evaluated: readers at the same index share, others add up."""
+
+    __slots__ = ("other", "same")
+
+    def __init__(self) -> None:
+        self.same = 0.0
+        self.other = 0.0
+
+    def total(self) -> float:
+        return self.same + self.other
+
+
+def _read(readings: dict[Value, _Readings], value: Value, count: float, same: bool) -> None:
+    entry = readings.setdefault(value, _Readings())
+    if same:
+        entry.same = max(entry.same, count)
+    else:
+        entry.other += count
+
+
+def _inline_readings(partition: Partition, node: Node, evaluations: float, readings: dict[Value, _Readings]) -> None:
+    for i, v in enumerate(node.operands):
+        _read(readings, v, evaluations * repeats(node, i), node.op in SAME_INDEX)
+
+
+def _root_readings(partition: Partition, node: Node, readings: dict[Value, _Readings]) -> None:
+    """A reduction reads its operand once; a region reads what isn't its lane's own once per lane."""
+    region = partition.decision.kernel.get(node)
+    for i, v in enumerate(node.operands):
+        if not isinstance(v.type, TensorType):
+            continue
+        size = float(v.type.size)
+        if region is None or region.keeps_lanes(i):
+            _read(readings, v, size, same=True)
+            continue
+        factor = LOOKUPS if i in region.report.table_inputs else 1.0
+        _read(readings, v, factor * region.lanes * size, same=False)
