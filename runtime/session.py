@@ -43,6 +43,7 @@ class Session:
 
     def __init__(self) -> None:
         self._versions: OrderedDict[Key, Versions] = OrderedDict()
+        self._exact: OrderedDict[tuple[Key, tuple[float, ...]], Executable] = OrderedDict()
         self._lock = threading.RLock()
         self.compiled = 0
 
@@ -64,6 +65,21 @@ class Session:
                 versions.general = self._compile(lift_constants(graph)[0], device, options)
         return versions.general, _constant_buffers(versions.general, constants, device)
 
+    def compile(self, graph: Graph, device: Device, options: Options) -> Executable:
+        """The executable with the graph's constants in its code, for a graph that is kept."""
+        digest, constants, _ = abstract_key(graph)
+        key = (device.name, options, digest)
+        with self._lock:
+            versions = self._versions.get(key)
+            if versions is not None and versions.constants == constants:
+                return versions.first
+            executable = self._exact.get((key, constants))
+            if executable is None:
+                executable = self._exact[key, constants] = self._compile(graph, device, options)
+                while len(self._exact) > CACHE_ENTRIES:
+                    self._exact.popitem(last=False)
+            return executable
+
     def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
         self.compiled += 1
         return device.compile(graph, options)
@@ -77,6 +93,7 @@ class Session:
         """Forget every compiled graph."""
         with self._lock:
             self._versions.clear()
+            self._exact.clear()
 
 
 SESSION = Session()
