@@ -32,7 +32,16 @@ from loopgrad.lazy.carries import (
     trace_tree,
     with_output_types,
 )
-from loopgrad.lazy.core import ArrayLike, as_tensor, cast_value, constant, is_scalar, wrap
+from loopgrad.lazy.core import (
+    ArrayLike,
+    as_tensor,
+    broadcast_value,
+    cast_value,
+    constant,
+    integer_range,
+    is_scalar,
+    wrap,
+)
 from loopgrad.lazy.indexing import mark_counter
 from loopgrad.lazy.operands import Shape, joined_shape
 from loopgrad.lazy.promotion import promote
@@ -209,24 +218,24 @@ def _finish(
 def trip_count(lower: ArrayLike, upper: ArrayLike) -> tuple[Value, Callable[[Value], Tensor]]:
     """The trip count (int32 or int64), and what turns the counter into the loop's index."""
     if is_scalar(lower) and is_scalar(upper):
-        first, last = _python_bound(lower), _python_bound(upper)
-        count = constant(min(max(last - first, 0), 2**63 - 1), TensorType((), int64))
-        return count, lambda k: _index(k, None, first, weak=True)
+        start, stop = _python_bound(lower), _python_bound(upper)
+        trips = constant(min(max(stop - start, 0), 2**63 - 1), TensorType((), int64))
+        return trips, lambda k: _index(k, None, start, weak=True)
     low, high = _bound(lower), _bound(upper)
-    dtype = _bound_dtype(low, high)
-    first = _python_bound(lower) if is_scalar(lower) else None
+    weak = low._weak and high._weak
+    dtype = _bound_dtype(lower, upper, low, high)
+    first: int | None = _python_bound(lower) if is_scalar(lower) else None
     work = _count_dtype(dtype, first)
     shape = joined_shape("fori_loop", (low._value.shape, high._value.shape))
-    stop = ops.broadcast_to(cast_value(cast_value(high._value, dtype), work), shape)
+    end = broadcast_value(cast_value(cast_value(high._value, dtype), work), shape)
     if first == 0:
-        return _signed_count(stop), lambda k: _index(k, dtype, 0, weak=False)
-    begin = cast_value(cast_value(low._value, dtype), work)
-    start = ops.broadcast_to(begin, shape)
-    count = ops.select(ops.gt(stop, start), ops.sub(stop, start), ops.zeros_like(stop))
+        return _signed_count(end), lambda k: _index(k, dtype, 0, weak)
+    begin = broadcast_value(cast_value(cast_value(low._value, dtype), work), shape)
+    count = ops.select(ops.gt(end, begin), ops.sub(end, begin), ops.zeros_like(end))
     if work is int64 and first is None and dtype is int64:  # more than 2**63 - 1 trips: as many as there are
         count = ops.select(ops.lt(count, 0), ops.full(2**63 - 1, TensorType(shape, int64)), count)
-    offset = ops.broadcast_to(cast_value(low._value, dtype), shape)
-    return _signed_count(count), lambda k: _index(k, dtype, first if first is not None else offset, weak=False)
+    offset = broadcast_value(cast_value(low._value, dtype), shape)
+    return _signed_count(count), lambda k: _index(k, dtype, first if first is not None else offset, weak)
 
 
 def _python_bound(bound: Any) -> int:
@@ -244,11 +253,15 @@ def _bound(bound: ArrayLike) -> Tensor:
     return t
 
 
-def _bound_dtype(low: Tensor, high: Tensor) -> DType:
-    if low._weak or high._weak:
-        return high._value.dtype if low._weak else low._value.dtype  # type: ignore[no-any-return]
-    joined = promote(low._value.dtype, high._value.dtype)
-    return int64 if joined.kind == "f" else joined
+def _bound_dtype(lower: ArrayLike, upper: ArrayLike, low: Tensor, high: Tensor) -> DType:
+    if low._weak == high._weak:
+        joined = promote(low._value.dtype, high._value.dtype)
+        return int64 if joined.kind == "f" else joined
+    strong: DType = (high if low._weak else low)._value.dtype
+    number = lower if low._weak else upper
+    smallest, largest = integer_range(strong)
+    fits = not isinstance(number, int) or smallest <= number <= largest
+    return strong if fits else int64
 
 
 def _count_dtype(dtype: DType, first: int | None) -> DType:

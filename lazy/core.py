@@ -32,12 +32,27 @@ PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 _serial = itertools.count()
 
 
+def next_serial() -> int:
+    """A number larger than all before."""
+    return next(_serial)
+
+
+class History:
+    """What an evaluated tensor was computed as; the tensor owns it, its leaf refers to it weakly. (Values
+    and nodes refer to each other, so they would only go when the garbage collector runs.)"""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
 class TensorLeaf(Leaf):
     """The value of a tensor whose elements exist.
 
-    `serial` orders leaves by age. `history` leads to the value that was evaluated, for as long as the
-    tensor lives; None for input data. `computed` says that there was such a value. `committed`: the
-    user chose its device.
+    `serial` orders leaves by age (equal for what was evaluated together). `history` leads to the value
+    that was evaluated, for as long as the tensor lives; None for input data. `computed` says that there
+    was such a value. `committed`: the user chose its device.
     """
 
     __slots__ = ("committed", "computed", "history", "serial")
@@ -45,11 +60,11 @@ class TensorLeaf(Leaf):
     any_committed: ClassVar[bool] = False  # lets evaluation skip the search for the device
 
     def __init__(
-        self, type: TensorType, buffer: Buffer, history: Value | None = None, computed: bool = False,
-        committed: bool = False,
+        self, type: TensorType, buffer: Buffer, history: History | None = None, computed: bool = False,
+        committed: bool = False, serial: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(type, buffer)
-        self.serial = next(_serial)
+        self.serial = next_serial() if serial is None else serial
         self.history = None if history is None else weakref.ref(history)
         self.computed = computed or history is not None
         self.committed = committed
@@ -65,7 +80,7 @@ class TensorCore:
 
     _value: Value
     _weak: bool
-    _history: Value | None
+    _history: History | None
 
     def __init_subclass__(cls) -> None:
         global _concrete

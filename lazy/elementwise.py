@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
+from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, float64, int64, uint64
 from loopgrad.lazy.core import (
@@ -272,24 +273,25 @@ _LARGEST_PRODUCT = 4
 def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x to the power y; integers to a negative power are refused where y is a Python int."""
     if isinstance(x, TensorCore) and is_scalar(y) and not isinstance(y, complex):
-        kind = x._value.dtype.kind
-        if kind in "iu" and type(y) is int and y < 0:
-            raise ValueError(f"power: expected a non-negative int beside integers, got {y}; convert with .astype first")
-        if kind in "iufc" and y == int_or_none(y) and 1 <= y <= _LARGEST_PRODUCT and (kind in "fc" or type(y) is int):
-            return _product(x, int(y))
-        if kind == "f" and y == 0.5:
-            return sqrt(x)
-        if kind == "f" and y == -1:
-            return divide(1, x)
+        simple = _simple_power(x, y)
+        if simple is not None:
+            return simple
     values, weak = meet("pow", (x, y))
     if values[0].dtype.kind == "b":
         raise dtype_refused("pow", "iufc", bool_)
     return wrap(emit("pow", values)[0], weak)
 
 
-def int_or_none(y: Any) -> int | None:
-    """The int that a Python number equals, if any."""
-    return int(y) if math.isfinite(y) and y == int(y) else None
+def _simple_power(x: Tensor, y: Any) -> Tensor | None:
+    """x to a Python number, where something cheaper than pow gives it."""
+    kind = x._value.dtype.kind
+    if kind in "iu" and type(y) is int and y < 0:
+        raise ValueError(explained("power", "a non-negative int beside integers", y, "convert with .astype first"))
+    if y in range(1, _LARGEST_PRODUCT + 1) and (kind == "f" or (kind in "iu" and type(y) is int)):
+        return _product(x, int(y))
+    if kind == "f" and y == 0.5:
+        return sqrt(x)
+    return divide(1, x) if kind == "f" and y == -1 else None
 
 
 def _product(x: Tensor, exponent: int) -> Tensor:

@@ -7,10 +7,11 @@ keep their graph: the elements are given, but what is built from the tensor stil
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from loopgrad.graph.build import enter
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.config import current
-from loopgrad.lazy.core import TensorCore, TensorLeaf, wrap
+from loopgrad.lazy.core import History, TensorCore, TensorLeaf, next_serial, wrap
 from loopgrad.lazy.errors import traced_value_error
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
@@ -27,6 +28,9 @@ from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
+
+
+GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
 
 
 class _Depth(threading.local):
@@ -66,16 +70,32 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     computed = dict(zip(values, buffers, strict=True))
     results = [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
     if not deriving():
+        serial = next_serial()
         for t in pending:
-            point_at(t, computed[t._value])
+            _point_at(t, computed[t._value], serial)
+        _collect_garbage(sum([b.nbytes for b in buffers]))
     return results
 
 
-def point_at(t: TensorCore, buffer: Buffer) -> None:
+def _point_at(t: TensorCore, buffer: Buffer, serial: int) -> None:
     """Make an evaluated tensor refer to its elements; its history stays reachable while it lives."""
-    value = t._value
-    t._history = value
-    t._value = TensorLeaf(buffer.type, buffer, history=value)
+    t._history = History(t._value)
+    t._value = TensorLeaf(buffer.type, buffer, t._history, serial=serial)
+
+
+class _Garbage(threading.local):
+    nbytes: int = 0
+
+
+_garbage = _Garbage()
+
+
+def _collect_garbage(nbytes: int) -> None:
+    """Graphs are cycles that hold the leaves they read: the collector counts objects, this counts bytes."""
+    _garbage.nbytes += nbytes
+    if _garbage.nbytes > GARBAGE_LIMIT:
+        _garbage.nbytes = 0
+        gc.collect()
 
 
 def _place(values: Sequence[Value], default: str) -> str:
@@ -125,4 +145,7 @@ def to_device(t: TensorCore, device: str) -> Tensor:
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
     buffer = move(buffers_of((t,))[0], target)
-    return wrap(TensorLeaf(buffer.type, buffer, history=t._value, committed=True), t._weak)
+    history = t._history or History(t._value)
+    moved = wrap(TensorLeaf(buffer.type, buffer, history, committed=True), t._weak)
+    moved._history = history
+    return moved

@@ -28,7 +28,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType, TensorType, int32, int64
 from loopgrad.lazy.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.evaluation import to_numpy
-from loopgrad.lazy.operands import Shape, joined_shape, normal_axis
+from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.promotion import promote
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tens
     index: list[Any] = []
     for a in range(rank):
         extent = t._value.shape[a]
-        grid = ops.lane_index(full, a) if extent != 1 else constant(0, TensorType(full, int64))
+        grid = positions(full, a) if extent != 1 else constant(0, TensorType(full, int64))
         index.append(wrap(along if a == d else grid))
     return get_item(t, tuple(index))
 

@@ -15,7 +15,7 @@ from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast
 from loopgrad.lazy.elementwise import multiply, sqrt, subtract
 from loopgrad.lazy.indexing import get_item
 from loopgrad.lazy.movement import moveaxis, ravel, reshape, stack
-from loopgrad.lazy.operands import Shape, joined_shape, normal_axis
+from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.promotion import promote_all
 from loopgrad.lazy.reduction import sum
 
@@ -129,9 +129,8 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = 
     rows, columns = t._value.shape[-2:]
     start_row, start_column = max(-offset, 0), max(offset, 0)
     count = max(min(rows - start_row, columns - start_column), 0)
-    position = ops.lane_index((count,), 0)
-    i = wrap(ops.add(position, start_row) if count else position)
-    j = wrap(ops.add(position, start_column) if count else position)
+    along = positions((count,), 0)
+    i, j = wrap(ops.add(along, start_row)), wrap(ops.add(along, start_column))
     return get_item(t, (..., i, j))
 
 
@@ -143,8 +142,8 @@ def diag(x: ArrayLike, /, *, k: int = 0) -> Tensor:
     if len(t._value.shape) != 1:
         raise ShapeError(explained("diag", "one or two dimensions", t._value.type, "use lg.diagonal"))
     n = t._value.shape[0] + abs(k)
-    rows = ops.lane_index((n, n), 0)
-    columns = ops.lane_index((n, n), 1)
+    rows = positions((n, n), 0)
+    columns = positions((n, n), 1)
     wide = ops.pad(t._value, (max(k, 0),), (max(-k, 0),))
     placed = broadcast_value(wide, (n, n))  # element j of column j
     on_diagonal = ops.eq(columns, ops.add(rows, k)) if n else emit("eq", (columns, rows))[0]

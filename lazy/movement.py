@@ -12,7 +12,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast_value, constant, is_scalar, wrap
+from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast_value, is_scalar, wrap
 from loopgrad.lazy.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.promotion import promote_all
 
@@ -193,7 +193,7 @@ def _same_dtype(op: str, xs: Sequence[ArrayLike]) -> list[Value]:
     tensors = [as_tensor(x) for x in xs]
     dtype, _ = promote_all(*[(t._value.dtype, t._weak) for t in tensors])
     return [
-        constant(x, TensorType((), dtype)) if is_scalar(x) else cast_value(t._value, dtype)
+        as_tensor(x, dtype)._value if is_scalar(x) else cast_value(t._value, dtype)
         for x, t in zip(xs, tensors, strict=True)
     ]
 
@@ -236,7 +236,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int =
     if isinstance(indices_or_sections, tuple | list):
         cuts = [min(max(c + extent if c < 0 else c, 0), extent) for c in indices_or_sections]
     else:
-        sections = int(indices_or_sections)
+        sections = int(indices_or_sections)  # type: ignore[arg-type]
         if sections <= 0 or extent % sections:
             fix = "pass the positions to cut at instead"
             raise ShapeError(explained("split", f"sections that divide {extent}", sections, fix))
@@ -282,9 +282,7 @@ def pad(x: ArrayLike, pad_width: Any, /, mode: str = "constant", *, constant_val
     pairs = _pairs(pad_width, rank)
     if any(n < 0 for pair in pairs for n in pair):
         raise ShapeError(explained("pad", "widths of at least 0", pad_width, "slice to shrink"))
-    type = TensorType((), t._value.dtype)
-    fill = constant_values if is_scalar(constant_values) else None
-    value = cast_value(as_tensor(constant_values)._value, type.dtype) if fill is None else constant(fill, type)  # type: ignore[arg-type]
+    value = as_tensor(constant_values, t._value.dtype)._value
     low, high = [p[0] for p in pairs], [p[1] for p in pairs]
     return wrap(ops.pad(t._value, low, high, ops.reshape(value, ())), t._weak)
 

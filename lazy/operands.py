@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import kinds_text
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, constant, is_scalar
 from loopgrad.lazy.promotion import float_dtype, promote_all, scalar_dtype
 
@@ -75,6 +76,11 @@ def dtype_refused(op: str, kinds: str, got: DType) -> DTypeError:
 
 def _dtype_of(part: Any) -> tuple[DType, bool]:
     return (part._value.dtype, part._weak) if isinstance(part, TensorCore) else (scalar_dtype(part), True)
+
+
+def positions(shape: Shape, axis: int) -> Value:
+    """Each element's int64 index along `axis`."""
+    return ops.iota(TensorType(shape, int64), axis)
 
 
 def normal_axis(op: str, axis: Any, rank: int) -> int:

@@ -77,11 +77,15 @@ def _comparison(op: str, function: Function) -> Method:
 
 
 def _power(x: Any, y: Any) -> Any:
-    return elementwise.power(x, y) if isinstance(y, _OPERANDS) else NotImplemented
+    if not isinstance(y, _OPERANDS):
+        return NotImplemented
+    return elementwise.power(x, y)  # type: ignore[arg-type]
 
 
 def _power_reflected(x: Any, y: Any) -> Any:
-    return elementwise.power(y, x) if isinstance(y, _OPERANDS) else NotImplemented
+    if not isinstance(y, _OPERANDS):
+        return NotImplemented
+    return elementwise.power(y, x)  # type: ignore[arg-type]
 
 
 class Operators(TensorCore):

@@ -32,7 +32,7 @@ class Tensor(Operators):
     __slots__ = ()
     __array_priority__ = 1000
     __array_ufunc__ = None  # NumPy arrays on the left leave operators to us
-    __hash__ = None  # type: ignore[assignment]  # == compares elements
+    __hash__ = None  # == compares elements
 
     def __new__(cls, *_: Any, **__: Any) -> Tensor:
         raise TypeError("expected lg.asarray(...) or a creation function, got a call of Tensor; use one of those")
@@ -47,7 +47,7 @@ class Tensor(Operators):
     @property
     def dtype(self) -> DType:
         """The type of the elements."""
-        return self._value.dtype  # type: ignore[no-any-return]
+        return self._value.dtype
 
     @property
     def ndim(self) -> int:

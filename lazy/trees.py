@@ -106,7 +106,7 @@ def _register(cls: type) -> None:
         return [getattr(instance, name) for name in names], None, names
 
     def rebuild(_: None, children: Sequence[Any]) -> Any:
-        instance = object.__new__(cls)  # not __init__: __post_init__ may check what a trace can't answer
+        instance: Any = object.__new__(cls)  # not __init__: __post_init__ may check what a trace can't answer
         for name, child in zip(names, children, strict=True):
             object.__setattr__(instance, name, child)
         return instance

@@ -19,7 +19,6 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.core import (
     ArrayLike,
-    TensorCore,
     as_tensor,
     broadcast_value,
     cast_value,
@@ -30,7 +29,7 @@ from loopgrad.lazy.core import (
 from loopgrad.lazy.elementwise import add, divide, maximum, minimum, multiply, power, subtract, where
 from loopgrad.lazy.errors import TracedValueError
 from loopgrad.lazy.indexing import FULL, IndexPlan, get_item, plan_index, slice_spans
-from loopgrad.lazy.operands import Shape, joined_shape
+from loopgrad.lazy.operands import Shape, joined_shape, positions
 from loopgrad.lazy.promotion import promote, promote_weak, scalar_dtype
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _as_update(kind: str, values: ArrayLike, base: Value) -> Value:
     if is_scalar(values):
         if promote_weak(base.dtype, scalar_dtype(values)) is not base.dtype:
             raise _lossy(kind, scalar_dtype(values), base)
-        return constant(values, TensorType((), base.dtype))  # type: ignore[arg-type]
+        return as_tensor(values, base.dtype)._value
     t = as_tensor(values)
     dtype = t._value.dtype
     joined = promote_weak(base.dtype, dtype) if t._weak else promote(base.dtype, dtype)
@@ -198,7 +197,7 @@ def _written(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
 
 def _combined(kind: str, old: Value, new: Value) -> Value:
     combine = _COMBINE[kind]
-    return new if combine is None else combine(wrap(old), wrap(new))._value  # type: ignore[no-any-return]
+    return new if combine is None else combine(wrap(old), wrap(new))._value
 
 
 def _put_back(base: Value, plan: IndexPlan, region: Value) -> Value:
@@ -229,7 +228,7 @@ def _put_back_strided(base: Value, spans: Any, region: Value) -> Value:
     """Positions along each axis as index arrays: one scatter."""
     indices = []
     for axis, (span, count) in enumerate(zip(spans, region.shape, strict=True)):
-        counter = ops.lane_index(region.shape, axis)
+        counter = positions(region.shape, axis)
         indices.append(ops.add(ops.mul(counter, abs(span[2])), _lowest(span, count)))
     return ops.scatter("set", base, indices, region)
 
@@ -267,8 +266,8 @@ def _leading_mask(index: Any) -> Tensor | None:
         return None
     if any(not (isinstance(i, slice) and i == FULL) and i is not Ellipsis for i in items[1:]):
         return None
-    tensor = first if isinstance(first, TensorCore) else as_tensor(first)
-    return tensor if tensor._value.dtype is bool_ else None  # type: ignore[return-value]
+    tensor = as_tensor(first)
+    return tensor if tensor._value.dtype is bool_ else None
 
 
 def _update_masked(kind: str, x: Tensor, mask: Tensor, values: ArrayLike) -> Tensor:
