@@ -27,8 +27,10 @@ def keeps_lanes(node: Node, operand: int, n: int) -> bool:
     if n == 1 or node.op in ELEMENTWISE:
         return True
     rule = RULES.get(node.op)
+    if rule is None:  # also stack_new, whose result has no elements to index
+        return False
     dims = leading_dims(node.results[0].shape, n)
-    return rule is not None and dims is not None and rule(node, operand, n, dims)
+    return dims is not None and rule(node, operand, n, dims)
 
 
 def _wide(shape: Sequence[int]) -> list[int]:
