@@ -59,7 +59,7 @@ class _Machine:
         self.stacks = [_Stack(self.lanes, s.dtype.np) for s in kernel.stacks]
 
     def run(self) -> None:
-        grid = np.indices(self.kernel.domain, dtype=np.int64).reshape(len(self.kernel.domain), -1)
+        grid = np.indices(self.kernel.domain, dtype=np.int64).reshape(len(self.kernel.domain), self.lanes)
         self.block(self.kernel.body, list(grid), np.ones(self.lanes, bool))
 
     def block(self, block: Block, arguments: Sequence[Array], active: Array) -> list[Array]:

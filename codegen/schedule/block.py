@@ -226,13 +226,12 @@ class BlockScheduler:
         return {v: s for v in values if isinstance(s := self.storage.get(v), Stored)}
 
     def _kernel(self, group: Group) -> None:
-        loads = [*group.loads, *(v for n in group.nodes if n.op == "stack_new" for v in n.operands)]
         lane_loops = any(self.partition.role[n] == "lanes" for n in group.nodes)
         initials: dict[int, Initial] = {}
         roots = [self._root(v, group, initials) for v in group.roots if prod(v.shape)]
         if not roots:
             return
-        request = KernelRequest(self._name(), group.lanes, lane_loops, list(group.nodes), self._stored(loads), roots)
+        request = KernelRequest(self._name(), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots)
         try:
             built = build_kernel(request, self.settings)
         except NotLaneLocal as error:

@@ -108,9 +108,10 @@ def _fill(partition: Partition, levels: Levels, group: Group) -> None:
             if value not in own and _is_loaded(levels, value, group.level):
                 group.loads[value] = None
                 continue
-            if partition.role[value.node] in ("reduce", "scatter", "scan"):
-                continue
             group.nodes[value.node] = None
+            if value.node.op == "stack_new":
+                group.loads.update(dict.fromkeys(value.node.operands))
+                continue
             if is_stack(value) and value.node.op in REGION_OPS:
                 group.stacks.add(value.node)
             pending.extend(partition.edges(value, kept, group.lanes))
@@ -120,7 +121,7 @@ def _fill(partition: Partition, levels: Levels, group: Group) -> None:
 
 def _is_loaded(levels: Levels, value: Value, level: int) -> bool:
     node = value.node
-    if node in levels.step:
+    if node in levels.step or (node is not None and levels.partition.role[node] == "memory" and not is_stack(value)):
         return True
     return value in levels.level and levels.level[value] < level
 

@@ -65,9 +65,9 @@ class Levels:
     def _settled(self, value: Value, kept: bool, n: int) -> int | None:
         """The level that reading a value asks for; None where it is computed inside the kernel."""
         node = value.node
-        if node is None or node in self.step:
+        role = self.partition.role[node] if node is not None else "memory"
+        if node is None or role in ("memory", "library", "program"):
             return self.after(value)
-        role = self.partition.role[node]
         if value in self.stored and value in self.level:
             fused = kept and self.partition.fusable(value) and self.partition.domain(value) == n
             return self.level[value] if fused and value not in self.apart else self.level[value] + 1
