@@ -115,6 +115,12 @@ def vmapped():
 
 
 @pytest.fixture
+def traced():
+    """traced(function, arrays): the graph of a function for arrays like these."""
+    return graph_of
+
+
+@pytest.fixture
 def nodes():
     """nodes(graph, *names): all nodes of these names, those in regions too."""
     return nodes_of
