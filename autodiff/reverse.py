@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.autodiff.loops.for_ import pull_for
+from loopgrad.autodiff.loops.masked import masked_where_needed
 from loopgrad.autodiff.loops.switch import pull_switch
 from loopgrad.autodiff.loops.while_ import pull_while
 from loopgrad.autodiff.pullback import Context, RegionRule, pull, require_cotangents
 from loopgrad.graph.nodes import Value
 
-REGION_VJP: Final[dict[str, RegionRule]] = {"for": pull_for, "while": pull_while, "switch": pull_switch}
+REGION_VJP: Final[dict[str, RegionRule]] = {
+    "for": masked_where_needed(pull_for),
+    "while": masked_where_needed(pull_while),
+    "switch": masked_where_needed(pull_switch),
+}
 
 _CONTEXT: Final = Context(REGION_VJP)
 

@@ -30,6 +30,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
+from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import StackType, TensorType
 
@@ -139,6 +140,9 @@ def pull_loop(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Con
     carries = reverse_carries(loop, joint, received, adjoints)
     if carries.inputs:
         results = emit_loops(loop, joint.graph, carries, context)
+        shared = loop.node.attrs["shared"]
+        own = [ct for j in joint.carried if j not in shared and (ct := received[j]) is not None]
+        require_local(results[0], lane_shape(loop.node), own, context)
         for target, ct, continues in zip(carries.targets, results, carries.continues, strict=False):
             if continues:
                 adjoints.put(target, ct)
@@ -148,6 +152,17 @@ def pull_loop(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Con
         if ct in carries.fixed:
             adjoints.add(loop.inits[j], received[j])
     pull_hoisted(loop.node, loop.normal, adjoints, context)
+
+
+def require_local(result: Value, lanes: tuple[int, ...], cotangents: Sequence[Value], context: Context) -> None:
+    """The reverse of an outermost lane node must be one too: no cotangent may meet those of other lanes, of
+    which some aren't active (so even one that lies in memory counts as the lane's own)."""
+    node = result.node
+    assert node is not None
+    if lanes and not context.lanes:
+        own = [i for i, v in enumerate(node.operands) if v in cotangents]
+        if not lane_report(node, lanes, own).local:
+            raise NotLaneLocalError
 
 
 def pull_hoisted(node: Node, normal: Normal, adjoints: Adjoints, context: Context) -> None:

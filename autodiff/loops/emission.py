@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs
 from loopgrad.autodiff.loops.residuals import Threads
@@ -25,7 +24,8 @@ from loopgrad.graph.region_ops import for_loop
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
 
 
-class Saving(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Saving:
     """What the forward run leaves for the reverse run: its trip count, threaded stacks, own stacks."""
 
     count: Value

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.autodiff.activity import active_carries, active_results, differentiable
-from loopgrad.autodiff.loops.normal import with_inputs
+from loopgrad.autodiff.loops.normal import NotLaneLocalError, with_inputs
 from loopgrad.autodiff.pullback import zero_cotangent
 from loopgrad.autodiff.pushforward import RegionRules, Tangents, push_forward
-from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.accumulators import chain_from, first_carry
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import StackType
 
 
 def push_for(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
@@ -40,12 +41,10 @@ def _push_loop(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
     starts = [_or_zero(tangents[first + j], inits[j]) for j in carried]
     extra = [t for i in captured if (t := tangents[first + n + i]) is not None]
     regions = [with_inputs(with_inputs(r, len(r.inputs), extra), n, starts) for r in node.regions[:-1]]
-    shared = node.attrs["shared"]
-    attrs = {
-        **node.attrs,
-        "carries": n + len(carried),
-        "shared": (*shared, *(n + i for i, j in enumerate(carried) if j in shared)),
-    }
+    shared = _with_tangents(node, carried, n)
+    kept = [p for p in shared if (c := chain_from(body, first + p)) is not None and c.output == p]
+    _require_accumulators(node, shared, kept)
+    attrs = {**node.attrs, "carries": n + len(carried), "shared": tuple(kept)}
     operands = (*node.operands[:first], *inits, *starts, *captures, *extra)
     results = emit(node.op, operands, attrs, (*regions, body), node)
     return _placed(carried, results[n:], n)
@@ -70,17 +69,26 @@ def _joint_body(node: Node, carried: Sequence[int], captured: Sequence[int], rul
 
 
 def push_switch(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
+    flags = active_results(node, [t is not None for t in tangents])
+    if any(flag and isinstance(r.type, StackType) for r, flag in zip(node.results, flags, strict=True)):
+        tangents = [
+            zero_cotangent(v) if t is None and isinstance(v.type, StackType) and differentiable(v.type) else t
+            for v, t in zip(node.operands, tangents, strict=True)
+        ]
+        flags = active_results(node, [t is not None for t in tangents])
     moving = [t is not None for t in tangents]
-    flags = active_results(node, moving)
     results = [r for r, flag in enumerate(flags) if flag]
     if not results:
         return [None] * len(flags)
     moved = [i for i, flag in enumerate(moving[1:]) if flag]
     branches = [_joint_branch(branch, moved, results, rules) for branch in node.regions]
     extra = [t for t in tangents[1:] if t is not None]
-    shared = node.attrs["shared"]
-    attrs = {**node.attrs, "shared": (*shared, *(len(flags) + i for i, r in enumerate(results) if r in shared))}
-    emitted = emit("switch", (*node.operands, *extra), attrs, tuple(branches), node)
+    shared = _with_tangents(node, results, len(flags))
+    inputs = range(len(branches[0].inputs))
+    ends = [{c.output for i in inputs if (c := chain_from(b, i)) is not None} for b in branches]
+    kept = [p for p in shared if all(p in end for end in ends)]
+    _require_accumulators(node, shared, kept)
+    emitted = emit("switch", (*node.operands, *extra), {**node.attrs, "shared": tuple(kept)}, tuple(branches), node)
     return _placed(results, emitted[len(flags) :], len(flags))
 
 
@@ -95,6 +103,18 @@ def _joint_branch(branch: Graph, moved: Sequence[int], results: Sequence[int], r
         return [*outputs, *(_or_zero(t, outputs[r]) for t, r in zip(following, results, strict=True))]
 
     return trace(function, types)[0]
+
+
+def _with_tangents(node: Node, moved: Sequence[int], n: int) -> list[int]:
+    """The shared positions and those of their tangents."""
+    shared = node.attrs["shared"]
+    return [*shared, *(n + i for i, p in enumerate(moved) if p in shared)]
+
+
+def _require_accumulators(node: Node, shared: Sequence[int], kept: Sequence[int]) -> None:
+    """A tangent that reads the accumulator (of min, max or mul) can't be computed lane by lane."""
+    if node.attrs["lanes"] and len(kept) < len(shared):
+        raise NotLaneLocalError
 
 
 def _or_zero(tangent: Value | None, like: Value) -> Value:
