@@ -40,7 +40,7 @@ def run(graph: Graph) -> Graph:
             wanted = {j for j, v in enumerate(node.results) if v in read}
             current, results = _fewer_carries(current, wanted)
         elif current.op == "switch":
-            results = _passed_through(current)
+            current, results = _passed_through(current)
         env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
         nodes.append(current)
     if not env:
@@ -189,15 +189,21 @@ def _grouped(labels: Sequence[object]) -> list[int]:
     return [first_with.setdefault(label, j) for j, label in enumerate(labels)]
 
 
-def _passed_through(switch: Node) -> list[Value]:
-    """The results of a switch, with operands in place of those that are that operand in every branch."""
+def _passed_through(switch: Node) -> tuple[Node, list[Value]]:
+    """The switch without results that are the same operand in every branch, and what stands for each result."""
     results = list(switch.results)
     for p, result in enumerate(switch.results):
         sources = {_input_position(branch, branch.outputs[p]) for branch in switch.regions}
         (source,) = sources if len(sources) == 1 else (None,)
         if source is not None and switch.operands[1 + source].type == result.type:
             results[p] = switch.operands[1 + source]
-    return results
+    if results == list(switch.results):
+        return switch, results
+    # a stack passed through must lose this use at once: it may be consumed only once
+    smaller, kept = dce.shrunk(switch, {v for v in switch.results if v in results})
+    for new, p in enumerate(kept):
+        results[p] = smaller.results[new]
+    return smaller, results
 
 
 def _input_position(graph: Graph, value: Value) -> int | None:

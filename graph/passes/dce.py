@@ -56,6 +56,15 @@ def _assemble(graph: Graph, kept: list[tuple[Node, _Plan | None]]) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
+def shrunk(node: Node, needed: set[Value]) -> tuple[Node, tuple[int, ...]]:
+    """A region node without the results that aren't `needed` (a switch) and captures it doesn't read, and
+    the positions of the results that remain."""
+    plan = _shrink(node, needed)
+    if plan is None:
+        return node, tuple(range(len(node.results)))
+    return _narrowed(node, node.operands, plan), plan.results
+
+
 def _shrink(node: Node, needed: set[Value]) -> _Plan | None:
     """What remains of a region node; None where all of it does."""
     results = tuple(range(len(node.results)))

@@ -30,14 +30,17 @@ class Mask:
         self.value = value
 
     def covers(self, shape: tuple[int, ...]) -> bool:
-        """Whether values of this shape have the mask's lanes as leading dims."""
-        return shape[: len(self.value.shape)] == self.value.shape
+        """Whether lanes (or values) of this shape extend the mask's lanes, or stand for rows of them."""
+        lanes = self.value.shape
+        return shape[: len(lanes)] == lanes or (bool(shape) and lanes[: len(shape)] == shape)
 
     def over(self, builder: Builder, shape: tuple[int, ...]) -> Value:
-        """The mask in the shape of values that it covers."""
+        """The mask in the shape of values that it covers; a row is active while any of its lanes is."""
         lanes = self.value.shape
         if shape == lanes:
             return self.value
+        if len(shape) < len(lanes):
+            return builder.value("reduce_or", self.value, axes=tuple(range(len(shape), len(lanes))))
         return builder.value("broadcast", self.value, shape=shape, dims=tuple(range(len(lanes))))
 
     def select(self, builder: Builder, new: Value, old: Value) -> Value:

@@ -122,3 +122,14 @@ def test_nested_loops_are_cleaned_inside_out():
 
     after = checked(lambda graph: fewer(fewer(graph)), program, i(), f(4), f(4))
     assert loop_of(after).attrs["carries"] == 1
+
+
+def test_a_stack_passed_through_a_switch_loses_that_use():
+    def program(n, x):
+        stack = ops.push(ops.stack_new(f(4)), x)
+        branches = [lambda s, a: [s, ops.sin(a)], lambda s, a: [s, a]]
+        stack, y = traced_switch(n, branches, [stack, x])
+        return [y, ops.pop(stack)[1]]
+
+    after = checked(carries.run, program, i(), f(4))
+    assert len(after.nodes[-2].operands) == 2

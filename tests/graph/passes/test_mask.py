@@ -235,6 +235,21 @@ def test_lanes_of_two_dims_and_wider_lanes_inside():
     check(program, i(4), i(4, 3), f(4, 3), seeds=6)
 
 
+def test_lanes_inside_that_stand_for_rows():
+    def program(n, m, x, y):
+        def outer(_k, c):
+            def cond(d):
+                return ops.lt(ops.abs(d), 2.0)
+
+            (d,) = traced_while([ops.reduce_max(c, (1,))], cond, lambda d: [ops.add(d, 1.5)])
+            (e,) = traced_for(m, [y], lambda _j, e: [cross(e)])
+            return [ops.sub(c, ops.broadcast(ops.add(d, e), (4, 3), (0,)))]
+
+        return traced_for(n, [x], outer)
+
+    check(program, i(4, 3), i(4), f(4, 3), f(4), seeds=6)
+
+
 def test_an_exceeded_limit_is_still_reported():
     def program(x):
         return traced_while([x], lambda c: ops.gt(c, 0.0), lambda c: [ops.sub(c, cross(c))], max_steps=3)
