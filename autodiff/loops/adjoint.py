@@ -189,5 +189,5 @@ def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Conte
     saving = emit_augmented(loop, forward, parts.threads, saved, context.nested)
     free = [v for v in primal if v not in varying]
     outer = dict(zip(primal[loop.first :], (*loop.inits, *loop.captures), strict=True)) | carries.fixed
-    reverse = reverse_part(parts, (*free, *carries.fixed, *carries.inputs, *saved), pruned.outputs[loop.carries :])
+    reverse = reverse_part(parts, (*free, *carries.fixed, *carries.inputs, *saved), parts.joint.outputs[loop.carries :])
     return emit_reverse(loop, reverse, carries, saving, len(saved), outer)

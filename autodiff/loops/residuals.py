@@ -15,19 +15,21 @@ chosen by a minimum cut (`loops.mincut`) so that reverse can be computed from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.mincut import minimum_cut
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.passes import cse
 from loopgrad.graph.types import StackType, TensorType
 
 # too much work, or too many elements in, to do again for one element out
 _HEAVY: Final = frozenset(
     {"matmul", "sort", "argsort", "cumsum", "cumprod", "cummin", "cummax", "argmin", "argmax", "scatter", "pop"}
 )
+_MOVEMENT: Final = frozenset({"reshape", "transpose", "flip", "broadcast", "alias"})
 _SMALL_REDUCTION: Final = 16  # elements per result up to which a reduction is worth doing again
 
 
@@ -50,6 +52,7 @@ class Split(NamedTuple):
 
 def split(joint: Graph, primal_inputs: int, primal_outputs: int) -> Split:
     """Mark what depends on cotangents, and find what crosses over."""
+    joint = cse.run(joint)  # what both sides compute alike must not be saved twice
     reverse = set(joint.inputs[primal_inputs:])
     wanted: dict[Value, None] = {}
     stacks: dict[Value, None] = {}
@@ -107,7 +110,15 @@ def chosen(parts: Split, is_free: Callable[[Value], bool], near_sources: bool = 
     wanted = [v for v in parts.wanted if not free[v]]
     if not wanted:
         return []
-    return minimum_cut(prices, operands, sources, wanted, near_sources)
+    cut = minimum_cut(prices, operands, sources, wanted, near_sources)
+    return list(dict.fromkeys(_unmoved(v, prices) for v in cut))
+
+
+def _unmoved(v: Value, prices: Mapping[Value, int]) -> Value:
+    """What `v` is a rearrangement of: saving that needs no copy."""
+    while v.node is not None and v.node.op in _MOVEMENT and prices.get(v.node.operands[0], prices[v] + 1) <= prices[v]:
+        v = v.node.operands[0]
+    return v
 
 
 def price(v: Value) -> int:

@@ -114,14 +114,19 @@ def _opposite(t: Value, node: Node) -> Value:
     return ops.neg(t)
 
 
-def _wins(compare: Callable[[Value, Value], Value], own: int) -> Partial:
-    """All of `t` where operand `own` wins, half of it where the two are equal."""
+def _winner(compare: Callable[[Value, Value], Value]) -> Partials:
+    """All of `t` to the operand that wins, half of it to each where they are equal. Both sides ask the same
+    two questions, so that two bools are all there is to save."""
 
-    def partial(t: Value, node: Node) -> Value:
-        a, b = node.operands[own], node.operands[1 - own]
+    def first(t: Value, node: Node) -> Value:
+        a, b = node.operands
         return ops.select(compare(a, b), t, ops.select(ops.eq(a, b), ops.mul(t, 0.5), 0))
 
-    return partial
+    def second(t: Value, node: Node) -> Value:
+        a, b = node.operands
+        return ops.select(compare(a, b), 0, ops.select(ops.eq(a, b), ops.mul(t, 0.5), t))
+
+    return first, second
 
 
 def _base_of_pow(t: Value, node: Node) -> Value:
@@ -173,8 +178,8 @@ BINARY: Final[dict[str, Partials]] = {
         lambda t, node: _over_square_radius(t, node.operands[1], node),
         lambda t, node: ops.neg(_over_square_radius(t, node.operands[0], node)),
     ),
-    "min": (_wins(ops.lt, 0), _wins(ops.lt, 1)),
-    "max": (_wins(ops.gt, 0), _wins(ops.gt, 1)),
+    "min": _winner(ops.lt),
+    "max": _winner(ops.gt),
 }
 
 SELECT: Final[dict[str, Partials]] = {
