@@ -27,7 +27,6 @@ from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord, SlotRecord
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
-POLL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [ctypes.c_void_p]
@@ -58,6 +57,7 @@ class CallContext:
         words = self.words
         words[HEADER["pool_run"]] = self.pool.run
         words[HEADER["serial_run"]] = self.pool.serial_run
+        words[HEADER["poll"]] = self.pool.poll
         words[HEADER["forced_capacity"]] = -1 if forced is None else forced
         if any(c.name == "matmul" for c in self.program.host_calls):
             functions = blas()
@@ -76,11 +76,8 @@ class CallContext:
             context = this()
             return 1 if context is None else context.host_call(number)
 
-        def poll(_: int) -> int:
-            return 0
-
-        callbacks = (RESERVE(reserve), HOST_CALL(host_call), POLL(poll))
-        for name, callback in zip(("reserve", "host_call", "poll"), callbacks, strict=True):
+        callbacks = (RESERVE(reserve), HOST_CALL(host_call))
+        for name, callback in zip(("reserve", "host_call"), callbacks, strict=True):
             self.words[HEADER[name]] = ctypes.cast(callback, ctypes.c_void_p).value or 0
         return callbacks
 
@@ -108,6 +105,12 @@ class CallContext:
             self.raised = error
             return 1
         return 0
+
+    def raise_signal(self) -> None:
+        """Raise what a signal handler raised while native code polled."""
+        words = self.words
+        raised = [ctypes.c_void_p(words[HEADER[f"raised_{part}"]]) for part in ("type", "value", "traceback")]
+        ctypes.pythonapi.PyErr_Restore(*raised)  # takes the references over; ctypes then raises
 
     def slot_array(self, slot: int) -> np.ndarray[Any, Any]:
         """A view of a slot's memory during a call."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.cpu.call_context import HEADER
+from loopgrad.codegen.targets.cpu.call_context import HEADER, INTERRUPTED
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.cpu.context import CallContext
@@ -121,9 +121,11 @@ class CpuExecutable(Executable):
             if block is not None:
                 ARENAS.give(block)
         if status:
-            self._raise(context)
+            self._raise(context, status)
 
-    def _raise(self, context: CallContext) -> None:
+    def _raise(self, context: CallContext, status: int) -> None:
+        if status == INTERRUPTED:
+            context.raise_signal()
         raised, context.raised = context.raised, None
         if raised is not None:
             raise raised

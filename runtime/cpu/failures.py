@@ -9,7 +9,6 @@ from loopgrad.codegen.targets.cpu.call_context import (
     CHECK,
     HEADER,
     HEAP_MEMORY,
-    INTERRUPTED,
     LOOP_LIMIT,
     STACK_CAPACITY,
     STACK_EMPTY,
@@ -41,8 +40,6 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         return _memory_failure(f"loop {stack_record.name!r}", stack_record.loc, words[HEADER["needed"]], refused, "")
     if code == LOOP_LIMIT:
         return LoopLimitError(detail, program.loops[where])
-    if code == INTERRUPTED:
-        return LoopgradError("the program was interrupted")
     if code == STACK_EMPTY:
         stack_record = program.stacks[where]
         return LoopgradError(f"stack {stack_record.name!r} of the compiled program was popped while empty: a bug")

@@ -16,6 +16,7 @@ from loopgrad.codegen.targets.cpu.pool import EXPORTS, MAX_THREADS, pool_ir
 from loopgrad.runtime.cpu.loader import Code
 
 THREADS_VARIABLE: Final = "LOOPGRAD_NUM_THREADS"
+PYTHON_FUNCTIONS: Final = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
 
 _lock = threading.Lock()
 _pool: NativePool | None = None
@@ -27,6 +28,10 @@ class NativePool:
     def __init__(self, code: Code, threads: int) -> None:
         self.run = code.address("lg_pool_run")
         self.serial_run = code.address("lg_serial_run")
+        self.poll = code.address("lg_poll")
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(code.address("lg_poll_configure"))(
+            *[ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in PYTHON_FUNCTIONS]
+        )
         self._configure = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("lg_pool_configure"))
         self._heap_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("lg_pool_heap_bytes"))
         self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))

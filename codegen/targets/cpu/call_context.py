@@ -54,6 +54,9 @@ HEADER: Final[dict[str, int]] = {
             "allocated",
             "growths",
             "polled",  # nanoseconds on the monotonic clock
+            "raised_type",  # what `poll` leaves when a signal handler raised: three owned references
+            "raised_value",
+            "raised_traceback",
         )
     )
 }

@@ -11,6 +11,8 @@
 - `i32 @lg_heap_ensure(ptr heap, i64 bytes)`: heap = { ptr base, i64 size }; contents are lost.
 - `void @lg_pool_configure(i64 threads)`, `void @lg_pool_after_fork()`, `i64 @lg_pool_heap_bytes()`,
   `void @lg_pool_trim()` (gives the pool's heaps back to the system).
+- `i32 @lg_poll(ptr context)`: runs Python's pending signal handlers; 1 where one raised, whose
+  exception is then in the context. `lg_poll_configure` takes the four functions of Python it needs.
 
 How a region runs. The caller publishes the job, opens the gate, bumps the epoch and wakes sleepers.
 A worker that sees a new epoch enters the gate (adds one); inside an open gate it takes chunks from
@@ -25,6 +27,8 @@ import platform
 import sys
 from typing import Final
 
+from loopgrad.codegen.targets.cpu.call_context import HEADER
+
 MAX_THREADS: Final = 256
 SPIN_NANOSECONDS: Final = 40_000
 GATE_OPEN: Final = 1 << 32
@@ -37,6 +41,8 @@ EXPORTS: Final = (
     "lg_pool_after_fork",
     "lg_pool_heap_bytes",
     "lg_pool_trim",
+    "lg_poll",
+    "lg_poll_configure",
 )
 
 
@@ -54,8 +60,9 @@ def pool_ir() -> str:
         "MAP_FLAGS": 0x1002 if darwin else 0x22,
         "CLOCK": 6 if darwin else 1,
         "SIG_BLOCK": 1 if darwin else 0,
+        "RAISED": HEADER["raised_type"],
     }
-    text = _GLOBALS + _HEAPS + _WORK + _WAIT + _WORKER + _REGION
+    text = _GLOBALS + _HEAPS + _WORK + _WAIT + _WORKER + _REGION + _POLL
     for name, value in constants.items():
         text = text.replace(f"${name}$", str(value))
     return text
@@ -454,6 +461,43 @@ yield:
 unlock:
   %result = phi i32 [ %own, %secure ], [ 0, %join ]
   store atomic i32 0, ptr @lock release, align 4
+  ret i32 %result
+}
+"""
+
+# A callback in Python could not do this: a handler that raises before its first line is only printed.
+_POLL: Final = """
+@gil_ensure = internal global ptr null
+@gil_release = internal global ptr null
+@check_signals = internal global ptr null
+@fetch_error = internal global ptr null
+
+define void @lg_poll_configure(ptr %ensure, ptr %release, ptr %check, ptr %fetch) {
+  store ptr %ensure, ptr @gil_ensure
+  store ptr %release, ptr @gil_release
+  store ptr %check, ptr @check_signals
+  store ptr %fetch, ptr @fetch_error
+  ret void
+}
+
+define i32 @lg_poll(ptr %context) {
+  %ensure = load ptr, ptr @gil_ensure
+  %release = load ptr, ptr @gil_release
+  %check = load ptr, ptr @check_signals
+  %state = call i32 %ensure()
+  %status = call i32 %check()
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %keep, label %done
+keep:
+  %type_p = getelementptr i64, ptr %context, i64 $RAISED$
+  %value_p = getelementptr i64, ptr %type_p, i64 1
+  %traceback_p = getelementptr i64, ptr %type_p, i64 2
+  %fetch = load ptr, ptr @fetch_error
+  call void %fetch(ptr %type_p, ptr %value_p, ptr %traceback_p)
+  br label %done
+done:
+  call void %release(i32 %state)
+  %result = zext i1 %raised to i32
   ret i32 %result
 }
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
@@ -427,3 +428,20 @@ def test_replay_repeats_and_rebinds(load: Any) -> None:
     third = replay.replay()[0]
     assert (first.array[0], second.array[0], third.array[0]) == (2.0, 6.0, 6.0)
     assert (replay.stats().captures, replay.stats().replays) == (1, 3)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_a_signal_interrupts_an_endless_loop(load: Any) -> None:
+    def handler(number: int, frame: object) -> None:
+        raise KeyError("alarm")
+
+    executable = load(while_program(None), (INCREMENT_INTERFACE, BELOW_INTERFACE), INCREMENT + BELOW)
+    previous = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyError, match="alarm"):
+            executable.run([vector(-1e300)])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert executable.run([vector(0.5)])[0].array[0] == 5.5
