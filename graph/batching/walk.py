@@ -35,8 +35,7 @@ def walk_region(graph: Graph, arguments: Sequence[Value], wanted: Sequence[bool]
 
 
 def _step(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
-    depends = any(v in context.batched for v in (*node.operands, *node.results))
-    if depends or (node.regions and context.mask):  # under a mask lane loops are batched, wherever they are
+    if any(v in context.batched for v in (*node.operands, *node.results)):
         return context.rows[node.op](node, operands, context)
     return emit(node.op, operands, node.attrs, node.regions, replacement(node, context))
 

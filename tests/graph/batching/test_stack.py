@@ -9,7 +9,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.types import TensorType, float64, int64
 
-F, I = TensorType((), float64), TensorType((), int64)
+F, INT = TensorType((), float64), TensorType((), int64)
 X = np.random.default_rng(0).normal(size=(4, 3))
 N = np.array([2, 0, -3, 5])
 
@@ -17,7 +17,7 @@ N = np.array([2, 0, -3, 5])
 def recorded(n, x, depth=None):
     """Push what a loop computes, then pop it in reverse order."""
     stack = ops.stack_new(x.type, depth)
-    stack, y = traced_for(n, [stack, x], lambda k, s, v: [ops.push(s, v), ops.sin(v)])
+    stack, y = traced_for(n, [stack, x], lambda _k, s, v: [ops.push(s, v), ops.sin(v)])
 
     def backward(k, s, w):
         s, v = ops.pop(s)
@@ -36,7 +36,7 @@ def test_recorded_loops(same, nodes, flags):
 
 def test_a_stack_common_to_the_batch_is_not_repeated(same, nodes):
     def function(w, x):
-        return [ops.add(x, *recorded(ops.full(3, I), w))]
+        return [ops.add(x, *recorded(ops.full(3, INT), w))]
 
     (stack,) = nodes(same(function, X[0], X, flags=(False, True)), "stack_new")
     assert stack.attrs["element"].shape == (3,)
@@ -67,7 +67,7 @@ def test_depth_common_to_the_batch(same, nodes):
 
 def test_depth_in_a_region_is_measured(same, nodes):
     def function(m, n, x):
-        return traced_for(m, [x], lambda k, v: recorded(n, v, n))
+        return traced_for(m, [x], lambda _k, v: recorded(n, v, n))
 
     (stack,) = nodes(same(function, np.array(2), N, X, flags=(False, True, True)), "stack_new")
     assert not stack.operands
@@ -78,8 +78,8 @@ def test_counts_saved_by_a_while(same):
 
     def function(x):
         stack, y, count = traced_while(
-            [ops.stack_new(F), x, ops.full(0, I)],
-            lambda s, v, i: ops.gt(v, 1.0),
+            [ops.stack_new(F), x, ops.full(0, INT)],
+            lambda _s, v, _i: ops.gt(v, 1.0),
             lambda s, v, i: [ops.push(s, v), ops.sub(ops.mul(v, 0.5), 0.1), ops.add(i, 1)],
         )
 
@@ -99,10 +99,10 @@ def test_stacks_of_inner_loops(same, flags):
     def function(n, m, x):
         def forward(k, inner, counts, v):
             count = ops.sub(m, k)
-            inner, v = traced_for(count, [inner, v], lambda j, s, v: [ops.push(s, v), ops.sin(v)])
+            inner, v = traced_for(count, [inner, v], lambda _j, s, v: [ops.push(s, v), ops.sin(v)])
             return [inner, ops.push(counts, count), v]
 
-        inner, counts, y = traced_for(n, [ops.stack_new(x.type), ops.stack_new(I), x], forward)
+        inner, counts, y = traced_for(n, [ops.stack_new(x.type), ops.stack_new(INT), x], forward)
 
         def pop_one(j, s, w):
             s, v = ops.pop(s)
@@ -126,14 +126,16 @@ def test_stacks_through_branches(same, flags):
     def function(n, x):
         def forward(k, s, v):
             branches = [lambda s, v: [ops.push(s, v), ops.sin(v)], lambda s, v: [s, ops.neg(v)]]
-            return traced_switch(ops.eq(ops.mod(k, 3), ops.full(1, I)), branches, [s, v])
+            return traced_switch(ops.eq(ops.mod(k, 3), ops.full(1, INT)), branches, [s, v])
 
         def popped(s, w):
             s, v = ops.pop(s)
             return [s, ops.add(ops.mul(w, 0.5), v)]
 
         def backward(k, s, w):
-            return traced_switch(ops.eq(ops.mod(k, 3), ops.full(1, I)), [popped, lambda s, w: [s, ops.neg(w)]], [s, w])
+            return traced_switch(
+                ops.eq(ops.mod(k, 3), ops.full(1, INT)), [popped, lambda s, w: [s, ops.neg(w)]], [s, w]
+            )
 
         stack, y = traced_for(n, [ops.stack_new(x.type), x], forward)
         return [traced_for(n, [stack, y], backward, reverse=True)[1]]

@@ -37,7 +37,7 @@ def test_results_common_to_the_batch(same, nodes):
     """The index is common, so results are batched only where a branch makes them so."""
 
     def function(i, x, w):
-        return traced_switch(i, [lambda x, w: [x, w], lambda x, w: [w, ops.neg(w)]], [x, w])
+        return traced_switch(i, [lambda x, w: [x, w], lambda _x, w: [w, ops.neg(w)]], [x, w])
 
     (switch,) = nodes(same(function, np.array(1), X, X[0], flags=(False, True, False)), "switch")
     assert [r.shape for r in switch.results] == [(4, 3), (3,)]
@@ -74,7 +74,7 @@ def test_shared_results(same, nodes, flags):
 def test_a_table_updated_in_one_branch(same):
     def function(p, table, i):
         one = ops.full(1.0, TensorType((), float64))
-        return traced_switch(p, [lambda t, i: [t], lambda t, i: [ops.scatter("add", t, (i,), one)]], [table, i])
+        return traced_switch(p, [lambda t, _i: [t], lambda t, i: [ops.scatter("add", t, (i,), one)]], [table, i])
 
     same(function, X[:, 0] > 0, np.arange(20.0).reshape(4, 5), np.arange(4))
     same(function, X[:, 0] > 0, np.arange(5.0), np.arange(4), flags=(True, False, True))
@@ -82,7 +82,7 @@ def test_a_table_updated_in_one_branch(same):
 
 def test_switch_in_switch(same):
     def function(p, q, x):
-        return traced_switch(p, [lambda q, x: [ops.neg(x)], lambda q, x: [chosen(q, x)[0]]], [q, x])
+        return traced_switch(p, [lambda _q, x: [ops.neg(x)], lambda q, x: [chosen(q, x)[0]]], [q, x])
 
     same(function, X[:, 0] > 0, np.array([0, 1, 1, 0]), X)
     same(function, X[:, 0] > 0, np.array(1), X, flags=(True, False, True))
