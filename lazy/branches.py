@@ -19,10 +19,10 @@ from loopgrad.graph.build import inline, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.carries import Traced, kind_of, mismatch, same_dtype, stretch_lanes, trace_tree
+from loopgrad.lazy.carries import Traced, kind_of, same_dtype, stretch_lanes, trace_tree
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast_value, is_scalar, wrap
 from loopgrad.lazy.elementwise import as_bool
-from loopgrad.lazy.operands import Shape, joined_shape
+from loopgrad.lazy.operands import Shape
 from loopgrad.lazy.trees import Tree, flatten, leaf_names, structure_error, unflatten
 
 Branch = Callable[..., Any]
@@ -39,7 +39,7 @@ def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) 
     if predicate._value.dtype.kind not in "biu":
         fix = "compare with something, as in `x > 0`"
         raise DTypeError(explained("cond", "a bool predicate", predicate._value.type, fix))
-    return _choose("cond", as_bool(predicate)._value, [false_fun, true_fun], operands, ("false_fun", "true_fun"))
+    return _choose("cond", as_bool(predicate)._value, [true_fun, false_fun], operands, ("true_fun", "false_fun"))
 
 
 def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tree:
@@ -63,12 +63,15 @@ def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, nam
     traced = [trace_tree(f"{what} {n}", _spread(f), structure, kinds) for f, n in zip(branches, names, strict=True)]
     for other, name in zip(traced[1:], names[1:], strict=True):
         if other.structure != traced[0].structure:
-            raise structure_error(f"{what} {name} (as {names[0]})", traced[0].structure, other.structure)
+            raise structure_error(f"{what} {name} (to match {names[0]})", traced[0].structure, other.structure)
     lanes = index.shape
     shared = [j for j in range(len(traced[0].graph.outputs)) if lanes and _is_shared_output(traced, j, lanes)]
     weak = tuple([all(t.weak[j] for t in traced) for j in range(len(traced[0].graph.outputs))])
     types = [_result_type(what, names, traced, j, lanes, j in shared) for j in range(len(weak))]
-    graphs, captures = region_ops.share_captures([(_converted(t, types, lanes).graph, t.captures) for t in traced])
+    regions = [(_converted(t, types, lanes).graph, t.captures) for t in traced]
+    if what == "cond":
+        regions.reverse()  # False is 0
+    graphs, captures = region_ops.share_captures(regions)
     values = [*(t._value for t in tensors), *captures]
     results = region_ops.switch(index, graphs, values, shared=shared)
     return unflatten(traced[0].structure, [wrap(v, w) for v, w in zip(results, weak, strict=True)])
@@ -88,21 +91,27 @@ def _result_type(
     dtype = same_dtype([(t, w) for t, (_, w) in zip(types, found, strict=True)])
     if dtype is None:
         other = next(i for i, t in enumerate(types) if t.dtype is not types[0].dtype)
-        raise mismatch(f"{what} {names[other]} (as {names[0]})", leaf, types[0], types[other])
-    shapes = [t.shape for t, (_, w) in zip(types, found, strict=True) if not (w and not t.shape)] or [()]
+        raise _differs(what, names, other, leaf, types)
     if shared:
-        return TensorType(shapes[0], dtype)
-    if lanes:
-        shapes = [s for s in shapes if s] or [lanes]
-        shapes = [*shapes, lanes] if all(len(s) <= len(lanes) for s in shapes) else shapes
-    if not lanes and any(s != shapes[0] for s in shapes):
-        other = next(i for i, t in enumerate(types) if t.shape != types[0].shape)
-        raise mismatch(f"{what} {names[other]} (as {names[0]})", leaf, types[0], types[other])
-    shape = joined_shape(what, shapes)
+        return TensorType(types[0].shape, dtype)
+    shapes = [t.shape for t, (_, w) in zip(types, found, strict=True) if t.shape or not (w or lanes)] or [lanes]
+    shape = max(shapes, key=len)
     if shape[: len(lanes)] != lanes:
         fix = "give each lane its own: stretch the result to the lanes"
         raise ShapeError(explained(what, f"{leaf} with a shape that starts with the lanes {lanes}", shape, fix))
+    if any(s != shape and not (lanes and s == lanes) for s in shapes):
+        other = next(i for i, t in enumerate(types) if t.shape != types[0].shape)
+        raise _differs(what, names, other, leaf, types)
     return TensorType(shape, dtype)
+
+
+def _differs(
+    what: str, names: Sequence[str], other: int, leaf: str, types: Sequence[TensorType]
+) -> DTypeError | ShapeError:
+    error = DTypeError if types[other].dtype is not types[0].dtype else ShapeError
+    fix = "make the branches' results agree (.astype, lg.broadcast_to)"
+    expected = f"{leaf} of type {types[0]}, as {names[0]} returns"
+    return error(explained(f"{what} {names[other]}", expected, types[other], fix))
 
 
 def _converted(traced: Traced, types: Sequence[TensorType], lanes: Shape) -> Traced:

@@ -221,20 +221,19 @@ def trip_count(lower: ArrayLike, upper: ArrayLike) -> tuple[Value, Callable[[Val
         start, stop = _python_bound(lower), _python_bound(upper)
         trips = constant(min(max(stop - start, 0), 2**63 - 1), TensorType((), int64))
         return trips, lambda k: _index(k, None, start, weak=True)
-    low, high = _bound(lower), _bound(upper)
-    weak = low._weak and high._weak
-    dtype = _bound_dtype(lower, upper, low, high)
+    low, high, weak = _bounds(lower, upper)
+    dtype: DType = low.dtype
     first: int | None = _python_bound(lower) if is_scalar(lower) else None
     work = _count_dtype(dtype, first)
-    shape = joined_shape("fori_loop", (low._value.shape, high._value.shape))
-    end = broadcast_value(cast_value(cast_value(high._value, dtype), work), shape)
+    shape = joined_shape("fori_loop", (low.shape, high.shape))
+    end = broadcast_value(cast_value(high, work), shape)
     if first == 0:
         return _signed_count(end), lambda k: _index(k, dtype, 0, weak)
-    begin = broadcast_value(cast_value(cast_value(low._value, dtype), work), shape)
+    begin = broadcast_value(cast_value(low, work), shape)
     count = ops.select(ops.gt(end, begin), ops.sub(end, begin), ops.zeros_like(end))
     if work is int64 and first is None and dtype is int64:  # more than 2**63 - 1 trips: as many as there are
         count = ops.select(ops.lt(count, 0), ops.full(2**63 - 1, TensorType(shape, int64)), count)
-    offset = broadcast_value(cast_value(low._value, dtype), shape)
+    offset = broadcast_value(low, shape)
     return _signed_count(count), lambda k: _index(k, dtype, first if first is not None else offset, weak)
 
 
@@ -245,23 +244,28 @@ def _python_bound(bound: Any) -> int:
     return int(bound)
 
 
+def _bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[Value, Value, bool]:
+    """The bounds in one integer dtype, and whether that is open (all Python ints or weak)."""
+    given = [_python_bound(b) if is_scalar(b) else _bound(b) for b in (lower, upper)]
+    strong = [b._value.dtype for b in given if not isinstance(b, int) and not b._weak]
+    dtype = int64
+    if strong:
+        dtype = promote(strong[0], strong[-1])
+        smallest, largest = integer_range(dtype) if dtype.is_integer else (0, -1)
+        if any(isinstance(b, int) and not smallest <= b <= largest for b in given) or dtype.kind == "f":
+            dtype = int64
+    low, high = [
+        constant(b, TensorType((), dtype)) if isinstance(b, int) else cast_value(b._value, dtype) for b in given
+    ]
+    return low, high, not strong
+
+
 def _bound(bound: ArrayLike) -> Tensor:
-    t = as_tensor(_python_bound(bound) if is_scalar(bound) else bound)
+    t = as_tensor(bound)
     if t._value.dtype.kind not in "iu":
         fix = "round and convert it: lg.floor(x).astype(lg.int64) (NaN becomes 0, that is no trip)"
         raise DTypeError(explained("fori_loop", "integer bounds", t._value.type, fix))
     return t
-
-
-def _bound_dtype(lower: ArrayLike, upper: ArrayLike, low: Tensor, high: Tensor) -> DType:
-    if low._weak == high._weak:
-        joined = promote(low._value.dtype, high._value.dtype)
-        return int64 if joined.kind == "f" else joined
-    strong: DType = (high if low._weak else low)._value.dtype
-    number = lower if low._weak else upper
-    smallest, largest = integer_range(strong)
-    fits = not isinstance(number, int) or smallest <= number <= largest
-    return strong if fits else int64
 
 
 def _count_dtype(dtype: DType, first: int | None) -> DType:

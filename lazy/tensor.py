@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy import elementwise, linalg, movement, reduction
@@ -124,13 +125,13 @@ class Tensor(Operators):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"expected an integer tensor as an index, got {self._value.type}; convert with .astype")
+            raise DTypeError(explained("index", "an integer tensor", self._value.type, "convert it with .astype"))
         return int(self._single("index"))
 
     def _single(self, purpose: str) -> Any:
         if self.size != 1:
-            message = f"{purpose}: expected a tensor of one element, got shape {self.shape}; index or reduce it first"
-            raise TypeError(message)
+            fix = "index or reduce it first"
+            raise DTypeError(explained(purpose, "a tensor of one element", self._value.type, fix))
         return to_numpy(self, purpose).reshape(())[()]
 
     def __len__(self) -> int:

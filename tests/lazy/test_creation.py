@@ -1,0 +1,78 @@
+"""Creation functions and conversion to and from NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.lazy.oracle import check
+
+import loopgrad as lg
+
+
+def test_filled(device: str) -> None:
+    check(lg.zeros((2, 3)), np.zeros((2, 3)))
+    check(lg.ones(3, dtype=lg.int32), np.ones(3, np.int32))
+    check(lg.full((2,), 7), np.full((2,), 7))
+    check(lg.full((2, 2), lg.asarray([1.0, 2.0])), np.full((2, 2), [1.0, 2.0]))
+    check(lg.empty((0, 3)), np.empty((0, 3)))
+    x = lg.ones((2, 2), dtype=lg.float32)
+    check(lg.zeros_like(x), np.zeros((2, 2), np.float32))
+    check(lg.full_like(x, 2, dtype=lg.int8), np.full((2, 2), 2, np.int8))
+
+
+@pytest.mark.parametrize("arguments", [(5,), (2, 9), (9, 2, -3), (0, 0), (0.5, 3.0, 0.5), (3, 0), (0, 1, 0.25)])
+def test_arange(device: str, arguments: tuple[float, ...]) -> None:
+    check(lg.arange(*arguments), np.arange(*arguments))
+
+
+@pytest.mark.parametrize("arguments", [(0.0, 1.0, 5), (2.0, -1.0, 7), (0.0, 1.0, 1), (0.0, 1.0, 0), (0.1, 0.7, 49)])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace(device: str, arguments: tuple[float, float, int], endpoint: bool) -> None:
+    check(lg.linspace(*arguments, endpoint=endpoint), np.linspace(*arguments, endpoint=endpoint))
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(3, None, 0), (2, 4, 1), (4, 2, -1), (0, 0, 0)])
+def test_eye(device: str, rows: int, columns: int | None, k: int) -> None:
+    check(lg.eye(rows, columns, k=k), np.eye(rows, columns, k=k))
+
+
+def test_asarray_from_everything(device: str) -> None:
+    check(lg.asarray(3), np.asarray(3))
+    check(lg.asarray(True), np.asarray(True))
+    check(lg.asarray([[1, 2], [3, 4]]), np.asarray([[1, 2], [3, 4]]))
+    check(lg.asarray([1, 2.5]), np.asarray([1, 2.5]))
+    check(lg.asarray(np.float32(2)), np.asarray(np.float32(2)))
+    check(lg.asarray([lg.asarray(1.0), lg.asarray([2.0])[0], 3]), [1.0, 2.0, 3.0])
+    check(lg.asarray([[lg.asarray(1.0), 2], [3, 4]]), [[1.0, 2.0], [3.0, 4.0]])
+    check(lg.asarray(np.ones((2, 3)).T), np.ones((3, 2)))
+    check(lg.asarray(range(4)), np.arange(4))
+    check(lg.asarray([], dtype=lg.int32), np.asarray([], np.int32))
+    big_endian = np.arange(3, dtype=">f8")
+    check(lg.asarray(big_endian), np.arange(3.0))
+
+
+def test_arrays_are_copied_unless_told_otherwise() -> None:
+    source = np.ones(3)
+    x = lg.asarray(source)
+    source[:] = 5
+    assert x.tolist() == [1, 1, 1]
+    shared = lg.asarray(source, copy=False)
+    assert np.shares_memory(shared.numpy(), source)
+    source[0] = 9
+    assert source.flags.writeable
+
+
+def test_dlpack(device: str) -> None:
+    x = lg.arange(4.0) * 2
+    check(np.from_dlpack(x), [0.0, 2.0, 4.0, 6.0])
+    check(lg.from_dlpack(np.arange(3)), np.arange(3))
+    assert x.__dlpack_device__() == (1, 0)
+
+
+def test_lengths_must_be_known() -> None:
+    with pytest.raises(lg.DTypeError, match="fori_loop"):
+        lg.arange(lg.asarray(3))
+    with pytest.raises(lg.ShapeError):
+        lg.zeros(-1)
+    with pytest.raises(lg.DTypeError):
+        lg.zeros((2, lg.asarray(2.0)))

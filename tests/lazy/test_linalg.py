@@ -1,0 +1,80 @@
+"""Products against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.lazy.oracle import both, check, tensors
+
+import loopgrad as lg
+
+RNG = np.random.default_rng(0)
+
+
+def rand(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)),
+     ((5, 1, 2, 3), (6, 3, 4)), ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((5, 2, 3), (3,))],
+)  # fmt: skip
+def test_matmul(device: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    both("matmul", rand(*a), rand(*b))
+
+
+def test_matmul_dtypes(device: str) -> None:
+    both("matmul", np.arange(6).reshape(2, 3), np.arange(6).reshape(3, 2))
+    both("matmul", rand(2, 3).astype(np.float32), rand(3, 2).astype(np.float32), rtol=1e-5)
+    both("matmul", np.eye(2, dtype=bool), np.ones((2, 2), bool))
+    x, y = tensors(rand(2, 2), rand(2))
+    check(x @ y, x.numpy() @ y.numpy())
+    check(x.numpy() @ y, x.numpy() @ y.numpy())
+
+
+def test_matmul_refuses() -> None:
+    with pytest.raises(lg.ShapeError, match="rows"):
+        lg.ones((2, 3)) @ lg.ones((2, 3))
+    with pytest.raises(lg.ShapeError, match="dimension"):
+        lg.matmul(lg.asarray(1.0), lg.ones(2))
+
+
+def test_products(device: str) -> None:
+    both("dot", rand(3), rand(3))
+    both("dot", rand(2, 3), rand(4, 3, 2))
+    both("inner", rand(2, 3), rand(4, 3))
+    both("outer", rand(2), rand(3))
+    both("vecdot", rand(4, 3), rand(4, 3))
+    both("cross", rand(4, 3), rand(4, 3))
+    both("tensordot", rand(2, 3, 4), rand(3, 4, 5), axes=2)
+    both("tensordot", rand(2, 3, 4), rand(4, 2, 5), axes=([0, 2], [1, 0]))
+    both("trace", rand(3, 4), offset=1)
+    check(lg.vector_norm(lg.asarray([[3.0, 4.0]]), axis=1), [5.0])
+
+
+@pytest.mark.parametrize("k", [-2, -1, 0, 1, 2])
+def test_diagonals(device: str, k: int) -> None:
+    both("diag", rand(3), k=k)
+    both("diag", rand(3, 4), k=k)
+    check(lg.diagonal(lg.asarray(np.arange(24.0).reshape(2, 3, 4)), offset=k),
+          np.diagonal(np.arange(24.0).reshape(2, 3, 4), k, 1, 2))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("i,i->", [(3,), (3,)]), ("ij->ji", [(2, 3)]),
+     ("ij->", [(2, 3)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]), ("bij,bjk->bik", [(5, 2, 3), (5, 3, 4)]),
+     ("i,j->ij", [(2,), (3,)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]), ("ijk,k->ij", [(2, 3, 4), (4,)]),
+     ("ab,ab->ab", [(2, 3), (2, 3)]), ("ij,kj->", [(2, 3), (4, 3)]), ("iij,j->i", [(2, 2, 3), (3,)])],
+)  # fmt: skip
+def test_einsum(device: str, text: str, shapes: list[tuple[int, ...]]) -> None:
+    arrays = [rand(*s) for s in shapes]
+    check(lg.einsum(text, *tensors(*arrays)), np.einsum(text, *arrays))
+
+
+@pytest.mark.parametrize(("text", "count"), [("ij,jk->ik", 1), ("ij->k", 1), ("i->ii", 1), ("ij,i", 2)])
+def test_einsum_refuses(text: str, count: int) -> None:
+    arrays = [lg.ones((2, 3)), lg.ones(4)][:count]
+    with pytest.raises(lg.ShapeError):
+        lg.einsum(text, *arrays)
