@@ -105,9 +105,11 @@ def pull(
     wrt: Sequence[Value],
     context: Context,
     accumulated: Cotangents = (),
+    bounds: Sequence[Value] = (),
 ) -> list[Value | None]:
-    """Cotangents of `wrt`; `accumulated[i]`, where given, is what wrt[i] has gathered before."""
-    graph = extract(outputs, wrt)
+    """Cotangents of `wrt`; `accumulated[i]`, where given, is what wrt[i] has gathered before. The walk ends at
+    `bounds` too."""
+    graph = extract(outputs, (*wrt, *bounds))
     wanted = set(wrt)
     adjoints = Adjoints(active_values(graph, [v in wanted for v in graph.inputs]))
     for value, known in zip(wrt, accumulated, strict=False):

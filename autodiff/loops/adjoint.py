@@ -93,9 +93,11 @@ def _traced(loop: Loop, carried: list[int], captured: list[int], context: Contex
 # ---- the reverse loop's carries
 
 
-def reverse_carries(loop: Loop, joint: Joint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
+def reverse_carries(
+    loop: Loop, joint: Joint, received: Cotangents, adjoints: Adjoints, lanes: tuple[int, ...]
+) -> ReverseCarries:
     """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
-    graph, n, lanes = joint.graph, len(loop.body.inputs), lane_shape(loop.node)
+    graph, n = joint.graph, len(loop.body.inputs)
     pairs = list(zip(graph.inputs[n:], graph.outputs[loop.carries :], strict=True))
     result = ReverseCarries()
     for j, (before, after) in zip(joint.carried, pairs, strict=False):
@@ -104,6 +106,8 @@ def reverse_carries(loop: Loop, joint: Joint, received: Cotangents, adjoints: Ad
         if after is before:
             result.fixed[before] = init
         else:
+            if lanes and j in loop.node.attrs["shared"]:
+                raise NotLaneLocalError  # only the cotangent of a sum is handed on
             _require_lanes(lanes, before, False)
             result.carry(before, after, init, loop.inits[j])
     for i, (before, after) in zip(joint.captured, pairs[len(joint.carried) :], strict=True):
@@ -137,21 +141,28 @@ def pull_loop(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Con
     joint = traced_joint(loop, received, adjoints, context)
     if joint is None:
         return
-    carries = reverse_carries(loop, joint, received, adjoints)
+    carries = reverse_carries(loop, joint, received, adjoints, lane_shape(loop.node) or context.lanes)
     if carries.inputs:
         results = emit_loops(loop, joint.graph, carries, context)
         shared = loop.node.attrs["shared"]
         own = [ct for j in joint.carried if j not in shared and (ct := received[j]) is not None]
         require_local(results[0], lane_shape(loop.node), own, context)
-        for target, ct, continues in zip(carries.targets, results, carries.continues, strict=False):
-            if continues:
-                adjoints.put(target, ct)
-            else:
-                adjoints.add(target, ct)
+        settle(list(zip(carries.targets, results, carries.continues, strict=False)), adjoints)
     for j, ct in zip(joint.carried, joint.graph.inputs[len(loop.body.inputs) :], strict=False):
         if ct in carries.fixed:
             adjoints.add(loop.inits[j], received[j])
     pull_hoisted(loop.node, loop.normal, adjoints, context)
+
+
+def settle(cotangents: Sequence[tuple[Value, Value, bool]], adjoints: Adjoints) -> None:
+    """Enter (target, cotangent, whether it goes on from what the target had): replacements before additions,
+    since a value may be several operands at once."""
+    for target, ct, continues in cotangents:
+        if continues:
+            adjoints.put(target, ct)
+    for target, ct, continues in cotangents:
+        if not continues:
+            adjoints.add(target, ct)
 
 
 def require_local(result: Value, lanes: tuple[int, ...], cotangents: Sequence[Value], context: Context) -> None:
@@ -173,7 +184,8 @@ def pull_hoisted(node: Node, normal: Normal, adjoints: Adjoints, context: Contex
         return
     before = [adjoints.get(v) for v in bases]
     masked = Context(context.regions, context.nested, True, context.lanes, context.is_free)
-    for v, ct in zip(bases, pull(found, [adjoints.get(v) for v in found], bases, masked, before), strict=True):
+    given = [adjoints.get(v) for v in found]
+    for v, ct in zip(bases, pull(found, given, bases, masked, before, node.operands), strict=True):
         if ct is not None:
             adjoints.put(v, ct)
 

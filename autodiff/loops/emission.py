@@ -76,7 +76,8 @@ def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Va
         extra_inits.append(ops.stack_new(type.element, depth, name))
     regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
     operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
-    attrs = {**node.attrs, "carries": n + len(extra_inits)}
+    shared = tuple([j for j in node.attrs["shared"] if _is_scatter_chain(body, loop.first + j, j)])
+    attrs = {**node.attrs, "carries": n + len(extra_inits), "shared": shared}
     results = emit(node.op, operands, attrs, regions, node)[n:]
     count = results[0] if counter else node.operands[0]
     stacks = results[len(counter) :]

@@ -18,7 +18,6 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.passes.mask import crosses_lanes
 from loopgrad.graph.passes.mask import run as mask
-from loopgrad.graph.types import TensorType
 
 Received = Sequence[Value | None]
 
@@ -61,9 +60,9 @@ def pushed_masked_where_needed(rule: TangentRule, inside: RegionRules) -> Tangen
 
 def _pull_masked(node: Node, received: Received, adjoints: Adjoints, context: Context) -> None:
     operands, results = _masked(node)
-    wrt = [v for v in operands if v in adjoints.active and isinstance(v.type, TensorType)]
+    wrt = [v for v in operands if v in adjoints.active]
     before = [adjoints.get(v) for v in wrt]
-    for v, ct in zip(wrt, pull(results, received, wrt, context, before), strict=True):
+    for v, ct in zip(wrt, pull(results, received, wrt, context, before, operands), strict=True):
         if ct is not None:
             adjoints.put(v, ct)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from loopgrad.autodiff.activity import active_results, differentiable
-from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered
+from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
 from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, normalized
 from loopgrad.autodiff.loops.residuals import Split, chosen, forward_part, reverse_part, split
 from loopgrad.autodiff.loops.sizes import switch_depth
@@ -74,14 +74,10 @@ def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Con
     results = _emit_reverse(node, normal, branches, flow, index, (*cotangents, *starts.values(), *extra))
     own = [ct for r, ct in zip(flow.results, cotangents, strict=True) if r not in node.attrs["shared"]]
     require_local(results[0], lane_shape(node), own, context)
-    for p, ct in zip(flow.plain, results, strict=False):
-        adjoints.add(normal.operands[1 + p], ct)
-    for (p, start), ct in zip(starts.items(), results[len(flow.plain) :], strict=False):
-        target = normal.operands[1 + p]
-        if start is adjoints.get(target):
-            adjoints.put(target, ct)
-        else:
-            adjoints.add(target, ct)
+    continues = [False] * len(flow.plain)
+    continues += [start is adjoints.get(normal.operands[1 + p]) for p, start in starts.items()]
+    targets = [normal.operands[1 + p] for p in (*flow.plain, *flow.tables)]
+    settle(list(zip(targets, results, continues, strict=False)), adjoints)
     pull_hoisted(node, normal, adjoints, context)
 
 
