@@ -45,15 +45,21 @@ def complement(m: Ops[V], a: V) -> V:
     return m.div(scaled, m.fma(a, m.const(a, 2.0), one))
 
 
+def inner(m: Ops[V], x: V) -> V:
+    """erf(x) for |x| <= 1, as x + x (P - 1): the leading coefficient above 1 would cost half an ulp."""
+    *higher, last = ERF[m.bits(x)]
+    return m.fma(x, polynomial(m, m.mul(x, x), (*higher, last - 1.0)), x)
+
+
 def erf(m: Ops[V], x: V) -> V:
     size = m.abs(x)
-    *higher, last = ERF[m.bits(x)]  # x + x (P - 1): the coefficient above 1 would cost half an ulp
-    near = m.fma(size, polynomial(m, m.mul(size, size), (*higher, last - 1.0)), size)
     outside = m.invert(m.le(size, m.const(x, 1.0)))
-    value = m.rarely(outside, lambda: m.sub(m.const(x, 1.0), complement(m, size)), near)
+    value = m.rarely(outside, lambda: m.sub(m.const(x, 1.0), complement(m, size)), inner(m, size))
     return m.copysign(value, x)
 
 
 def erfc(m: Ops[V], x: V) -> V:
-    value = complement(m, m.abs(x))
-    return m.select(m.lt(x, m.const(x, 0.0)), m.sub(m.const(x, 2.0), value), value)
+    size, one = m.abs(x), m.const(x, 1.0)
+    value = complement(m, size)
+    value = m.select(m.lt(x, m.const(x, 0.0)), m.sub(m.const(x, 2.0), value), value)
+    return m.select(m.lt(size, m.const(x, 0.5)), m.sub(one, inner(m, x)), value)

@@ -66,7 +66,9 @@ def exp2(m: Ops[V], x: V) -> V:
     x = bounded(m, x, -limit, limit)
     n = nearest(m, x, 1.0)
     f = m.sub(x, n)
-    high, low = {32: (0.693359375, -2.12194440054690583e-4), 64: (0.6931471805599453, 2.3190468138462996e-17)}[m.bits(x)]
+    high, low = {32: (0.693359375, -2.12194440054690583e-4), 64: (0.6931471805599453, 2.3190468138462996e-17)}[
+        m.bits(x)
+    ]
     r = m.fma(f, m.const(x, high), m.mul(f, m.const(x, low)))
     return m.scale(m.add(exponential_minus_one(m, r), m.const(x, 1.0)), n)
 

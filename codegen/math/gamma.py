@@ -73,7 +73,8 @@ def lgamma_double(m: Ops[V], x: V) -> V:
         rest = m.sub(x, m.round_even(x))
         wave = m.abs(sin(m, m.mul(rest, m.const(x, pi))))
         mirrored = m.sub(log(m, m.div(m.const(x, pi), m.mul(size, wave))), value)
-        return m.select(m.eq(size, m.const(x, INFINITY)), size, mirrored)
+        infinite = m.either(m.eq(size, m.const(x, 0.0)), m.eq(size, m.const(x, INFINITY)))
+        return m.select(infinite, m.const(x, INFINITY), mirrored)
 
     return m.rarely(m.le(x, m.const(x, 0.0)), reflected, value)
 

@@ -12,6 +12,7 @@ from loopgrad.codegen.math import (
     inverse_trigonometric,
     logarithmic,
     power,
+    remainder,
     trigonometric,
 )
 
@@ -41,4 +42,7 @@ RECIPES: Final[dict[str, Any]] = {
     "lgamma": gamma.lgamma,
     "digamma": gamma.digamma,
     "pow": power.pow,
+    "rem": remainder.rem,
+    "mod": remainder.mod,
+    "floordiv": remainder.floordiv,
 }

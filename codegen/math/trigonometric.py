@@ -92,6 +92,6 @@ def cos(m: Ops[V], x: V) -> V:
 
 
 def tan(m: Ops[V], x: V) -> V:
-    quadrant, sine, cosine, even = shared(m, x)
+    _quadrant, sine, cosine, even = shared(m, x)
     ratio = m.div(m.select(even, sine, cosine), m.select(even, cosine, sine))
     return m.select(even, ratio, m.neg(ratio))

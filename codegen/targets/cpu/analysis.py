@@ -63,7 +63,7 @@ class Analysis:
         dims = self.layout.lane
         if not any(form):
             return 0
-        strides = [prod(dims[i + 1 :]) for i in range(len(dims))]
+        strides = [max(prod(dims[i + 1 :]), 1) for i in range(len(dims))]
         step = next((c // s for c, s, d in zip(form, strides, dims, strict=True) if d > 1), 0)
         same = [c == step * s or d == 1 for c, s, d in zip(form, strides, dims, strict=True)]
         return step if all(same) else None
@@ -97,7 +97,7 @@ class Analysis:
         if not op.results:
             return
         result = op.results[0]
-        uniform = all([self.uniform(v) for v in op.operands])
+        uniform = all(self.uniform(v) for v in op.operands)
         if op.opcode == "pop":
             uniform = self.layout.single
         self.forms[result] = self.zero if uniform else None
@@ -203,12 +203,11 @@ class Analysis:
     def join(self, a: Form, b: Form) -> Form:
         return a if a == b else None
 
-    def carries(self, body: Block, arguments: tuple[KValue, ...], inits: tuple[KValue, ...]) -> None:
+    def carries(self, arguments: tuple[KValue, ...], inits: tuple[KValue, ...]) -> None:
         for argument, init in zip(arguments, inits, strict=True):
             self.forms[argument] = self.forms[init]
             if not argument.dtype.is_float:
                 self.ranges[argument] = dtype_range(argument.dtype)
-        del body
 
     def settle(self, body: Block, arguments: tuple[KValue, ...], varying: bool) -> bool:
         """Join the yields into the carries; whether anything changed."""
@@ -225,7 +224,7 @@ class Analysis:
         (body,) = op.blocks
         count, inits = op.operands[0], op.operands[1:]
         k, arguments = body.arguments[0], body.arguments[1:]
-        self.carries(body, arguments, inits)
+        self.carries(arguments, inits)
         self.forms[k] = self.zero
         self.ranges[k] = (0, max(self.ranges[count][1] - 1, 0))
         varying = not self.uniform(count)
@@ -238,7 +237,7 @@ class Analysis:
 
     def while_loop(self, op: KOp) -> None:
         cond, body = op.blocks
-        self.carries(body, body.arguments, op.operands)
+        self.carries(body.arguments, op.operands)
         varying = False
         while True:
             for c, b in zip(cond.arguments, body.arguments, strict=True):

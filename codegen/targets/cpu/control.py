@@ -17,7 +17,8 @@ from loopgrad.codegen.targets.cpu.vector import Val
 
 PURE = frozenset(
     {"const", "cast", "select", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert", "eq",
-     "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "sign", "alias", "stop_gradient", "floor", "ceil", "round", "trunc"}
+     "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "sign", "alias", "stop_gradient", "floor", "ceil", "round",
+     "trunc"}
 )  # fmt: skip
 FLATTEN_OPS = 12
 
@@ -42,7 +43,9 @@ class Phis:
 
     def incoming(self, values: Sequence[KValue]) -> list[Val]:
         """Values as these phis take them; emits conversions in the current block."""
-        return [self.convert(target, result, v) for target, result, v in zip(self.values, self.results, values, strict=True)]
+        return [
+            self.convert(target, result, v) for target, result, v in zip(self.values, self.results, values, strict=True)
+        ]
 
     def convert(self, target: KValue, result: Val, v: KValue) -> Val:
         e = self.e
@@ -122,7 +125,9 @@ def counted_loop(e: Emitter, op: KOp, trips: Val, lanes: Val | None) -> None:
         emit_block(e, body)
         new = select_carries(e, alive if lanes is not None else None, phis, phis.incoming(body.yields))
         following = k if reverse else b.scalar(type, f"add nsw {type} {counter}, 1")
-        compare = f"icmp sgt {type} {following.name}, 0" if reverse else f"icmp slt {type} {following.name}, {trips.name}"
+        compare = (
+            f"icmp sgt {type} {following.name}, 0" if reverse else f"icmp slt {type} {following.name}, {trips.name}"
+        )
         again = b.scalar("i1", compare)
         latch = b.label
         b.branch(again.name, head, leave)
@@ -207,7 +212,7 @@ def limited(e: Emitter, op: KOp, go: str, steps: str, alive: Val | None, limit: 
 
 
 def cheap(block: Block) -> bool:
-    return len(block.ops) <= FLATTEN_OPS and all([o.opcode in PURE for o in block.ops])
+    return len(block.ops) <= FLATTEN_OPS and all(o.opcode in PURE for o in block.ops)
 
 
 def emit_if(e: Emitter, op: KOp) -> None:
@@ -321,10 +326,7 @@ def first_lane(e: Emitter, lanes: Val | None, values: list[Val]) -> list[Val]:
     b, width = e.b, e.layout.width
     if e.layout.single:
         return values
-    if lanes is None:
-        position = b.const("i64", 0)
-    else:
-        position = first_set(e, lanes)
+    position = b.const("i64", 0) if lanes is None else first_set(e, lanes)
     out = []
     for v in values:
         if v.uniform:

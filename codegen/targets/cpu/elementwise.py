@@ -18,7 +18,14 @@ from loopgrad.graph.types import DType
 
 FAST = "reassoc nsz arcp contract afn "
 FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-FLOAT_INTRINSIC = {"abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc", "sqrt": "sqrt"}
+FLOAT_INTRINSIC = {
+    "abs": "fabs",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "roundeven",
+    "trunc": "trunc",
+    "sqrt": "sqrt",
+}
 FLOAT_ORDER = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 HALVES = ("half", "bfloat")
 
@@ -50,7 +57,8 @@ def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Va
     if name == "rsqrt":
         root = b.inst(type, "call {r} @llvm.sqrt.{s}({t0} {a})", *operands)
         return b.inst(type, f"fdiv {flags}" + "{t0} {a}, {b}", b.const(type, 1.0), root)
-    return RECIPES[name](VectorOps(e), *operands)
+    result: Val = RECIPES[name](VectorOps(e), *operands)
+    return result
 
 
 def sign(e: Emitter, type: str, x: Val) -> Val:
@@ -112,8 +120,7 @@ def convert(e: Emitter, x: Val, source: DType, to: DType, out: str) -> Val:
         return b.inst(out, ("fpext" if to.bits > source.bits else "fptrunc") + " {t0} {a} to {r}", x)
     if source.is_float:
         letter = "s" if to.kind == "i" else "u"
-        kind = f"{x.type}"
-        return saturating(e, x, out, letter) if kind else x
+        return saturating(e, x, out, letter)
     if to.is_float:
         return b.inst(out, ("sitofp" if source.kind == "i" else "uitofp") + " {t0} {a} to {r}", x)
     if to.bits == source.bits:
@@ -135,4 +142,6 @@ def emit_const(e: Emitter, op: KOp) -> Val:
 def emit_alias(e: Emitter, op: KOp) -> Val:
     result = op.results[0]
     x = e.get(op.operands[0])
-    return e.resize(x, "i32" if e.analysis.narrow(result) else llvm_type(result.dtype)) if result.dtype.kind == "i" else x
+    return (
+        e.resize(x, "i32" if e.analysis.narrow(result) else llvm_type(result.dtype)) if result.dtype.kind == "i" else x
+    )

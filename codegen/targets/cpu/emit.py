@@ -1,6 +1,6 @@
 """Kernel -> LLVM IR text of its chunk function (and of its finish function): the skeleton.
 
-    chunk function: rows of this chunk { [tile: sort lanes] groups of lanes { body } , row reductions }, chunk reductions
+    rows of this chunk { [tile: sort lanes] { groups of lanes { body } } row reductions } chunk reductions
 
 The last, partly filled group of a row runs under a mask; where the body is straight-line code the full
 groups get their own copy without masks.
@@ -15,7 +15,7 @@ from loopgrad.codegen.targets.cpu import control, elementwise, memory, order, re
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.lanes import CompileOptions, LaneLayout, plan_lanes, walk
+from loopgrad.codegen.targets.cpu.lanes import CompileOptions, plan_lanes, walk
 from loopgrad.codegen.targets.cpu.vector import Val
 
 COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -201,7 +201,7 @@ class KernelEmission:
 
         ragged_end = bool(layout.lanes % flight)
         ops = walk(self.kernel.body)
-        simple = len(ops) <= TWO_COPIES_OPS and not any([op.blocks for op in ops])
+        simple = len(ops) <= TWO_COPIES_OPS and not any(op.blocks for op in ops)
         if not ragged_end:
             e.counted(low, high, flight, lambda j: group(j, None))
         elif layout.lanes < flight:
@@ -266,7 +266,3 @@ class KernelEmission:
         b = e.b
         stop = b.const("i64", dims[0])
         e.counted(b.const("i64", 0), stop, 1, lambda i: self.inner_loops([*indices, i], dims[1:]))
-
-
-def layout_of(emission: KernelEmission) -> LaneLayout:
-    return emission.layout

@@ -21,11 +21,11 @@ def operands_of(e: Emitter, op: KOp) -> tuple[list[Val], str]:
     dtype = op.operands[0].dtype
     full = llvm_type(dtype)
     if dtype.kind == "i" and dtype.bits == 64:
-        small = all([e.analysis.fits_int32(v) for v in op.operands])
+        small = all(e.analysis.fits_int32(v) for v in op.operands)
         result = op.results[0]
         if result.dtype.kind == "i":
             small = small and e.analysis.narrow(result)
-        if small and not all([e.analysis.uniform(v) for v in op.operands]):
+        if small and not all(e.analysis.uniform(v) for v in op.operands):
             return [e.resize(e.get(v), "i32") for v in op.operands], "i32"
     return [e.wide(v) for v in op.operands], full
 
@@ -108,7 +108,7 @@ def safe_quotient(e: Emitter, type: str, signed: bool, x: Val, y: Val) -> Val:
     """x / y for y != 0."""
     b = e.b
     letter = "s" if signed else "u"
-    if x.uniform and y.uniform or int(type[1:]) > 32:
+    if (x.uniform and y.uniform) or int(type[1:]) > 32:
         if signed:  # MIN / -1 would trap: divide by 1 and negate (which wraps)
             minus = b.inst("i1", "icmp eq {t0} {a}, {b}", y, b.const(type, -1))
             divisor = b.choose(minus, b.const(type, 1), y)

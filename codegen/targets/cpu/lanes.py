@@ -27,7 +27,9 @@ TARGET_COST = 400_000  # abstract cost of one chunk, about 20 to 50 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
 CHEAP = frozenset({"const", "cast", "load", "store", "alias", "select", "reduce"})
-DEAR = frozenset({"sin", "cos", "tan", "exp", "log", "pow", "tanh", "atan2", "lgamma", "digamma", "erf", "sinh", "cosh"})
+DEAR = frozenset(
+    {"sin", "cos", "tan", "exp", "log", "pow", "tanh", "atan2", "lgamma", "digamma", "erf", "sinh", "cosh"}
+)
 
 
 class CompileOptions(Protocol):
@@ -111,7 +113,7 @@ def group_count(ops: list[KOp], machine: Machine) -> int:
     if machine.registers < 32:
         return 1
     size = len(ops)
-    if any([op.opcode in ("for", "while") for op in ops]):
+    if any(op.opcode in ("for", "while") for op in ops):
         return 4 if size <= 24 else 2 if size <= 60 else 1
     return 2 if size <= 60 else 1
 
@@ -141,9 +143,9 @@ def sharing(ops: list[KOp]) -> list[tuple[int, str]]:
 def copied_params(kernel: Kernel, shared: list[tuple[int, str]], lanes: int) -> tuple[int, ...] | None:
     """Parameters to give private copies, None where the kernel must run serially instead."""
     params = tuple([p for p, _ in shared])
-    if len(set(params)) != len(params) or any([kind == "set" for _, kind in shared]):
+    if len(set(params)) != len(params) or any(kind == "set" for _, kind in shared):
         return None
-    if any([kernel.params[p].size > max(SMALL_TARGET, lanes // 16) for p in params]):
+    if any(kernel.params[p].size > max(SMALL_TARGET, lanes // 16) for p in params):
         return None
     return params if copies_bytes(kernel, params) * 8 <= COPY_BYTES else None
 
@@ -174,7 +176,7 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: CompileOptions) -> Lan
     while groups > 1 and width * groups > 2 * total:
         groups //= 2
     flight = width * groups
-    outer, lane, inner = split_dims(kernel, flight)
+    outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, flight)
     row, rows = prod(lane), prod(outer)
     sorting = kernel.order_key is not None and options.sort_lanes and not inner and 4 * flight <= row < 1 << 31
     tile = SORT_TILE if sorting else None

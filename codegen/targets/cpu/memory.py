@@ -61,7 +61,9 @@ def all_true(e: Emitter) -> Val:
 def emit_load(e: Emitter, op: KOp) -> Val:
     param = op.attrs["param"]
     pointer, described = e.param_names[param], e.kernel.params[param]
-    result = load_at(e, pointer, memory_type(described.dtype), op.operands[0], described.size, described.access == "read")
+    result = load_at(
+        e, pointer, memory_type(described.dtype), op.operands[0], described.size, described.access == "read"
+    )
     return from_memory(e, result, described.dtype)
 
 
@@ -223,7 +225,7 @@ def shared_accumulate(
     index = e.resize(index, "i64") if index.type not in ("i32", "i64") else index
     type = value.type
     name = accumulate_name(kind, dtype, index.type, width)
-    b.outlined.setdefault(name, lambda: accumulate_function(name, kind, dtype, index.type, width))
+    b.outlined.setdefault(name, lambda: accumulate_function(name, kind, dtype, type, index.type, width))
     value, mask = b.vector(value), mask if mask is not None else all_true(e)
     for where, x, lanes in zip(index.names, value.names, mask.names, strict=True):
         b.line(

@@ -43,9 +43,9 @@ def emit_order(e: Emitter, tile: Val, count: Val) -> None:
         store_vector(e, at.name, full, None)
 
     e.counted(b.const("i64", 0), count, e.layout.flight, vectors)
-    width = max(e.layout.width, 8)
-    b.outlined.setdefault("lg.sort", lambda: sort_function(width))
-    b.line(f"call void @lg.sort(ptr %buckets, ptr %order, i64 {count.name})")
+    width = min(e.layout.flight, 16)  # divides the lanes in flight: the tail it reads is filled
+    b.outlined.setdefault(f"lg.sort.{width}", lambda: sort_function(width))
+    b.line(f"call void @lg.sort.{width}(ptr %buckets, ptr %order, i64 {count.name})")
 
 
 def argument_position(arguments: tuple[object, ...], argument: object) -> int:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val, literal
+from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val
 from loopgrad.graph.types import DType
 
 ORDER_BUCKETS = 1024
@@ -71,17 +71,12 @@ def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
     return f"lg.accumulate.{kind}.{dtype.name}.{index}.{width}"
 
 
-def accumulate_function(name: str, kind: str, dtype: DType, index: str, width: int) -> str:
+def accumulate_function(name: str, kind: str, dtype: DType, type: str, index: str, width: int) -> str:
     """For each active lane in order: pointer[index] = pointer[index] kind x."""
-    type = "i8" if dtype.kind == "b" else {16: "half", 32: "float", 64: "double"}[dtype.bits] if dtype.is_float else ""
-    type = type or f"i{dtype.bits}"
-    if dtype.name == "bfloat16":
-        type = "bfloat"
     b = Builder(1, 1, "u")
     old, new = Val(type, ("%old",), True), Val(type, ("%x",), True)
     result = new if kind == "set" else combine(b, kind, dtype, old, new)
     body = "\n".join(b.lines)
-    wide = max(width, 8)
     return f"""
 define internal void @{name}(ptr %p, <{width} x {index}> %indices, <{width} x {type}> %values, <{width} x i1> %mask) {{
 entry:
@@ -90,7 +85,7 @@ entry:
   store <{width} x {index}> %indices, ptr %ia
   store <{width} x {type}> %values, ptr %xa
   %narrow = bitcast <{width} x i1> %mask to i{width}
-  %bits0 = {f"zext i{width} %narrow to i64"}
+  %bits0 = zext i{width} %narrow to i64
   %none = icmp eq i64 %bits0, 0
   br i1 %none, label %done, label %loop
 loop:
@@ -111,7 +106,7 @@ loop:
 done:
   ret void
 }}
-""" if wide else ""
+"""
 
 
 def sort_function(width: int) -> str:
@@ -119,7 +114,7 @@ def sort_function(width: int) -> str:
     size = ORDER_BUCKETS
     vt = f"<{width} x i16>"
     return f"""
-define internal void @lg.sort(ptr noalias %buckets, ptr noalias %order, i64 %n) {{
+define internal void @lg.sort.{width}(ptr noalias %buckets, ptr noalias %order, i64 %n) {{
 entry:
   %hist = alloca [{size} x i32], align 64
   br label %most
@@ -211,7 +206,3 @@ done:
   ret void
 }
 """
-
-
-def text_of(type: str, value: float | int) -> str:
-    return literal(type, value)

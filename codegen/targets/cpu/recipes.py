@@ -59,6 +59,15 @@ class VectorOps:
     def round_even(self, x: Val, /) -> Val:
         return self.b.inst(x.type, "call {r} @llvm.roundeven.{s}({t0} {a})", x)
 
+    def floor(self, x: Val, /) -> Val:
+        return self.b.inst(x.type, "call {r} @llvm.floor.{s}({t0} {a})", x)
+
+    def trunc(self, x: Val, /) -> Val:
+        return self.b.inst(x.type, "call {r} @llvm.trunc.{s}({t0} {a})", x)
+
+    def remainder(self, x: Val, y: Val, /) -> Val:
+        return self.b.inst(x.type, "frem {t0} {a}, {b}", x, y)
+
     def copysign(self, magnitude: Val, sign: Val, /) -> Val:
         return self.b.inst(magnitude.type, "call {r} @llvm.copysign.{s}({t0} {a}, {t1} {b})", magnitude, sign)
 
@@ -200,4 +209,3 @@ class VectorOps:
         b.start(join)
         merged = [Val(v.type, tuple(r), v.uniform) for v, r in zip((quadrant, rest), results, strict=True)]
         return self.join(enter, quadrant, rare, merged[0]), self.join(enter, rest, rare, merged[1])
-

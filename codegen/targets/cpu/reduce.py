@@ -7,6 +7,7 @@ A row that lies in one chunk and is a whole segment needs no partial.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
@@ -95,10 +96,7 @@ def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
             store_vector(e, element(e, e.param_names[r.param], total.type, index), total, e.mask)
             continue
         if not e.layout.single:
-            kind, dtype = r.kind, r.dtype
-            total = e.b.horizontal(
-                total, lambda type, x, y, kind=kind, dtype=dtype: combine_names(e.b, kind, dtype, type, x, y)
-            )
+            total = e.b.horizontal(total, partial(combine_names, e.b, r.kind, r.dtype))
         target = e.param_names[r.param] if place == DIRECT else f"%partials.{i}"
         e.b.line(f"store {total.type} {total.name}, ptr {element(e, target, total.type, index)}")
 
@@ -118,9 +116,7 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
     if not b.lines:
         return ""
     body = "\n".join(b.lines)
-    return f"define void @{symbol}_finish(ptr noalias %params) #0 {{\nentry:\n{body}\n  ret void\n}}\n" + tree_texts(
-        kernel, layout
-    )
+    return f"define void @{symbol}_finish(ptr noalias %params) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
 
 
 def pointer(b: Builder, position: int) -> str:
@@ -156,12 +152,6 @@ def combine_partials(b: Builder, kernel: Kernel, layout: LaneLayout, i: int, r: 
 
 def tree_name(r: Reduction) -> str:
     return f"lg.tree.{r.kind}.{r.dtype.name}"
-
-
-def tree_texts(kernel: Kernel, layout: LaneLayout) -> str:
-    """Nothing: trees are emitted once per module by `trees`."""
-    del kernel, layout
-    return ""
 
 
 def trees(kernel: Kernel) -> dict[str, str]:

@@ -60,7 +60,7 @@ loop:
   br i1 %on, label %do, label %skip
 do:
   %xs = extractelement {vf} %x, i64 %lane
-  %xd = {f"fpext float %xs to double" if type == "float" else "fadd double %xs, -0.0"}
+  %xd = {"fpext float %xs to double" if type == "float" else "fadd double %xs, -0.0"}
   %pair = call {{ i64, double }} @lg.reduce.exact(double %xd)
   %qd = extractvalue {{ i64, double }} %pair, 0
   %rd = extractvalue {{ i64, double }} %pair, 1
@@ -88,8 +88,9 @@ def scalar_text(type: str, integer: str) -> str:
     wide = "fpext float %x to double" if type == "float" else "fadd double %x, -0.0"
     whole = "trunc i64 %qd to i32" if type == "float" else "add i64 %qd, 0"
     rest = "fptrunc double %rd to float" if type == "float" else "fadd double %rd, -0.0"
+    name = large_name(type, 0)
     return f"""
-define internal {{ {integer}, {type} }} @{large_name(type, 0)}({type} %x, i1 %m, {integer} %q, {type} %r) cold noinline {{
+define internal {{ {integer}, {type} }} @{name}({type} %x, i1 %m, {integer} %q, {type} %r) cold noinline {{
   %xd = {wide}
   %pair = call {{ i64, double }} @lg.reduce.exact(double %xd)
   %qd = extractvalue {{ i64, double }} %pair, 0

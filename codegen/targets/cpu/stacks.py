@@ -35,18 +35,17 @@ def declare_stacks(e: Emitter) -> None:
     lines.append("  %heap = load ptr, ptr %worker")
     previous = "%heap"
     for s, slot in enumerate(e.kernel.stacks):
+        row = row_bytes(slot.dtype, e.layout)
         lines.append(f"  %capacity.at.{s} = getelementptr i64, ptr %control, i64 {s}")
         lines.append(f"  %capacity.{s} = load i64, ptr %capacity.at.{s}, !invariant.load !1")
         lines.append(f"  %needed.{s} = getelementptr i64, ptr %control, i64 {count + s}")
         lines.append(f"  %stack.{s} = getelementptr i8, ptr {previous}, i64 0")
-        lines.append(f"  %bytes.{s} = mul i64 %capacity.{s}, {row_bytes(slot.dtype, e.layout)}")
+        lines.append(f"  %bytes.{s} = mul i64 %capacity.{s}, {row}")
         lines.append(f"  %padded.{s} = add i64 %bytes.{s}, 63")
         lines.append(f"  %whole.{s} = and i64 %padded.{s}, -64")
         lines.append(f"  %after.{s} = getelementptr i8, ptr %stack.{s}, i64 %whole.{s}")
-        lines.append(f"  %zeros.{s} = alloca [{row_bytes(slot.dtype, e.layout)} x i8], align 64")
-        lines.append(
-            f"  call void @llvm.memset.p0.i64(ptr align 64 %zeros.{s}, i8 0, i64 {row_bytes(slot.dtype, e.layout)}, i1 false)"
-        )
+        lines.append(f"  %zeros.{s} = alloca [{row} x i8], align 64")
+        lines.append(f"  call void @llvm.memset.p0.i64(ptr align 64 %zeros.{s}, i8 0, i64 {row}, i1 false)")
         lines.append(f"  %depth.{s} = alloca i64")
         previous = f"%after.{s}"
     lines.append(f"  %overflow.lane = getelementptr i64, ptr %control, i64 {2 * count}")
@@ -92,7 +91,9 @@ def address(e: Emitter, s: int, row: Val) -> str:
 def part(e: Emitter, row: str, u: int, dtype: DType) -> str:
     if not u:
         return row
-    return e.b.scalar("ptr", f"getelementptr inbounds i8, ptr {row}, i64 {u * vector_bytes(dtype, e.layout.width)}").name
+    return e.b.scalar(
+        "ptr", f"getelementptr inbounds i8, ptr {row}, i64 {u * vector_bytes(dtype, e.layout.width)}"
+    ).name
 
 
 def store_lane_vector(e: Emitter, row: str, u: int, dtype: DType, name: str) -> None:
@@ -121,8 +122,7 @@ def emit_pop(e: Emitter, op: KOp) -> Val:
     popped = Val(llvm_type(dtype), tuple(names), False)
     if not e.layout.single:
         return popped
-    out = b.scalar(popped.type, f"extractelement {b.vector_type(popped.type)} {popped.names[0]}, i64 0")
-    return out
+    return b.scalar(popped.type, f"extractelement {b.vector_type(popped.type)} {popped.names[0]}, i64 0")
 
 
 def load_lane_vector(e: Emitter, row: str, u: int, dtype: DType) -> str:

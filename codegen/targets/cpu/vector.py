@@ -164,12 +164,10 @@ class Builder:
         In `pattern`, {t0} is the type of operand 0, {a} {b} {c} {d} are operand names, {r} is the
         result type and {s} the intrinsic suffix of the result, {s0} of operand 0.
         """
-        if all([v.uniform for v in operands]):
+        if all(v.uniform for v in operands):
             return Val(result, (self._one(result, pattern, operands, [v.names[0] for v in operands], False),), True)
         vectors = [v.names if not v.uniform else (self.splat_name(v),) * self.groups for v in operands]
-        names = [
-            self._one(result, pattern, operands, [v[u] for v in vectors], True) for u in range(self.groups)
-        ]
+        names = [self._one(result, pattern, operands, [v[u] for v in vectors], True) for u in range(self.groups)]
         return Val(result, tuple(names), False)
 
     def _one(self, result: str, pattern: str, operands: tuple[Val, ...], names: list[str], vector: bool) -> str:
@@ -237,5 +235,4 @@ class Builder:
         return Val(v.type, (out,), True)
 
     def _combined(self, combine: Callable[[str, str, str], str], type: str, a: str, b: str) -> str:
-        name = combine(type, a, b)
-        return name
+        return combine(type, a, b)
