@@ -26,7 +26,7 @@ from loopgrad.lazy.core import (
 from loopgrad.lazy.evaluation import to_device
 from loopgrad.lazy.movement import broadcast_to
 from loopgrad.lazy.operands import normal_shape
-from loopgrad.lazy.promotion import scalar_dtype
+from loopgrad.lazy.promotion import as_dtype, scalar_dtype
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -53,6 +53,11 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
 def array(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """`asarray` under NumPy's other name."""
     return asarray(obj, dtype=dtype, device=device)
+
+
+def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
+    """The elements converted; a float becomes an integer by dropping its fraction."""
+    return cast(as_tensor(x), as_dtype(dtype))
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
