@@ -239,19 +239,19 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _positions("jacrev", argnums, len(args))
-        result, pull = vjp(_partial(fun, args, kwargs, chosen), *[args[i] for i in chosen])
-        leaves, structure = flatten(result)
+        primals = [args[i] for i in chosen]
+        call = _partial(fun, args, kwargs, chosen)
+        leaves, structure = flatten(_call("jacrev", fun, args, kwargs, chosen).result)  # for its types only
         rows = []
         for i, leaf in enumerate(leaves):
-            others = [ops.zeros_like(x._value) for x in leaves]
 
-            def row(seed: Tensor, i: int = i, others: list[Value] = others) -> Any:
-                seeds = [wrap(o) for o in others]
+            def row(seed: Tensor, i: int = i) -> Any:
+                result, pull = vjp(call, *primals)  # inside the batch: a stack can't enter it from outside
+                seeds = [wrap(ops.zeros_like(x._value)) for x in flatten(result)[0]]
                 seeds[i] = seed
                 return pull(unflatten(structure, seeds))
 
-            stacked = vmap(row)(_basis(leaf))
-            rows.append(_unraveled(stacked, leaf._value.shape))
+            rows.append(_unraveled(vmap(row)(_basis(as_tensor(leaf))), as_tensor(leaf)._value.shape))
         chosen_rows = [r[0] if isinstance(argnums, int) else r for r in rows]
         return unflatten(structure, chosen_rows)
 
@@ -287,29 +287,29 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _positions("jacfwd", argnums, len(args))
-        result, push = linearize(_partial(fun, args, kwargs, chosen), *[args[i] for i in chosen])
-        out_leaves, out_structure = flatten(result)
-        flat, structure = flatten(tuple([args[i] for i in chosen]))
+        call = _partial(fun, args, kwargs, chosen)
+        primals = tuple([args[i] for i in chosen])
+        flat, structure = flatten(primals)
         inputs = [as_tensor(x) for x in flat]
+        zeros = [wrap(ops.zeros_like(x._value)) for x in inputs]
         columns: list[list[Tensor]] = []  # per input leaf: one tensor per output leaf
         for i, leaf in enumerate(inputs):
-            zeros = [wrap(ops.zeros_like(x._value)) for x in inputs]
 
-            def column(seed: Tensor, i: int = i, zeros: list[Tensor] = zeros) -> Any:
-                return push(*unflatten(structure, [*zeros[:i], seed, *zeros[i + 1 :]]))
+            def column(seed: Tensor, i: int = i) -> Any:
+                return jvp(call, primals, unflatten(structure, [*zeros[:i], seed, *zeros[i + 1 :]]))[1]
 
-            stacked, _ = flatten(vmap(column)(_basis(leaf)))
-            columns.append([_input_last(s, o, leaf) for s, o in zip(stacked, out_leaves, strict=True)])
-        trees = [unflatten(structure, [column[j] for column in columns]) for j in range(len(out_leaves))]
+            stacked, out_structure = flatten(vmap(column)(_basis(leaf)))
+            columns.append([_input_last(s._value, leaf._value.shape) for s in stacked])
+        trees = [unflatten(structure, [c[j] for c in columns]) for j in range(len(columns[0]))]
         return unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
 
     return jacobian
 
 
-def _input_last(stacked: Tensor, out: Tensor, leaf: Tensor) -> Tensor:
-    rank = len(out._value.shape)
-    moved = ops.transpose(stacked._value, (*range(1, rank + 1), 0))
-    return wrap(ops.reshape(moved, (*out._value.shape, *leaf._value.shape)))
+def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:
+    """The first axis moved to the end and split into `shape`."""
+    moved = ops.transpose(stacked, (*range(1, len(stacked.shape)), 0))
+    return wrap(ops.reshape(moved, (*stacked.shape[1:], *shape)))
 
 
 def hessian(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
