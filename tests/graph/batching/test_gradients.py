@@ -11,6 +11,8 @@ from loopgrad.graph import ops
 from loopgrad.graph.batching import batch
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.interpret import interpret
+from loopgrad.graph.lanes import lane_domain
+from loopgrad.graph.passes import optimise
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.types import TensorType, float64, int64
 
@@ -108,6 +110,21 @@ FLAGGED = [
 def test_vmap_of_value_and_gradient(same, name, flags):
     function, arrays = CASES[name]
     same(value_and_gradient(function), *[v if f else v[0] for v, f in zip(arrays, flags, strict=True)], flags=flags)
+
+
+def matrix_power(n, w, x):
+    """A small matrix that all share, times a vector."""
+    return traced_for(n, [x], lambda _k, v: [ops.reshape(ops.matmul(w, ops.reshape(v, (3, 1))), (3,))])
+
+
+@pytest.mark.parametrize("name", [*CASES, "matrix_power"])
+def test_batched_loops_run_one_batch_element_per_lane(same, name):
+    """Nothing that batching emits looks at another batch element, so that a loop can be one kernel."""
+    function, arrays = CASES.get(name) or (matrix_power, [np.array([2, 0, -3, 4]), np.eye(3) * 0.5, X])
+    flags = [len(a) == 4 for a in arrays]
+    graph = optimise(same(value_and_gradient(function), *arrays, flags=flags))
+    reports = [lane_domain(node) for node in graph.nodes if node.regions]
+    assert all(report.local and report.shape[:1] == (4,) for report in reports)
 
 
 @pytest.mark.parametrize("name", CASES)
