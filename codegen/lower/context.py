@@ -155,55 +155,53 @@ class Lowering:
     # ---- indices
 
     def cuts(self, index: Index, sizes: Sequence[int]) -> list[Index]:
-        """The index cut into numbers of these sizes (whose product is the index's), digits kept where possible."""
+        """The index cut into numbers of these sizes (whose product is the index's). Digits are kept, or
+        divided one by one; only where neither fits are several combined first."""
+        rest = list(reversed(index))
         result: list[Index] = []
-        i = j = 0
-        while j < len(sizes):
-            if sizes[j] == 1:
-                result.append(())
-                j += 1
-                continue
-            have, want, first, target = index[i].size, sizes[j], i, [sizes[j]]
-            i, j = i + 1, j + 1
-            while have != want:
-                if have < want:
-                    have *= index[i].size
-                    i += 1
+        for j, size in enumerate(sizes):
+            cut: list[Part] = []
+            want = size
+            while want > 1:
+                part = rest.pop()
+                if want % part.size == 0:
+                    cut.append(part)
+                    want //= part.size
+                elif part.size % want == 0:
+                    high, low = self._divided(part, part.size // want, rest)
+                    cut.append(high)
+                    rest.append(low)
+                    want = 1
                 else:
-                    want *= sizes[j]
-                    target.append(sizes[j])
-                    j += 1
-            result.extend(self._regroup(index[first:i], target))
+                    tail = (*cut, part, *reversed(rest))
+                    return result + self._regroup(tail, sizes[j:])
+            result.append(tuple(cut))
         return result
 
-    def _regroup(self, parts: Index, sizes: list[int]) -> list[Index]:
-        if len(sizes) == 1:
-            return [parts]
-        self._note_split(parts, sizes)
+    def _divided(self, part: Part, below: int, rest: Sequence[Part]) -> tuple[Part, Part]:
+        """One digit as two. Where it is a lane digit, the domain gets a dim boundary there."""
+        if part in self.lane_index:
+            place = self.lane_index.index(part)
+            self.split.add(below * prod([p.size for p in self.lane_index[place + 1 :]]))
+        high, low = self.emitter.divmod(part.at, below)
+        return Part(part.size // below, high), Part(below, low)
+
+    def _regroup(self, parts: Index, sizes: Sequence[int]) -> list[Index]:
+        """All digits combined into one number, and that divided anew."""
         rest = self.emitter.linear(parts)
         digits: list[Index] = []
         for size in reversed(sizes[1:]):
             if size == 1:
                 digits.append(())
                 continue
-            rest, digit = self.emitter.divmod(rest, size)
-            digits.append((Part(size, digit),))
-        digits.append((Part(sizes[0], rest),))
+            rest, low = self.emitter.divmod(rest, size)
+            digits.append((Part(size, low),))
+        digits.append((Part(sizes[0], rest),) if sizes[0] != 1 else ())
         return digits[::-1]
 
     def radix(self, index: Index, sizes: Sequence[int]) -> list[Position]:
         """The index as one digit for each of these sizes."""
         return [self.emitter.linear(cut) for cut in self.cuts(index, sizes)]
-
-    def _note_split(self, parts: Index, sizes: list[int]) -> None:
-        """Remember where lane digits were divided: the domain gets a dim boundary there."""
-        for start in range(len(self.lane_index) - len(parts) + 1):
-            if self.lane_index[start : start + len(parts)] == parts:
-                below = prod([p.size for p in self.lane_index[start + len(parts) :]])
-                for size in reversed(sizes[1:]):
-                    below *= size
-                    self.split.add(below)
-                return
 
     def lane_at(self, shape: Shape, trailing: int) -> Index:
         """The lane's own element of a value whose shape starts with the lane shape."""

@@ -143,6 +143,8 @@ def fits(node: Node, shape: tuple[int, ...]) -> KernelRegion | Refusal:
         where = f" at {report.culprit.loc}" if report.culprit is not None and report.culprit.loc else ""
         return Refusal(node, f"{report.reason}{where}")
     lanes = prod(shape)
+    if node.op == "switch" and node.attrs["shared"] and lanes > 1:
+        return Refusal(node, "lanes of different branches scatter into one accumulator")
     bill = _Bill(lanes)
     bill.region_node(node)
     reason = bill.verdict()
@@ -182,7 +184,8 @@ class _Bill:
     def region_node(self, node: Node) -> None:
         carried = 0
         if node.op == "switch":
-            carried = sum(self.scalars(r) for j, r in enumerate(node.results) if j not in node.attrs["shared"])
+            held = [r for j, r in enumerate(node.results) if j not in node.attrs["shared"]]
+            carried = sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
         else:
             first = len(node.regions[-1].inputs) - len(node.operands) + (1 if node.op == "for" else 0)
             inputs = node.regions[-1].inputs[first:]
