@@ -72,6 +72,15 @@ class HostCallStep:
 
 
 @dataclass(frozen=True, slots=True)
+class ReserveStep:
+    """Make room on `stack` for as many more tensors as slot `depth` (one int64) says, or refuse: a
+    depth known ahead fails before the loop runs, and costs no growth."""
+
+    stack: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class PushStep:
     """Append the slot's tensor to program stack `stack` (grows geometrically)."""
 
@@ -120,7 +129,18 @@ class SwitchStep:
     branches: tuple[tuple[Step, ...], ...]
 
 
-Step = LaunchStep | CopyStep | MatmulStep | HostCallStep | PushStep | PopStep | ForStep | WhileStep | SwitchStep
+Step = (
+    LaunchStep
+    | CopyStep
+    | MatmulStep
+    | HostCallStep
+    | ReserveStep
+    | PushStep
+    | PopStep
+    | ForStep
+    | WhileStep
+    | SwitchStep
+)
 
 
 @dataclass(frozen=True, slots=True)

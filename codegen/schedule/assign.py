@@ -18,6 +18,7 @@ from loopgrad.codegen.program import (
     MatmulStep,
     PopStep,
     PushStep,
+    ReserveStep,
     Slot,
     Step,
     SwitchStep,
@@ -84,6 +85,8 @@ def direct(step: Step) -> Iterator[int]:
             yield from (step.left, step.right, step.out)
         case HostCallStep():
             yield from (*step.inputs, *step.outputs)
+        case ReserveStep():
+            yield step.depth
         case PushStep() | PopStep():
             yield step.slot
         case ForStep():
@@ -169,6 +172,8 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
             return replace(step, left=number(step.left), right=number(step.right), out=number(step.out))
         case HostCallStep():
             return replace(step, inputs=tuple(map(number, step.inputs)), outputs=tuple(map(number, step.outputs)))
+        case ReserveStep():
+            return replace(step, depth=number(step.depth))
         case PushStep() | PopStep():
             return replace(step, slot=number(step.slot))
         case ForStep():

@@ -127,7 +127,7 @@ class BlockScheduler:
         for _, _, task in sorted(tasks, key=lambda t: t[:2]):
             if isinstance(task, Group):
                 self._kernel(task)
-            elif task.op in REGION_OPS or task.op in ("push", "pop"):
+            elif task.op in REGION_OPS or task.op in ("push", "pop", "stack_new"):
                 self._program_step(task)
             else:
                 self._library(task)
@@ -139,7 +139,7 @@ class BlockScheduler:
     def _constants(self) -> None:
         """Stored literals and small splats are constant buffers; program stacks get their numbers."""
         for node in self.graph.nodes:
-            if node.op == "stack_new" and self.partition.role[node] == "memory":
+            if node.op == "stack_new" and self.partition.role[node] in ("memory", "program"):
                 self._stack_new(node)
             elif node.op in ("literal", "const") and node.results[0] in self.partition.must_store:
                 type = node.attrs["type"]

@@ -99,9 +99,9 @@ class Partition:
         if node in self.decision.kernel:
             return self._lanes(node)
         if node in self.decision.program:
-            for v in node.operands if node.op != "stack_new" else ():
+            for v in node.operands:
                 self.store(v)
-            return "memory" if node.op == "stack_new" else "program"
+            return "memory" if node.op == "stack_new" and not node.operands else "program"
         if node.op in REDUCTIONS:
             return self._reduce(node)
         match node.op:

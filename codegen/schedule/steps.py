@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loopgrad.codegen.lower.context import Stored
-from loopgrad.codegen.program import CopyStep, ForStep, PopStep, PushStep, Step, SwitchStep, WhileStep
+from loopgrad.codegen.program import CopyStep, ForStep, PopStep, PushStep, ReserveStep, Step, SwitchStep, WhileStep
 from loopgrad.codegen.schedule.program_builder import Buffer
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 def emit_step(block: BlockScheduler, node: Node) -> None:
     """Append the steps of one node and record where its results are."""
     match node.op:
+        case "stack_new":
+            stack = block.storage[node.results[0]]
+            assert isinstance(stack, int)
+            block.steps.append(ReserveStep(stack, block.buffer_of(node.operands[0]).number))
         case "push":
             stack = block.storage[node.operands[0]]
             assert isinstance(stack, int)

@@ -23,7 +23,7 @@ from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.host_calls import call
 from loopgrad.runtime.cpu.libraries import blas
 from loopgrad.runtime.cpu.native_pool import NativePool
-from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord, SlotRecord
+from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord, SlotRecord, StackRecord
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
@@ -88,10 +88,16 @@ class CallContext:
             held = self.pool.heap_bytes()
             self.refused = memory.refusal(size * self.pool.threads, held)
         else:
-            stack = self.program.stacks[kind - RESERVE_STACK]
-            held = self.words[stack.word + 2] * stack.stride
-            self.refused = memory.refusal(size, held)
+            own = self.program.stacks[kind - RESERVE_STACK]
+            held = self.words[own.word + 2] * own.stride
+            promised = sum(self._untouched(stack) for stack in self.program.stacks if stack is not own)
+            self.refused = memory.refusal(size + promised, held)
         return 0 if self.refused is None else 1
+
+    def _untouched(self, stack: StackRecord) -> int:
+        """Bytes that a program stack has and never used: allocated, but not yet taken from the system."""
+        capacity, peak = self.words[stack.word + 2], self.words[stack.word + 3]
+        return int(max(capacity - peak, 0) * stack.stride)
 
     def host_call(self, number: int) -> int:
         """Run one library call on the slots' memory; 1 where it raised."""

@@ -37,7 +37,8 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused)
     if code == STACK_MEMORY:
         stack_record = program.stacks[where]
-        return _memory_failure(f"loop {stack_record.name!r}", stack_record.loc, words[HEADER["needed"]], refused, "")
+        needed = words[HEADER["needed"]] * stack_record.stride
+        return _memory_failure(f"loop {stack_record.name!r}", stack_record.loc, needed, refused, "")
     if code == LOOP_LIMIT:
         return LoopLimitError(detail, program.loops[where])
     if code == STACK_EMPTY:
@@ -83,7 +84,7 @@ def _memory_failure(
 ) -> MemoryError:
     available = "what the system gives"
     if refused is not None:
-        needed, free = refused
+        needed, free = max(needed, refused[0]), refused[1]
         available = f"{free:,} bytes available"
     text = (
         f"{loop}: expected its saved values to fit into {available}, needed {needed:,} bytes{detail}; "

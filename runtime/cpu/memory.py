@@ -61,7 +61,7 @@ def _cgroup(limit_file: str, usage_file: str) -> int | None:
 def refusal(needed: int, reusable: int = 0) -> tuple[int, int] | None:
     """None where `needed` bytes may be allocated, else (needed, available). `reusable` bytes are
     given back first. What is only kept for speed is dropped before anything is refused."""
-    if needed - reusable <= UNCHECKED_BYTES:
+    if needed <= UNCHECKED_BYTES:
         return None
     for attempt in range(2):
         available = available_bytes()

@@ -24,6 +24,7 @@ from loopgrad.codegen.program import (
     PopStep,
     Program,
     PushStep,
+    ReserveStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -134,6 +135,8 @@ def _accesses(program: Program, step: Step) -> Iterator[tuple[int, bool]]:
         case HostCallStep():
             yield from ((slot, True) for slot in step.inputs)
             yield from ((slot, False) for slot in step.outputs)
+        case ReserveStep():
+            yield (step.depth, True)
         case PushStep():
             yield (step.slot, True)
         case PopStep():

@@ -24,6 +24,7 @@ from loopgrad.codegen.program import (
     PopStep,
     Program,
     PushStep,
+    ReserveStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -190,6 +191,8 @@ class EntryEmitter:
                 self.matmul(step)
             case HostCallStep():
                 self.host_call()
+            case ReserveStep():
+                self.reserve(step)
             case PushStep():
                 self.push(step)
             case PopStep():
@@ -273,6 +276,13 @@ class EntryEmitter:
     def host_call(self) -> None:
         status = self.let(f"call i32 @drv.host(ptr %context, i64 {self.calls})")
         self.calls += 1
+        self.check(status)
+
+    def reserve(self, step: ReserveStep) -> None:
+        stride = stack_stride(self.program.stacks[step.stack].element)
+        stack = self.word(self.layout.stacks[step.stack])
+        depth = self.integer(step.depth)
+        status = self.let(f"call i32 @drv.room(ptr %context, ptr {stack}, i64 {step.stack}, i64 {depth}, i64 {stride})")
         self.check(status)
 
     def push(self, step: PushStep) -> None:

@@ -4,6 +4,7 @@ drv.report   writes the report words and returns the code; code 0 writes nothing
 drv.reserve  asks the runtime whether memory may be allocated
 drv.host     calls back into Python for one host call
 drv.tick     lets the runtime look around (interrupts) when a loop has run for a while
+drv.room     makes room on a program stack for a known number of elements
 drv.push     appends to a program stack: doubling, then an eighth more, then one more element
 drv.pop      takes the top element: the slot's pointer is set to it
 drv.fill.*   writes one value everywhere
@@ -192,6 +193,29 @@ no:
   ret i1 false
 }
 
+define internal i32 @drv.room(ptr %context, ptr %stack, i64 %number, i64 %more, i64 %stride) {
+  %depth_p = getelementptr i64, ptr %stack, i64 1
+  %capacity_p = getelementptr i64, ptr %stack, i64 2
+  %depth = load i64, ptr %depth_p
+  %capacity = load i64, ptr %capacity_p
+  %sum = add i64 %depth, %more
+  %wrapped = icmp slt i64 %sum, %depth
+  %some = icmp sgt i64 %more, 0
+  %absurd = and i1 %wrapped, %some
+  %wanted = select i1 %absurd, i64 $LIMIT$, i64 %sum
+  %enough = icmp sle i64 %wanted, %capacity
+  br i1 %enough, label %out, label %grow
+grow:
+  %ok = call i1 @drv.enlarge(ptr %context, ptr %stack, i64 %number, i64 %wanted, i64 %stride)
+  br i1 %ok, label %out, label %fail
+fail:
+  %code = call i32 @drv.report(ptr %context, i32 $STACK_MEMORY$, i64 %number, i64 0, i64 0, i64 0, i64 %wanted,
+                               i64 %capacity)
+  ret i32 %code
+out:
+  ret i32 0
+}
+
 define internal i32 @drv.push(ptr %context, ptr %stack, i64 %number, ptr %source, i64 %bytes, i64 %stride) {
   %depth_p = getelementptr i64, ptr %stack, i64 1
   %capacity_p = getelementptr i64, ptr %stack, i64 2
@@ -217,10 +241,8 @@ single:
   %ok3 = call i1 @drv.enlarge(ptr %context, ptr %stack, i64 %number, i64 %one, i64 %stride)
   br i1 %ok3, label %moved, label %fail
 fail:
-  %needed = mul i64 %one, %stride
-  %had = mul i64 %capacity, %stride
-  %code = call i32 @drv.report(ptr %context, i32 $STACK_MEMORY$, i64 %number, i64 0, i64 0, i64 0, i64 %needed,
-                               i64 %had)
+  %code = call i32 @drv.report(ptr %context, i32 $STACK_MEMORY$, i64 %number, i64 0, i64 0, i64 0, i64 %one,
+                               i64 %capacity)
   ret i32 %code
 moved:
   ; a source that was this stack's popped top moved along with it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from loopgrad.codegen.program import (
     Program,
     ProgramStack,
     PushStep,
+    ReserveStep,
     Residual,
     Slot,
     SwitchStep,
@@ -277,9 +279,24 @@ def test_program_stacks_grow(load: Any, trips: int) -> None:
     assert executable.memory_stats().program_stack_bytes >= row.bytes
 
 
+@pytest.mark.parametrize("depth", [2000, 1 << 40, (1 << 63) - 1])
+def test_a_known_depth_is_refused_before_the_loop(load: Any, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = stack_program(VECTOR)
+    program = replace(program, steps=(ReserveStep(0, 1), *program.steps))
+    executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
+    monkeypatch.setattr(memory, "UNCHECKED_BYTES", 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    with pytest.raises(MemoryError, match=r"'v'.*, needed [\d,]+ bytes[\s\S]*model\.py:12"):
+        executable.run([vector(0.0), scalar(depth)])
+    monkeypatch.undo()
+    (y,) = executable.run([vector(2.0), scalar(40)])
+    assert y.array[0] == 3.0
+    assert executable.memory_stats().program_stack_bytes == 40 * 8 * N
+
+
 def test_a_program_stack_that_cannot_fit_raises(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = load(stack_program(VECTOR), (INCREMENT_INTERFACE,), INCREMENT)
-    monkeypatch.setattr(memory, "UNCHECKED_BYTES", 0)
+    monkeypatch.setattr(memory, "UNCHECKED_BYTES", 20_000)
     monkeypatch.setattr(memory, "available_bytes", lambda: 4_000)
     with pytest.raises(MemoryError, match=r"'v'.*[\d,]+ bytes available, needed [\d,]+ bytes[\s\S]*model\.py:12"):
         executable.run([vector(0.0), scalar(10_000)])
