@@ -4,6 +4,7 @@ Enters: a region node of the ambient DAG. Leaves: its operands and regions rewri
 
 - what a loop body computes from captured values alone is computed before the loop and captured instead;
 - a carry that every trip hands on unchanged is read as a captured value;
+- captured constants and iotas are made inside, where the rules can see what they are;
 - inside lanes, the branches of a switch receive what they compute from values without the lane dims.
 
 The point is where cotangents meet: a captured scalar that the body broadcasts to the lanes would need a sum
@@ -14,9 +15,9 @@ over lanes in every trip; hoisted, its cotangent accumulates in the shape of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import differentiable
 from loopgrad.graph.accumulators import first_carry
@@ -26,7 +27,10 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import TensorType
 
 _CONSTANTS: Final = frozenset({"const", "literal", "iota"})
+_MOVEMENT: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "alias", "cast"})
 _STACKS: Final = frozenset({"stack_new", "push", "pop"})
+
+Key = TypeVar("Key")
 
 
 class NotLaneLocalError(Exception):
@@ -119,14 +123,15 @@ def _loop(node: Node, regions: tuple[Graph, ...]) -> Normal:
     frontier = _frontier(body, fixed)
     read = {v for inner in body.nodes for v in inner.operands}
     moved = [v for v in carried if v in read and differentiable(v.type)]
-    if not frontier and not moved:
+    sunk = {v: outer[v] for v in body.inputs[first + n :] if v in read and _is_constant(outer[v])}
+    if not frontier and not moved and not sunk:
         return Normal(node.operands, regions, ())
     hoisted = (*(outer[v] for v in moved), *_computed_outside(frontier, fixed, outer))
     inner = extract(body.outputs, (*body.inputs, *frontier))
 
     def function(*arguments: Value) -> list[Value]:
         own, added = arguments[: len(body.inputs)], arguments[len(body.inputs) :]
-        stand_in = dict(zip(moved, added, strict=False))
+        stand_in = dict(zip(moved, added, strict=False)) | _made_inside(sunk)
         seen = [stand_in.get(v, a) for v, a in zip(body.inputs, own, strict=True)]
         outputs = list(inline(inner, (*seen, *added[len(moved) :])))
         for j in constant_carries:
@@ -143,6 +148,7 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
         return Normal(node.operands, regions, ())
     hoisted: list[Value] = []
     parts: list[tuple[Graph, int, int]] = []
+    sunk = {i: v for i, v in enumerate(node.operands[1:]) if _is_constant(v)}
     for branch in regions:
         outer = dict(zip(branch.inputs, node.operands[1:], strict=True))
         fixed = [v for v in branch.inputs if isinstance(v.type, TensorType) and v.shape[: len(lanes)] != lanes]
@@ -150,15 +156,33 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
         start = len(hoisted)
         hoisted += _computed_outside(frontier, fixed, outer)
         parts.append((extract(branch.outputs, (*branch.inputs, *frontier)), start, len(hoisted)))
-    if not hoisted:
+    if not hoisted and not sunk:
         return Normal(node.operands, regions, ())
     types = [*regions[0].input_types, *(v.type for v in hoisted)]
     own = len(regions[0].inputs)
 
     def rebuilt(graph: Graph, start: int, stop: int) -> Graph:
-        return trace(lambda *a: inline(graph, (*a[:own], *a[own + start : own + stop])), types)[0]
+        def function(*arguments: Value) -> Sequence[Value]:
+            stand_in = _made_inside(sunk)
+            seen = [stand_in.get(i, a) for i, a in enumerate(arguments[:own])]
+            return inline(graph, (*seen, *arguments[own + start : own + stop]))
+
+        return trace(function, types)[0]
 
     return Normal((*node.operands, *hoisted), tuple([rebuilt(*part) for part in parts]), tuple(hoisted))
+
+
+def _is_constant(value: Value) -> bool:
+    """Whether `value` is a constant or iota, or one moved about."""
+    node = value.node
+    while node is not None and node.op in _MOVEMENT:
+        node = node.operands[0].node
+    return node is not None and node.op in _CONSTANTS
+
+
+def _made_inside(sunk: Mapping[Key, Value]) -> dict[Key, Value]:
+    """The constants, emitted into the current scope."""
+    return {key: inline(extract([v]), ())[0] for key, v in sunk.items()}
 
 
 def _frontier(graph: Graph, fixed: Sequence[Value]) -> list[Value]:

@@ -137,3 +137,51 @@ def check(function, arrays, active=None, order=1, h=1e-6, rtol=1e-5, atol=1e-7, 
     assert np.isclose(left, right, rtol=1e-9, atol=1e-9 * scale), (left, right)
     if order > 1:
         check(gradient_of(function, active), arrays, active, order - 1, h, rtol * 10, atol * 100, seed, numeric)
+
+
+# ---- looking at what was emitted
+
+
+def gradient_graph(function, arrays, active=None):
+    """The primal outputs and the gradients in one graph."""
+    active = float_positions(arrays) if active is None else active
+
+    def both(*inputs):
+        outputs = function(*inputs)
+        floats = [o for o in outputs if o.dtype.differentiable]
+        wrt = [inputs[i] for i in active]
+        return [*outputs, *zeros_for(wrt, vjp_emit(floats, [ops.ones_like(o) for o in floats], wrt))]
+
+    return graph_of(both, arrays)
+
+
+def all_nodes(graph):
+    for node in graph.nodes:
+        yield node
+        for region in node.regions:
+            yield from all_nodes(region)
+
+
+def region_nodes(function, arrays):
+    return [n for n in gradient_graph(function, arrays).nodes if n.regions]
+
+
+def lanes_of(function, arrays):
+    """The lanes of the outermost loops and switches."""
+    return [n.attrs["lanes"] for n in region_nodes(function, arrays)]
+
+
+def pushed(function, arrays, active=None):
+    """(what was saved, its type) of every push in the gradient."""
+    graph = gradient_graph(function, arrays, active)
+    values = [n.operands[1] for n in all_nodes(graph) if n.op == "push"]
+    return [("carry" if v.node is None else v.node.op, str(v.type)) for v in values]
+
+
+def depths(function, arrays):
+    """The value of each stack's depth operand, None where it is measured."""
+    graph = gradient_graph(function, arrays)
+    made = [n for n in graph.nodes if n.op == "stack_new"]
+    known = [n.operands[0] for n in made if n.operands]
+    values = iter(interpret(type(graph)(graph.inputs, graph.nodes, tuple(known)), [np.asarray(a) for a in arrays]))
+    return [int(next(values)) if n.operands else None for n in made]
