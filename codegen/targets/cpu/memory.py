@@ -32,7 +32,7 @@ def suffix(e: Emitter, type: str) -> str:
 def element(e: Emitter, pointer: str, type: str, index: Val) -> str:
     """The address of one element, index a scalar."""
     name = e.b.fresh()
-    e.b.line(f"{name} = getelementptr inbounds {type}, ptr {pointer}, {index.type} {index.name}")
+    e.b.line(f"{name} = getelementptr {type}, ptr {pointer}, {index.type} {index.name}")
     return name
 
 
@@ -86,7 +86,7 @@ def load_vector(e: Emitter, pointer: str, type: str, known: Strided, tag: str = 
         address, name = first, e.b.fresh()
         if u:
             address = e.b.fresh()
-            e.b.line(f"{address} = getelementptr inbounds {type}, ptr {first}, i64 {u * width}")
+            e.b.line(f"{address} = getelementptr {type}, ptr {first}, i64 {u * width}")
         if e.mask is None:
             e.b.line(f"{name} = load {vt}, ptr {address}, align {itemsize(type)}{tag}")
         else:
@@ -148,7 +148,7 @@ def store_vector(e: Emitter, first: str, value: Val, mask: Val | None) -> None:
         address = first
         if u:
             address = e.b.fresh()
-            e.b.line(f"{address} = getelementptr inbounds {value.type}, ptr {first}, i64 {u * width}")
+            e.b.line(f"{address} = getelementptr {value.type}, ptr {first}, i64 {u * width}")
         if mask is None:
             e.b.line(f"store {vt} {name}, ptr {address}, align {itemsize(value.type)}")
         else:
