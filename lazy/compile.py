@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 _NUMBERS: Final = frozenset({bool, int, float, complex})
+_HOST_KINDS: Final = ("cpu", "interpreter")
+_TYPES_LIMIT: Final = 4096  # remembered array types
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +103,7 @@ class Compiled:
         for x in args:
             kind = type(x)
             if kind is np.ndarray:
-                buffer = device.put(x, version.returns_input)
+                buffer = _borrowed(x, version)
                 key.append(buffer.type)
             elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
                 buffer = x._value.buffer
@@ -109,7 +111,7 @@ class Compiled:
                 if buffer.device != device.name:
                     return None
             elif kind is float:
-                buffer = device.put(np.asarray(x, config.dtype.np), False)
+                buffer = _borrowed(np.array(x, config.dtype.np), version)
                 key.append(float)
             else:
                 return None
@@ -287,7 +289,24 @@ def _inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
 def _input(x: Any, type: TensorType, version: Version) -> Buffer:
     if isinstance(x, TensorCore):
         return move(buffers_of((x,))[0], version.device)
-    return version.device.put(np.asarray(x, type.dtype.np), copy=version.returns_input)
+    return _borrowed(np.asarray(x, type.dtype.np), version)
+
+
+_types: dict[tuple[np.dtype[Any], tuple[int, ...]], TensorType] = {}
+
+
+def _borrowed(array: np.ndarray[Any, Any], version: Version) -> Buffer:
+    """The caller's array as an input for the time of one call, without a copy where that is possible."""
+    device = version.device
+    if version.returns_input or device.kind not in _HOST_KINDS or not array.flags.carray or not array.dtype.isnative:
+        return device.put(array, version.returns_input)
+    place = (array.dtype, array.shape)
+    type_ = _types.get(place)
+    if type_ is None:
+        if len(_types) >= _TYPES_LIMIT:
+            _types.clear()
+        type_ = _types[place] = TensorType(array.shape, dtype_of(array.dtype))
+    return Buffer(array, device.name, type_)
 
 
 def _kind(x: Any) -> Any:

@@ -19,7 +19,6 @@ from loopgrad.graph import ops, region_ops
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.errors import DTypeError, LoopgradError, ShapeError, explained
-from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import DType, TensorType, bool_, int32, int64, uint32, uint64
 from loopgrad.lazy.carries import (
@@ -147,6 +146,8 @@ def _refuse_endless(cond: Graph, body: Graph, carries: int) -> None:
     if any(v in read and body.outputs[i] is not body.inputs[i] for i, v in enumerate(cond.inputs[:carries])):
         return
     if not any(v in read for v in cond.inputs):
+        from loopgrad.graph.interpret import interpret  # late: only conditions of constants need it
+
         constants = [np.zeros(t.shape, t.dtype.np) for t in cond.input_types if isinstance(t, TensorType)]
         if not interpret(cond, constants)[0].any():
             return

@@ -23,8 +23,6 @@ from loopgrad.lazy.core import History, TensorCore, TensorLeaf, next_serial, wra
 from loopgrad.lazy.errors import traced_value_error
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.session import evaluate as run_session
-from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -63,6 +61,8 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     for t in pending:
         if t._value.scope is not None:
             raise traced_value_error(t._value, purpose)
+    from loopgrad.runtime.session import evaluate as run_session  # late: building graphs needs no session
+
     values = list(dict.fromkeys(t._value for t in pending))
     config = current()
     with enter(None):
@@ -141,6 +141,8 @@ def device_of(t: TensorCore) -> str:
 
 def to_device(t: TensorCore, device: str) -> Tensor:
     """The tensor on `device`; what is computed from it runs there."""
+    from loopgrad.runtime.session import move  # late: as above
+
     target = get_device(device)
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
