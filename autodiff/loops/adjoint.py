@@ -19,9 +19,10 @@ scatters into one `shared` carry, everything else in its own shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
+from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse
 from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, reverse_part, split
@@ -196,10 +197,34 @@ def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Conte
     pruned = extract((*graph.outputs[: loop.carries], *carries.outputs), graph.inputs)
     parts = split(pruned, n, loop.carries)
     saved = chosen(parts, lambda v: v not in varying)
+    if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
+        return _emit_within_budget(loop, pruned, carries)
     primal = graph.inputs[:n]
     forward = forward_part(parts, primal, saved)
     saving = emit_augmented(loop, forward, parts.threads, saved, context.nested)
     free = [v for v in primal if v not in varying]
     outer = dict(zip(primal[loop.first :], (*loop.inits, *loop.captures), strict=True)) | carries.fixed
-    reverse = reverse_part(parts, (*free, *carries.fixed, *carries.inputs, *saved), parts.joint.outputs[loop.carries :])
+    inputs = (*free, *carries.fixed, *carries.inputs, *saved)
+    reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.carries :])
     return emit_reverse(loop, reverse, carries, saving, len(saved), outer)
+
+
+def _fits_budget(loop: Loop, saved: Sequence[Value], inner: bool, context: Context) -> bool:
+    """Whether the loop may save what it likes; `inner` loops save an amount that isn't known here. Inside lanes
+    a budget is not for one lane to keep."""
+    budget = loop.node.attrs["memory_budget"]
+    if budget is None or context.lanes:
+        return True
+    count = loop.node.operands[0].node
+    if loop.node.op == "while" or inner or count is None or count.op != "const":
+        return False
+    return bool(count.attrs["value"] * sum(v.type.nbytes for v in saved) <= budget)  # type: ignore[union-attr]
+
+
+def _emit_within_budget(loop: Loop, graph: Graph, carries: ReverseCarries) -> Sequence[Value]:
+    """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
+    state = state_carries(loop, graph, carries)
+    parts = split(extract(graph.outputs[: loop.carries], graph.inputs), len(loop.body.inputs), loop.carries)
+    counting = emit_augmented(loop, forward_part(parts, graph.inputs[: len(loop.body.inputs)], ()), parts.threads, (), True)
+    settled = replace(carries, outputs=list(graph.outputs[loop.carries :]))
+    return emit_checkpointed(Trip(loop, graph, settled, state, counting.count))

@@ -76,7 +76,7 @@ def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Va
         extra_inits.append(ops.stack_new(type.element, depth, name))
     regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
     operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
-    shared = tuple([j for j in node.attrs["shared"] if _is_scatter_chain(body, loop.first + j, j)])
+    shared = tuple([j for j in node.attrs["shared"] if is_scatter_chain(body, loop.first + j, j)])
     attrs = {**node.attrs, "carries": n + len(extra_inits), "shared": shared}
     results = emit(node.op, operands, attrs, regions, node)[n:]
     count = results[0] if counter else node.operands[0]
@@ -143,7 +143,7 @@ def emit_reverse(
         return [*outputs, *(s for s, _ in popped)]
 
     body, _ = trace(function, types)
-    shared = [p for p in range(c) if _is_scatter_chain(body, 1 + p, p)]
+    shared = [p for p in range(c) if is_scatter_chain(body, 1 + p, p)]
     results = for_loop(
         saving.count, (*carries.inits, *stacks), body, [outer[v] for v in captures],
         shared=shared, reverse=not loop.node.attrs.get("reverse", False), name=loop.node.attrs["name"],
@@ -155,6 +155,6 @@ def loop_index(part: Graph) -> Value:
     return part.inputs[0]
 
 
-def _is_scatter_chain(body: Graph, position: int, output: int) -> bool:
+def is_scatter_chain(body: Graph, position: int, output: int) -> bool:
     chain = chain_from(body, position)
     return chain is not None and chain.scatters > 0 and chain.output == output

@@ -20,7 +20,7 @@ from typing import Final
 from loopgrad.autodiff.activity import active_results, differentiable
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
 from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, normalized
-from loopgrad.autodiff.loops.residuals import Split, chosen, forward_part, reverse_part, split
+from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split
 from loopgrad.autodiff.loops.sizes import switch_depth
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, pull, zero_cotangent
 from loopgrad.graph import ops
@@ -186,6 +186,9 @@ def _cut(joints: Sequence[Graph], node: Node, normal: Normal, flow: Flow, contex
     n, branches = len(normal.operands) - 1, []
     slot_types: list[TensorType] = []
     for joint in joints:
+        if node.attrs.get("recompute"):
+            branches.append(Branch(Split(joint, len(node.results), (), Threads((), (), ())), [], [], []))
+            continue
         parts = split(joint, n, len(node.results))
         costs = dict(zip(joint.inputs, normal.operands[1:], strict=False))
         saved = chosen(parts, lambda v, costs=costs: v not in costs or context.is_free(costs[v]), near_sources=True)

@@ -1,0 +1,210 @@
+"""Reverse of a loop within a memory budget: binomial checkpointing in ordinary nodes.
+
+Instead of what each trip's adjoint needs, a few states of the loop are kept; everything between two of them
+is computed again. With s states in memory, beta(s, r) = binomial(s + r, s) trips can be reversed without
+computing any trip more than r times (Griewank and Walther, Algorithm 799: Revolve, 2000), which is optimal.
+
+    for t = n-1 .. 0 (reverse):
+        while p < t and states are free:        p, the base's position; its state x is carried
+            push (p, x);  m = split(t + 1 - p, free);  x = m trips from x;  p = p + m
+        x_adj, ... = pullback of one trip at (t - p trips from x)
+        if p == t: pop (p, x)
+
+The trip count is data (a while is run once more to count it), so the schedule is computed while it runs. It is
+the same for all lanes of a lane loop: lanes that have finished stand still. The states in memory are one base
+and what the stack holds, at most budget // (bytes of one state).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from loopgrad.autodiff.loops.emission import ReverseCarries, is_scatter_chain
+from loopgrad.autodiff.loops.normal import Loop, lane_shape
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit, inline
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.rebuild import read_values
+from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
+from loopgrad.graph.types import TensorType, int64
+
+_COUNT: Final = TensorType((), int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """One trip of the loop and its pullback, as closed graphs over the body's inputs (and cotangents), with
+    the values of the ambient scope that stand for the captures. `state`: the carries that the pullback, or
+    a later trip, needs."""
+
+    loop: Loop
+    joint: Graph
+    carries: ReverseCarries
+    state: list[int]
+    count: Value  # trips: one, or one per lane
+
+
+def state_carries(loop: Loop, joint: Graph, carries: ReverseCarries) -> list[int]:
+    """The carries without which the pullback can't be computed trip by trip."""
+    arguments = joint.inputs[loop.first : loop.first + loop.carries]
+    read = read_values(extract(carries.outputs, joint.inputs))
+    needed = {j for j, v in enumerate(arguments) if v in read}
+    while True:
+        read = read_values(extract([joint.outputs[j] for j in sorted(needed)], joint.inputs))
+        grown = needed | {j for j, v in enumerate(arguments) if v in read}
+        if grown == needed:
+            return sorted(needed)
+        needed = grown
+
+
+def snapshots(loop: Loop, state: Sequence[int]) -> int:
+    """How many states fit the budget; the one being worked on is free."""
+    size = sum(loop.inits[j].type.nbytes for j in state)  # type: ignore[union-attr]
+    return max(loop.node.attrs["memory_budget"] // max(size, 1), 1)
+
+
+def emit_checkpointed(trip: Trip) -> Sequence[Value]:
+    """The final values of the carries of the reverse loop."""
+    loop, c = trip.loop, len(trip.carries.inits)
+    available = snapshots(loop, trip.state)
+    depth = ops.full(available, _COUNT)
+    states = [loop.inits[j] for j in trip.state]
+    elements = [_COUNT, *(v.type for v in states)]
+    stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]  # type: ignore[arg-type]
+    zero = ops.full(0, _COUNT)
+
+    def reverse_trip(t: Value, *carried: Value) -> list[Value]:
+        adjoint, schedule = carried[:c], carried[c:]
+        schedule = _descend(trip, t, schedule, available)
+        position, state = schedule[0], schedule[2 : 2 + len(states)]
+        here = _advanced(trip, position, ops.sub(t, position), state)
+        return [*_pulled(trip, t, here, adjoint), *_returned(t, schedule, len(states))]
+
+    inits = [*trip.carries.inits, zero, zero, *states, *stacks]
+    return traced_for(_all_trips(trip), inits, reverse_trip, reverse=True, name=loop.node.attrs["name"])[:c]
+
+
+def _all_trips(trip: Trip) -> Value:
+    """The trips of the longest lane."""
+    count = ops.cast(trip.count, int64)
+    if 0 in count.shape:
+        return ops.full(0, _COUNT)
+    return ops.reduce_max(count, range(len(count.shape)))
+
+
+# ---- the schedule: (position, stored, *state, *stacks)
+
+
+def _descend(trip: Trip, t: Value, schedule: Sequence[Value], available: int) -> tuple[Value, ...]:
+    """Store the base and move on towards t, as long as states are free."""
+    n = len(trip.state)
+
+    def more(position: Value, stored: Value, *rest: Value) -> Value:
+        return ops.and_(ops.lt(position, t), ops.lt(stored, available - 1))
+
+    def step(position: Value, stored: Value, *rest: Value) -> list[Value]:
+        state, stacks = rest[:n], rest[n:]
+        filled = [ops.push(s, v) for s, v in zip(stacks, (position, *state), strict=True)]
+        trips = split(ops.sub(ops.add(t, 1), position), ops.sub(available, stored))
+        after = _advanced(trip, position, trips, state)
+        return [ops.add(position, trips), ops.add(stored, 1), *after, *filled]
+
+    return traced_while(list(schedule), more, step, name="checkpoints")
+
+
+def split(trips: Value, states: Value) -> Value:
+    """How far to go before storing again, with `states` to hold the base and what follows: the least r with
+    beta(states, r) >= trips, then the longest first part that r - 1 repetitions can reverse while the rest is
+    no shorter than r - 1 repetitions could do with one state less."""
+
+    def too_few(r: Value, reach: Value) -> Value:
+        return ops.lt(reach, trips)
+
+    def one_more(r: Value, reach: Value) -> list[Value]:
+        following = ops.add(r, 1)
+        return [following, ops.div(ops.mul(reach, ops.add(states, following)), following)]
+
+    r, reach = traced_while([ops.full(0, _COUNT), ops.full(1, _COUNT)], too_few, one_more, name="repetitions")
+    first = ops.div(ops.mul(reach, r), ops.max(ops.add(states, r), 1))  # beta(states, r - 1)
+    rest = ops.div(ops.mul(first, states), ops.max(ops.sub(ops.add(states, r), 1), 1))  # beta(states - 1, r - 1)
+    longest = ops.min(first, ops.sub(trips, rest))
+    return ops.max(ops.min(longest, ops.sub(trips, 1)), 1)
+
+
+def _returned(t: Value, schedule: Sequence[Value], n: int) -> tuple[Value, ...]:
+    """Take the last stored state as the base where the present one has been used up."""
+    position, stored = schedule[:2]
+    used_up = ops.and_(ops.ge(position, t), ops.gt(stored, 0))
+
+    def keep(*values: Value) -> Sequence[Value]:
+        return values
+
+    def take(position: Value, stored: Value, *rest: Value) -> list[Value]:
+        popped = [ops.pop(s) for s in rest[n:]]
+        (below, *state) = [v for _, v in popped]
+        return [below, ops.sub(stored, 1), *state, *(s for s, _ in popped)]
+
+    return traced_switch(used_up, [keep, take], schedule)
+
+
+# ---- trips
+
+
+def _advanced(trip: Trip, position: Value, trips: Value, state: Sequence[Value]) -> Sequence[Value]:
+    """`state` after this many trips from `position`; lanes stop at their own count."""
+    loop = trip.loop
+    outputs = [trip.joint.outputs[j] for j in trip.state]
+    graph = extract(outputs, trip.joint.inputs[: len(loop.body.inputs)])
+    if trip.count.shape:
+        left = ops.sub(ops.cast(trip.count, int64), ops.broadcast_to(position, trip.count.shape))
+        trips = ops.max(ops.min(left, ops.broadcast_to(trips, left.shape)), 0)
+
+    def body(j: Value, *carried: Value) -> Sequence[Value]:
+        return inline(graph, _body_inputs(trip, ops.add(j, ops.broadcast_to(position, j.shape)), carried))
+
+    return traced_for(trips, state, body)
+
+
+def _body_inputs(trip: Trip, t: Value, state: Sequence[Value]) -> list[Value]:
+    """Values for the inputs of the body in trip t (counted in the order of execution)."""
+    loop = trip.loop
+    carried = dict(zip(trip.state, state, strict=True))
+    leading = []
+    if loop.first:
+        index = ops.sub(ops.sub(ops.cast(trip.count, int64), 1), t) if loop.node.attrs["reverse"] else t
+        leading = [ops.cast(index, trip.count.dtype)]
+    unread = loop.inits  # stand for carries that the trip doesn't need
+    return [*leading, *(carried.get(j, unread[j]) for j in range(loop.carries)), *loop.captures]
+
+
+def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Value]) -> Sequence[Value]:
+    """The cotangents before trip t; those of lanes that didn't make it stay."""
+    carries = trip.carries
+    own = trip.joint.inputs[: len(trip.loop.body.inputs)]
+    graph = extract(carries.outputs, (*own, *carries.fixed, *carries.inputs))
+    fixed = list(carries.fixed.values())
+    if not lane_shape(trip.loop.node):
+        return inline(graph, (*_body_inputs(trip, t, state), *fixed, *adjoint))
+    everywhere = ops.broadcast_to(t, trip.count.shape)
+    active = ops.cast(ops.lt(everywhere, ops.cast(trip.count, int64)), int64)
+
+    def body(_: Value, *carried: Value) -> Sequence[Value]:
+        return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
+
+    results = traced_for(active, adjoint, body)
+    node = results[0].node
+    assert node is not None
+    shared = [p for p in range(len(adjoint)) if is_scatter_chain(node.regions[0], 1 + p, p)]
+    return emit("for", node.operands, {**node.attrs, "shared": tuple(shared)}, node.regions)
+
+
+# ---- functions
+
+
+def checkpoint_emit(graph: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """The outputs of `graph`, whose reverse pass will compute everything in it again from `operands`."""
+    attrs = {"lanes": 0, "shared": (), "recompute": True}
+    return emit("switch", (ops.full(0, _COUNT), *operands), attrs, (graph,))
