@@ -4,7 +4,7 @@ Each pixel walks along its ray (sphere tracing) until it hits the surface or lea
 `while_loop` whose length differs from pixel to pixel. The gradient of the image loss with respect to
 centres and radii goes back through those walks. Writes before, target and after as pictures.
 
-    python examples/sdf_inverse.py [--size 96] [--iterations 200] [--out .]
+    python examples/sdf_inverse.py [--size 96] [--iterations 300] [--out .]
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import numpy as np
 import loopgrad as lg
 
 FAR, HIT, BLEND = 6.0, 1e-3, 12.0
-EDGE = 30.0  # sharpness of the silhouette: how fast coverage falls with the distance a ray misses by
+EDGE = 8.0  # sharpness of the silhouette: how fast coverage falls with the distance a ray misses by
+FOG = 2.0  # how fast brightness falls with distance: it tells near from far
 LIGHT = np.array([0.5, 0.7, -0.5]) / np.linalg.norm([0.5, 0.7, -0.5])
 
-TARGET = np.array([[-0.55, 0.35, 0.0, 0.45], [0.5, 0.4, 0.2, 0.35], [0.05, -0.45, -0.1, 0.5], [0.7, -0.5, 0.1, 0.25]])
-START = np.array([[-0.3, 0.1, 0.2, 0.35], [0.3, 0.6, 0.0, 0.35], [-0.2, -0.3, 0.1, 0.35], [0.4, -0.3, 0.0, 0.35]])
+TARGET = np.array([[-0.55, 0.35, 0.0, 0.45], [0.5, 0.4, 0.2, 0.35], [0.05, -0.45, -0.1, 0.5], [1.0, -0.4, 0.1, 0.3]])
+START = np.array([[-0.3, 0.1, 0.2, 0.35], [0.3, 0.6, 0.0, 0.35], [-0.2, -0.3, 0.1, 0.35], [0.8, -0.2, 0.0, 0.35]])
 
 
 def distance(point, spheres):
@@ -67,7 +68,8 @@ def render(spheres, directions):
     begin = lg.full(dx.shape, 1.5)
     first = distance(at(begin), spheres)
     t, nearest, _ = lg.while_loop(walking, walk, (begin, first, first))
-    return shade(at(t), spheres) * lg.exp(-EDGE * lg.maximum(nearest, 0.0))
+    seen = lg.exp(-EDGE * lg.maximum(nearest, 0.0) - FOG * (t - 1.5))
+    return shade(at(t), spheres) * seen
 
 
 def shade(point, spheres):
@@ -82,7 +84,7 @@ def shade(point, spheres):
     return 0.15 + 0.85 * lg.maximum(facing, 0.0)
 
 
-def adam_step(spheres, first, second, count, target, directions):
+def adam_step(spheres, first, second, count, rate, target, directions):
     """One step of Adam on the spheres; returns the loss before it."""
 
     def image_loss(spheres):
@@ -93,10 +95,10 @@ def adam_step(spheres, first, second, count, target, directions):
     second = 0.99 * second + 0.01 * slope * slope
     unbiased = first / (1.0 - 0.9**count)
     scale = lg.sqrt(second / (1.0 - 0.99**count)) + 1e-8
-    return spheres - 0.01 * unbiased / scale, first, second, count + 1.0, loss
+    return spheres - rate * unbiased / scale, first, second, count + 1.0, loss
 
 
-def invert(size=96, iterations=200, report=None):
+def invert(size=96, iterations=300, report=None):
     """Images before, target and after; the spheres found; the losses on the way."""
     directions = rays(size)
     draw = lg.compile(render)
@@ -105,7 +107,8 @@ def invert(size=96, iterations=200, report=None):
     state = [lg.asarray(START), lg.zeros(START.shape), lg.zeros(START.shape), lg.asarray(1.0)]
     losses = []
     for iteration in range(iterations):
-        *state, loss = update(*state, target, directions)
+        cooled = 0.03 * 0.5 * (1.0 + np.cos(np.pi * iteration / iterations))
+        *state, loss = update(*state, lg.asarray(cooled), target, directions)
         losses.append(float(loss))
         if report is not None:
             report(iteration + 1, losses[-1])
@@ -130,14 +133,14 @@ def write_png(path, image):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=96)
-    parser.add_argument("--iterations", type=int, default=200)
+    parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--out", type=Path, default=Path())
     chosen = parser.parse_args()
     began, live = time.perf_counter(), sys.stdout.isatty()
 
     def report(iteration, loss):
         last = iteration == chosen.iterations
-        if live or last or iteration % 20 == 0:
+        if live or last or iteration % 30 == 0:
             text = f"iteration {iteration:4d}/{chosen.iterations}  image loss {loss:.3e}"
             print(f"{text}  {time.perf_counter() - began:5.1f} s", end="\r" if live and not last else "\n", flush=True)
 

@@ -64,7 +64,7 @@ def test_loss_and_gradient_against_scipy(device, hare_lynx, observed):
 
 def test_fit_reaches_the_optimum_that_scipy_finds(compiled_device, hare_lynx, observed):
     best = least_squares(residuals, GUESS, args=(observed,), xtol=1e-10, ftol=1e-10)
-    theta, loss, _ = hare_lynx.fit(observed, starts=128, iterations=200)
+    theta, loss, _ = hare_lynx.fit(observed, starts=128, iterations=250)
     winner = int(np.nanargmin(loss))
     check(loss[winner], 2 * best.cost, 1e-4)
     check(np.exp(theta[:, winner]), np.exp(best.x), 2e-3)
@@ -80,11 +80,11 @@ def test_trajectory_for_the_plot(device, hare_lynx, observed):
 
 def test_inverse_rendering_recovers_the_spheres(compiled_device, tmp_path):
     sdf = load("sdf_inverse")
-    images, spheres, losses = sdf.invert(size=32, iterations=120)
-    assert losses[-1] < 0.02 * losses[0]
+    images, spheres, losses = sdf.invert(size=32, iterations=150)
+    assert losses[-1] < 1e-4 * losses[0]
     before, target, after = images
-    assert np.abs(after - target).mean() < 0.3 * np.abs(before - target).mean()
-    assert np.abs(spheres - sdf.TARGET).max() < np.abs(sdf.START - sdf.TARGET).max()
+    assert np.abs(after - target).mean() < 0.02 * np.abs(before - target).mean()
+    assert np.abs(spheres - sdf.TARGET).max() < 0.02
     sdf.write_png(tmp_path / "target.png", target)
     assert (tmp_path / "target.png").read_bytes().startswith(b"\x89PNG")
 

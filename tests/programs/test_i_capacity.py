@@ -190,7 +190,13 @@ def test_i15_out_of_memory_is_raised_before_the_launch(compiled_device):
 
 
 def test_i16_bytes_of_a_saved_value(compiled_device):
-    """One slot of a float32 takes four bytes and of a float64 eight."""
-    for dtype in (lg.float32, lg.float64):
-        plan = lg.compile(lg.grad(side_output)).plan(lg.asarray(STARTS, dtype=dtype), lg.asarray(7))
-        assert [r.type for r in plan.residuals if r.type.startswith("float")] == [f"{dtype.name}[]"]
+    """Depth x resident lanes x the size of one number: 4 bytes for float32, 8 for float64."""
+    for dtype, size in ((lg.float32, 4), (lg.float64, 8)):
+        gradient = lg.compile(lg.grad(side_output))
+        arguments = (lg.asarray(STARTS, dtype=dtype), lg.asarray(7))
+        np.asarray(gradient(*arguments))
+        plan = gradient.plan(*arguments)
+        (saved,) = plan.residuals
+        (resident,) = {kernel.width for kernel in plan.kernels if kernel.stacks}
+        assert saved.depth == 7
+        assert saved.bytes == 7 * resident * size
