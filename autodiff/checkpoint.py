@@ -23,6 +23,7 @@ from typing import Final
 
 from loopgrad.autodiff.loops.emission import ReverseCarries, is_scatter_chain
 from loopgrad.autodiff.loops.normal import Loop, lane_shape
+from loopgrad.autodiff.loops.residuals import nbytes
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline
 from loopgrad.graph.extract import extract
@@ -62,8 +63,8 @@ def state_carries(loop: Loop, joint: Graph, carries: ReverseCarries) -> list[int
 
 def snapshots(loop: Loop, state: Sequence[int]) -> int:
     """How many states fit the budget; the one being worked on is free."""
-    size = sum(loop.inits[j].type.nbytes for j in state)  # type: ignore[union-attr]
-    return max(loop.node.attrs["memory_budget"] // max(size, 1), 1)
+    budget: int = loop.node.attrs["memory_budget"]
+    return max(budget // max(sum(nbytes(loop.inits[j]) for j in state), 1), 1)
 
 
 def emit_checkpointed(trip: Trip) -> Sequence[Value]:

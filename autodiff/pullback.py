@@ -72,6 +72,11 @@ class Freedom:
         return self._known[value]
 
 
+def explicit(values: Sequence[Value], cotangents: Cotangents) -> list[Value]:
+    """`cotangents` of `values` with zeros spelled out."""
+    return [zero_cotangent(v) if ct is None else ct for v, ct in zip(values, cotangents, strict=True)]
+
+
 def zero_cotangent(like: Value) -> Value:
     """An explicit zero; for a stack, one that holds nothing yet."""
     if isinstance(like.type, StackType):

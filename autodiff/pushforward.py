@@ -30,9 +30,7 @@ def push_forward(
             continue
         with at(node.loc):
             results = _step(node, received, regions)
-        for value, t in zip(node.results, results, strict=True):
-            if t is not None:
-                known[value] = t
+        known.update((value, t) for value, t in zip(node.results, results, strict=True) if t is not None)
     return [known.get(v) for v in graph.outputs]
 
 

@@ -25,15 +25,15 @@ from loopgrad.autodiff.activity import active_carries, active_values, differenti
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse
 from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape
-from loopgrad.autodiff.loops.residuals import chosen, forward_part, reverse_part, split
-from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, pull, zero_cotangent
+from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
+from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _traced(loop: Loop, carried: list[int], captured: list[int], context: Contex
         )  # fmt: skip
         before = [None] * len(carried) + list(arguments[n + len(carried) :])
         adjoint = pull([outputs[j] for j in carried], given, [arguments[p] for p in wrt], inner, before)
-        return [*outputs, *(zero_cotangent(a) if ct is None else ct for a, ct in zip(arguments[n:], adjoint, strict=True))]
+        return [*outputs, *explicit(arguments[n:], adjoint)]
 
     graph, outer = trace(function, [*body.input_types, *types])
     assert not outer
@@ -196,7 +196,7 @@ def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Conte
     n, varying = len(loop.body.inputs), set(graph.inputs[loop.first : loop.first + loop.carries])
     pruned = extract((*graph.outputs[: loop.carries], *carries.outputs), graph.inputs)
     parts = split(pruned, n, loop.carries)
-    saved = chosen(parts, lambda v: v not in varying)
+    saved = chosen(parts, varying)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
         return _emit_within_budget(loop, pruned, carries)
     primal = graph.inputs[:n]
@@ -218,13 +218,15 @@ def _fits_budget(loop: Loop, saved: Sequence[Value], inner: bool, context: Conte
     count = loop.node.operands[0].node
     if loop.node.op == "while" or inner or count is None or count.op != "const":
         return False
-    return bool(count.attrs["value"] * sum(v.type.nbytes for v in saved) <= budget)  # type: ignore[union-attr]
+    return bool(count.attrs["value"] * sum(nbytes(v) for v in saved) <= budget)
 
 
 def _emit_within_budget(loop: Loop, graph: Graph, carries: ReverseCarries) -> Sequence[Value]:
     """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
     state = state_carries(loop, graph, carries)
-    parts = split(extract(graph.outputs[: loop.carries], graph.inputs), len(loop.body.inputs), loop.carries)
-    counting = emit_augmented(loop, forward_part(parts, graph.inputs[: len(loop.body.inputs)], ()), parts.threads, (), True)
+    n = len(loop.body.inputs)
+    parts = split(extract(graph.outputs[: loop.carries], graph.inputs), n, loop.carries)
+    forward = forward_part(parts, graph.inputs[:n], ())
+    counting = emit_augmented(loop, forward, parts.threads, (), nested=True)
     settled = replace(carries, outputs=list(graph.outputs[loop.carries :]))
     return emit_checkpointed(Trip(loop, graph, settled, state, counting.count))

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs
+from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs, without_inputs
 from loopgrad.autodiff.loops.residuals import Threads
 from loopgrad.autodiff.loops.sizes import loop_depth
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.nodes import Graph, Value
-from loopgrad.autodiff.loops.normal import without_inputs
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import for_loop
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64

@@ -116,7 +116,7 @@ def _loop(node: Node, regions: tuple[Graph, ...]) -> Normal:
     body, first, n = regions[-1], first_carry(node), node.attrs["carries"]
     outer = dict(zip(body.inputs, node.operands, strict=True))
     constant_carries = [
-        j for j in range(n) if body.outputs[j] is body.inputs[first + j] and isinstance(body.outputs[j].type, TensorType)
+        j for j, v in enumerate(body.outputs) if v is body.inputs[first + j] and isinstance(v.type, TensorType)
     ]
     carried = [body.inputs[first + j] for j in constant_carries]
     fixed = [*carried, *body.inputs[first + n :]]

@@ -15,7 +15,7 @@ chosen by a minimum cut (`loops.mincut`) so that reverse can be computed from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.mincut import minimum_cut
@@ -81,15 +81,15 @@ def recomputable(node: Node) -> bool:
     return True
 
 
-def chosen(parts: Split, is_free: Callable[[Value], bool], near_sources: bool = False) -> list[Value]:
-    """The values to save; `is_free` answers for the inputs of the joint graph."""
+def chosen(parts: Split, paid: Collection[Value], near_sources: bool = False) -> list[Value]:
+    """The values to save; `paid` are the inputs of the joint graph that aren't free."""
     free: dict[Value, bool] = {}
     prices: dict[Value, int] = {}
     operands: dict[Value, Sequence[Value]] = {}
     sources: list[Value] = []
     cone = extract(parts.wanted, parts.joint.inputs)
     for v in cone.inputs:
-        free[v] = is_free(v)
+        free[v] = v not in paid
         if not free[v] and isinstance(v.type, TensorType):
             prices[v] = price(v)
             sources.append(v)
@@ -121,9 +121,14 @@ def _unmoved(v: Value, prices: Mapping[Value, int]) -> Value:
     return v
 
 
+def nbytes(v: Value) -> int:
+    assert isinstance(v.type, TensorType)
+    return v.type.nbytes
+
+
 def price(v: Value) -> int:
     """Bytes, and a little for each value."""
-    return (v.type.nbytes << 12) + 1  # type: ignore[union-attr]
+    return (nbytes(v) << 12) + 1
 
 
 def forward_part(parts: Split, primal_inputs: Sequence[Value], saved: Sequence[Value]) -> Graph:

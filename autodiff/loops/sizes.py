@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from loopgrad.autodiff.loops.normal import without_inputs
 from loopgrad.autodiff.loops.residuals import next_stack
 from loopgrad.graph import ops
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.autodiff.loops.normal import without_inputs
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import StackType, TensorType, int64
@@ -37,7 +37,9 @@ class _UnknownDepthError(Exception):
     """The number of pushes isn't known before the loop runs."""
 
 
-def loop_depth(count: Value, body: Graph, inits: Sequence[Value], captures: Sequence[Value], carry: int) -> Value | None:
+def loop_depth(
+    count: Value, body: Graph, inits: Sequence[Value], captures: Sequence[Value], carry: int
+) -> Value | None:
     """The depth of the stack carried at position `carry` by a for loop."""
 
     def lookup(position: int) -> Value:
@@ -94,7 +96,8 @@ def _pushes_of(node: Node, operand: int, region: Graph, lookup: Lookup) -> Value
         case "push":
             return ops.full(1, _SCALAR)
         case "for":
-            return _pushes_of_for(inner(0), node.regions[0], node.attrs["carries"], operand, inner, node.attrs["reverse"])
+            attrs = node.attrs
+            return _pushes_of_for(inner(0), node.regions[0], attrs["carries"], operand, inner, attrs["reverse"])
         case "switch":
             return _pushes_of_switch(node.regions, operand - 1, lambda i: inner(i + 1))
     raise _UnknownDepthError

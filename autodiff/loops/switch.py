@@ -14,20 +14,19 @@ A saved index takes one byte.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from loopgrad.autodiff.activity import active_results, differentiable
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
-from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, normalized
+from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, normalized, without_inputs
 from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split
 from loopgrad.autodiff.loops.sizes import switch_depth
-from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, pull, zero_cotangent
+from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.autodiff.loops.normal import without_inputs
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.types import StackType, TensorType, int8
 
@@ -39,11 +38,13 @@ _NARROW_BRANCHES: Final = 127  # as many as int8 can tell apart
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Positions: results with a cotangent; operands with a plain cotangent; operands that are tables, whose
-    cotangent accumulates by scatters."""
+    cotangent accumulates by scatters. `handed`: operands to which every branch hands on the cotangent of one
+    result unchanged (an accumulator's), and the place of that result in `results`."""
 
     results: list[int]
     plain: list[int]
     tables: list[int]
+    handed: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,23 @@ def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Con
     lanes = lane_shape(node) or context.lanes
     flow = _flow(node, normal, received, adjoints)
     joints, flow = _traced(normal, flow, context, lanes)
-    if not flow.plain and not flow.tables:
-        return
-    _require_lanes(joints, normal, flow, lanes)
+    cotangents = explicit([node.results[r] for r in flow.results], [received[r] for r in flow.results])
+    if flow.plain or flow.tables:
+        _require_lanes(joints, normal, flow, lanes)
+        _pull_branches(node, normal, joints, flow, cotangents, adjoints, context)
+    for p, i in flow.handed.items():
+        adjoints.add(normal.operands[1 + p], cotangents[i])
+    pull_hoisted(node, normal, adjoints, context)
+
+
+def _pull_branches(
+    node: Node, normal: Normal, joints: Sequence[Graph], flow: Flow, cotangents: Sequence[Value],
+    adjoints: Adjoints, context: Context,
+) -> None:  # fmt: skip
+    """Emit the augmented and the reverse switch, and add up the cotangents they give."""
     branches = _cut(joints, node, normal, flow, context)
     index = _narrow(node, context)
     extra = _emit_augmented(node, normal, branches, context)
-    cotangents = [zero_cotangent(node.results[r]) if (ct := received[r]) is None else ct for r in flow.results]
     starts = _starts(normal, flow, adjoints)
     results = _emit_reverse(node, normal, branches, flow, index, (*cotangents, *starts.values(), *extra))
     own = [ct for r, ct in zip(flow.results, cotangents, strict=True) if r not in node.attrs["shared"]]
@@ -78,7 +89,6 @@ def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Con
     continues += [start is adjoints.get(normal.operands[1 + p]) for p, start in starts.items()]
     targets = [normal.operands[1 + p] for p in (*flow.plain, *flow.tables)]
     settle(list(zip(targets, results, continues, strict=False)), adjoints)
-    pull_hoisted(node, normal, adjoints, context)
 
 
 # ---- what flows
@@ -122,12 +132,19 @@ def _traced(normal: Normal, flow: Flow, context: Context, lanes: tuple[int, ...]
         graphs.append(graph)
         reached |= hits
     first = len(flow.results) + n
+    handed = {
+        p: i
+        for q, p in enumerate(flow.plain)
+        for i in range(len(flow.results))
+        if p in reached and all(g.outputs[r + q] is g.inputs[n + i] for g in graphs)
+    }
+    plain = [p for p in flow.plain if p in reached and p not in handed]
+    offset = r + len(flow.plain)
     tables = [
-        t for i, t in enumerate(flow.tables)
-        if any(g.outputs[r + len(flow.plain) + i] is not g.inputs[first + i] for g in graphs)
-    ]  # fmt: skip
-    kept = Flow(flow.results, [p for p in flow.plain if p in reached], tables)
-    positions = [i for i, p in enumerate((*flow.plain, *flow.tables)) if p in reached or p in tables]
+        t for i, t in enumerate(flow.tables) if any(g.outputs[offset + i] is not g.inputs[first + i] for g in graphs)
+    ]
+    kept = Flow(flow.results, plain, tables, handed)
+    positions = [i for i, p in enumerate((*flow.plain, *flow.tables)) if p in plain or p in tables]
     inputs = [first + i for i, t in enumerate(flow.tables) if t in tables]
     joints = []
     for g in graphs:
@@ -155,7 +172,7 @@ def _traced_branch(
         before = [None] * len(flow.plain) + list(arguments[n + len(flow.results) :])
         adjoint = pull([outputs[i] for i in flow.results], given, [arguments[p] for p in wrt], inner, before)
         reached.update(p for p, ct in zip(flow.plain, adjoint, strict=False) if ct is not None)
-        return [*outputs, *(zero_cotangent(arguments[p]) if ct is None else ct for p, ct in zip(wrt, adjoint, strict=True))]
+        return [*outputs, *explicit([arguments[p] for p in wrt], adjoint)]
 
     return trace(function, types)[0], reached
 
@@ -190,9 +207,10 @@ def _cut(joints: Sequence[Graph], node: Node, normal: Normal, flow: Flow, contex
             branches.append(Branch(Split(joint, len(node.results), (), Threads((), (), ())), [], [], []))
             continue
         parts = split(joint, n, len(node.results))
-        costs = dict(zip(joint.inputs, normal.operands[1:], strict=False))
-        saved = chosen(parts, lambda v, costs=costs: v not in costs or context.is_free(costs[v]), near_sources=True)
-        inside = [v for v in saved if v not in costs]
+        operands = joint.inputs[:n]
+        paid = {v for v, outer in zip(operands, normal.operands[1:], strict=True) if not context.is_free(outer)}
+        saved = chosen(parts, paid, near_sources=True)
+        inside = [v for v in saved if v not in paid]
         lanes = lane_shape(node)
         pushed = [v for v in inside if v.shape[: len(lanes)] != lanes]
         in_slots = [v for v in inside if v not in pushed]
@@ -277,8 +295,9 @@ def _starts(normal: Normal, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
     """Where the accumulators of tables start: from what has accumulated, each table once."""
     starts: dict[int, Value] = {}
     for p in flow.tables:
-        known = adjoints.get(normal.operands[1 + p])
-        starts[p] = known if known is not None and known not in starts.values() else zero_cotangent(normal.operands[1 + p])
+        table = normal.operands[1 + p]
+        known = adjoints.get(table)
+        starts[p] = ops.zeros_like(table) if known is None or known in starts.values() else known
     return starts
 
 

@@ -46,6 +46,14 @@ def _gaussian(x: Value, scale: float) -> Value:
     return ops.mul(ops.exp(ops.neg(ops.mul(x, x))), scale)
 
 
+def _same(t: Value, node: Node) -> Value:
+    return t
+
+
+def _opposite(t: Value, node: Node) -> Value:
+    return ops.neg(t)
+
+
 def _cast(t: Value, node: Node) -> Value:
     """A cotangent arrives in the result's dtype, a tangent in the operand's: to the other one."""
     source, target = node.operands[0].dtype, node.results[0].dtype
@@ -74,7 +82,7 @@ def trigamma(x: Value) -> Value:
 
 
 UNARY: Final[dict[str, Partials]] = {
-    "neg": _in_operand(lambda t, x: ops.neg(t)),
+    "neg": (_opposite,),
     "abs": _in_operand(_abs),
     "sqrt": _in_result(lambda t, y: ops.div(ops.mul(t, 0.5), y)),
     "rsqrt": _in_result(lambda t, y: ops.mul(ops.mul(t, -0.5), ops.mul(y, ops.mul(y, y)))),
@@ -101,17 +109,9 @@ UNARY: Final[dict[str, Partials]] = {
     "erfc": _in_operand(lambda t, x: ops.mul(t, _gaussian(x, -2 / sqrt(pi)))),
     "lgamma": _in_operand(lambda t, x: ops.mul(t, ops.digamma(x))),
     "digamma": _in_operand(lambda t, x: ops.mul(t, trigamma(x))),
-    "alias": _in_operand(lambda t, x: t),
+    "alias": (_same,),
     "cast": (_cast,),
 }  # fmt: skip
-
-
-def _same(t: Value, node: Node) -> Value:
-    return t
-
-
-def _opposite(t: Value, node: Node) -> Value:
-    return ops.neg(t)
 
 
 def _winner(compare: Callable[[Value, Value], Value]) -> Partials:
@@ -197,8 +197,11 @@ LINEAR: Final = frozenset({"neg", "abs", "alias", "cast", "add", "sub", "min", "
 
 # an infinite or undefined derivative at an ordinary finite argument
 SINGULAR: Final = frozenset(
-    {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "asin", "acos", "acosh", "atanh", "lgamma", "digamma", "div", "pow"}
-)
+    {
+        "sqrt", "rsqrt", "log", "log2", "log10", "log1p", "asin", "acos", "acosh", "atanh", "lgamma", "digamma",
+        "div", "pow",
+    }
+)  # fmt: skip
 
 
 def guarded(t: Value, product: Value) -> Value:
