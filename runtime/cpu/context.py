@@ -28,6 +28,8 @@ from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord, SlotRecord
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
+OWNED_ARENA_BYTES: Final = 1 << 14  # larger arenas are shared by all programs
+
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [ctypes.c_void_p]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
@@ -44,6 +46,10 @@ class CallContext:
         self.refused: tuple[int, int] | None = None
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
+        self.owns_arena = program.arena_size <= OWNED_ARENA_BYTES
+        if self.owns_arena:
+            self._arena = memory.Block(program.arena_size)
+            self.words[HEADER["arena"]] = self._arena.address
         self._set_header(forced)
         for number, slot in enumerate(program.slots):
             if slot.constant is not None:

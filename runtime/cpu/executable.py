@@ -104,21 +104,21 @@ class CpuExecutable(Executable):
         if len(types) != len(buffers):
             check_inputs(types, buffers, "cpu")
         for type, buffer in zip(types, buffers, strict=True):
-            if (buffer._type is not type and buffer.type != type) or buffer.device != "cpu":
+            if buffer._type is not type or buffer.device != "cpu":
                 check_inputs(types, buffers, "cpu")
+                buffer._type = type  # equal: the next call sees it at once
 
     def call(self, context: CallContext) -> None:
         """Run the program on the pointers that are in the context; raises what it reports. A context
         whose call failed stays usable."""
-        size = self.program.arena_size
-        block: Block | None = None
-        if size:
-            block = ARENAS.take(size)
-            context.words[ARENA_WORD] = block.address
-        try:
+        if context.owns_arena:
             status = self._entry(context.address)
-        finally:
-            if block is not None:
+        else:
+            block = ARENAS.take(self.program.arena_size)
+            context.words[ARENA_WORD] = block.address
+            try:
+                status = self._entry(context.address)
+            finally:
                 ARENAS.give(block)
         if status:
             self._raise(context, status)
