@@ -27,7 +27,8 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import TensorType
 
 _CONSTANTS: Final = frozenset({"const", "literal", "iota"})
-_MOVEMENT: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "alias", "cast"})
+# without alias: what is differentiated with respect to is the alias of some value, a constant too
+_MOVEMENT: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "cast"})
 _STACKS: Final = frozenset({"stack_new", "push", "pop"})
 
 Key = TypeVar("Key")
