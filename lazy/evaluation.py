@@ -55,7 +55,7 @@ def deriving() -> bool:
 
 def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
     """The elements of tensors, computed together where they aren't there yet."""
-    pending = [t for t in tensors if not isinstance(t._value, Leaf)]
+    pending = {id(t): t for t in tensors if not isinstance(t._value, Leaf)}.values()
     if not pending:
         return [t._value.buffer for t in tensors if isinstance(t._value, Leaf)]
     for t in pending:

@@ -59,7 +59,7 @@ def test_evaluated_once(device: str) -> None:
     assert x.numpy() is first
     assert not first.flags.writeable
     a, b = x + 1, x + 2
-    lg.eval(a, {"b": [b]})
+    lg.eval(a, {"b": [b, a]})
     assert a.tolist() == [3, 3, 3]
     assert b.tolist() == [4, 4, 4]
 
