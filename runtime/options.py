@@ -9,13 +9,12 @@ from dataclasses import dataclass, fields
 class Options:
     """`stack_capacity` forces the depth of every kernel-local stack (no growth: exceeding it
     raises StackCapacityError). `check_indices` makes gathers and scatters raise where an index is
-    out of range instead of clamping or dropping. `check_nans` raises where a loop first makes a
-    NaN. `fast_math` allows reassociation and approximate functions. `sort_lanes` allows processing
-    the lanes of a tile in the order of their trip counts (same result, other order)."""
+    out of range instead of clamping or dropping. `fast_math` allows reassociation and approximate
+    functions. `sort_lanes` allows processing the lanes of a tile in the order of their trip counts
+    (same result, other order)."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
-    check_nans: bool = False
     fast_math: bool = False
     sort_lanes: bool = True
 

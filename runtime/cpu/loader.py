@@ -26,7 +26,8 @@ def _open() -> Any:
 
         binding.initialize_native_target()
         load_math()
-        _linker = binding.create_lljit_compiler(use_jit_link=False)
+        # this linker gives each object one block, so that its sections stay within reach of each other
+        _linker = binding.create_lljit_compiler(use_jit_link=True)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_linker))
     return _linker
 
