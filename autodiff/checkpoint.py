@@ -195,11 +195,9 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
     def body(_: Value, *carried: Value) -> Sequence[Value]:
         return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
 
-    results = traced_for(active, adjoint, body)
-    node = results[0].node
-    assert node is not None
-    shared = [p for p in range(len(adjoint)) if is_scatter_chain(node.regions[0], 1 + p, p)]
-    return emit("for", node.operands, {**node.attrs, "shared": tuple(shared)}, node.regions)
+    first = len(graph.inputs) - len(adjoint)
+    shared = [p for p in range(len(adjoint)) if is_scatter_chain(graph, first + p, p)]
+    return traced_for(active, adjoint, body, shared=shared)
 
 
 # ---- functions

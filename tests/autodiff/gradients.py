@@ -82,8 +82,7 @@ def run_vjp(function, arrays, active, cotangents):
 def run_jvp(function, arrays, active, tangents):
     emitted = jvp_of(function, active)
     emitted.inputs = len(arrays)
-    results = interpret(graph_of(emitted, [*arrays, *tangents]), [*arrays, *tangents])
-    return results
+    return interpret(graph_of(emitted, [*arrays, *tangents]), [*arrays, *tangents])
 
 
 def gradients(function, arrays, active=None):

@@ -147,7 +147,8 @@ def test_uniform_loop_in_lanes(derivatives):
         three = ops.full(3, TensorType((), int64))
 
         def body(k, v):
-            return traced_for(three, [v], lambda j, w: [ops.sin(ops.add(w, ops.broadcast_to(ops.cast(j, w.dtype), (4,))))])
+            shifted = lambda j, w: [ops.sin(ops.add(w, ops.broadcast_to(ops.cast(j, w.dtype), (4,))))]
+            return traced_for(three, [v], shifted)
 
         return traced_for(n, [x], body)
 

@@ -52,7 +52,7 @@ def test_untaken_root_of_a_captured_zero(derivatives, lanes):
 
     def function(x, c):
         pred = ops.gt(x, 9.0) if lanes else ops.gt(c, 9.0)
-        taken = lambda x: [ops.mul(x, ops.broadcast_to(ops.sqrt(c), x.shape))]  # noqa: E731
+        taken = lambda x: [ops.mul(x, ops.broadcast_to(ops.sqrt(c), x.shape))]
         return traced_switch(pred, [lambda x: [ops.sin(x)], taken], [x])
 
     x, c = derivatives.gradients(function, [X, np.array(0.0)])
@@ -171,7 +171,7 @@ def test_tables_and_accumulators_through_branches(derivatives):
 
 def test_lanes_that_look_at_each_other_in_a_branch(derivatives):
     def function(x):
-        spread = lambda v: [ops.add(v, ops.broadcast_to(ops.reduce_sum(ops.mul(v, v), [0]), v.shape))]  # noqa: E731
+        spread = lambda v: [ops.add(v, ops.broadcast_to(ops.reduce_sum(ops.mul(v, v), [0]), v.shape))]
         return traced_switch(ops.gt(x, 0.5), [lambda v: [ops.sin(v)], spread], [x])
 
     derivatives.check(function, [X], order=2)
@@ -180,7 +180,7 @@ def test_lanes_that_look_at_each_other_in_a_branch(derivatives):
 def test_a_captured_scalar_used_by_one_branch_in_a_loop(derivatives):
     def function(x, c, n):
         def body(k, v):
-            scaled = lambda v: [ops.mul(v, ops.broadcast_to(ops.exp(ops.neg(c)), (4,)))]  # noqa: E731
+            scaled = lambda v: [ops.mul(v, ops.broadcast_to(ops.exp(ops.neg(c)), (4,)))]
             return traced_switch(ops.gt(v, 0.5), [lambda v: [ops.sin(v)], scaled], [v])
 
         return traced_for(n, [x], body)
@@ -195,8 +195,8 @@ def test_the_branch_flag_is_saved_not_recomputed(derivatives):
 
     def function(x, n):
         def body(k, out):
-            first = lambda out: [x]  # noqa: E731
-            later = lambda out: [ops.full(7.0, out.type)]  # noqa: E731
+            first = lambda out: [x]
+            later = lambda out: [ops.full(7.0, out.type)]
             row = traced_switch(ops.gt(k, 0), [first, later], [ops.gather(out, k)])[0]
             return [ops.scatter("set", out, [k], row)]
 
