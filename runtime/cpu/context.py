@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -57,7 +57,7 @@ class CallContext:
         for kernel in program.kernels:
             for s, stack in enumerate(kernel.stacks):
                 self.words[kernel.control + s] = 0 if stack.known else INITIAL_CAPACITY
-        weakref.finalize(self, _release, self.words, tuple(s.word for s in program.stacks)).atexit = False
+        weakref.finalize(self, release, self.words, program.stacks).atexit = False
 
     def _set_header(self, forced: int | None) -> None:
         words = self.words
@@ -91,13 +91,12 @@ class CallContext:
         """0 where native code may allocate: `size` bytes of heap per worker, or `size` bytes in
         all for one program stack."""
         if kind == RESERVE_HEAP:
-            held = self.pool.heap_bytes()
-            self.refused = memory.refusal(size * self.pool.threads, held)
+            self.refused = memory.refusal(size * self.pool.threads, self.pool.heap_bytes)
         else:
             own = self.program.stacks[kind - RESERVE_STACK]
             held = self.words[own.word + 2] * own.stride
             promised = sum(self._untouched(stack) for stack in self.program.stacks if stack is not own)
-            self.refused = memory.refusal(size + promised, held)
+            self.refused = memory.refusal(size + promised, lambda: held)
         return 0 if self.refused is None else 1
 
     def _untouched(self, stack: StackRecord) -> int:
@@ -148,13 +147,12 @@ class CallContext:
         return int(self.words[HEADER["growths"]])
 
 
-def _release(words: Any, stacks: tuple[int, ...]) -> None:
-    """Free what native code allocated for a context."""
-    free: Callable[[int], None] = _libc.free
-    for word in stacks:
-        if words[word]:
-            free(words[word])
-            words[word] = 0
+def release(words: Any, stacks: Sequence[StackRecord]) -> None:
+    """Free what native code allocated for a context; it starts small again, and learns anew."""
+    for stack in stacks:
+        if words[stack.word]:
+            _libc.free(words[stack.word])
+            words[stack.word] = words[stack.word + 2] = words[stack.word + 3] = 0
     if words[HEADER["heap_size"]]:
         _libc.munmap(words[HEADER["heap_base"]], words[HEADER["heap_size"]])
-        words[HEADER["heap_size"]] = 0
+        words[HEADER["heap_base"]] = words[HEADER["heap_size"]] = 0

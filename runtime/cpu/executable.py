@@ -7,6 +7,7 @@ time and the others compute serially, with equal results.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -15,10 +16,10 @@ import numpy as np
 from loopgrad.codegen.targets.cpu.call_context import HEADER, INTERRUPTED
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs
-from loopgrad.runtime.cpu.context import CallContext
+from loopgrad.runtime.cpu.context import CallContext, release
 from loopgrad.runtime.cpu.failures import failure
 from loopgrad.runtime.cpu.loader import Code
-from loopgrad.runtime.cpu.memory import ARENAS, RECYCLER, Block, Spares
+from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, Block, Spares
 from loopgrad.runtime.cpu.native_pool import NativePool
 from loopgrad.runtime.cpu.program import ProgramRecord
 from loopgrad.runtime.executable import Executable
@@ -29,6 +30,7 @@ ENTRY: Final = "entry"
 ENTRY_TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 ARENA_WORD: Final = HEADER["arena"]
 
+ALIVE: Final[weakref.WeakSet[CpuExecutable]] = weakref.WeakSet()
 Texts = Callable[[str], str]
 
 
@@ -58,13 +60,14 @@ class CpuExecutable(Executable):
         self._forced = forced_capacity
         self._constants = Block(len(constants))
         self._constants.fill(constants)
-        self._contexts: list[CallContext] = []
+        self._contexts: weakref.WeakSet[CallContext] = weakref.WeakSet()
         self._free: list[CallContext] = []
         self._input_words = tuple(program.word(slot) for slot in program.inputs)
         made = [slot for slot in dict.fromkeys(program.outputs) if program.slots[slot].kind == "output"]
         self._made = tuple((RECYCLER.spares(program.slots[slot].type), program.word(slot)) for slot in made)
         self._fixed = {slot: self._fixed_output(slot) for slot in set(program.outputs) - set(made)}
         self._plain = tuple(made) == program.outputs
+        ALIVE.add(self)
         self._order = tuple(made.index(slot) if slot in made else -1 for slot in program.outputs)
 
     def _fixed_output(self, slot: int) -> Buffer | int:
@@ -141,7 +144,7 @@ class CpuExecutable(Executable):
     def new_context(self) -> CallContext:
         """A context that isn't shared with `run`."""
         context = CallContext(self.program, self._pool, self._constants.address, self._forced)
-        self._contexts.append(context)
+        self._contexts.add(context)
         return context
 
     def arrange(self, inputs: Sequence[Buffer], made: Sequence[Buffer]) -> list[Buffer]:
@@ -166,6 +169,15 @@ class CpuExecutable(Executable):
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return CpuRecording(self, buffers)
+
+    def release_idle(self) -> None:
+        """Give back the stacks of contexts that no call is using."""
+        idle = []
+        while self._free:
+            idle.append(self._take())
+        for context in idle:
+            release(context.words, self.program.stacks)
+        self._free.extend(idle)
 
     # looking inside
 
@@ -269,3 +281,11 @@ def _enter(found: dict[str, tuple[int | None, int]], name: str, depth: int, size
     known = found.get(name)
     if known is None or size >= known[1]:
         found[name] = (depth, size)
+
+
+def _release_executables() -> None:
+    for executable in list(ALIVE):
+        executable.release_idle()
+
+
+IDLE.append(_release_executables)

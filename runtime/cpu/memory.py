@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,20 +59,29 @@ def _cgroup(limit_file: str, usage_file: str) -> int | None:
         return None
 
 
-def refusal(needed: int, reusable: int = 0) -> tuple[int, int] | None:
+def nothing() -> int:
+    return 0
+
+
+def refusal(needed: int, reusable: Callable[[], int] = nothing) -> tuple[int, int] | None:
     """None where `needed` bytes may be allocated, else (needed, available). `reusable` bytes are
     given back first. What is only kept for speed is dropped before anything is refused."""
     if needed <= UNCHECKED_BYTES:
         return None
     for attempt in range(2):
         available = available_bytes()
-        if available is None or needed - reusable <= available * HEADROOM:
+        if available is None or needed - reusable() <= available * HEADROOM:
             return None
         if attempt == 0:
-            RECYCLER.clear()
-            ARENAS.clear()
+            release_idle()
     assert available is not None
-    return needed, available + reusable
+    return needed, available + reusable()
+
+
+def release_idle() -> None:
+    """Give back everything that is only kept for speed."""
+    for release in IDLE:
+        release()
 
 
 def ensure(needed: int, purpose: str) -> None:
@@ -213,3 +223,4 @@ def _free_counts() -> tuple[int, int]:
 _FREE: Final = _free_counts()
 RECYCLER: Final = Recycler()
 ARENAS: Final = Arenas()
+IDLE: Final[list[Callable[[], None]]] = [RECYCLER.clear, ARENAS.clear]

@@ -14,6 +14,7 @@ from typing import Final
 
 from loopgrad.codegen.targets.cpu.pool import EXPORTS, MAX_THREADS, pool_ir
 from loopgrad.runtime.cpu.loader import Code
+from loopgrad.runtime.cpu.memory import IDLE
 
 THREADS_VARIABLE: Final = "LOOPGRAD_NUM_THREADS"
 PYTHON_FUNCTIONS: Final = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
@@ -38,6 +39,7 @@ class NativePool:
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
         self.threads = threads
         self.set_threads(threads)
+        IDLE.append(self.trim)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 

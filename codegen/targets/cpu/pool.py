@@ -58,6 +58,7 @@ def pool_ir() -> str:
         "PAUSE": "llvm.aarch64.hint(i32 1)" if arm else "llvm.x86.sse2.pause()",
         "PAUSE_TYPE": "llvm.aarch64.hint(i32)" if arm else "llvm.x86.sse2.pause()",
         "MAP_FLAGS": 0x1002 if darwin else 0x22,
+        "HUGE_PAGES": 0 if darwin else 14,  # MADV_HUGEPAGE; no effect on small blocks
         "CLOCK": 6 if darwin else 1,
         "SIG_BLOCK": 1 if darwin else 0,
         "RAISED": HEADER["raised_type"],
@@ -88,6 +89,7 @@ _GLOBALS: Final = """
 
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
+declare i32 @madvise(ptr, i64, i32)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
@@ -135,6 +137,7 @@ define internal i32 @heap_map(ptr %heap, i64 %bytes) {
   br i1 %failed, label %no, label %yes
 yes:
   %size_p = getelementptr %heap, ptr %heap, i32 0, i32 1
+  %advised = call i32 @madvise(ptr %base, i64 %rounded, i32 $HUGE_PAGES$)
   store ptr %base, ptr %heap
   store i64 %rounded, ptr %size_p
   ret i32 0

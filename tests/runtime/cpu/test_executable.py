@@ -294,6 +294,16 @@ def test_a_known_depth_is_refused_before_the_loop(load: Any, depth: int, monkeyp
     assert executable.memory_stats().program_stack_bytes == 40 * 8 * N
 
 
+def test_idle_memory_is_given_back_before_a_refusal(load: Any) -> None:
+    executable = load(stack_program(VECTOR), (INCREMENT_INTERFACE,), INCREMENT)
+    executable.run([vector(0.0), scalar(1000)])
+    assert executable.memory_stats().program_stack_bytes >= 1000 * 8 * N
+    memory.release_idle()
+    assert executable.memory_stats().program_stack_bytes == 0
+    assert executable.memory_stats().heap_bytes == 0
+    assert executable.run([vector(1.0), scalar(100)])[0].array[0] == 2.0
+
+
 def test_a_program_stack_that_cannot_fit_raises(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = load(stack_program(VECTOR), (INCREMENT_INTERFACE,), INCREMENT)
     monkeypatch.setattr(memory, "UNCHECKED_BYTES", 20_000)
