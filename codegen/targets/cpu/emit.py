@@ -51,6 +51,11 @@ def dispatch(e: Emitter, op: KOp) -> None:
         return
     result = op.results[0]
     form = e.analysis.forms[result]
+    if form is not None and op.opcode in ("min", "max") and result.dtype.is_integer:
+        picked = e.analysis.settled(op)
+        if picked is not None:  # a clamp that can't bind
+            e.env[result] = e.env[picked]
+            return
     if form is not None and any(form):
         e.env[result] = affine(e, op)
         return
@@ -65,9 +70,6 @@ def affine(e: Emitter, op: KOp) -> Affine:
     type = f"i{op.results[0].dtype.bits}"
     bases = [e.resize(e.base(v), type) for v in op.operands]
     name = op.opcode
-    if name in ("min", "max"):
-        picked = e.analysis.settled(op)
-        return Affine(bases[0 if picked is op.operands[0] else 1])
     if name in ("add", "sub", "mul"):
         return Affine(e.integer(type, name, bases[0], bases[1]))
     if name == "neg":

@@ -148,3 +148,14 @@ def test_an_index_clamp_that_cannot_bind_stays_a_plain_load():
     build.store(out, i, build.load(build.param(float32, 1000), clamped))
     compiled = CompiledKernel(build.kernel())
     assert "gather" not in compiled.text
+
+
+def test_a_clamp_that_always_binds_is_uniform():
+    build = Build(50)
+    (i,) = build.indices
+    high = build.one("add", (build.load(build.param(int32, 50), i), build.const(0, int32)))
+    wide = build.one("add", (build.one("max", (build.one("cast", (high,), int64), build.const(0, int64))), i))
+    pinned = build.one("min", (build.one("add", (wide, build.const(7, int64))), build.const(2, int64)))
+    out = build.param(float32, 50, "write")
+    build.store(out, i, build.load(build.param(float32, 3), pinned))
+    check(build.kernel(), [np.arange(50, dtype=np.int32), np.zeros(50, np.float32), random(3)])
