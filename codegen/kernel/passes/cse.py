@@ -9,18 +9,17 @@ A load from a read parameter is pure. Commutative operands are ordered first.
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 
+Key = tuple[object, ...]
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"})
 
 
 class _Merge(Rebuilder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.seen: list[dict[Any, tuple[KValue, ...]]] = []
+        self.seen: list[dict[Key, tuple[KValue, ...]]] = []
         self.order: dict[KValue, int] = {}
 
     def body(self, block: Block) -> None:
@@ -33,13 +32,14 @@ class _Merge(Rebuilder):
             return self.copy(op, operands)
         key = self.key(op, operands)
         for table in reversed(self.seen):
-            if key in table:
-                return table[key]
+            known = table.get(key)
+            if known is not None:
+                return known
         results = self.copy(op, operands)
         self.seen[-1][key] = results
         return results
 
-    def key(self, op: KOp, operands: tuple[KValue, ...]) -> Any:
+    def key(self, op: KOp, operands: tuple[KValue, ...]) -> Key:
         numbers = [self.order.setdefault(v, len(self.order)) for v in operands]
         if op.opcode in _COMMUTATIVE:
             numbers.sort()
