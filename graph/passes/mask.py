@@ -133,7 +133,7 @@ class _Masker:
                     results = [
                         inputs[threaded[p]] if p in threaded else _zeros(builder, r) for p, r in enumerate(node.results)
                     ]
-                results = self._guarded(builder, node, branch, active, inputs, results, sources)
+                results = self._guarded(builder, node, branch, active, inputs, results, sources, threaded)
             else:
                 found = under_mask(builder, branch, inputs, [active], sources)
                 results = _selected(builder, active, found, results, threaded)
@@ -151,16 +151,17 @@ class _Masker:
         inputs: Sequence[Value],
         results: Sequence[Value],
         sources: Collection[int],
+        threaded: Collection[int],
     ) -> list[Value]:
         """The branch inside a uniform switch on whether any lane chose it; `results` are those so far."""
-        threaded = {p: i for p, v in enumerate(results) for i, w in enumerate(inputs) if v is w}
-        given = [v for p, v in enumerate(results) if p not in threaded]
+        passed = {p: i for p, v in enumerate(results) for i, w in enumerate(inputs) if v is w}
+        given = [v for p, v in enumerate(results) if p not in passed]
         run = Builder()
         run.loc = node.loc
         arguments = [Value(v.type) for v in inputs]
         before = [Value(v.type) for v in given]
         rest = iter(before)
-        olds = [arguments[threaded[p]] if p in threaded else next(rest) for p in range(len(results))]
+        olds = [arguments[passed[p]] if p in passed else next(rest) for p in range(len(results))]
         mask = Value(active.value.type)
         found = under_mask(run, branch, arguments, [Mask(mask)], sources)
         new = _selected(run, Mask(mask), found, olds, threaded)

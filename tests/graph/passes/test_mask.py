@@ -281,3 +281,15 @@ def test_inactive_lanes_cannot_keep_an_inner_loop_alive():
     arrays = [np.array([1, 0, 1, 0]), np.array([2.0, -1.0, 3.0, -5.0])]
     for expected, got in zip(interpret(before, arrays), interpret(after, arrays), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_a_branch_that_hands_on_its_operand_beside_one_with_a_loop():
+    """The first branch's result is the operand itself: the lanes that chose it keep it."""
+
+    def program(p, x):
+        def looping(v):
+            return traced_for(ops.full(2, i()), [v], lambda _, w: [ops.add(w, ops.flip(w, [0]))])
+
+        return traced_switch(ops.gt(p, 0.0), [lambda v: [v], looping], [x])
+
+    check(program, f(4), f(4))

@@ -1,0 +1,23 @@
+"""Random structured programs: reverse against forward against central differences."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("autodiff_random_programs", Path(__file__).with_name("random_programs.py"))
+_programs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_programs)
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_gradients(derivatives, seed):
+    _programs.check_program(derivatives, seed, depth=2 + seed % 3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_second_order(derivatives, seed):
+    function, arrays = _programs.random_program(1000 + seed, depth=2)
+    derivatives.check(function, arrays, order=2, numeric=False)
