@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,12 @@ SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*
 PYTHON = sorted(
     path for folder in (*FOLDERS, "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
+
+
+@functools.cache
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    text = path.read_text()
+    return text, ast.parse(text)
 
 
 def name(path: Path) -> str:
@@ -36,12 +43,12 @@ def imported(tree: ast.AST) -> list[tuple[str, ast.stmt]]:
 
 @pytest.mark.parametrize("path", PYTHON, ids=name)
 def test_files_are_short(path):
-    assert len(path.read_text().splitlines()) <= 500
+    assert len(parsed(path)[0].splitlines()) <= 500
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_functions_are_short(path):
-    for definition in ast.walk(ast.parse(path.read_text())):
+    for definition in ast.walk(parsed(path)[1]):
         if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (definition.end_lineno or 0) - definition.lineno + 1
             assert length <= 60, f"{definition.name} at line {definition.lineno} has {length} lines"
@@ -54,7 +61,7 @@ def test_names_say_what_is_inside(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_modules_begin_with_their_contract(path):
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(parsed(path)[1])
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
@@ -63,7 +70,7 @@ def test_imports_point_one_way(path):
     # Tensor.__array_namespace__ must return the public package itself.
     allowed = {"loopgrad"} if name(path) == "lazy/tensor.py" else set()
     allowed |= {f"loopgrad.{other}" for other in LAYERS[LAYERS.index(folder) :]}
-    for module, statement in imported(ast.parse(path.read_text())):
+    for module, statement in imported(parsed(path)[1]):
         assert module.split(".")[0] not in FOLDERS, f"line {statement.lineno}: import it as loopgrad.{module}"
         if module.startswith("loopgrad"):
             assert ".".join(module.split(".")[:2]) in allowed, f"line {statement.lineno} imports {module}"
@@ -72,8 +79,8 @@ def test_imports_point_one_way(path):
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_late_imports_give_their_reason(path):
     """An import inside a function carries a comment on its first line."""
-    text = path.read_text()
-    tree, lines = ast.parse(text), text.splitlines()
+    text, tree = parsed(path)
+    lines = text.splitlines()
     functions = [d for d in ast.walk(tree) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)]
     for definition in functions:
         late = [s for s in ast.walk(definition) if isinstance(s, ast.Import | ast.ImportFrom)]
