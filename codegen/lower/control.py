@@ -151,7 +151,7 @@ def _loop(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> No
         inits.extend(ctx.pull_all(frame, init))
     captures = range(first + total, len(node.operands))
     inner |= {body.inputs[offset + i - first]: Outer(frame, node.operands[i]) for i in captures}
-    _hoist(ctx, frame, node, captures)
+    _hoist(ctx, frame, node, [i for i in ctx.settings.liveness.operands(node, needed) if i in captures])
     if node.op == "for":
         results = _for(ctx, frame, node, inner, carries, inits)
     else:

@@ -35,10 +35,9 @@ from loopgrad.codegen.schedule.partition import (
     scatter_exclusive,
 )
 from loopgrad.codegen.schedule.program_builder import Buffer, ProgramBuilder
-from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
+from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_operand
 from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.steps import emit_step
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import mask
 from loopgrad.graph.types import TensorType
@@ -231,7 +230,9 @@ class BlockScheduler:
         roots = [self._root(v, group, initials) for v in group.roots if prod(v.shape)]
         if not roots:
             return
-        request = KernelRequest(self._name(), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots)
+        request = KernelRequest(
+            self._name(), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots
+        )
         try:
             built = build_kernel(request, self.settings)
         except NotLaneLocal as error:
@@ -266,10 +267,10 @@ class BlockScheduler:
                 self.storage[value] = Stored((buffer,))
                 return Scan(node, buffer)
         if self.partition.is_accumulator(value):
-            source = node.operands[first_carry(node) + value.index]
-            buffer = self._accumulated(source, value, group, initials)
-            exclusive = self.partition.decision.kernel[node].exclusive(node, value.index)
-            return Accumulate(value, buffer, exclusive)
+            operand = memory_operand(node, value.index)
+            assert operand is not None
+            buffer = self._accumulated(node.operands[operand], value, group, initials)
+            return Accumulate(value, buffer, self.partition.decision.kernel[node].exclusive(operand))
         buffer = self.buffer_for(value)
         self.storage[value] = Stored((buffer,))
         return Store(value, buffer)

@@ -14,7 +14,9 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.lower.context import identity_of
+from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.lower.reduction import COMBINES
+from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE
@@ -64,8 +66,15 @@ def rewrite_block(graph: Graph) -> Graph:
 
 
 def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
-    if node.op in ("const", "for", "while", "switch", "stack_new", "push", "pop"):
-        return None
+    match node.op:
+        case "const" | "stack_new":
+            return None
+        case "for" | "while" | "switch":
+            return _region(node, builder)
+        case "push":
+            return [node.operands[0]] if prod(node.operands[1].shape) == 0 else None
+        case "pop":
+            return [node.operands[0], _nothing(node.results[1], builder)] if _is_empty(node.results[1]) else None
     type = node.results[0].type
     assert isinstance(type, TensorType)
     zero = False if type.dtype is bool_ else 0
@@ -84,6 +93,38 @@ def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
     if node.op in REDUCTIONS and sizes[0] == 0:
         return [builder.const(identity_of(COMBINES[node.op], type.dtype), type)]
     return None
+
+
+def _is_empty(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.size == 0
+
+
+def _nothing(value: Value, builder: Builder) -> Value:
+    """A constant in the place of an empty value."""
+    assert isinstance(value.type, TensorType)
+    return builder.const(False if value.type.dtype is bool_ else 0, value.type)
+
+
+def _region(node: Node, builder: Builder) -> Sequence[Value] | None:
+    """A region without lanes does nothing; in any other, empty results are constants."""
+    lanes = node.attrs["lanes"]
+    decider = node.regions[0].outputs[0] if node.op == "while" else node.operands[0]
+    idle = lanes and prod(decider.shape) == 0
+    if not idle and not any(_is_empty(r) for r in node.results):
+        return None
+    if not idle:
+        builder.nodes.append(node)
+    results = []
+    for j, r in enumerate(node.results):
+        if _is_empty(r):
+            results.append(_nothing(r, builder))
+        elif idle:
+            source = memory_source(node, j) if node.op == "switch" else first_carry(node) + j
+            assert source is not None
+            results.append(node.operands[1 + source if node.op == "switch" else source])
+        else:
+            results.append(r)
+    return results
 
 
 def _concat(node: Node, builder: Builder) -> Sequence[Value] | None:

@@ -24,7 +24,7 @@ from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import LONG_ROW, REDUCTIONS
-from loopgrad.codegen.schedule.regions import Decision, is_memory
+from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import StackType, TensorType
@@ -63,12 +63,9 @@ class Partition:
     def is_accumulator(self, value: Value) -> bool:
         """Whether it is a kernel region's result that lanes scatter into."""
         node = value.node
-        return (
-            node is not None
-            and node.op in ("for", "while")
-            and self.role[node] == "lanes"
-            and is_memory(node, value.index)
-        )
+        if node is None or node not in self.decision.kernel:
+            return False
+        return memory_operand(node, value.index) is not None
 
     def fusable(self, value: Value) -> bool:
         """Whether a kernel that makes the value can go on with it at the same lane."""
@@ -127,9 +124,9 @@ class Partition:
             if v in self.anchor and (self.anchor[v] != region.lanes or not region.keeps_lanes(i)):
                 self.store(v)
         for j, r in enumerate(node.results):
-            memory = node.op != "switch" and is_memory(node, j)
-            if memory:
-                source = node.operands[(1 if node.op == "for" else 0) + j]
+            memory = memory_operand(node, j)
+            if memory is not None:
+                source = node.operands[memory]
                 if source.node is None or source.node.op != "const":
                     self.store(source)
                 self.store(r)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopgrad.codegen.lower.context import leading_dims
+from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.graph.accumulators import first_carry, is_accumulator
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
@@ -34,9 +35,9 @@ class KernelRegion:
     report: LaneReport
     memory: frozenset[int]  # operands whose memory the lanes scatter into
 
-    def exclusive(self, node: Node, carry: int) -> bool:
+    def exclusive(self, operand: int) -> bool:
         """Whether no two lanes update one element of the accumulator."""
-        record = self.report.accumulators.get(first_carry(node) + carry)
+        record = self.report.accumulators.get(operand)
         return self.lanes == 1 or record is None or record.exclusive
 
     def keeps_lanes(self, operand: int) -> bool:
@@ -133,7 +134,7 @@ def _candidates(regions: Sequence[Node]) -> list[tuple[int, ...]]:
         return list(fixed) if len(fixed) == 1 else []
     shape = min((candidate_domain(n) for n in regions), key=prod)
     prefixes = [shape[:k] for k in range(len(shape), -1, -1)]
-    return [s for k, s in enumerate(prefixes) if k == 0 or prod(s) != prod(prefixes[k - 1])]
+    return [s for k, s in enumerate(prefixes) if prod(s) and (k == 0 or prod(s) != prod(prefixes[k - 1]))]
 
 
 def fits(node: Node, shape: tuple[int, ...]) -> KernelRegion | Refusal:
@@ -143,15 +144,13 @@ def fits(node: Node, shape: tuple[int, ...]) -> KernelRegion | Refusal:
         where = f" at {report.culprit.loc}" if report.culprit is not None and report.culprit.loc else ""
         return Refusal(node, f"{report.reason}{where}")
     lanes = prod(shape)
-    if node.op == "switch" and node.attrs["shared"] and lanes > 1:
-        return Refusal(node, "lanes of different branches scatter into one accumulator")
     bill = _Bill(lanes)
     bill.region_node(node)
     reason = bill.verdict()
     if reason is not None:
         return Refusal(node, reason)
-    carries = range(node.attrs["carries"]) if node.op != "switch" else ()
-    return KernelRegion(lanes, report, frozenset([first_carry(node) + j for j in carries if is_memory(node, j)]))
+    memory = [memory_operand(node, j) for j in range(len(node.results))]
+    return KernelRegion(lanes, report, frozenset([i for i in memory if i is not None]))
 
 
 class _Bill:
@@ -189,7 +188,7 @@ class _Bill:
         else:
             first = len(node.regions[-1].inputs) - len(node.operands) + (1 if node.op == "for" else 0)
             inputs = node.regions[-1].inputs[first:]
-            held = [v for j, v in enumerate(inputs[: node.attrs["carries"]]) if not is_memory(node, j)]
+            held = [v for j, v in enumerate(inputs[: node.attrs["carries"]]) if memory_operand(node, j) is None]
             carried = sum(self.scalars(v) for v in held if isinstance(v.type, TensorType))
             if any(self.scalars(v) > MAX_UNROLL for v in held):
                 carried = MAX_REGISTERS + 1
@@ -234,6 +233,11 @@ def _decider(node: Node) -> Value:
     return node.regions[0].outputs[0] if node.op == "while" else node.operands[0]
 
 
-def is_memory(node: Node, carry: int) -> bool:
-    """Whether a top-level loop's carry is memory that scatters combine into."""
-    return carry in node.attrs["shared"] or (not node.attrs["lanes"] and is_accumulator(node, carry))
+def memory_operand(node: Node, result: int) -> int | None:
+    """The operand of a top-level region whose memory a result is: one that scatters combine into."""
+    if node.op == "switch":
+        source = memory_source(node, result) if result in node.attrs["shared"] else None
+        return None if source is None else 1 + source
+    if result in node.attrs["shared"] or (not node.attrs["lanes"] and is_accumulator(node, result)):
+        return first_carry(node) + result
+    return None
