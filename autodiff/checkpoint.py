@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from loopgrad.autodiff.loops.emission import ReverseCarries, is_scatter_chain
-from loopgrad.autodiff.loops.normal import Loop, lane_shape
+from loopgrad.autodiff.loops.normal import Loop
 from loopgrad.autodiff.loops.residuals import nbytes
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline
@@ -89,11 +89,12 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
 
 
 def _all_trips(trip: Trip) -> Value:
-    """The trips of the longest lane."""
+    """The trips of the longest lane; a bound, so that vmap keeps one schedule for all batch elements (stacks
+    are pushed and popped in lockstep)."""
     count = ops.cast(trip.count, int64)
     if 0 in count.shape:
         return ops.full(0, _COUNT)
-    return ops.reduce_max(count, range(len(count.shape)))
+    return ops.upper_bound(ops.reduce_max(count, range(len(count.shape))))
 
 
 # ---- the schedule: (position, stored, *state, *stacks)
@@ -159,9 +160,8 @@ def _advanced(trip: Trip, position: Value, trips: Value, state: Sequence[Value])
     loop = trip.loop
     outputs = [trip.joint.outputs[j] for j in trip.state]
     graph = extract(outputs, trip.joint.inputs[: len(loop.body.inputs)])
-    if trip.count.shape:
-        left = ops.sub(ops.cast(trip.count, int64), ops.broadcast_to(position, trip.count.shape))
-        trips = ops.max(ops.min(left, ops.broadcast_to(trips, left.shape)), 0)
+    left = ops.sub(ops.cast(trip.count, int64), ops.broadcast_to(position, trip.count.shape))
+    trips = ops.max(ops.min(left, ops.broadcast_to(trips, left.shape)), 0)
 
     def body(j: Value, *carried: Value) -> Sequence[Value]:
         return inline(graph, _body_inputs(trip, ops.add(j, ops.broadcast_to(position, j.shape)), carried))
@@ -187,8 +187,6 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
     own = trip.joint.inputs[: len(trip.loop.body.inputs)]
     graph = extract(carries.outputs, (*own, *carries.fixed, *carries.inputs))
     fixed = list(carries.fixed.values())
-    if not lane_shape(trip.loop.node):
-        return inline(graph, (*_body_inputs(trip, t, state), *fixed, *adjoint))
     everywhere = ops.broadcast_to(t, trip.count.shape)
     active = ops.cast(ops.lt(everywhere, ops.cast(trip.count, int64)), int64)
 

@@ -4,7 +4,8 @@ Enters: output values, and the values that bound the cut from below. Leaves: a G
 order, whose inputs are those bounds followed by every other argument or leaf that was reached.
 Nodes that the outputs don't need don't appear. Where a node and another that `replaces` it are both
 reached, only the replacing one stays; both stay where the replacing one needs what the other gives (a
-tangent that was computed from the primal result).
+tangent that was computed from the primal result). Where replacing leaves a stack with two consumers (two
+derivatives of one gradient were taken), what fills it runs once for each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import StackType
 
 
 def extract(outputs: Sequence[Value], bounds: Sequence[Value] = ()) -> Graph:
@@ -22,7 +24,7 @@ def extract(outputs: Sequence[Value], bounds: Sequence[Value] = ()) -> Graph:
     while replaced:
         nodes, free, cycle = _topological(outputs, stop, replaced)
         if not cycle:
-            nodes, outputs = _redirect(nodes, outputs, replaced)
+            nodes, outputs = _own_stacks(*_redirect(nodes, outputs, replaced))
             break
         replaced = {old: new for old, new in replaced.items() if new not in cycle}
         nodes, free, _ = _topological(outputs, stop, {})
@@ -109,3 +111,33 @@ def _redirect(
         env.update(zip(node.results, copy.results, strict=True))
         result.append(copy)
     return result, tuple([see(v) for v in outputs])
+
+
+def _own_stacks(nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[list[Node], tuple[Value, ...]]:
+    """`nodes` with a copy of a stack's producers for each consumer after the first."""
+    env: dict[Value, Value] = {}
+    consumed: set[Value] = set()
+    result: list[Node] = []
+
+    def own(value: Value) -> Value:
+        if not isinstance(value.type, StackType):
+            return value
+        if value in consumed and value.node is not None:
+            producer = value.node
+            value = rebuilt(producer, tuple([own(v) for v in producer.operands]), None).results[value.index]
+        consumed.add(value)
+        return value
+
+    def rebuilt(node: Node, operands: tuple[Value, ...], replaces: Node | None) -> Node:
+        types = tuple([r.type for r in node.results])
+        copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, replaces, node.results[0].scope)
+        result.append(copy)
+        return copy
+
+    for node in nodes:
+        operands = tuple([own(env.get(v, v)) for v in node.operands])
+        if operands == node.operands:
+            result.append(node)
+        else:
+            env.update(zip(node.results, rebuilt(node, operands, node).results, strict=True))
+    return result, tuple([env.get(v, v) for v in outputs])

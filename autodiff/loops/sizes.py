@@ -23,6 +23,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import StackType, TensorType, int64
@@ -61,13 +62,29 @@ def switch_depth(branches: Sequence[Graph], operands: Sequence[Value], position:
 
 def _deepest(total: Value) -> Value:
     """The maximum over lanes, where finding it takes no loop over floats or of unknown length."""
-    for node in extract([total]).nodes:
-        floats = any(isinstance(r.type, TensorType) and r.dtype.differentiable for r in node.results)
-        if node.op == "while" or (node.op == "for" and floats):
-            raise _UnknownDepthError
+    _require_cheap(extract([total]))
     if 0 in total.shape:
         return ops.full(0, _SCALAR)
     return ops.reduce_max(total, range(len(total.shape)))
+
+
+def _require_cheap(graph: Graph) -> None:
+    """No loop of unknown length, none over floats, nothing saved."""
+    for node in graph.nodes:
+        floats = any(isinstance(r.type, TensorType) and r.dtype.differentiable for r in node.results)
+        if node.op in ("while", "pop", "push") or (node.op == "for" and floats):
+            raise _UnknownDepthError
+        for region in node.regions:
+            _require_cheap(region)
+
+
+def _sliced(region: Graph, values: Sequence[Value]) -> Graph:
+    """What `values` need of `region`, without carries that only others need (stacks among them)."""
+    graph = extract(values, region.inputs)
+    if any(node.regions for node in graph.nodes):
+        graph = without_dead_carries(graph)
+    _require_cheap(graph)
+    return graph
 
 
 def _pushes(region: Graph, position: int, lookup: Lookup) -> Value:
@@ -152,10 +169,7 @@ def _closure(body: Graph, carries: int, per_trip: Graph, read: set[Value]) -> se
         if isinstance(v.type, StackType) or v.dtype.differentiable:
             raise _UnknownDepthError
         needed.add(v)
-        slice_ = extract([following[v]], body.inputs)
-        if any(node.op in ("while", "pop") for node in slice_.nodes):
-            raise _UnknownDepthError
-        pending += [u for u in read_values(slice_) if u in inputs]
+        pending += [u for u in read_values(_sliced(body, [following[v]])) if u in inputs]
     return needed
 
 
@@ -163,12 +177,12 @@ def _evaluated(region: Graph, values: Sequence[Value], lookup: Lookup) -> tuple[
     """`values` of `region`, computed in the current scope."""
     if not values:
         return ()
-    graph = extract(values, region.inputs)
+    graph = _sliced(region, values)
     read = read_values(graph)
     positions = [i for i, v in enumerate(graph.inputs) if v in read]
-    pruned = without_inputs(graph, set(range(len(graph.inputs))) - set(positions))
-    if any(node.op in ("while", "pop") for node in pruned.nodes):
+    if any(isinstance(graph.inputs[i].type, StackType) for i in positions):
         raise _UnknownDepthError
+    pruned = without_inputs(graph, set(range(len(graph.inputs))) - set(positions))
     return inline(pruned, [lookup(i) for i in positions])
 
 

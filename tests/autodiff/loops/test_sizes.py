@@ -163,3 +163,20 @@ def test_second_order_keeps_depths_known(derivatives):
 
     found = derivatives.depths(gradient, [X, TABLE])
     assert found.count(7) >= 2
+
+
+def test_a_bound_that_an_earlier_loop_counted(derivatives):
+    """The earlier loop saves floats of its own; counting runs only its integers."""
+
+    def function(x, n):
+        v, j = traced_for(n, [x, ops.full(0, LANES)], lambda k, v, j: [ops.sin(v), ops.add(j, 2)])
+
+        def body(k, w):
+            u, i = traced_for(k, [w, j], lambda h, u, i: [ops.cos(u), ops.add(i, 1)])
+            return sine(ops.mod(i, 4), u)
+
+        return traced_for(ops.full(3, LANES), [v], body)
+
+    found = derivatives.depths(function, [X, TABLE])
+    assert None not in found[:1]
+    derivatives.check(function, [X, TABLE])
