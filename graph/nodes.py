@@ -29,9 +29,12 @@ class Location(NamedTuple):
 
 
 class Value:
-    """One SSA value. `node` is None for block arguments and leaves."""
+    """One SSA value. `node` is None for block arguments and leaves. `known` is where the lazy layer notes
+    a leaf that holds the value's elements; unset, and without meaning, everywhere else."""
 
-    __slots__ = ("__weakref__", "index", "node", "scope", "type")
+    __slots__ = ("__weakref__", "index", "known", "node", "scope", "type")
+
+    known: Any
 
     def __init__(
         self, type: TensorType | StackType, node: Node | None = None, index: int = 0, scope: object = None

@@ -47,6 +47,18 @@ class History:
         self.value = value
 
 
+class Siblings:
+    """Tensors that one call returned and that are better computed together: a value and its gradient."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, tensors: Sequence[TensorCore]) -> None:
+        self.members = [weakref.ref(t) for t in tensors]
+        for t in tensors:
+            if t._history is None and not isinstance(t._value, Leaf):
+                t._history = self
+
+
 class TensorLeaf(Leaf):
     """The value of a tensor whose elements exist.
 
@@ -73,14 +85,14 @@ class TensorLeaf(Leaf):
 
 
 class TensorCore:
-    """`_value` is the graph value; `_weak` says that its dtype came from a Python scalar; `_history`
-    keeps alive what was evaluated, so that gradients still find it."""
+    """`_value` is the graph value; `_weak` says that its dtype came from a Python scalar. `_history`:
+    before evaluation what to compute along, afterwards what was evaluated, so that gradients find it."""
 
     __slots__ = ("__weakref__", "_history", "_value", "_weak")
 
     _value: Value
     _weak: bool
-    _history: History | None
+    _history: History | Siblings | None
 
     def __init_subclass__(cls) -> None:
         global _concrete
@@ -88,6 +100,10 @@ class TensorCore:
 
 
 _concrete: Any = TensorCore
+
+# Tensors of the top level in order of creation, the dead ones among them: evaluation looks who still
+# needs what is being computed, and clears the list of those who don't.
+LIVE: Final[list[weakref.ref[TensorCore]]] = []
 _new: Final = object.__new__
 
 
@@ -97,7 +113,14 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     tensor._value = value
     tensor._weak = weak
     tensor._history = None
+    if value.scope is None and value.node is not None:
+        LIVE.append(weakref.ref(tensor))
     return tensor
+
+
+def computed_as(x: TensorCore) -> Value:
+    """What the tensor was computed as, evaluated or not."""
+    return x._history.value if isinstance(x._history, History) else x._value
 
 
 def node(op: str, operands: Sequence[Value], weak: bool = False, **attrs: Any) -> Tensor:

@@ -1,7 +1,8 @@
 """From tensors to elements.
 
 `evaluate` computes several tensors in one program and points each at the leaf that holds its
-elements, so that nothing is computed twice. While a derivative is being taken (`derivation`) tensors
+elements, so that nothing is computed twice; what gets computed on the way and is still needed is kept
+as well (`lazy.liveness`). While a derivative is being taken (`derivation`) tensors
 keep their graph: the elements are given, but what is built from the tensor still depends on it.
 """
 
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 import numpy as np
 
@@ -19,8 +21,9 @@ from loopgrad.graph.build import enter
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.config import current
-from loopgrad.lazy.core import History, TensorCore, TensorLeaf, next_serial, wrap
+from loopgrad.lazy.core import History, Siblings, TensorCore, TensorLeaf, next_serial, wrap
 from loopgrad.lazy.errors import traced_value_error
+from loopgrad.lazy.liveness import still_needed, without_known
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
 
@@ -55,32 +58,58 @@ def deriving() -> bool:
 
 def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
     """The elements of tensors, computed together where they aren't there yet."""
-    pending = {id(t): t for t in tensors if not isinstance(t._value, Leaf)}.values()
+    pending = {id(t): t for t in tensors if not isinstance(t._value, Leaf)}
     if not pending:
         return [t._value.buffer for t in tensors if isinstance(t._value, Leaf)]
-    for t in pending:
+    for t in pending.values():
         if t._value.scope is not None:
             raise traced_value_error(t._value, purpose)
-    from loopgrad.runtime.session import evaluate as run_session  # late: building graphs needs no session
-
-    values = list(dict.fromkeys(t._value for t in pending))
-    config = current()
-    with enter(None):
-        buffers = run_session(values, _place(values, config.device), config.options)
-    computed = dict(zip(values, buffers, strict=True))
+    kept: list[Value] = []
+    if not deriving():
+        _add_siblings(pending)
+        along, kept = still_needed([t._value for t in pending.values()])
+        pending.update({id(t): t for t in along})
+    wanted = list(dict.fromkeys([*(t._value for t in pending.values()), *kept]))
+    computed = dict(zip(wanted, _run(wanted), strict=True))
     results = [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
     if not deriving():
-        serial = next_serial()
-        for t in pending:
-            _point_at(t, computed[t._value], serial)
-        _collect_garbage(sum([b.nbytes for b in buffers]))
+        _keep(list(pending.values()), kept, computed)
     return results
 
 
-def _point_at(t: TensorCore, buffer: Buffer, serial: int) -> None:
-    """Make an evaluated tensor refer to its elements; its history stays reachable while it lives."""
-    t._history = History(t._value)
-    t._value = TensorLeaf(buffer.type, buffer, t._history, serial=serial)
+def _run(values: Sequence[Value]) -> list[Buffer]:
+    from loopgrad.runtime.session import evaluate as run_session  # late: building graphs needs no session
+
+    config = current()
+    with enter(None):
+        outputs = without_known(values)
+        return run_session(outputs, _place(outputs, config.device), config.options)
+
+
+def _add_siblings(pending: dict[int, TensorCore]) -> None:
+    """Tensors that the same call returned."""
+    for t in list(pending.values()):
+        if isinstance(t._history, Siblings):
+            for member in t._history.members:
+                other = member()
+                if other is not None and not isinstance(other._value, Leaf):
+                    pending.setdefault(id(other), other)
+
+
+def _keep(evaluated: Sequence[TensorCore], kept: Sequence[Value], computed: dict[Value, Buffer]) -> None:
+    """Make evaluated tensors refer to their elements (their history stays reachable while they live),
+    and note the elements of values that unevaluated tensors need."""
+    serial = next_serial()
+    for t in evaluated:
+        value = t._value
+        t._history = History(value)
+        buffer = computed[value]
+        t._value = TensorLeaf(buffer.type, buffer, t._history, serial=serial)
+        value.known = ref(t._value)
+    for value in kept:
+        buffer = computed[value]
+        value.known = TensorLeaf(buffer.type, buffer, computed=True, serial=serial)
+    _collect_garbage(sum([b.nbytes for b in computed.values()]))
 
 
 class _Garbage(threading.local):
@@ -147,7 +176,7 @@ def to_device(t: TensorCore, device: str) -> Tensor:
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
     buffer = move(buffers_of((t,))[0], target)
-    history = t._history or History(t._value)
+    history = t._history if isinstance(t._history, History) else History(t._value)
     moved = wrap(TensorLeaf(buffer.type, buffer, history, committed=True), t._weak)
     moved._history = history
     return moved

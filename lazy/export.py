@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph
+from loopgrad.lazy.core import computed_as
 
 if TYPE_CHECKING:
     import networkx
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def graph_of(*tensors: Tensor) -> Graph:
     """What would be computed to get these tensors (what was, where they are evaluated)."""
-    return extract([t._value if t._history is None else t._history.value for t in tensors])
+    return extract([computed_as(t) for t in tensors])
 
 
 def to_text(*tensors: Tensor) -> str:

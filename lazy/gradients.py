@@ -17,7 +17,7 @@ from loopgrad.graph.build import emit, inline
 from loopgrad.graph.errors import explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Leaf, Value
-from loopgrad.lazy.core import TensorCore, TensorLeaf, wrap
+from loopgrad.lazy.core import TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.errors import GradientError, HistoryError
 
 if TYPE_CHECKING:
@@ -52,15 +52,11 @@ def _independent(loss: Value, xs: Sequence[Tensor]) -> list[Tensor]:
 def _nested(xs: Sequence[Tensor]) -> bool:
     """Whether one of the xs was computed from another."""
     for i, x in enumerate(xs):
-        value = _computed_as(x)
-        others = [y for j, y in enumerate(xs) if j != i and _computed_as(y) is not value]
+        value = computed_as(x)
+        others = [y for j, y in enumerate(xs) if j != i and computed_as(y) is not value]
         if others and not isinstance(value, Leaf) and _Rejoining(others).leads_to_x(value):
             return True
     return False
-
-
-def _computed_as(x: Tensor) -> Value:
-    return x._value if x._history is None else x._history.value
 
 
 def _scalar(loss: Any) -> Value:
@@ -68,7 +64,7 @@ def _scalar(loss: Any) -> Value:
         got = loss._value.type if isinstance(loss, TensorCore) else type(loss).__name__
         fix = "reduce it with lg.sum or lg.mean"
         raise GradientError(explained("gradients", "a scalar float loss", got, fix))
-    return _computed_as(loss)  # type: ignore[arg-type]
+    return computed_as(loss)
 
 
 class _Rejoining:
@@ -79,8 +75,7 @@ class _Rejoining:
         self.bounds: dict[Value, Value] = {}  # what stands for an x in some graph -> its alias
         for x, alias in zip(xs, self.aliases, strict=True):
             self.bounds.setdefault(x._value, alias)
-            if x._history is not None:
-                self.bounds.setdefault(x._history.value, alias)
+            self.bounds.setdefault(computed_as(x), alias)
         # whoever passes the same tensor twice gets the gradient in both places
         self.aliases = [self.bounds[x._value] for x in xs]
         self.oldest = min([_age(x) for x in xs], default=0)
@@ -133,7 +128,7 @@ def _age(x: Tensor) -> int:
     """A serial number that is at most the time when x was made: leaves evaluated before don't depend on it."""
     if isinstance(x._value, TensorLeaf) and not x._value.computed:
         return x._value.serial
-    serials = [v.serial for v in extract([_computed_as(x)]).inputs if isinstance(v, TensorLeaf)]
+    serials = [v.serial for v in extract([computed_as(x)]).inputs if isinstance(v, TensorLeaf)]
     return max(serials, default=-1)
 
 

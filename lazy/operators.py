@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import ref
 
 import numpy as np
 
 from loopgrad.graph.build import emit
 from loopgrad.lazy import elementwise, linalg
-from loopgrad.lazy.core import TensorCore
+from loopgrad.lazy.core import LIVE, TensorCore
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -47,9 +48,11 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         else:
             return NotImplemented
         result = _new(cls)
-        result._value = emit(op, (a, b))[0]
+        result._value = value = emit(op, (a, b))[0]
         result._weak = self._weak
         result._history = None
+        if value.scope is None:
+            LIVE.append(ref(result))
         return result
 
     def reflected(self: Any, other: Any) -> Any:
@@ -67,9 +70,11 @@ def _comparison(op: str, function: Function) -> Method:
         if t.dtype.kind == "f" and (type(other) is float or type(other) is int):
             b = emit("const", (), {"value": float(other), "type": t})[0]
             result = _new(type(self))
-            result._value = emit(op, (a, b))[0]
+            result._value = value = emit(op, (a, b))[0]
             result._weak = False
             result._history = None
+            if value.scope is None:
+                LIVE.append(ref(result))
             return result
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 

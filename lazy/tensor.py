@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy import elementwise, linalg, movement, reduction
-from loopgrad.lazy.core import ArrayLike, cast
+from loopgrad.lazy.core import LIVE, ArrayLike, cast
 from loopgrad.lazy.errors import traced_value_error
 from loopgrad.lazy.evaluation import device_of, to_device, to_numpy
 from loopgrad.lazy.indexing import get_item, take
@@ -221,6 +222,8 @@ class Tensor(Operators):
         """Another name for the same value: later `x[i] = v` on one leaves the other."""
         other: Tensor = _new(Tensor)
         other._value, other._weak, other._history = self._value, self._weak, self._history
+        if self._value.scope is None:
+            LIVE.append(ref(other))
         return other
 
     __copy__ = copy

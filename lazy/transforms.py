@@ -22,7 +22,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.lazy.core import as_tensor, is_scalar, wrap
+from loopgrad.lazy.core import Siblings, as_tensor, is_scalar, wrap
 from loopgrad.lazy.creation import eye
 from loopgrad.lazy.errors import GradientError
 from loopgrad.lazy.evaluation import derivation
@@ -45,9 +45,10 @@ class Point:
     weak: list[bool]
     result: Any
 
-    def rebuilt(self, leaves: Sequence[Value | None]) -> list[Tree]:
-        """One tree per argument; None becomes zeros."""
+    def rebuilt(self, leaves: Sequence[Value | None], along: Sequence[Tensor] = ()) -> list[Tree]:
+        """One tree per argument; None becomes zeros. They, and `along`, are evaluated together."""
         tensors = [wrap(ops.zeros_like(w) if v is None else v) for v, w in zip(leaves, self.wrt, strict=True)]
+        Siblings([*along, *tensors])
         trees, start = [], 0
         for structure in self.structures:
             trees.append(unflatten(structure, tensors[start : start + structure.num_leaves]))
@@ -132,9 +133,9 @@ def _gradient_function(what: str, fun: Function, argnums: int | Sequence[int], h
         point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)))
         value, aux = _pair(what, point.result) if has_aux else (point.result, None)
         loss = _loss(what, value)
-        gradients = point.rebuilt(vjp_emit([loss], [ops.ones_like(loss)], point.wrt))
-        gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         primal = wrap(loss)
+        gradients = point.rebuilt(vjp_emit([loss], [ops.ones_like(loss)], point.wrt), [primal])
+        gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         return ((primal, aux) if has_aux else primal), gradient
 
     return evaluate

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import current_scope
@@ -18,6 +19,7 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.core import (
+    LIVE,
     ArrayLike,
     as_tensor,
     broadcast_value,
@@ -119,6 +121,8 @@ def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
         raise TracedValueError(explained("assignment", "a tensor of the function being traced", got, fix))
     result = update("set", x, index, values)
     x._value, x._weak, x._history = result._value, False, None
+    if x._value.scope is None:
+        LIVE.append(ref(x))
 
 
 def update(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor:

@@ -1,0 +1,117 @@
+"""What an evaluation should keep beside what was asked for.
+
+A script that evaluates one tensor of a growing graph must not compute the rest again next time:
+
+    for _ in range(n):
+        loss, g = value_and_grad(f)(x);  x = x - 0.1 * g;  print(loss)
+
+Printing computes the old `x` on the way to `loss`; the new `x`, which the script holds, needs it. So an
+evaluation also keeps (1) tensors of the user that get computed on the way, and (2) values on the way
+that unevaluated tensors of the user read. The latter are noted in `Value.known`, and later evaluations
+start there. Derivatives don't look at `known`: the graph itself never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from weakref import ref
+
+from loopgrad.graph.build import inline
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Leaf, Node, Value
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.core import LIVE, TensorCore, TensorLeaf
+
+# Elements that cost nothing to compute again, or more to keep than to compute: what they are made of is kept.
+_NOT_KEPT: Final = frozenset(
+    {"const", "literal", "iota", "broadcast", "reshape", "transpose", "slice", "flip", "alias", "stop_gradient"}
+)
+_SEARCH_LIMIT: Final = 20_000  # nodes of unevaluated tensors looked at in one evaluation
+
+
+def known_leaf(value: Value) -> TensorLeaf | None:
+    """The leaf that holds a value's elements, where an evaluation has noted one that is still there."""
+    known = getattr(value, "known", None)
+    leaf = known() if isinstance(known, ref) else known
+    return leaf if isinstance(leaf, TensorLeaf) else None
+
+
+def still_needed(values: Sequence[Value]) -> tuple[list[TensorCore], list[Value]]:
+    """Tensors that get computed on the way to `values`, and values on the way that others read."""
+    held = _held_tensors()
+    if not held:
+        return [], []
+    computed: set[Node] = set()
+    _reach(values, computed, None)
+    for node in list(computed):
+        if node.replaces is not None:
+            computed.add(node.replaces)
+    along: list[TensorCore] = []
+    outside: list[Value] = []
+    for t in held:
+        made_by = t._value.node
+        if made_by is not None and made_by in computed and made_by.op not in _NOT_KEPT:
+            along.append(t)
+        else:
+            outside.append(t._value)
+    met: dict[Value, None] = {}
+    _reach(outside, computed.copy(), met)
+    finished = {t._value for t in along}.union(values)
+    return along, [v for v in met if v not in finished and isinstance(v.type, TensorType)]
+
+
+def _held_tensors() -> list[TensorCore]:
+    """Unevaluated tensors that somebody holds; forgets all others."""
+    held: dict[int, tuple[ref[TensorCore], TensorCore]] = {}
+    for reference in LIVE:
+        t = reference()
+        if t is not None and t._value.node is not None:
+            held[id(t)] = (reference, t)
+    LIVE[:] = [reference for reference, _ in held.values()]
+    return [t for _, t in held.values()]
+
+
+def _reach(values: Sequence[Value], visited: set[Node], met: dict[Value, None] | None) -> None:
+    """Walk to the operands of `values`, up to known values and to nodes in `visited`, and add what was
+    walked. The values at which the walk met nodes that were in `visited` go to `met`."""
+    border = frozenset(visited)
+    passed: set[Node] = set()
+    pending = list(reversed(values))
+    budget = _SEARCH_LIMIT if met is not None else -1
+    while pending and budget != 0:
+        value = pending.pop()
+        node = value.node
+        if node is None or node in passed or known_leaf(value) is not None:
+            continue
+        if node in border and node.op not in _NOT_KEPT:
+            if met is not None:
+                met[value] = None
+            continue
+        passed.add(node)
+        visited.add(node)
+        budget -= 1
+        pending.extend(reversed(node.operands))
+
+
+def without_known(values: Sequence[Value]) -> list[Value]:
+    """The values computed from leaves wherever elements are known already."""
+    known: dict[Value, TensorLeaf] = {}
+    visited: set[Node] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        node = value.node
+        if node is None or value in known:
+            continue
+        leaf = known_leaf(value)
+        if leaf is not None:
+            known[value] = leaf
+        elif node not in visited:
+            visited.add(node)
+            pending.extend(node.operands)
+    if not known:
+        return list(values)
+    graph = extract(values, list(known))
+    leaves = [v for v in graph.inputs[len(known) :] if isinstance(v, Leaf)]
+    return list(inline(graph, [*known.values(), *leaves]))
