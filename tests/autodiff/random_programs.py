@@ -21,7 +21,7 @@ from loopgrad.graph.types import TensorType, bool_, float64, int64
 
 N = 4
 TABLE = 5
-F, I, B = TensorType((N,), float64), TensorType((N,), int64), TensorType((N,), bool_)
+F, INT, B = TensorType((N,), float64), TensorType((N,), int64), TensorType((N,), bool_)
 VECTOR = TensorType((N, 3), float64)
 TABLE_TYPE = TensorType((TABLE,), float64)
 TRIPS = (3, 3, 5, 65)  # trip counts stay below this at a given remaining depth of nesting: leaves run long
@@ -83,11 +83,11 @@ class Writer:
         self.pool += [pred, ops.select(pred, self.pick(F), self.pick(F))]
 
     def write_integer(self):
-        a, b = self.pick(I), self.pick(I)
+        a, b = self.pick(INT), self.pick(INT)
         self.pool.append(ops.mod(ops.add(ops.mul(a, int(self.rng.integers(1, 4))), b), 7))
 
     def place(self):
-        return ops.mod(self.pick(I), TABLE)
+        return ops.mod(self.pick(INT), TABLE)
 
     def write_lookup(self):
         self.pool.append(self.bounded(ops.mul(ops.gather(self.pick(TABLE_TYPE), self.place()), self.pick(F))))
@@ -98,8 +98,8 @@ class Writer:
         self.pool += [scaled, ops.reduce_sum(ops.mul(scaled, v), [1])]
 
     def write_own_update(self):
-        own = ops.iota(I, 0)
-        place = ops.mod(self.pick(I), 3)
+        own = ops.iota(INT, 0)
+        place = ops.mod(self.pick(INT), 3)
         self.pool.append(ops.scatter("set", self.pick(VECTOR), [own, place], self.pick(F)))
 
     # ---- regions
@@ -108,13 +108,13 @@ class Writer:
         return Writer(self.rng, [*self.pool, *arguments], self.depth - 1)
 
     def carries(self):
-        types = [F] * int(self.rng.integers(1, 3)) + [t for t in (I, B, VECTOR) if self.chance(0.4)]
+        types = [F] * int(self.rng.integers(1, 3)) + [t for t in (INT, B, VECTOR) if self.chance(0.4)]
         return [self.pick(t) for t in types]
 
     def count(self):
         limit = TRIPS[len(TRIPS) - 1 - self.depth] if self.depth < len(TRIPS) else 3
         limit = 3 if self.depth > 1 else 6 if self.chance(0.7) else limit
-        return ops.mod(ops.mul(self.pick(I), int(self.rng.integers(1, 23))), limit)
+        return ops.mod(ops.mul(self.pick(INT), int(self.rng.integers(1, 23))), limit)
 
     def next_carries(self, writer, carried):
         writer.run(int(self.rng.integers(1, 4)))
@@ -128,7 +128,7 @@ class Writer:
 
     def write_for(self):
         def body(k, *carried):
-            index = k if k.type == I else ops.broadcast_to(k, (N,))
+            index = k if k.type == INT else ops.broadcast_to(k, (N,))
             return self.next_carries(self.inner([index, *carried]), carried)
 
         count = self.count()
@@ -145,13 +145,13 @@ class Writer:
         def body(j, v, *carried):
             return [ops.add(j, 1), *self.next_carries(self.inner([j, v, *carried]), (v, *carried))]
 
-        self.pool += traced_while([ops.full(0, I), self.pick(F), *self.carries()], more, body)[1:]
+        self.pool += traced_while([ops.full(0, INT), self.pick(F), *self.carries()], more, body)[1:]
 
     def write_switch(self):
         operands = [self.pick(F), self.pick(F), *self.carries()]
-        index = self.pick(B) if self.chance(0.5) else self.pick(I)
+        index = self.pick(B) if self.chance(0.5) else self.pick(INT)
         branches = 2 if index.dtype is bool_ else 3
-        types = [F, *([I] if self.chance(0.3) else []), *([VECTOR] if self.chance(0.3) else [])]
+        types = [F, *([INT] if self.chance(0.3) else []), *([VECTOR] if self.chance(0.3) else [])]
 
         def branch(*arguments):
             writer = self.inner(arguments)

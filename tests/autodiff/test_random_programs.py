@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("autodiff_random_programs", Path(__file__).with_name("random_programs.py"))
+_path = Path(__file__).with_name("random_programs.py")
+_spec = importlib.util.spec_from_file_location("autodiff_random_programs", _path)
 _programs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_programs)
 
