@@ -62,6 +62,7 @@ class CallContext:
     def _set_header(self, forced: int | None) -> None:
         words = self.words
         words[HEADER["pool_run"]] = self.pool.run
+        words[HEADER["pool_run_short"]] = self.pool.run_short
         words[HEADER["serial_run"]] = self.pool.serial_run
         words[HEADER["poll"]] = self.pool.poll
         words[HEADER["forced_capacity"]] = -1 if forced is None else forced

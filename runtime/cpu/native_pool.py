@@ -28,6 +28,7 @@ class NativePool:
 
     def __init__(self, code: Code, threads: int) -> None:
         self.run = code.address("lg_pool_run")
+        self.run_short = code.address("lg_pool_run_short")
         self.serial_run = code.address("lg_serial_run")
         self.poll = code.address("lg_poll")
         ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(code.address("lg_poll_configure"))(

@@ -34,6 +34,7 @@ HEADER: Final[dict[str, int]] = {
     for word, name in enumerate(
         (
             "pool_run",
+            "pool_run_short",
             "serial_run",
             "reserve",  # i32 (ptr context, i64 kind, i64 bytes): 0 where that much may be allocated
             "host_call",  # i32 (ptr context, i64 index)

@@ -10,11 +10,12 @@ that is cheap, since trip counts drift) or, where the capacity is forced, is rep
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.targets.cpu.call_context import CHECK, HEADER, HEAP_MEMORY, RESERVE_HEAP, STACK_CAPACITY
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
 from loopgrad.graph.types import DType
@@ -47,7 +48,7 @@ def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control
         lines += ["  br label %ready", "ready:"]
     bytes_name = "%bytes" if stacks else "0"
     if interface.chunks:
-        lines += _call(number, interface, bytes_name)
+        lines += _call(_runner_word(kernel, interface), interface, bytes_name)
     if stacks:
         lines += _overflow(number, stacks)
     if interface.errors:
@@ -141,8 +142,22 @@ def _report(
     ]
 
 
-def _call(number: int, interface: KernelInterface, bytes_name: str) -> list[str]:
-    word = HEADER["serial_run" if interface.serial else "pool_run"]
+def _runner_word(kernel: Kernel, interface: KernelInterface) -> int:
+    """Straight code has short chunks; how long a loop takes isn't known."""
+    if interface.serial:
+        return HEADER["serial_run"]
+    straight = not any(op.opcode in ("for", "while") for op in _operations(kernel.body))
+    return HEADER["pool_run_short" if straight else "pool_run"]
+
+
+def _operations(block: Block) -> Iterator[KOp]:
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from _operations(inner)
+
+
+def _call(word: int, interface: KernelInterface, bytes_name: str) -> list[str]:
     return [
         f"  %run_p = getelementptr i64, ptr %context, i64 {word}",
         "  %run = load ptr, ptr %run_p",

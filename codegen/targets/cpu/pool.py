@@ -7,6 +7,8 @@
   threads; the caller takes part. Each worker has `heap_bytes` of stack heap. While another thread
   of the process is in a region, the work is done serially on `heap`, the caller's own. Returns 0, or
   1 where no heap could be allocated (then no chunk has run).
+- `i32 @lg_pool_run_short(...)`: the same, for chunks that are known to be short: sleeping workers are
+  woken only where the work would outlast their waking up.
 - `i32 @lg_serial_run(...)`: the same signature, chunks in rising order on the calling thread.
 - `i32 @lg_heap_ensure(ptr heap, i64 bytes)`: heap = { ptr base, i64 size }; contents are lost.
 - `void @lg_pool_configure(i64 threads)`, `void @lg_pool_after_fork()`, `i64 @lg_pool_heap_bytes()`,
@@ -31,10 +33,12 @@ from loopgrad.codegen.targets.cpu.call_context import HEADER
 
 MAX_THREADS: Final = 256
 SPIN_NANOSECONDS: Final = 40_000
+WAKE_NANOSECONDS: Final = 30_000
 GATE_OPEN: Final = 1 << 32
 
 EXPORTS: Final = (
     "lg_pool_run",
+    "lg_pool_run_short",
     "lg_serial_run",
     "lg_heap_ensure",
     "lg_pool_configure",
@@ -53,6 +57,8 @@ def pool_ir() -> str:
     constants = {
         "MAX_THREADS": MAX_THREADS,
         "SPIN": SPIN_NANOSECONDS,
+        "WAKE": WAKE_NANOSECONDS,
+        "ALL": (1 << 63) - 1,
         "OPEN": GATE_OPEN,
         "MASK": ~GATE_OPEN,
         "PAUSE": "llvm.aarch64.hint(i32 1)" if arm else "llvm.x86.sse2.pause()",
@@ -83,6 +89,7 @@ _GLOBALS: Final = """
 @threads = internal global i64 1, align 128
 @workers = internal global i64 0
 @prepared = internal global i32 0
+@debt = internal global i64 0
 @heaps = internal global [$MAX_THREADS$ x %heap] zeroinitializer, align 128
 @mutex = internal global [128 x i8] zeroinitializer, align 128
 @cond = internal global [128 x i8] zeroinitializer, align 128
@@ -196,9 +203,11 @@ out:
 }
 """
 
+# `most` bounds the chunks that one call of @work runs.
 # A worker whose heap can't be allocated leaves the chunks to the others; the caller has secured its own.
 _WORK: Final = """
-define internal i32 @work(i64 %id) {
+define internal i32 @work(i64 %id, i64 %most) {
+entry:
   %heap = getelementptr [$MAX_THREADS$ x %heap], ptr @heaps, i64 0, i64 %id
   %fn = load ptr, ptr @current
   %params = load ptr, ptr getelementptr (%job, ptr @current, i32 0, i32 1)
@@ -216,11 +225,16 @@ begin:
   store i64 %id, ptr %id_p
   br label %next
 next:
+  %done = phi i64 [ 0, %begin ], [ %done2, %run ]
+  %may = icmp slt i64 %done, %most
+  br i1 %may, label %take, label %out
+take:
   %chunk = atomicrmw add ptr @counter, i64 1 monotonic
   %more = icmp slt i64 %chunk, %chunks
   br i1 %more, label %run, label %out
 run:
   call void %fn(ptr %params, i64 %chunk, ptr %worker, ptr %control)
+  %done2 = add i64 %done, 1
   br label %next
 out:
   ret i32 %failed
@@ -346,7 +360,7 @@ enter:
   %open = icmp ne i64 %bit, 0
   br i1 %open, label %take, label %leave
 take:
-  %ignored = call i32 @work(i64 %id)
+  %ignored = call i32 @work(i64 %id, i64 $ALL$)
   br label %leave
 leave:
   %left = atomicrmw sub ptr @gate, i64 1 acq_rel
@@ -405,8 +419,45 @@ define void @lg_pool_after_fork() {
 }
 """
 
+# Waking a sleeper costs microseconds and takes effect tens of microseconds later. So the caller runs
+# one chunk first, and wakes the others where that much work remains, here and in recent regions that
+# were too short each.
 _REGION: Final = """
+define internal void @wake_if_worth(i64 %chunks) {
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %none = icmp eq i32 %asleep, 0
+  br i1 %none, label %out, label %try
+try:
+  %start = call i64 @now()
+  %w = call i32 @work(i64 0, i64 1)
+  %stop = call i64 @now()
+  %each = sub i64 %stop, %start
+  %rest = sub i64 %chunks, 1
+  %left = mul i64 %each, %rest
+  %owed = load i64, ptr @debt
+  %sum = add i64 %left, %owed
+  %worth = icmp sgt i64 %sum, $WAKE$
+  %kept = select i1 %worth, i64 0, i64 %sum
+  store i64 %kept, ptr @debt
+  br i1 %worth, label %wake, label %out
+wake:
+  call void @wake(i64 %rest)
+  br label %out
+out:
+  ret void
+}
+
 define i32 @lg_pool_run(ptr %fn, ptr %params, ptr %control, i64 %chunks, i64 %bytes, ptr %heap) {
+  %r = call i32 @region(ptr %fn, ptr %params, ptr %control, i64 %chunks, i64 %bytes, ptr %heap, i1 false)
+  ret i32 %r
+}
+
+define i32 @lg_pool_run_short(ptr %fn, ptr %params, ptr %control, i64 %chunks, i64 %bytes, ptr %heap) {
+  %r = call i32 @region(ptr %fn, ptr %params, ptr %control, i64 %chunks, i64 %bytes, ptr %heap, i1 true)
+  ret i32 %r
+}
+
+define internal i32 @region(ptr %fn, ptr %params, ptr %control, i64 %chunks, i64 %bytes, ptr %heap, i1 %short) {
 entry:
   %threads = load i64, ptr @threads
   %single = icmp eq i64 %threads, 1
@@ -441,13 +492,20 @@ publish:
   store atomic i64 0, ptr @counter monotonic, align 8
   %o = atomicrmw or ptr @gate, i64 $OPEN$ acq_rel
   %e = atomicrmw add ptr @epoch, i32 1 seq_cst
+  br i1 %short, label %measure, label %rouse
+measure:
+  call void @wake_if_worth(i64 %chunks)
+  br label %share
+rouse:
   %rest = sub i64 %chunks, 1
   call void @wake(i64 %rest)
-  %w = call i32 @work(i64 0)
+  br label %share
+share:
+  %w = call i32 @work(i64 0, i64 $ALL$)
   %c = atomicrmw and ptr @gate, i64 $MASK$ acq_rel
   br label %join
 join:
-  %spins = phi i32 [ 0, %publish ], [ %spins2, %pause ], [ 0, %yield ]
+  %spins = phi i32 [ 0, %share ], [ %spins2, %pause ], [ 0, %yield ]
   %inside = load atomic i64, ptr @gate acquire, align 8
   %empty = icmp eq i64 %inside, 0
   br i1 %empty, label %unlock, label %linger

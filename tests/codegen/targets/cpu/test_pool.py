@@ -55,6 +55,7 @@ class Pool:
         self.trim = ctypes.CFUNCTYPE(None)(self.code.address("lg_pool_trim"))
         self.after_fork = ctypes.CFUNCTYPE(None)(self.code.address("lg_pool_after_fork"))
         self.run = RUN(self.code.address("lg_pool_run"))
+        self.run_short = RUN(self.code.address("lg_pool_run_short"))
         self.serial_run = RUN(self.code.address("lg_serial_run"))
 
     def visit(self, chunks: int, heap: int = 0, run: Any = None) -> np.ndarray:
@@ -77,6 +78,7 @@ def test_every_chunk_runs_once(pool: Pool, threads: int, chunks: int) -> None:
     pool.configure(threads)
     for _ in range(50):
         np.testing.assert_array_equal(pool.visit(chunks), 1)
+        np.testing.assert_array_equal(pool.visit(chunks, run=pool.run_short), 1)
     np.testing.assert_array_equal(pool.visit(chunks, run=pool.serial_run), 1)
 
 
