@@ -195,10 +195,26 @@ class _Builder:
     def _store(self, root: Store) -> None:
         ctx, type = self.ctx, _type(root.value)
         param = ctx.params.number(root.buffer, type, "write")
+        if leading_dims(type.shape, ctx.lanes) is None:
+            self._store_once(root.value, param)
+            return
         for t in range(type.size // ctx.lanes):
             index = ctx.lane_at(type.shape, t)
             x = ctx.pull(self.frame, root.value, index)
             ctx.emitter.effect("store", (ctx.emitter.value(ctx.emitter.linear(index)), x), (), {"param": param})
+
+    def _store_once(self, value: Value, param: int) -> None:
+        """A value that every lane holds whole: the first lane writes it."""
+        ctx, e = self.ctx, self.ctx.emitter
+        scalars = ctx.pull_all(self.frame, value)
+        first = e.compare("eq", e.value(e.linear(ctx.lane_index)), e.const(0, int64))
+        places = [e.const(t, int64) for t in range(len(scalars))]
+        e.open((), fence=True)
+        for place, x in zip(places, scalars, strict=True):
+            e.effect("store", (place, x), (), {"param": param})
+        then = e.close()
+        e.open((), fence=True)
+        e.effect("if", (first,), (), {}, (then, e.close()))
 
     def _reduce(self, root: Reduce) -> None:
         """The lane's trailing elements are combined first, separately for each kept position."""

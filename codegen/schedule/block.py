@@ -106,18 +106,16 @@ class BlockScheduler:
         self.request = request
         self.graph = graph
         self.builder = builder
-        self.partition = Partition(graph, decision)
+        self.partition = Partition(graph, decision, request.mutable)
         self.storage: dict[Value, Storage] = dict(request.inputs)
         self.steps: list[Step] = []
         self.fresh: set[Buffer] = set()
-        self.uses = _use_counts(graph)
         self.preferred = _preferred(graph, request.targets)
         self.settings = Settings(builder.constant, Liveness(), bool(getattr(builder.options, "check_indices", False)))
 
     def run(self) -> ScheduledBlock:
         self._constants()
-        groups, levels = form_groups(self.partition)
-        self.levels = levels
+        self.groups, self.levels = groups, levels = form_groups(self.partition)
         position = self.partition.position
         tasks: list[tuple[int, int, Group | Node]] = [
             (g.level, min(position[v.node] for v in g.roots if v.node is not None), g) for g in groups
@@ -187,9 +185,9 @@ class BlockScheduler:
             self.steps.append(CopyStep(source.number, target.number))
 
     def owned(self, value: Value) -> bool:
-        """Whether this block may overwrite the value's buffer once its one reader has it."""
+        """Whether the value's buffer is this block's to overwrite, once nobody reads it any more."""
         stored = self.storage.get(value)
-        if self.uses.get(value, 0) != 1 or not isinstance(stored, Stored) or len(stored.buffers) != 1:
+        if not isinstance(stored, Stored) or len(stored.buffers) != 1:
             return False
         buffer = stored.buffers[0]
         if not isinstance(buffer, Buffer) or buffer.kind != "temp" or buffer.popped:
@@ -283,7 +281,7 @@ class BlockScheduler:
         if known is not None and source not in self.storage:
             buffer = self.buffer_for(value)
             initials[buffer.number] = Initial(None, known[0])  # type: ignore[arg-type]
-        elif self.owned(source) and not repeatable:
+        elif not repeatable and self.owned(source) and self._last_reader(source, value, group):
             buffer = self.buffer_of(source)
             initials[buffer.number] = Initial(buffer.number)
         else:
@@ -291,6 +289,24 @@ class BlockScheduler:
             initials[buffer.number] = Initial(self.buffer_of(source).number)
         self.storage[value] = Stored((buffer,))
         return buffer
+
+    def _last_reader(self, source: Value, value: Value, group: Group) -> bool:
+        """Whether nothing reads the operand of a scatter beside the scatter itself, or after it."""
+        if source in self.graph.outputs:
+            return False
+        for node in self.graph.nodes:
+            times = node.operands.count(source)
+            if node is value.node:
+                times -= 1
+            if times and not self._done_before(node, group):
+                return False
+        return True
+
+    def _done_before(self, node: Node, group: Group) -> bool:
+        """Whether every kernel or step that computes the node comes before the group's kernel."""
+        if node in self.levels.step:
+            return self.levels.step[node] < group.level
+        return all(g.level < group.level for g in self.groups if node in g.nodes)
 
     def _launch(self, built: BuiltKernel, initials: Mapping[int, Initial]) -> None:
         slots = tuple([b.number for b in built.buffers])
@@ -351,16 +367,6 @@ class BlockScheduler:
                 continue
             return True
         return False
-
-
-def _use_counts(graph: Graph) -> dict[Value, int]:
-    counts: dict[Value, int] = {}
-    for node in graph.nodes:
-        for v in node.operands:
-            counts[v] = counts.get(v, 0) + 1
-    for v in graph.outputs:
-        counts[v] = counts.get(v, 0) + 1
-    return counts
 
 
 def _preferred(graph: Graph, targets: Sequence[Buffer | None]) -> dict[Value, Buffer]:

@@ -43,7 +43,7 @@ class Group:
 def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
     """Groups in topological order."""
     stored = choose_stored(partition)
-    apart: set[Value] = set()
+    apart = set(partition.apart)
     costs = inline_costs(partition, stored)
     for _ in range(ROUNDS):
         levels = Levels(partition, stored, apart)

@@ -33,13 +33,14 @@ MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
 MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
 SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a library call
 SMALL_CONSTANT: Final = 64
+SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
 BLAS_DTYPES: Final = ("float32", "float64")
 
 
 class Partition:
     """Roles, lanes and anchors of one block's nodes."""
 
-    def __init__(self, graph: Graph, decision: Decision) -> None:
+    def __init__(self, graph: Graph, decision: Decision, mutable: frozenset[Value] = frozenset()) -> None:
         self.graph = graph
         self.decision = decision
         self.position = {node: i for i, node in enumerate(graph.nodes)}
@@ -47,6 +48,9 @@ class Partition:
         self.lanes: dict[Node, int] = {}  # of roots other than inline ones
         self.anchor: dict[Value, int] = {}
         self.must_store: dict[Value, None] = {}
+        self.apart: set[Value] = set()  # stored, and never computed in the kernel that reads them
+        self.mutable = mutable
+        self.uses = use_counts(graph)
         for node in graph.nodes:
             self.role[node] = self._classify(node)
         for v in graph.outputs:
@@ -216,7 +220,33 @@ class Partition:
                 self.store(v)
         self.lanes[node] = n
         self.store(node.results[0])
+        self._read_before(table, sources)
         return "scatter"
+
+    def _read_before(self, table: Value, sources: Sequence[Value]) -> None:
+        """Small updates made from the table itself are stored first, so that the table needn't be copied."""
+        owned = table in self.mutable or (table.node is not None and self.role[table.node] != "inline")
+        if not owned or self.uses[table] == 1 or table in self.graph.outputs:
+            return
+        if prod(sources[-1].shape) * SMALL_UPDATE > prod(table.shape):
+            return
+        for v in sources:
+            if self._reaches(v, table):
+                self.store(v)
+                self.apart.add(v)
+
+    def _reaches(self, value: Value, target: Value) -> bool:
+        """Whether a kernel that computes the value reads the target."""
+        pending, seen = [value], {value}
+        while pending:
+            v = pending.pop()
+            if v is target:
+                return True
+            if v.node is not None and self.role[v.node] in ("inline", "lanes") and v not in self.must_store:
+                fresh = [o for o in v.node.operands if o not in seen]
+                seen.update(fresh)
+                pending.extend(fresh)
+        return False
 
     def _scan(self, node: Node) -> str:
         operand, axis = node.operands[0], node.attrs["axis"]
@@ -235,6 +265,17 @@ class Partition:
         for v in node.operands:
             self.store(matmul_source(v)[0])
         return "library"
+
+
+def use_counts(graph: Graph) -> dict[Value, int]:
+    """How often each value is read, outputs included."""
+    counts: dict[Value, int] = {}
+    for node in graph.nodes:
+        for v in node.operands:
+            counts[v] = counts.get(v, 0) + 1
+    for v in graph.outputs:
+        counts[v] = counts.get(v, 0) + 1
+    return counts
 
 
 def matmul_source(value: Value) -> tuple[Value, bool]:

@@ -85,7 +85,7 @@ def _carry(block: BlockScheduler, init: Value) -> Storage:
     stored = block.storage[init]
     if isinstance(stored, int):
         return stored
-    if block.owned(init):
+    if block.partition.uses.get(init, 0) == 1 and block.owned(init):
         return stored
     source = block.buffer_of(init)
     own = block.temp(source.type)

@@ -1,0 +1,214 @@
+"""Which operations share a kernel: what the scheduler promises about launches."""
+
+import numpy as np
+import pytest
+
+from loopgrad.autodiff.reverse import vjp_emit
+from loopgrad.codegen.program import LaunchStep
+from loopgrad.graph import ops
+from loopgrad.graph.region_ops import traced_for, traced_while
+from loopgrad.graph.types import TensorType, float32, float64, int32, int64
+
+N = 300
+VECTOR = TensorType((N,), float64)
+SCALAR = TensorType((), float64)
+
+
+def opcodes(kernel):
+    """Every opcode of a kernel, nested blocks included."""
+    found, pending = [], [kernel.body]
+    while pending:
+        for op in pending.pop().ops:
+            found.append(op.opcode)
+            pending.extend(op.blocks)
+    return found
+
+
+def stream(x, y, a):
+    fused = ops.mul(ops.sin(x), ops.exp(ops.neg(ops.mul(x, x))))
+    return [ops.reduce_sum(ops.add(fused, ops.mul(ops.broadcast_to(a, x.shape), y)), (0,))]
+
+
+def ragged(x, n):
+    (v,) = traced_for(n, [x], lambda _, v: [ops.add(ops.sin(v), 0.1)])
+    return [ops.reduce_sum(v, (0,))]
+
+
+def value_and_gradient(function, wrt):
+    def both(*arguments):
+        (value,) = function(*arguments)
+        found = vjp_emit([value], [ops.ones_like(value)], [arguments[i] for i in wrt])
+        return [value, *[g for g in found if g is not None]]
+
+    return both
+
+
+def test_map_and_reduction_are_one_kernel_that_reads_each_input_once(check, rng):
+    program = check(stream, [VECTOR, VECTOR, SCALAR], [rng.normal(size=N), rng.normal(size=N), 2.0], kernels=1)
+    (kernel,) = program.kernels
+    assert kernel.domain == (N,)
+    assert opcodes(kernel).count("load") == 3
+    assert opcodes(kernel).count("reduce") == 1
+    assert "store" not in opcodes(kernel)
+
+
+def test_value_and_gradient_of_a_map_and_reduction_are_one_kernel(check, rng):
+    both = value_and_gradient(stream, (0, 1))
+    program = check(both, [VECTOR, VECTOR, SCALAR], [rng.normal(size=N), rng.normal(size=N), 2.0], kernels=1)
+    assert opcodes(program.kernels[0]).count("load") == 3
+    assert opcodes(program.kernels[0]).count("sin") == 1
+
+
+def test_a_ragged_loop_and_its_sum_are_one_kernel(check, rng):
+    types = [VECTOR, TensorType((N,), int32)]
+    program = check(ragged, types, [rng.normal(size=N), rng.integers(0, 9, N)], kernels=1)
+    assert program.kernels[0].order_key is not None
+    assert opcodes(program.kernels[0]).count("for") == 1
+
+
+def test_ragged_value_and_gradient_are_one_kernel_after_the_size_evaluation(check, rng):
+    types = [VECTOR, TensorType((N,), int32)]
+    arrays = [rng.normal(size=N), rng.integers(0, 9, N)]
+    program = check(value_and_gradient(ragged, (0,)), types, arrays, kernels=2)
+    size, main = program.kernels
+    assert opcodes(size).count("reduce") == 1
+    assert main.domain == (N,)
+    found = opcodes(main)
+    assert [found.count(o) for o in ("for", "push", "pop", "reduce", "store")] == [2, 1, 1, 1, 1]
+    (stack,) = main.stacks
+    depth = program.steps[1].slots[stack.depth_param]
+    assert depth == program.steps[0].slots[size.reductions[0].param]
+    (row,) = program.residuals
+    assert row.place == "kernel"
+    assert "max(" in row.formula
+
+
+def test_a_value_dependent_loop_and_its_gradient_are_one_kernel(check, rng):
+    def root(x):
+        def off(v):
+            return ops.gt(ops.abs(ops.sub(ops.mul(v, ops.mul(v, v)), x)), 1e-3)
+
+        def step(v):
+            return [ops.sub(v, ops.div(ops.sub(ops.mul(v, ops.mul(v, v)), x), ops.mul(ops.mul(v, v), 3.0)))]
+
+        return [ops.reduce_sum(traced_while([ops.ones_like(x)], off, step)[0], (0,))]
+
+    program = check(value_and_gradient(root, (0,)), [VECTOR], [1 + rng.random(N)], kernels=1)
+    assert all(s.depth_param is None for s in program.kernels[0].stacks)
+
+
+def test_gradients_of_captured_parameters_are_reduced_in_the_same_kernel(check, rng):
+    def loss(x, w, n):
+        (v,) = traced_for(n, [x], lambda _, v: [ops.tanh(ops.mul(v, ops.broadcast_to(w, v.shape)))])
+        return [ops.reduce_sum(ops.mul(v, v), (0, 1))]
+
+    types = [TensorType((N, 3), float64), TensorType((3,), float64), TensorType((N,), int32)]
+    arrays = [rng.normal(size=(N, 3)), rng.normal(size=3), rng.integers(0, 5, N)]
+    program = check(value_and_gradient(loss, (0, 1)), types, arrays)
+    loops = [k for k in program.kernels if "for" in opcodes(k)]
+    assert len(loops) == 1
+    assert len(loops[0].reductions) == 4  # the loss, and one for each of the three parameters
+
+
+def test_a_loop_is_replayed_only_for_its_stack(check, rng):
+    """The cotangent depends on the sum: forward and reverse can't share a kernel, so the reverse kernel runs
+    the forward loop again, and the forward kernel pushes nothing."""
+
+    def loss(x, n):
+        (v,) = traced_for(n, [x], lambda _, v: [ops.add(ops.sin(v), 0.1)])
+        total = ops.reduce_sum(v, (0,))
+        return [ops.mul(total, total)]
+
+    types = [VECTOR, TensorType((N,), int32)]
+    program = check(value_and_gradient(loss, (0,)), types, [rng.normal(size=N), rng.integers(0, 9, N)])
+    loops = [k for k in program.kernels if "for" in opcodes(k)]
+    assert len(loops) == 2
+    assert "push" not in opcodes(loops[0])
+    assert opcodes(loops[1]).count("push") == opcodes(loops[1]).count("pop") == 1
+
+
+def test_expensive_values_are_not_computed_in_two_kernels(check, rng):
+    def softmax(x):
+        e = ops.exp(x)
+        return [ops.div(e, ops.broadcast_to(ops.reduce_sum(e, (0,)), x.shape))]
+
+    program = check(softmax, [VECTOR], [rng.normal(size=N)], kernels=2)
+    assert sum(opcodes(k).count("exp") for k in program.kernels) == 1
+
+
+def test_cheap_values_are_computed_again_rather_than_stored(check, rng):
+    def centred(x):
+        d = ops.add(x, 1.0)
+        return [ops.sub(d, ops.broadcast_to(ops.reduce_sum(d, (0,)), x.shape))]
+
+    program = check(centred, [VECTOR], [rng.normal(size=N)], kernels=2)
+    assert sum(slot.kind == "temp" and slot.type.size == N for slot in program.slots) == 0
+
+
+def test_a_stencil_of_an_expensive_value_stores_it(check, rng):
+    shape = (40, 50)
+
+    def stencil(x):
+        s = ops.sin(ops.exp(x))
+        return [ops.sub(ops.slice(s, (2, 0), (None, None)), ops.slice(s, (0, 0), (38, None)))]
+
+    program = check(stencil, [TensorType(shape, float64)], [rng.normal(size=shape)], kernels=2)
+    assert sum(opcodes(k).count("sin") for k in program.kernels) == 1
+
+
+def test_contiguous_programs_have_one_dimension(check, rng):
+    def program_of(x, y):
+        return [ops.add(ops.reshape(x, (60, 2)), ops.slice(y, (1, 0, 0), (None, None, None))), ops.mul(x, x)]
+
+    types = [TensorType((5, 6, 4), float64), TensorType((61, 2, 1), float64)]
+
+    def function(x, y):
+        flat = ops.reshape(ops.slice(y, (1, 0, 0), (None, None, None)), (60, 2))
+        return [ops.add(ops.reshape(x, (60, 2)), flat), ops.mul(x, x)]
+
+    program = check(function, types, [rng.normal(size=(5, 6, 4)), rng.normal(size=(61, 2, 1))], kernels=1)
+    assert program.kernels[0].domain == (120,)
+
+
+def test_a_broadcast_row_splits_the_domain_where_it_must(check, rng):
+    def rows(x, b):
+        return [ops.add(x, ops.broadcast_to(b, x.shape))]
+
+    shape = (7, 5, 6)
+    types = [TensorType(shape, float64), TensorType((5, 6), float64)]
+    program = check(rows, types, [rng.normal(size=shape), rng.normal(size=(5, 6))], kernels=1)
+    assert program.kernels[0].domain == (7, 30)
+
+
+def test_long_rows_reduce_across_lanes_and_columns_along_them(check, rng):
+    def sums(x):
+        return [ops.reduce_sum(x, (1,)), ops.reduce_max(x, (0,))]
+
+    program = check(sums, [TensorType((90, 100), float64)], [rng.normal(size=(90, 100))], kernels=2)
+    across = next(k for k in program.kernels if k.reductions)
+    assert across.domain == (90, 100)
+    assert across.reductions[0].rank == 1
+    along = next(k for k in program.kernels if not k.reductions)
+    assert along.domain == (100,)
+    assert "for" in opcodes(along)
+
+
+def test_products_call_the_library_with_transpositions_folded(check, rng):
+    def product(a, b):
+        return [ops.matmul(ops.transpose(a, (1, 0)), b)]
+
+    types = [TensorType((30, 20), float64), TensorType((30, 25), float64)]
+    program = check(product, types, [rng.normal(size=(30, 20)), rng.normal(size=(30, 25))], kernels=0)
+    (step,) = program.steps
+    assert (step.m, step.k, step.n, step.transpose_left, step.transpose_right) == (20, 30, 25, True, False)
+
+
+@pytest.mark.parametrize("dtype", [float32, float64, int32, int64])
+def test_one_launch_reads_integer_and_float_reductions_together(check, rng, dtype):
+    def both(x):
+        return [ops.reduce_sum(x, (0, 1)), ops.reduce_max(x, (0, 1)), ops.mul(x, x)]
+
+    x = rng.integers(-9, 9, (20, 30))
+    program = check(both, [TensorType((20, 30), dtype)], [x], kernels=1)
+    assert [type(s) for s in program.steps] == [LaunchStep]
+    assert np.prod(program.kernels[0].domain) == 600
