@@ -9,7 +9,7 @@ from loopgrad.graph.nodes import Location
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel: its lane domain, how many launches the program text holds, what it reads."""
+    """One kernel: its lane domain, the chunks that threads share, lanes in flight, its stacks."""
 
     name: str
     domain: tuple[int, ...]

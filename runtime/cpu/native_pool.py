@@ -1,7 +1,7 @@
 """The process's thread pool: compiled once per machine, loaded once per process.
 
 `LOOPGRAD_NUM_THREADS` is read when the pool is first needed; by default there are as many threads as
-the process may run on. Results don't depend on it.
+the process may run on (a container's limit included). Results don't depend on it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from loopgrad.codegen.targets.cpu.pool import EXPORTS, MAX_THREADS, pool_ir
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
 
+CPU_QUOTA_FILE: Final = Path("/sys/fs/cgroup/cpu.max")
 THREADS_VARIABLE: Final = "LOOPGRAD_NUM_THREADS"
 PYTHON_FUNCTIONS: Final = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
 
@@ -78,6 +80,14 @@ def wanted_threads() -> int:
         if not text.isdigit() or int(text) < 1:
             raise ValueError(f"{THREADS_VARIABLE}: expected a positive integer, got {text!r}; set it to a thread count")
         return int(text)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min(cores, quota_cores() or cores), 1)
+
+
+def quota_cores(file: Path = CPU_QUOTA_FILE) -> int | None:
+    """How many cores' time a container may use (rounded up); None without a limit."""
+    try:
+        quota, period = file.read_text(encoding="ascii").split()
+        return -(-int(quota) // int(period)) if quota != "max" else None
+    except (OSError, ValueError):
+        return None

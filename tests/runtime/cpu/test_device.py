@@ -18,7 +18,7 @@ from loopgrad.graph.types import TensorType, float32, int64
 from loopgrad.runtime.cache import CacheWarning, DiskCache
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
-from loopgrad.runtime.cpu.native_pool import THREADS_VARIABLE, wanted_threads
+from loopgrad.runtime.cpu.native_pool import THREADS_VARIABLE, quota_cores, wanted_threads
 from loopgrad.runtime.options import Options
 
 N = 10_000
@@ -134,6 +134,17 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPa
     assert wanted_threads() == 3
     monkeypatch.delenv(THREADS_VARIABLE)
     assert wanted_threads() >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("5000 100000", 1), ("", None)],
+)
+def test_a_container_limits_the_number_of_threads(tmp_path: Path, text: str, cores: int | None) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(text)
+    assert quota_cores(file) == cores
+    assert quota_cores(tmp_path / "missing") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
