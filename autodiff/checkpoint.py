@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from loopgrad.autodiff.loops.emission import ReverseCarries, is_scatter_chain
+from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
 from loopgrad.autodiff.loops.normal import Loop
 from loopgrad.autodiff.loops.residuals import nbytes
 from loopgrad.graph import ops
@@ -194,7 +194,7 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
         return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
 
     first = len(graph.inputs) - len(adjoint)
-    shared = [p for p in range(len(adjoint)) if is_scatter_chain(graph, first + p, p)]
+    shared = scatter_chains(graph, first, range(len(adjoint)))
     return traced_for(active, adjoint, body, shared=shared)
 
 

@@ -159,6 +159,12 @@ gt = _binary("gt")
 ge = _binary("ge")
 
 
+def upper_bound(x: Value) -> Value:
+    """`x`, where anything larger would do as well: vmap takes the largest of the batch, so that what depends
+    on the bound alone (a schedule) stays the same for all batch elements."""
+    return emit("alias", (x,), {"bound": True})[0]
+
+
 def select(pred: Value, a: Operand, b: Operand) -> Value:
     """`a` where `pred`, else `b`; all of one shape."""
     if not isinstance(a, Value):

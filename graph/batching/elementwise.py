@@ -1,10 +1,15 @@
-"""Elementwise primitives: the batch axis is one more axis; unbatched operands are repeated along it."""
+"""Elementwise primitives: the batch axis is one more axis; unbatched operands are repeated along it.
+
+An alias that bounds something from above (`ops.upper_bound`) becomes the largest of the batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from loopgrad.graph import ops
+from loopgrad.graph.batching.flow import is_bound
 from loopgrad.graph.batching.row import Context, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
@@ -15,4 +20,11 @@ def _elementwise(node: Node, operands: Sequence[Value], context: Context) -> Seq
     return emit(node.op, all_expanded(node, operands, context), node.attrs)
 
 
-ROWS: Final[dict[str, Row]] = dict.fromkeys(elementwise.ROWS, _elementwise)
+def _alias(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+    if not is_bound(node):
+        return (ops.alias(operands[0]),)
+    largest = ops.reduce_max(operands[0], (0,)) if context.size else ops.zeros_like(node.operands[0])
+    return (ops.upper_bound(largest),)
+
+
+ROWS: Final[dict[str, Row]] = {**dict.fromkeys(elementwise.ROWS, _elementwise), "alias": _alias}

@@ -9,7 +9,8 @@ batched where an operand is; beyond that
 - where lanes lead the carries anyway, the batch axis must lead the lanes: batched carries make the count or
   predicate batched too. Under a lane mask (inside such a region) lane loops and shared accumulators are
   batched in any case: their lanes could be taken for those of the mask;
-- a stack is batched from its making to its end where anything batched is pushed on it.
+- a stack is batched from its making to its end where anything batched is pushed on it;
+- an upper bound is not batched: the largest one serves all.
 
     while i < n: x = x * a; i = i + 1       a batched: x batched, i and the predicate not: a uniform loop
                                             n batched: one lane per batch element, i and x batched
@@ -86,7 +87,7 @@ class Flow:
             stack = node.operands[0]
             if any(v in found for v in (*node.operands, node.results[0])):
                 found.update((stack, *node.results))
-        elif any(v in found for v in node.operands):
+        elif any(v in found for v in node.operands) and not is_bound(node):
             found.update(node.results)
 
     def _unify_stacks(self, node: Node, plan: RegionPlan, found: set[Value]) -> None:
@@ -171,3 +172,8 @@ def _continued(node: Node, position: int) -> int:
     if node.op == "switch":
         return 1 + accumulator_input(node, position)
     return first_carry(node) + position
+
+
+def is_bound(node: Node) -> bool:
+    """Whether the node makes an upper bound, see `ops.upper_bound`."""
+    return node.op == "alias" and bool(node.attrs.get("bound"))

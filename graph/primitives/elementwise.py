@@ -10,6 +10,7 @@ Edge cases, the same on every device:
   lgamma, digamma           at 0, -1, -2, ...: inf and NaN.
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
                             integer wraps; anything to bool is x != 0.
+  alias                     attrs bound, where True: see ops.upper_bound.
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from loopgrad.graph import ops
-from loopgrad.graph.build import emit
+from loopgrad.graph.batching import batch
+from loopgrad.graph.build import emit, trace
+from loopgrad.graph.interpret import interpret
 from loopgrad.graph.primitives.elementwise import BINARY, COMPARE, PREDICATE, UNARY
-from loopgrad.graph.types import TensorType, float32, float64
+from loopgrad.graph.types import TensorType, float32, float64, int64
 
 
 def arrays(kinds, rng, *shapes):
@@ -56,3 +58,15 @@ def test_constants_grow_instead_of_being_repeated(same, nodes):
 def test_what_does_not_depend_on_the_batch_is_computed_once(same, nodes):
     graph = same(lambda x, y: [ops.mul(x, ops.sin(y))], np.ones((4, 3)), np.ones(3), flags=(True, False))
     assert [n.results[0].shape for n in nodes(graph, "sin")] == [(3,)]
+
+
+def test_an_upper_bound_is_the_largest_of_the_batch(traced):
+    x = np.array([3, 7, 5])
+    graph = traced(lambda v: [ops.upper_bound(v)], [x[0]])
+    batched = trace(lambda v: batch(graph, [v], [True], 3)[0], [TensorType((3,), int64)])[0]
+    assert batched.output_types == (TensorType((), int64),)
+    assert interpret(batched, [x])[0] == 7
+    twice = trace(lambda v: batch(batched, [v], [True], 2)[0], [TensorType((2, 3), int64)])[0]
+    assert interpret(twice, [np.array([[1, 2, 3], [3, 9, 0]])])[0] == 9
+    empty = trace(lambda v: batch(graph, [v], [True], 0)[0], [TensorType((0,), int64)])[0]
+    assert interpret(empty, [x[:0]])[0] == 0
