@@ -6,7 +6,9 @@ bytes only when they are never alive at the same time.
 
 Steps are numbered in program order. A slot is alive from its first to its last step. Where some of
 its uses are inside a loop and some outside, or where the loop rotates it or reads it before writing
-it, it is alive during the whole loop. Placement is greedy, largest first, lowest free offset.
+it, it is alive during the whole loop. Slots that change places in a rotation may hold each other's
+memory ever after, so they live and die together. Placement is greedy, largest first, lowest free
+offset.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ class _Walk:
     reads_first: dict[int, bool] = field(default_factory=dict)
     launches: dict[int, list[int]] = field(default_factory=dict)
     loops: list[tuple[int, int, frozenset[int]]] = field(default_factory=list)
+    rotations: list[tuple[int, int]] = field(default_factory=list)
 
     def touch(self, slot: int, reads: bool) -> None:
         self.uses.setdefault(slot, []).append(self.position)
@@ -75,7 +78,10 @@ def plan_arena(program: Program, interfaces: Sequence[KernelInterface], owned: f
     _walk_steps(program, program.steps, walk)
     for slot in program.outputs:
         walk.touch(slot, True)
-    lives = [life for slot in owned if (life := _slot_life(program, slot, walk)) is not None]
+    companions = _companions(walk)
+    lives = [
+        life for slot in owned if (life := _slot_life(program, slot, companions.get(slot, {slot}), walk)) is not None
+    ]
     for kernel, positions in walk.launches.items():
         for block, size in enumerate(interfaces[kernel].scratch):
             lives += [_Life((kernel, block), size, positions[0], positions[-1])]
@@ -116,6 +122,7 @@ def _walk_loop(
     first = walk.position
     for part in parts:
         _walk_steps(program, part, walk)
+    walk.rotations.extend(rotate)
     rotated = frozenset(slot for pair in rotate for slot in pair)
     for slot in (*rotated, *control):
         walk.touch(slot, True)
@@ -160,16 +167,26 @@ def _launch_accesses(program: Program, step: LaunchStep) -> Iterator[tuple[int, 
         yield (slot, param.access == "read" or (param.access == "accumulate" and not started))
 
 
-def _slot_life(program: Program, slot: int, walk: _Walk) -> _Life | None:
-    uses = walk.uses.get(slot)
-    if uses is None:
+def _companions(walk: _Walk) -> dict[int, set[int]]:
+    """Slot -> all slots whose memory it may hold after rotations, itself included."""
+    groups: dict[int, set[int]] = {}
+    for pair in walk.rotations:
+        merged = set(pair).union(*(groups.get(slot, set()) for slot in pair))
+        groups.update((slot, merged) for slot in merged)
+    return groups
+
+
+def _slot_life(program: Program, slot: int, group: set[int], walk: _Walk) -> _Life | None:
+    if slot not in walk.uses:
         return None
-    first, last = uses[0], max(uses)
+    uses = [use for member in group for use in walk.uses.get(member, ())]
+    reads_first = any(walk.reads_first.get(member, False) for member in group)
+    first, last = min(uses), max(uses)
     # inner loops were recorded before the loops around them, so one pass widens outwards
     for begin, end, always in walk.loops:
         inside = any(begin <= use <= end for use in uses)
         outside = any(use < begin or use > end for use in uses)
-        if inside and (outside or slot in always or walk.reads_first[slot]):
+        if inside and (outside or not group.isdisjoint(always) or reads_first):
             first, last = min(first, begin), max(last, end)
     return _Life(slot, program.slots[slot].type.nbytes, first, last)
 
