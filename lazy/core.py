@@ -7,6 +7,7 @@ Array functions import this module only, so that the class may import them.
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -101,9 +102,16 @@ class TensorCore:
 
 _concrete: Any = TensorCore
 
-# Tensors of the top level in order of creation, the dead ones among them: evaluation looks who still
-# needs what is being computed, and clears the list of those who don't.
-LIVE: Final[list[weakref.ref[TensorCore]]] = []
+
+class _Live(threading.local):
+    """This thread's tensors of the top level in order of creation, dead ones among them: evaluation looks
+    who still needs what is being computed, and clears the list of those who don't."""
+
+    def __init__(self) -> None:
+        self.tensors: list[weakref.ref[TensorCore]] = []
+
+
+LIVE: Final = _Live()
 _new: Final = object.__new__
 
 
@@ -114,7 +122,7 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     tensor._weak = weak
     tensor._history = None
     if value.scope is None and value.node is not None:
-        LIVE.append(weakref.ref(tensor))
+        LIVE.tensors.append(weakref.ref(tensor))
     return tensor
 
 

@@ -64,11 +64,11 @@ def still_needed(values: Sequence[Value]) -> tuple[list[TensorCore], list[Value]
 def _held_tensors() -> list[TensorCore]:
     """Unevaluated tensors that somebody holds; forgets all others."""
     held: dict[int, tuple[ref[TensorCore], TensorCore]] = {}
-    for reference in LIVE:
+    for reference in LIVE.tensors:
         t = reference()
         if t is not None and t._value.node is not None:
             held[id(t)] = (reference, t)
-    LIVE[:] = [reference for reference, _ in held.values()]
+    LIVE.tensors = [reference for reference, _ in held.values()]
     return [t for _, t in held.values()]
 
 

@@ -52,7 +52,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         result._weak = self._weak
         result._history = None
         if value.scope is None:
-            LIVE.append(ref(result))
+            LIVE.tensors.append(ref(result))
         return result
 
     def reflected(self: Any, other: Any) -> Any:
@@ -74,7 +74,7 @@ def _comparison(op: str, function: Function) -> Method:
             result._weak = False
             result._history = None
             if value.scope is None:
-                LIVE.append(ref(result))
+                LIVE.tensors.append(ref(result))
             return result
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 

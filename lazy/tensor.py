@@ -223,7 +223,7 @@ class Tensor(Operators):
         other: Tensor = _new(Tensor)
         other._value, other._weak, other._history = self._value, self._weak, self._history
         if self._value.scope is None:
-            LIVE.append(ref(other))
+            LIVE.tensors.append(ref(other))
         return other
 
     __copy__ = copy

@@ -122,7 +122,7 @@ def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
     result = update("set", x, index, values)
     x._value, x._weak, x._history = result._value, False, None
     if x._value.scope is None:
-        LIVE.append(ref(x))
+        LIVE.tensors.append(ref(x))
 
 
 def update(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor:
