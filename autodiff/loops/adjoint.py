@@ -28,7 +28,7 @@ from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
-from loopgrad.graph.accumulators import chain_from
+from loopgrad.graph.accumulators import Uses, chain_from, value_uses
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
@@ -100,6 +100,7 @@ def reverse_carries(
     """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
     graph, n = joint.graph, len(loop.body.inputs)
     pairs = list(zip(graph.inputs[n:], graph.outputs[loop.carries :], strict=True))
+    uses = value_uses(graph)
     result = ReverseCarries()
     for j, (before, after) in zip(joint.carried, pairs, strict=False):
         known = received[j]
@@ -115,7 +116,7 @@ def reverse_carries(
         if after is before:
             continue
         capture = loop.captures[i]
-        table = scattered(graph, before, after)
+        table = scattered(graph, before, after, uses)
         _require_lanes(lanes, before, table)
         known = adjoints.get(capture) if table and capture not in result.targets else None
         init = ops.zeros_like(capture) if known is None else known
@@ -128,9 +129,9 @@ def _require_lanes(lanes: tuple[int, ...], carry: Value, shared: bool) -> None:
         raise NotLaneLocalError
 
 
-def scattered(graph: Graph, before: Value, after: Value) -> bool:
+def scattered(graph: Graph, before: Value, after: Value, uses: Uses | None = None) -> bool:
     """Whether `after` comes from the input `before` by scatters alone."""
-    chain = chain_from(graph, graph.inputs.index(before))
+    chain = chain_from(graph, graph.inputs.index(before), uses)
     return chain is not None and chain.scatters > 0 and graph.outputs[chain.output] is after
 
 

@@ -8,14 +8,14 @@ get none: that body's loop threads them and sizes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs, without_inputs
 from loopgrad.autodiff.loops.residuals import Threads
 from loopgrad.autodiff.loops.sizes import loop_depth
 from loopgrad.graph import ops
-from loopgrad.graph.accumulators import chain_from
+from loopgrad.graph.accumulators import chain_from, value_uses
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.rebuild import read_values
@@ -75,7 +75,7 @@ def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Va
         extra_inits.append(ops.stack_new(type.element, depth, name))
     regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
     operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
-    shared = tuple([j for j in node.attrs["shared"] if is_scatter_chain(body, loop.first + j, j)])
+    shared = scatter_chains(body, loop.first, node.attrs["shared"])
     attrs = {**node.attrs, "carries": n + len(extra_inits), "shared": shared}
     results = emit(node.op, operands, attrs, regions, node)[n:]
     count = results[0] if counter else node.operands[0]
@@ -142,7 +142,7 @@ def emit_reverse(
         return [*outputs, *(s for s, _ in popped)]
 
     body, _ = trace(function, types)
-    shared = [p for p in range(c) if is_scatter_chain(body, 1 + p, p)]
+    shared = scatter_chains(body, 1, range(c))
     results = for_loop(
         saving.count, (*carries.inits, *stacks), body, [outer[v] for v in captures],
         shared=shared, reverse=not loop.node.attrs.get("reverse", False), name=loop.node.attrs["name"],
@@ -154,6 +154,8 @@ def loop_index(part: Graph) -> Value:
     return part.inputs[0]
 
 
-def is_scatter_chain(body: Graph, position: int, output: int) -> bool:
-    chain = chain_from(body, position)
-    return chain is not None and chain.scatters > 0 and chain.output == output
+def scatter_chains(body: Graph, first: int, carries: Iterable[int]) -> tuple[int, ...]:
+    """Those of `carries` that the body only scatters into; they are its inputs from `first` on."""
+    uses = value_uses(body)
+    chains = [(j, chain_from(body, first + j, uses)) for j in carries]
+    return tuple([j for j, chain in chains if chain is not None and chain.scatters > 0 and chain.output == j])

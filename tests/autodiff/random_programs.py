@@ -36,10 +36,11 @@ PAIRS = (
 class Writer:
     """Emits random statements; `pool` holds the values that may be read here."""
 
-    def __init__(self, rng, pool, depth):
+    def __init__(self, rng, pool, depth, lanes=False):
         self.rng = rng
         self.pool = list(pool)
         self.depth = depth
+        self.lanes = lanes  # inside lanes, nothing may look at other lanes: some of them hold no value
 
     def pick(self, type):
         found = [v for v in self.pool if v.type == type]
@@ -104,8 +105,8 @@ class Writer:
 
     # ---- regions
 
-    def inner(self, arguments):
-        return Writer(self.rng, [*self.pool, *arguments], self.depth - 1)
+    def inner(self, arguments, lanes=True):
+        return Writer(self.rng, [*self.pool, *arguments], self.depth - 1, self.lanes or lanes)
 
     def carries(self):
         types = [F] * int(self.rng.integers(1, 3)) + [t for t in (INT, B, VECTOR) if self.chance(0.4)]
@@ -129,11 +130,13 @@ class Writer:
     def write_for(self):
         def body(k, *carried):
             index = k if k.type == INT else ops.broadcast_to(k, (N,))
-            return self.next_carries(self.inner([index, *carried]), carried)
+            return self.next_carries(self.inner([index, *carried], k.type == INT), carried)
 
         count = self.count()
-        if self.chance(0.25):
+        if self.chance(0.3) and not self.lanes:
             count = ops.reduce_max(count, [0])
+        elif self.chance(0.2):
+            count = ops.full(2, TensorType((), int64))
         self.pool += traced_for(count, self.carries(), body, reverse=self.chance(0.2))
 
     def write_while(self):
@@ -153,13 +156,15 @@ class Writer:
         branches = 2 if index.dtype is bool_ else 3
         types = [F, *([INT] if self.chance(0.3) else []), *([VECTOR] if self.chance(0.3) else [])]
 
+        if self.chance(0.3) and not self.lanes:
+            index = ops.gather(index, ops.full(0, TensorType((), int64)))
+        uniform = not index.shape
+
         def branch(*arguments):
-            writer = self.inner(arguments)
+            writer = self.inner(arguments, not uniform)
             writer.run(int(self.rng.integers(0, 4)))
             return [writer.pick(t) for t in types]
 
-        if self.chance(0.2):
-            index = ops.gather(index, ops.full(0, TensorType((), int64)))
         self.pool += traced_switch(index, [branch] * branches, operands)
 
     def write_histogram(self):
