@@ -141,22 +141,23 @@ def close(scope: Scope, outputs: tuple[Value, ...]) -> tuple[Graph, tuple[Value,
     return graph, tuple([scope.lifted[v] for v in captures])
 
 
-def inline(graph: Graph, arguments: Sequence[Value]) -> tuple[Value, ...]:
-    """Copy the nodes of `graph` into the current scope, with `arguments` for its inputs."""
+def inline(graph: Graph, arguments: Sequence[Value], replacing: bool = False) -> tuple[Value, ...]:
+    """Copy the nodes of `graph` into the current scope, with `arguments` for its inputs. Where the arguments
+    equal the inputs, the copies may stand for the originals (`replacing`), so that only one of the two runs."""
     assert len(arguments) == len(graph.inputs), (len(arguments), len(graph.inputs))
     env: dict[Value, Value] = dict(zip(graph.inputs, arguments, strict=True))
     scope = _ambient.scope
     if scope is not None:
         env = {k: scope.resolve(v) for k, v in env.items()}
     for node in graph.nodes:
-        copy_node(node, env, scope)
+        copy_node(node, env, scope, node if replacing else None)
     return tuple([env[v] for v in graph.outputs])
 
 
-def copy_node(node: Node, env: dict[Value, Value], scope: Scope | None) -> Node:
+def copy_node(node: Node, env: dict[Value, Value], scope: Scope | None, replaces: Node | None = None) -> Node:
     """A copy of `node` with operands taken from `env`; its results are entered into `env`."""
     operands = tuple([env[v] for v in node.operands])
     types = tuple([r.type for r in node.results])
-    copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, None, scope)
+    copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, replaces, scope)
     env.update(zip(node.results, copy.results, strict=True))
     return copy

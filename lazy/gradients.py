@@ -91,7 +91,7 @@ class _Rejoining:
             graph = extract([output], stops)
             histories = {v: h for v in graph.inputs[len(stops) :] if (h := self._history_to_x(v)) is not None}
             arguments = [replaced.get(v, histories.get(v, v)) for v in graph.inputs]
-            (output,) = inline(graph, arguments)
+            (output,) = inline(graph, arguments, replacing=True)
             if not histories:
                 return output, self.aliases
             stops = list(dict.fromkeys([*self.bounds, *self.aliases]))
