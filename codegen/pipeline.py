@@ -1,15 +1,18 @@
 """The way of a graph through the compiler: Graph -> Program -> Artifact.
 
-Scheduling runs the graph passes, forms kernels and lowers them; the target turns the Program into
-machine code. A target is a function of the Program and the options, one per kind of device.
+Scheduling runs the graph passes, forms kernels and lowers them; the kernel passes, shared by all targets,
+go over each; the target turns the Program into machine code. A target is a function of the Program and the
+options, one per kind of device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.kernel.passes import optimise
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.targets.cpu.target import compile_program
@@ -20,4 +23,9 @@ TARGETS: Final[dict[str, Callable[[Program, Any], Artifact]]] = {"cpu": compile_
 
 def compile_graph(graph: Graph, options: Any, target: str = "cpu") -> Artifact:
     """Machine code and metadata for a kind of device."""
-    return TARGETS[target](schedule(graph, options), options)
+    return TARGETS[target](optimised(schedule(graph, options)), options)
+
+
+def optimised(program: Program) -> Program:
+    """The program with its kernels after the kernel passes."""
+    return replace(program, kernels=tuple([optimise(kernel) for kernel in program.kernels]))

@@ -82,19 +82,20 @@ class Levels:
 
     def _demand(self, start: Value, start_kept: bool, n: int) -> int:
         known = self._known
-        pending: list[tuple[Value, bool, bool]] = [(start, start_kept, False)]
+        pending: list[tuple[Value, bool, list[tuple[Value, bool]] | None]] = [(start, start_kept, None)]
         while pending:
-            value, kept, expanded = pending.pop()
+            value, kept, edges = pending.pop()
             key = (value, kept, n)
-            if expanded:
-                known[key] = max([known[v, k, n] for v, k in self.partition.edges(value, kept, n)], default=0)
+            if edges is not None:
+                known[key] = max([known[v, k, n] for v, k in edges], default=0)
             elif key not in known:
                 settled = self._settled(value, kept, n)
                 if settled is not None:
                     known[key] = settled
                 else:
-                    pending.append((value, kept, True))
-                    pending.extend([(v, k, False) for v, k in self.partition.edges(value, kept, n)])
+                    edges = self.partition.edges(value, kept, n)
+                    pending.append((value, kept, edges))
+                    pending.extend([(v, k, None) for v, k in edges])
         return known[start, start_kept, n]
 
     def starts(self, value: Value) -> list[tuple[Value, bool]]:

@@ -27,6 +27,7 @@ from loopgrad.codegen.schedule.canonical import LONG_ROW, REDUCTIONS
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
@@ -84,6 +85,8 @@ class Partition:
         """What computing the value inside a kernel of n lanes reads, and whether at the lane's own index."""
         node = value.node
         assert node is not None
+        if node.op in ELEMENTWISE:
+            return [(v, kept) for v in node.operands]
         region = self.decision.kernel.get(node)
         if region is not None:
             return [(v, kept and region.keeps_lanes(i)) for i, v in enumerate(node.operands)]
