@@ -17,7 +17,7 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
 from loopgrad.lazy.operands import Shape, joined_shape
-from loopgrad.lazy.promotion import promote, promote_all, promote_weak
+from loopgrad.lazy.promotion import promote_all, promote_weak
 from loopgrad.lazy.trees import flatten, leaf_names, structure_error, unflatten
 
 if TYPE_CHECKING:
@@ -186,10 +186,3 @@ def same_dtype(types: Sequence[tuple[TensorType, bool]]) -> DType | None:
     fits = all(promote_weak(first, t.dtype) is first for t, weak in types if weak)
     return first if fits else None
 
-
-def joined_dtype(dtypes: Sequence[DType]) -> DType:
-    """Promotion of several array dtypes."""
-    result = dtypes[0]
-    for d in dtypes[1:]:
-        result = promote(result, d)
-    return result

@@ -17,10 +17,10 @@ import numpy as np
 from loopgrad.graph.build import current_scope, emit
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Leaf, Value
-from loopgrad.graph.types import DType, TensorType, bool_
+from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.config import current
 from loopgrad.lazy.promotion import as_dtype, promote_all, scalar_dtype
-from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import get_device
 
 if TYPE_CHECKING:
@@ -184,6 +184,8 @@ def as_tensor(x: Any, dtype: DType | None = None) -> Tensor:
         return tensor if dtype is None or tensor._value.dtype is dtype else cast(tensor, dtype)
     if is_scalar(x):
         return wrap(constant(x, TensorType((), dtype or scalar_dtype(x))), dtype is None)
+    if isinstance(x, np.floating | np.bool_) and x.dtype.itemsize <= 8:  # no input of its own: it may be folded
+        return wrap(constant(x.item(), TensorType((), dtype or dtype_of(x.dtype))))
     return from_data(x, dtype)
 
 
@@ -253,14 +255,7 @@ def requested_dtype(dtype: Any) -> DType | None:
     return None if dtype is None else as_dtype(dtype)
 
 
-def is_traced(x: TensorCore) -> bool:
-    """Whether the value belongs to a function that is being traced."""
-    return x._value.scope is not None
-
-
 def tracing() -> bool:
     """Whether a function is being traced now."""
     return current_scope() is not None
 
-
-BOOL: Final = bool_

@@ -29,6 +29,7 @@ from loopgrad.lazy.core import (
 )
 from loopgrad.lazy.operands import dtype_refused, joined_shape, meet
 from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
+from loopgrad.lazy.trees import is_dynamic, map_leaves
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -407,8 +408,10 @@ def nan_to_num(x: ArrayLike, /, nan: float = 0.0) -> Tensor:
     return where(isnan(x), nan, x)
 
 
-def stop_gradient(x: ArrayLike, /) -> Tensor:
-    """x, treated as a constant by every derivative."""
+def stop_gradient(x: Any, /) -> Any:
+    """x (a tensor, or a tree of them), treated as a constant by every derivative."""
+    if not is_dynamic(x):
+        return map_leaves(stop_gradient, x)
     t = as_tensor(x)
     return wrap(emit("stop_gradient", (t._value,))[0], t._weak)
 

@@ -13,6 +13,7 @@ from weakref import ref
 import numpy as np
 
 from loopgrad.graph.build import emit
+from loopgrad.graph.nodes import Value
 from loopgrad.lazy import elementwise, linalg
 from loopgrad.lazy.core import LIVE, TensorCore
 
@@ -24,6 +25,17 @@ Method: TypeAlias = "Callable[[Any, Any], Tensor]"
 
 _new: Final = object.__new__
 _OPERANDS: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+
+
+def _wrapped(like: Any, value: Value, weak: bool) -> Any:
+    """`core.wrap` for a value that a node has just given."""
+    result = _new(type(like))
+    result._value = value
+    result._weak = weak
+    result._history = None
+    if value.scope is None:
+        LIVE.tensors.append(ref(result))
+    return result
 
 
 def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
@@ -47,18 +59,14 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
             return function(self, other)
         else:
             return NotImplemented
-        result = _new(cls)
-        result._value = value = emit(op, (a, b))[0]
-        result._weak = self._weak
-        result._history = None
-        if value.scope is None:
-            LIVE.tensors.append(ref(result))
-        return result
+        return _wrapped(self, emit(op, (a, b))[0], self._weak)
 
     def reflected(self: Any, other: Any) -> Any:
-        if not isinstance(other, _OPERANDS):
-            return NotImplemented
-        return function(other, self)
+        t = self._value.type
+        if t.dtype.kind == "f" and (type(other) is float or type(other) is int) and "f" in kinds:
+            constant = emit("const", (), {"value": float(other), "type": t})[0]
+            return _wrapped(self, emit(op, (constant, self._value))[0], self._weak)
+        return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method, reflected
 
@@ -67,15 +75,13 @@ def _comparison(op: str, function: Function) -> Method:
     def method(self: Any, other: Any) -> Any:
         a = self._value
         t = a.type
-        if t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+        if type(other) is type(self):
+            b = other._value
+            if t is b.type and self._weak is other._weak:
+                return _wrapped(self, emit(op, (a, b))[0], False)
+        elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
             b = emit("const", (), {"value": float(other), "type": t})[0]
-            result = _new(type(self))
-            result._value = value = emit(op, (a, b))[0]
-            result._weak = False
-            result._history = None
-            if value.scope is None:
-                LIVE.tensors.append(ref(result))
-            return result
+            return _wrapped(self, emit(op, (a, b))[0], False)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method

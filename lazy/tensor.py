@@ -145,6 +145,9 @@ class Tensor(Operators):
             raise TypeError("iteration: expected a tensor with at least one axis, got a scalar")
         return iter([self[i] for i in range(self.shape[0])])
 
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
     def __dlpack__(self, **arguments: Any) -> Any:
         array = to_numpy(self)
         try:

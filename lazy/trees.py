@@ -46,11 +46,10 @@ def unflatten(structure: Any, leaves: Iterable[Any]) -> Tree:
     return _optree().tree_unflatten(structure, leaves)
 
 
-def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """`function` applied to every leaf (and the leaves of `others` at the same places)."""
+def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """`function` applied to every tensor or number; other leaves stay."""
     leaves, structure = flatten(tree)
-    columns = [leaves, *(matching("map", structure, other) for other in others)]
-    return unflatten(structure, [function(*row) for row in zip(*columns, strict=True)])
+    return unflatten(structure, [function(x) if is_dynamic(x) else x for x in leaves])
 
 
 def matching(what: str, structure: Any, tree: Tree) -> list[Any]:
