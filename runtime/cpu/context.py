@@ -140,6 +140,12 @@ class CallContext:
             return int(self.words[kernel.control + 2 * len(kernel.stacks) + 4 + stack])
         return int(self.words[kernel.control + stack])
 
+    def learn(self, other: CallContext) -> None:
+        """Take over the stack capacities of another context of the same program."""
+        for kernel in self.program.kernels:
+            for word in range(kernel.control, kernel.control + len(kernel.stacks)):
+                self.words[word] = max(self.words[word], other.words[word])
+
     def heap_bytes(self) -> int:
         """Stack heap per worker that was approved so far."""
         return int(self.words[HEADER["heap_approved"]])

@@ -142,8 +142,10 @@ class CpuExecutable(Executable):
             return self.new_context()
 
     def new_context(self) -> CallContext:
-        """A context that isn't shared with `run`."""
+        """A context that isn't shared with `run`; it starts with what the others have learned."""
         context = CallContext(self.program, self._pool, self._constants.address, self._forced)
+        for other in list(self._contexts):
+            context.learn(other)
         self._contexts.add(context)
         return context
 

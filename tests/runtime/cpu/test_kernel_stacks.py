@@ -106,13 +106,16 @@ def test_kernel_stacks_grow_to_the_need(load: Any, known: bool) -> None:
     for n in (3, 1000, 5, 100_000, 7):
         (y,) = executable.run([scalar(n)])
         np.testing.assert_array_equal(y.array, n * (n - 1) // 2)
-    replay = executable.capture([scalar(10)])
+    replay = load_stacked(load, known).capture([scalar(10)])
     for n in (3, 1000, 5, 50_000):
         (y,) = replay.replay([scalar(n)])
         np.testing.assert_array_equal(y.array, n * (n - 1) // 2)
     stats = replay.stats()
     assert stats.replays == 4
     assert stats.growths == (0 if known else 2)
+    informed = executable.capture([scalar(10)])
+    informed.replay([scalar(90_000)])
+    assert informed.stats().growths == 0
     depth = executable.plan().residuals[0].depth
     assert depth is not None
     assert depth >= 7

@@ -1,0 +1,1 @@
+"""The `vulkan` devices: SPIR-V programs on any Vulkan 1.2 driver, through the `vulkan` package's cffi."""

@@ -1,0 +1,165 @@
+"""One logical device: its queue, features, memory types, and submission.
+
+`unified` devices share memory with the host, so that buffers are written and read in place; on others data
+goes through a staging buffer. One submission runs at a time; `lock` guards everything.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.codegen.targets.spirv.interface import PUSH_BYTES
+from loopgrad.runtime.vulkan.driver import QUEUE_COMPUTE, TYPE_CPU, TYPE_INTEGRATED, Api, VulkanMissing
+
+STAGE_COMPUTE: Final = 0x20
+POLL_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
+RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
+RESIDENT_DISCRETE: Final = 1 << 18
+WANTED_12: Final = ("storageBuffer8BitAccess", "shaderBufferInt64Atomics", "shaderFloat16", "shaderInt8")
+WANTED_10: Final = ("shaderFloat64", "shaderInt64", "shaderInt16")
+
+
+class Gpu:
+    """Handles of one device. `features` lacks what only a probe can tell."""
+
+    def __init__(self, api: Api, physical: Any) -> None:
+        self.api = api
+        self.lib, self.ffi = api.lib, api.ffi
+        self.physical = physical
+        self.lock = threading.RLock()
+        properties = api.properties(physical)
+        self.kind: int = properties.deviceType
+        self.name = api.device_name(physical)
+        self.unified = self.kind in (TYPE_INTEGRATED, TYPE_CPU)
+        self.max_groups: int = properties.limits.maxComputeWorkGroupCount[0]
+        self.version = f"{self.name} {properties.vendorID:x}:{properties.deviceID:x} {properties.driverVersion}"
+        self._alive: list[Any] = []
+        self.family = self._compute_family()
+        self.device, self.features = self._make_device()
+        queue = self.ffi.new("VkQueue*")
+        self.lib.vkGetDeviceQueue(self.device, self.family, 0, queue)
+        self.queue = queue[0]
+        self.memory = self.ffi.new("VkPhysicalDeviceMemoryProperties*")
+        self.lib.vkGetPhysicalDeviceMemoryProperties(physical, self.memory)
+        self.layout = self._pipeline_layout()
+        self.fence = self._made("vkCreateFence", "VkFence", api.struct("VkFenceCreateInfo"))
+        self._fence_array = self.ffi.new("VkFence[]", [self.fence])
+
+    def _made(self, function: str, type: str, info: Any) -> Any:
+        out = self.ffi.new(f"{type}*")
+        self.api.check(getattr(self.lib, function)(self.device, info, self.ffi.NULL, out), function)
+        return out[0]
+
+    def _compute_family(self) -> int:
+        count = self.ffi.new("uint32_t*")
+        self.lib.vkGetPhysicalDeviceQueueFamilyProperties(self.physical, count, self.ffi.NULL)
+        families = self.ffi.new("VkQueueFamilyProperties[]", count[0])
+        self.lib.vkGetPhysicalDeviceQueueFamilyProperties(self.physical, count, families)
+        for i in range(count[0]):
+            if families[i].queueFlags & QUEUE_COMPUTE:
+                return i
+        raise VulkanMissing(f"{self.name} has no compute queue")
+
+    # features
+
+    def _chain(self) -> tuple[Any, Any, Any]:
+        twelve = self.api.struct("VkPhysicalDeviceVulkan12Features")
+        eleven = self.api.struct("VkPhysicalDeviceVulkan11Features", pNext=twelve)
+        return self.api.struct("VkPhysicalDeviceFeatures2", pNext=eleven), eleven, twelve
+
+    def _make_device(self) -> tuple[Any, Features]:
+        has, has_eleven, has_twelve = self._chain()
+        self._alive.append((has, has_eleven, has_twelve))
+        self.lib.vkGetPhysicalDeviceFeatures2(self.physical, has)
+        if not has_twelve.bufferDeviceAddress or not has.features.shaderInt64:
+            raise VulkanMissing(f"{self.name} lacks bufferDeviceAddress or shaderInt64")
+        want, want_eleven, want_twelve = self._chain()
+        for name in WANTED_10:
+            setattr(want.features, name, getattr(has.features, name))
+        want_eleven.storageBuffer16BitAccess = has_eleven.storageBuffer16BitAccess
+        for name in WANTED_12:
+            setattr(want_twelve, name, getattr(has_twelve, name))
+        want_twelve.bufferDeviceAddress = 1
+        priority = self.ffi.new("float[]", [1.0])
+        queue = self.api.struct(
+            "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=priority
+        )
+        info = self.api.struct("VkDeviceCreateInfo", pNext=want, queueCreateInfoCount=1, pQueueCreateInfos=queue)
+        out = self.ffi.new("VkDevice*")
+        self.api.check(self.lib.vkCreateDevice(self.physical, info, self.ffi.NULL, out), "vkCreateDevice")
+        self._alive.append((want, want_eleven, want_twelve, priority, queue))
+        return out[0], self._features(want, want_eleven, want_twelve)
+
+    def _features(self, base: Any, eleven: Any, twelve: Any) -> Features:
+        controls = self.api.struct("VkPhysicalDeviceVulkan12Properties")
+        top = self.api.struct("VkPhysicalDeviceProperties2", pNext=controls)
+        self.lib.vkGetPhysicalDeviceProperties2(self.physical, top)
+
+        def widths(prefix: str) -> tuple[int, ...]:
+            return tuple([w for w in (16, 32, 64) if getattr(controls, f"{prefix}Float{w}")])
+
+        return Features(
+            device=self.name,
+            float64=bool(base.features.shaderFloat64),
+            int16=bool(base.features.shaderInt16),
+            float16=bool(twelve.shaderFloat16),
+            int8=bool(twelve.shaderInt8),
+            storage8=bool(twelve.storageBuffer8BitAccess),
+            storage16=bool(eleven.storageBuffer16BitAccess),
+            int64_atomics=bool(twelve.shaderBufferInt64Atomics),
+            denormals=widths("shaderDenormPreserve"),
+            specials=widths("shaderSignedZeroInfNanPreserve"),
+            nearest=widths("shaderRoundingModeRTE"),
+            resident=RESIDENT.get(self.kind, RESIDENT_DISCRETE),
+        )
+
+    # pipelines
+
+    def _pipeline_layout(self) -> Any:
+        push = self.ffi.new("VkPushConstantRange*", {"stageFlags": STAGE_COMPUTE, "offset": 0, "size": PUSH_BYTES})
+        info = self.api.struct("VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=push)
+        return self._made("vkCreatePipelineLayout", "VkPipelineLayout", info)
+
+    def pipeline(self, code: bytes) -> Any:
+        """A compute pipeline of one SPIR-V module."""
+        words = self.ffi.new("uint32_t[]", len(code) // 4)
+        self.ffi.memmove(words, code, len(code))
+        info = self.api.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
+        module = self._made("vkCreateShaderModule", "VkShaderModule", info)
+        entry = self.ffi.new("char[]", b"main")
+        create = self.api.struct("VkComputePipelineCreateInfo", layout=self.layout)
+        stage = self.api.struct("VkPipelineShaderStageCreateInfo", stage=STAGE_COMPUTE, module=module, pName=entry)
+        create.stage = stage[0]
+        out = self.ffi.new("VkPipeline*")
+        null = self.ffi.NULL
+        result = self.lib.vkCreateComputePipelines(self.device, null, 1, create, null, out)
+        self.lib.vkDestroyShaderModule(self.device, module, null)
+        self.api.check(result, "vkCreateComputePipelines")
+        return out[0]
+
+    def destroy_pipeline(self, pipeline: Any) -> None:
+        self.lib.vkDestroyPipeline(self.device, pipeline, self.ffi.NULL)
+
+    # submission
+
+    def submit(self, commands: Any) -> None:
+        """Start the command buffer (a VkCommandBuffer[1])."""
+        info = self.api.struct("VkSubmitInfo", commandBufferCount=1, pCommandBuffers=commands)
+        self.api.check(self.lib.vkQueueSubmit(self.queue, 1, info, self.fence), "vkQueueSubmit")
+
+    def wait(self) -> None:
+        """Until the submission is done. Python's signal handlers run meanwhile; what they raise comes
+        out when the device is idle, since memory in use can't be given back."""
+        try:
+            while True:
+                result = self.lib.vkWaitForFences(self.device, 1, self._fence_array, 1, POLL_NANOSECONDS)
+                if result != 2:  # VK_TIMEOUT
+                    break
+        except BaseException:
+            self.lib.vkDeviceWaitIdle(self.device)
+            self.lib.vkResetFences(self.device, 1, self._fence_array)
+            raise
+        self.api.check(result, "waiting for the device")
+        self.lib.vkResetFences(self.device, 1, self._fence_array)
