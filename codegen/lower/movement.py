@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.kernel.nodes import KValue
+from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull
 from loopgrad.codegen.lower.emitter import Index, Part, Position
-from loopgrad.graph.nodes import Node
+from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import int64
 
 
@@ -150,18 +150,52 @@ def _pad(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
         return (yield frame, padding, ())
     cuts = ctx.cuts(index, _axis_sizes(result, axes))
     inside: list[bool | KValue] = []
+    guarded = _can_guard(ctx)
     for position, d in enumerate(axes):
         at = e.sub(e.linear(cuts[2 * position + 1]), low[position])
-        inside.append(e.inside(at, shape[d]))
-        cuts[2 * position + 1] = digit(shape[d], e.clamp(at, shape[d]))
+        inside.append(_within(ctx, at, shape[d], low[position] > 0, low[position] + shape[d] < result[d]))
+        cuts[2 * position + 1] = digit(shape[d], at if guarded else e.clamp(at, shape[d]))
     within = e.all_of(inside)
     if within is False:
         return (yield frame, padding, ())
-    x = yield frame, operand, joined(cuts)
     if within is True:
-        return x
+        return (yield frame, operand, joined(cuts))
     fill = yield frame, padding, ()
+    if guarded:
+        e.open((), fence=True)
+        x = yield frame, operand, joined(cuts)
+        return _if(ctx, within, e.close((x,)), fill)
+    x = yield frame, operand, joined(cuts)
     return e.op("select", (within, x, fill), x.dtype)
+
+
+def _within(ctx: Lowering, at: Position, extent: int, below: bool, above: bool) -> bool | KValue:
+    """Whether `at` is in [0, extent), where it can be below or above."""
+    e = ctx.emitter
+    if isinstance(at, int):
+        return 0 <= at < extent
+    tests: list[bool | KValue] = []
+    if below:
+        tests.append(e.compare("ge", at, e.const(0, int64)))
+    if above:
+        tests.append(e.compare("lt", at, e.const(extent, int64)))
+    return e.all_of(tests)
+
+
+def _can_guard(ctx: Lowering) -> bool:
+    """Whether an operand may be read under an `if`, at an index that is only valid there. That keeps the
+    index affine in the lane, where a clamped one would be a gather. Inside loops a load might be hoisted
+    out of the `if`, and with lanes of their own indices are seldom affine anyway."""
+    return not ctx.lane_loops and all(opened.fence for opened in ctx.emitter.blocks)
+
+
+def _if(ctx: Lowering, condition: KValue, then: Block, other: KValue | Block) -> KValue:
+    e = ctx.emitter
+    if isinstance(other, KValue):
+        value = other
+        e.open((), fence=True)
+        other = e.close((value,))
+    return e.effect("if", (condition,), (then.yields[0].dtype,), {}, (then, other))[0]
 
 
 def _concat(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -171,20 +205,40 @@ def _concat(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     below = prod(shape[axis + 1 :])
     lead, low = ctx.cuts(index, (prod(shape[:axis]), shape[axis] * below))
     at, start = e.linear(low), 0
-    result: KValue | None = None
+    pieces: list[tuple[Value, int, int]] = []
     for operand in node.operands:
         size = operand.shape[axis] * below
-        own = e.sub(at, start)
-        if size and not (isinstance(own, int) and not 0 <= own < size):
-            x = yield frame, operand, (*lead, *digit(size, e.clamp(own, size)))
-            if result is None or isinstance(at, int):
-                result = x
-            else:
-                here = e.compare("ge", at, e.const(start, int64))
-                result = e.op("select", (here, x, result), x.dtype)
+        if size and not (isinstance(at, int) and not 0 <= at - start < size):
+            pieces.append((operand, start, size))
         start += size
+    if _can_guard(ctx):
+        return (yield from _nested(ctx, frame, lead, at, pieces))
+    result: KValue | None = None
+    for operand, start, size in pieces:
+        x = yield frame, operand, (*lead, *digit(size, e.clamp(e.sub(at, start), size)))
+        if result is None:
+            result = x
+        else:
+            here = e.compare("ge", e.value(at), e.const(start, int64))
+            result = e.op("select", (here, x, result), x.dtype)
     assert result is not None
     return result
+
+
+def _nested(ctx: Lowering, frame: Frame, lead: Index, at: Position, pieces: Sequence[tuple[Value, int, int]]) -> Pull:
+    """The piece that owns the position, the others not evaluated: a search among halves."""
+    e = ctx.emitter
+    if len(pieces) == 1:
+        operand, start, size = pieces[0]
+        return (yield frame, operand, (*lead, *digit(size, e.sub(at, start))))
+    half = len(pieces) // 2
+    later = e.compare("ge", e.value(at), e.const(pieces[half][1], int64))
+    e.open((), fence=True)
+    second = yield from _nested(ctx, frame, lead, at, pieces[half:])
+    then = e.close((second,))
+    e.open((), fence=True)
+    first = yield from _nested(ctx, frame, lead, at, pieces[:half])
+    return _if(ctx, later, then, e.close((first,)))
 
 
 RULES: Final = {
