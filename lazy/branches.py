@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from loopgrad.graph import region_ops
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.carries import Traced, kind_of, same_dtype, stretch_lanes, trace_tree
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast_value, is_scalar, wrap
 from loopgrad.lazy.elementwise import as_bool
 from loopgrad.lazy.operands import Shape
 from loopgrad.lazy.trees import Tree, flatten, leaf_names, structure_error, unflatten
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
 
 Branch = Callable[..., Any]
 
@@ -65,16 +68,44 @@ def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, nam
         if other.structure != traced[0].structure:
             raise structure_error(f"{what} {name} (to match {names[0]})", traced[0].structure, other.structure)
     lanes = index.shape
-    shared = [j for j in range(len(traced[0].graph.outputs)) if lanes and _is_shared_output(traced, j, lanes)]
-    weak = tuple([all(t.weak[j] for t in traced) for j in range(len(traced[0].graph.outputs))])
-    types = [_result_type(what, names, traced, j, lanes, j in shared) for j in range(len(weak))]
+    handed = _handed_on(traced)
+    made = [j for j in range(len(traced[0].graph.outputs)) if j not in handed]
+    results: dict[int, Tensor] = {j: tensors[i] for j, i in handed.items()}
+    results.update(zip(made, _made(what, index, [_only(t, made) for t in traced], tensors, names, lanes), strict=True))
+    return unflatten(traced[0].structure, [results[j] for j in range(len(results))])
+
+
+def _handed_on(traced: Sequence[Traced]) -> dict[int, int]:
+    """Result -> operand, for results that are one operand in every branch: there is nothing to choose."""
+    first = traced[0].graph
+    own = len(first.inputs) - len(traced[0].captures)
+    found = {j: first.inputs.index(v) for j, v in enumerate(first.outputs) if v in first.inputs[:own]}
+    return {j: i for j, i in found.items() if all(t.graph.outputs[j] is t.graph.inputs[i] for t in traced)}
+
+
+def _only(traced: Traced, results: Sequence[int]) -> Traced:
+    graph = traced.graph
+    kept = Graph(graph.inputs, graph.nodes, tuple([graph.outputs[j] for j in results]))
+    return replace(traced, graph=kept, weak=tuple([traced.weak[j] for j in results]))
+
+
+def _made(
+    what: str, index: Value, traced: list[Traced], tensors: list[Tensor], names: Sequence[str], lanes: Shape
+) -> list[Tensor]:
+    """The results that the chosen branch makes."""
+    count = len(traced[0].graph.outputs)
+    if not count:
+        return []
+    shared = [j for j in range(count) if lanes and _is_shared_output(traced, j, lanes)]
+    weak = tuple([all(t.weak[j] for t in traced) for j in range(count)])
+    types = [_result_type(what, names, traced, j, lanes, j in shared) for j in range(count)]
     regions = [(_converted(t, types, lanes).graph, t.captures) for t in traced]
     if what == "cond":
         regions.reverse()  # False is 0
     graphs, captures = region_ops.share_captures(regions)
     values = [*(t._value for t in tensors), *captures]
     results = region_ops.switch(index, graphs, values, shared=shared)
-    return unflatten(traced[0].structure, [wrap(v, w) for v, w in zip(results, weak, strict=True)])
+    return [wrap(v, w) for v, w in zip(results, weak, strict=True)]
 
 
 def _spread(function: Branch) -> Callable[[Any], Any]:
