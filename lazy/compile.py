@@ -29,7 +29,6 @@ from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.tensor import Tensor
     from loopgrad.runtime.executable import Executable
     from loopgrad.runtime.plan import Plan
     from loopgrad.runtime.replay import Replay as DeviceReplay
@@ -51,19 +50,16 @@ class Version:
     captured: list[Buffer]
     structure: Any
     shape: str  # single, tuple, tree: how results are put together
+    chosen: bool  # whether the user chose the device
     returns_input: bool  # then arrays are copied: the caller may write to them later
     reason: str
 
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
-        tensors = [_result(b) for b in buffers]
+        tensors = [wrap(TensorLeaf(b.type, b, computed=True, committed=self.chosen)) for b in buffers]
         if self.shape == "single":
             return tensors[0]
         return tuple(tensors) if self.shape == "tuple" else unflatten(self.structure, tensors)
-
-
-def _result(buffer: Buffer) -> Tensor:
-    return wrap(TensorLeaf(buffer.type, buffer, computed=True))
 
 
 class Compiled:
@@ -156,7 +152,8 @@ class Compiled:
         return [s or not is_dynamic(x) for s, x in zip(positions, leaves, strict=True)]
 
     def _trace(self, config: Config, leaves: list[Any], static: list[bool], structure: Any, key: Key) -> Version:
-        device = get_device(self._device or _argument_device(leaves) or config.device)
+        chosen = self._device or _argument_device(leaves)
+        device = get_device(chosen or config.device)
         dynamic = [(i, _type_of(x), _is_weak(x)) for i, (x, s) in enumerate(zip(leaves, static, strict=True)) if not s]
         found: list[Any] = []
 
@@ -177,7 +174,8 @@ class Compiled:
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        return Version(executable, device, types, captured, found[0], found[1], returned, self._reason(key))
+        reason = self._reason(key)
+        return Version(executable, device, types, captured, found[0], found[1], chosen is not None, returned, reason)
 
     def _reason(self, key: Key) -> str:
         """Why a new version was needed, in comparison with the last one."""

@@ -96,7 +96,7 @@ def while_loop(
         lanes = _predicate_shape(cond)
         body = trace_tree("while_loop body", body_fun, structure, kinds)
         check_structure("while_loop body", structure, body)
-        settled = _with_lanes(join_carries("while_loop body", structure, kinds, body), body, lanes, 0)
+        settled = _settled("while_loop body", structure, kinds, body, lanes, 0)
         if settled == kinds:
             return _emit_while(cond, body, inits, kinds, structure, lanes, limits)
         kinds = settled
@@ -184,7 +184,7 @@ def fori_loop(
     for _ in range(_ROUNDS):
         body = trace_tree("fori_loop body", lambda k, val: body_fun(index(k), val), structure, kinds, (count,))
         check_structure("fori_loop body", structure, body)
-        settled = _with_lanes(join_carries("fori_loop body", structure, kinds, body), body, lanes, 1)
+        settled = _settled("fori_loop body", structure, kinds, body, lanes, 1)
         if settled == kinds:
             body = with_output_types(body, [k.type for k in kinds])
             return _emit_for("fori_loop", count, body, inits, kinds, structure, limits)
@@ -315,6 +315,12 @@ class LaneLayout:
         order = [carries[i] for i in (*self.kept, *self.invariant)]
         results = tuple([graph.outputs[i] for i in self.kept]) if outputs else graph.outputs
         return Graph((*graph.inputs[:skip], *order, *rest), graph.nodes, results)
+
+
+def _settled(what: str, structure: Any, kinds: list[Kind], body: Traced, lanes: Shape, skip: int) -> list[Kind]:
+    """The kinds for the next round; the same ones when nothing is left to change."""
+    stretched = _with_lanes(kinds, body, lanes, skip)
+    return stretched if stretched != kinds else join_carries(what, structure, kinds, body)
 
 
 def _with_lanes(kinds: list[Kind], body: Traced, lanes: Shape, skip: int) -> list[Kind]:

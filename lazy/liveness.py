@@ -27,7 +27,11 @@ from loopgrad.lazy.core import LIVE, TensorCore, TensorLeaf
 _NOT_KEPT: Final = frozenset(
     {"const", "literal", "iota", "broadcast", "reshape", "transpose", "slice", "flip", "alias", "stop_gradient"}
 )
-_SEARCH_LIMIT: Final = 20_000  # nodes of unevaluated tensors looked at in one evaluation
+
+# Keeping is worth a bounded effort per evaluation: so many tensors, and so many nodes behind them (beside
+# twice as many as are computed), so that a list of lazy tensors evaluated one by one stays linear.
+_TENSOR_LIMIT: Final = 256
+_NODE_LIMIT: Final = 1000
 
 
 def known_leaf(value: Value) -> TensorLeaf | None:
@@ -56,29 +60,33 @@ def still_needed(values: Sequence[Value]) -> tuple[list[TensorCore], list[Value]
         else:
             outside.append(t._value)
     met: dict[Value, None] = {}
-    _reach(outside, computed.copy(), met)
+    outside.reverse()  # the latest tensors are the likeliest to be read again
+    _reach(outside, computed.copy(), met, budget=_NODE_LIMIT + 2 * len(computed))
     finished = {t._value for t in along}.union(values)
     return along, [v for v in met if v not in finished and isinstance(v.type, TensorType)]
 
 
 def _held_tensors() -> list[TensorCore]:
-    """Unevaluated tensors that somebody holds; forgets all others."""
+    """The latest unevaluated tensors that somebody holds; forgets all others."""
     held: dict[int, tuple[ref[TensorCore], TensorCore]] = {}
-    for reference in LIVE.tensors:
+    for reference in reversed(LIVE.tensors):
         t = reference()
         if t is not None and t._value.node is not None:
-            held[id(t)] = (reference, t)
-    LIVE.tensors = [reference for reference, _ in held.values()]
-    return [t for _, t in held.values()]
+            held.setdefault(id(t), (reference, t))
+            if len(held) == _TENSOR_LIMIT:
+                break
+    LIVE.tensors = [reference for reference, _ in reversed(held.values())]
+    return [t for _, t in reversed(held.values())]
 
 
-def _reach(values: Sequence[Value], visited: set[Node], met: dict[Value, None] | None) -> None:
+def _reach(
+    values: Sequence[Value], visited: set[Node], met: dict[Value, None] | None, budget: int = -1
+) -> None:
     """Walk to the operands of `values`, up to known values and to nodes in `visited`, and add what was
     walked. The values at which the walk met nodes that were in `visited` go to `met`."""
     border = frozenset(visited)
     passed: set[Node] = set()
     pending = list(reversed(values))
-    budget = _SEARCH_LIMIT if met is not None else -1
     while pending and budget != 0:
         value = pending.pop()
         node = value.node

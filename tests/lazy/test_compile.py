@@ -130,6 +130,7 @@ def test_settings_are_part_of_the_key(device: str) -> None:
 def test_device_of_a_compiled_function() -> None:
     f = lg.compile(lambda v: v + 1, device="interpreter")
     assert f(X).device == "interpreter"
+    assert (f(X) + 1).device == "interpreter"
     with pytest.raises(ValueError, match="devices"):
         lg.compile(lambda v: v, device="nowhere")(X)
 

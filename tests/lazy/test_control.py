@@ -137,6 +137,15 @@ def test_accumulators_are_shared_between_lanes(device: str) -> None:
     assert hist.tolist() == [2, 1, 1]
 
 
+def test_scalars_are_stretched_to_the_lanes(device: str) -> None:
+    n, x = lg.asarray([0, 1, 3]), lg.asarray([1.0, 10.0, 100.0])
+    assert lg.fori_loop(0, n, lambda _, v: v + x, lg.asarray(0.0)).tolist() == [0, 10, 300]
+    assert lg.fori_loop(0, n, lambda _, v: v + 1, lg.asarray(0.0)).tolist() == [0, 1, 3]
+    grown, trips = lg.while_loop(lambda c: c[0] < 50, lambda c: (c[0] * 2, c[1] + 1), (x, lg.asarray(0)))
+    assert grown.tolist() == [64, 80, 100]
+    assert trips.tolist() == [6, 3, 0]
+
+
 def test_each_lane_may_write_its_own_row(device: str) -> None:
     n = lg.asarray([0, 1, 3])
     lane = lg.arange(3)
