@@ -63,10 +63,12 @@ class Commands:
     def copy(self, source: Allocation, target: Allocation, size: int) -> None:
         self._copy.srcOffset, self._copy.dstOffset, self._copy.size = source.offset, target.offset, size
         self.gpu.lib.vkCmdCopyBuffer(self._buffer, source.chunk.buffer, target.chunk.buffer, 1, self._copy)
+        self.count += 1
 
     def write(self, target: Allocation, data: bytes) -> None:
         """A few bytes that are known while recording; a multiple of 4."""
         self.gpu.lib.vkCmdUpdateBuffer(self._buffer, target.chunk.buffer, target.offset, len(data), data)
+        self.count += 1
 
     def run(self) -> None:
         """Submit and wait."""

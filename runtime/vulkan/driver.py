@@ -99,12 +99,26 @@ def api() -> Api:
         return _api
 
 
-def usable(position: int) -> Any:
-    """The physical device of that number (those with Vulkan 1.2 and device addresses count)."""
+def usable_devices() -> list[Any]:
+    """The physical devices with Vulkan 1.2; VulkanMissing where there is none."""
     loaded = api()
     found = [p for p in loaded.physical_devices() if loaded.properties(p).apiVersion >= API_VERSION]
     if not found:
         raise VulkanMissing("the Vulkan loader finds no device with Vulkan 1.2")
+    return found
+
+
+def usable(position: int) -> Any:
+    """The physical device of that number."""
+    found = usable_devices()
     if position >= len(found):
-        raise VulkanMissing(f"there are {len(found)} Vulkan devices")
+        raise VulkanMissing(f"there are only {len(found)} Vulkan devices here")
     return found[position]
+
+
+def device_count() -> tuple[int, str]:
+    """How many devices can be used and, where none can, why in one line."""
+    try:
+        return len(usable_devices()), ""
+    except VulkanMissing as missing:
+        return 0, str(missing)

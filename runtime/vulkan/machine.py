@@ -17,7 +17,6 @@ from loopgrad.codegen.targets.spirv.interface import SCRATCH, control_bytes
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.primitives import REFERENCE
-from loopgrad.graph.types import TensorType, dtype_named
 from loopgrad.runtime.vulkan.failures import memory_failure
 from loopgrad.runtime.vulkan.learned import Learned
 from loopgrad.runtime.vulkan.memory import Allocation
@@ -28,7 +27,7 @@ from loopgrad.runtime.vulkan.resources import Resources
 ALIGNMENT: Final = 256
 BATCH: Final = 256  # dispatches between looks at signals and failures
 CONTROL: Final = 64  # control blocks are aligned to this
-ZERO, VOID, SUPPORT, SLOTS = 0, 1, 2, 3  # symbols
+ZERO, VOID, SUPPORT, SPARE, SLOTS = 0, 1, 2, 3, 4  # symbols; those of the slots begin at SLOTS
 
 
 def aligned(size: int, alignment: int = ALIGNMENT) -> int:
@@ -264,9 +263,7 @@ class Machine:
         self.flush()
         for s, stack in enumerate(self.program.kernels[k].stacks):
             if stack.depth_param is not None:
-                slot = slots[stack.depth_param]
-                owner = self.owners[slot]
-                self.learned.know(k, s, self.integer(slot), owner)
+                self.learned.know(k, s, self.integer(slots[stack.depth_param]))
         self.reserve_heap()
 
     def launch_once(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> None:
@@ -275,7 +272,7 @@ class Machine:
             self.around(dispatch, first, slots)
         if kernel.lanes:
             stacks = range(first + 2 + len(kernel.scratch), first + 2 + len(kernel.scratch) + 2 * len(kernel.stacks))
-            used = range(first + 2, first + 2 + self.own_scratch(kernel))
+            used = range(first + 2, first + 2 + kernel.own_scratch)
             entries = [SLOTS + slot for slot in slots]
             table = self.recorder.table([*entries, *used, first, VOID, ZERO, ZERO, first + 1, *stacks])
             pipeline = self.resources.pipeline(kernel.module)
@@ -288,11 +285,6 @@ class Machine:
             self.launched[k] = None
         for dispatch in kernel.after:
             self.around(dispatch, first, slots)
-
-    @staticmethod
-    def own_scratch(kernel: KernelRecord) -> int:
-        """Scratch blocks that the kernel's own table lists: those not only passes of trees use."""
-        return kernel.own_scratch
 
     def around(self, dispatch: DispatchRecord, first: int, slots: Sequence[int]) -> None:
         arrays = [first + 2 + at if kind == SCRATCH else SLOTS + slots[at] for kind, at in dispatch.arrays]
@@ -345,11 +337,8 @@ class Machine:
         allocation = self.resources.data.take(record.type.nbytes)
         self.stacks[stack].append(allocation)
         self.peaks[stack] = max(self.peaks[stack], len(self.stacks[stack]))
-        own, owner = self.symbols[SLOTS + target], self.owners[slot]
-        del owner
-        self.recorder.symbols[self.spare] = allocation.address
-        self.support(module, lanes, [SLOTS + slot, self.spare])
-        self.symbols[SLOTS + target] = own
+        self.symbols[SPARE] = allocation.address
+        self.support(module, lanes, [SLOTS + slot, SPARE])
 
     def pop(self, stack: int, slot: int) -> None:
         record = self.program.stacks[stack]

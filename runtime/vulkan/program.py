@@ -53,6 +53,7 @@ class KernelRecord:
     loops: bool
     params: int
     scratch: tuple[int, ...]
+    own_scratch: int
     before: tuple[DispatchRecord, ...]
     after: tuple[DispatchRecord, ...]
     stacks: tuple[KernelStackRecord, ...]
@@ -121,6 +122,7 @@ def read_program(data: Mapping[str, Any]) -> ProgramRecord:
         for stack in kernels[step[1]].stacks
         if stack.depth_param is not None
     }
+    shadowed = tuple(sorted(slot for slot in moved if slots[slot].kind in ("input", "constant")))
     return ProgramRecord(
         slots=slots,
         inputs=tuple(data["inputs"]),
@@ -134,9 +136,9 @@ def read_program(data: Mapping[str, Any]) -> ProgramRecord:
             for r in data["residuals"]
         ),
         notes=tuple(data["notes"]),
-        straight=all(step[0] in STRAIGHT for step in steps),
+        straight=not shadowed and all(step[0] in STRAIGHT for step in steps),
         owned=frozenset({*outputs, *moved, *read, *depths}),
-        shadowed=tuple(sorted(slot for slot in moved if slots[slot].kind in ("input", "constant"))),
+        shadowed=shadowed,
     )
 
 
@@ -201,6 +203,7 @@ def _kernel(data: Mapping[str, Any]) -> KernelRecord:
         loops=data["loops"],
         params=data["params"],
         scratch=tuple(data["scratch"]),
+        own_scratch=data["own_scratch"],
         before=tuple(_dispatch(d) for d in data["before"]),
         after=tuple(_dispatch(d) for d in data["after"]),
         stacks=tuple(

@@ -1,0 +1,78 @@
+"""What a Vulkan device can do, as far as code depends on it.
+
+The runtime asks the driver and probes what drivers don't say; emission reads this and nothing else, so a
+program is emitted the same way for equal features. What a program needs and the device hasn't is one error
+that names the feature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from loopgrad.graph.errors import LoopgradError
+
+# capability -> (its number in SPIR-V, the field of Features that allows it, what needs it)
+CAPABILITIES: Final[dict[str, tuple[int, str, str]]] = {
+    "Shader": (1, "", ""),
+    "PhysicalStorageBufferAddresses": (5347, "", ""),
+    "Int64": (11, "int64", "addresses and 64-bit integers"),
+    "Float64": (10, "float64", "float64"),
+    "Float16": (9, "float16", "float16"),
+    "Int16": (22, "int16", "int16, uint16 and bfloat16"),
+    "Int8": (39, "int8", "bool, int8 and uint8 arrays"),
+    "StorageBuffer8BitAccess": (4448, "storage8", "bool, int8 and uint8 arrays"),
+    "StorageBuffer16BitAccess": (4433, "storage16", "16-bit arrays"),
+    "Int64Atomics": (12, "int64_atomics", "accumulation into 64-bit integers"),
+    "DenormPreserve": (4464, "", ""),
+    "SignedZeroInfNanPreserve": (4466, "", ""),
+    "RoundingModeRTE": (4467, "", ""),
+}
+VULKAN_NAME: Final = {
+    "int64": "shaderInt64",
+    "float64": "shaderFloat64",
+    "float16": "shaderFloat16",
+    "int16": "shaderInt16",
+    "int8": "shaderInt8",
+    "storage8": "storageBuffer8BitAccess",
+    "storage16": "storageBuffer16BitAccess",
+    "int64_atomics": "shaderBufferInt64Atomics",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """`fused`: fma rounds once. `endless_loops`: loops run until their own end, however long.
+    `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
+    and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
+    time; `group`: invocations of a workgroup."""
+
+    device: str = "a Vulkan device"
+    int64: bool = True
+    float64: bool = True
+    float16: bool = True
+    int16: bool = True
+    int8: bool = True
+    storage8: bool = True
+    storage16: bool = True
+    int64_atomics: bool = True
+    fused: bool = True
+    endless_loops: bool = True
+    denormals: tuple[int, ...] = ()
+    specials: tuple[int, ...] = ()
+    nearest: tuple[int, ...] = ()
+    resident: int = 1 << 18
+    group: int = 64
+
+    def key(self) -> str:
+        """A text that two devices for which the same code is emitted share."""
+        return ",".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+
+    def require(self, capability: str, kernel: str) -> None:
+        """LoopgradError where the device lacks what the capability stands for."""
+        _, field, use = CAPABILITIES[capability]
+        if field and not getattr(self, field):
+            raise LoopgradError(
+                f"kernel {kernel}: expected a device with the Vulkan feature {VULKAN_NAME[field]} ({use} need it), got "
+                f"{self.device} without it; use another dtype or another device"
+            )

@@ -1,0 +1,45 @@
+"""Modules that find out what a driver does: the trips of a long loop, and whether fma is fused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
+from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.codegen.targets.spirv.kernel import emit_body, emit_kernel
+from loopgrad.codegen.targets.spirv.context import SIZE, Emitter
+from loopgrad.graph.types import int64
+
+TRIPS: Final = 70_000
+
+
+def loop_probe(features: Features) -> bytes:
+    """Element 0 becomes the number of trips that a loop of TRIPS made."""
+    lane, k, made = KValue(int64), KValue(int64), KValue(int64)
+    count = KOp("load", (lane,), (int64,), {"param": 0})
+    trips = KOp("const", (), (int64,), {"value": TRIPS})
+    wanted = KOp("add", (count.results[0], trips.results[0]), (int64,))
+    one = KOp("const", (), (int64,), {"value": 1})
+    body = KOp("add", (made, one.results[0]), (int64,))
+    # each trip adds what only memory knows, so that the sum isn't computed without a loop
+    square = KOp("xor", (body.results[0], count.results[0]), (int64,))
+    block = Block((k, made), [body, square], (square.results[0],))
+    loop = KOp("for", (wanted.results[0], count.results[0]), (int64,), {"reverse": False}, (block,))
+    store = KOp("store", (lane, loop.results[0]), (), {"param": 0})
+    ops = [count, trips, wanted, one, loop, store]
+    kernel = Kernel("loop_probe", (1,), (BufferParam(int64, 1, "write"),), Block((lane,), ops))
+    return emit_kernel(kernel, replace(features, endless_loops=True))
+
+
+def fused_probe(features: Features, type: str) -> bytes:
+    """Element 1 becomes fma(x, x, -(x*x)) of element 0."""
+
+    def body(e: Emitter) -> None:
+        x = e.peek(e.params[0], type)
+        square = e.b.exact("FMul", type, x, x)
+        rest = e.b.extended("Fma", type, x, x, e.b.exact("FNegate", type, square))
+        e.poke(e.offset(e.params[0], SIZE[type]), rest)
+
+    kernel = Kernel("fused_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
+    return emit_body(kernel, features, body)
