@@ -26,6 +26,7 @@ MAX_NODES: Final = 2000
 CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
 MAX_CROSSING: Final = 16
 ROUNDS: Final = 12
+FREE: Final = frozenset({"const", "iota", "literal", "broadcast"})
 
 
 @dataclass(slots=True, eq=False)
@@ -193,8 +194,9 @@ def _cut(partition: Partition, group: Group) -> set[Value]:
 
 
 def _can_cut(partition: Partition, value: Value, lanes: int) -> bool:
-    """Values of the kernel's own lanes; smaller ones (scalars, rows) are computed again behind the cut."""
-    assert value.node is not None
-    return (
-        partition.role[value.node] == "inline" and partition.domain(value) == lanes and value.node.op not in REDUCTIONS
-    )
+    """Values of the kernel's own lanes; free, smaller and reduced ones are computed again behind the cut."""
+    node = value.node
+    assert node is not None
+    if node.op in FREE or node.op in REDUCTIONS:
+        return False
+    return partition.role[node] == "inline" and partition.domain(value) == lanes
