@@ -337,14 +337,15 @@ def _with_lanes(kinds: list[Kind], body: Traced, lanes: Shape, skip: int) -> lis
 
 def lane_layout(what: str, structure: Any, kinds: Sequence[Kind], body: Graph, lanes: Shape, skip: int) -> LaneLayout:
     """How the carries of a settled loop are held; refuses one that is neither per lane nor shared."""
-    if not lanes:
-        return LaneLayout(tuple(range(len(kinds))), (), ())
     kept: list[int] = []
     invariant: list[int] = []
     shared: list[int] = []
     for i, kind in enumerate(kinds):
         if body.outputs[i] is body.inputs[skip + i]:
             invariant.append(i)
+            continue
+        if not lanes:
+            kept.append(i)
             continue
         per_lane = kind.type.shape[: len(lanes)] == lanes
         if is_shared(body, skip + i, i, lanes, per_lane):

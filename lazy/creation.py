@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Tensor:
+def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of `obj`: a tensor, NumPy array, number, nested sequence, or anything with DLPack.
 
     NumPy arrays are copied, because the array may be written to before a lazy result is computed;
@@ -50,7 +50,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     return from_data(obj, wanted, device, copy=copy is not False)
 
 
-def array(obj: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def array(obj: Any, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """`asarray` under NumPy's other name."""
     return asarray(obj, dtype=dtype, device=device)
 
@@ -65,7 +65,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     return from_data(np.from_dlpack(x), None, device, copy=copy is not False)
 
 
-def full(shape: Any, fill_value: ArrayLike, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Every element is `fill_value`."""
     target = normal_shape("full", shape)
     wanted = requested_dtype(dtype)
@@ -77,38 +77,38 @@ def full(shape: Any, fill_value: ArrayLike, *, dtype: Any = None, device: str | 
     return result if device is None else to_device(result, device)
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def zeros(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Zeros, of the default float dtype unless given."""
     return full(shape, 0, dtype=dtype or default_dtype(), device=device)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def ones(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Ones, of the default float dtype unless given."""
     return full(shape, 1, dtype=dtype or default_dtype(), device=device)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """Zeros: a functional tensor has no uninitialised elements to write to later."""
     return zeros(shape, dtype=dtype, device=device)
 
 
-def full_like(x: ArrayLike, /, fill_value: ArrayLike, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """`full` with the shape, and unless given the dtype, of `x`."""
     t = as_tensor(x)
     return full(t._value.shape, fill_value, dtype=dtype or t._value.dtype, device=device)
 
 
-def zeros_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def zeros_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """`zeros` with the shape, and unless given the dtype, of `x`."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def ones_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """`ones` with the shape, and unless given the dtype, of `x`."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def empty_like(x: ArrayLike, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def empty_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
     """`empty` with the shape, and unless given the dtype, of `x`."""
     return zeros_like(x, dtype=dtype, device=device)
 
@@ -139,7 +139,7 @@ def arange(
 
 
 def linspace(
-    start: float, stop: float, /, num: int, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+    start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise."""
     wanted: DType = requested_dtype(dtype) or default_dtype()

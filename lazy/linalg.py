@@ -95,7 +95,7 @@ def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])))
 
 
-def tensordot(x: ArrayLike, y: ArrayLike, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`)."""
     (a, b), _ = _one_dtype((x, y))
     if isinstance(axes, int):
@@ -134,7 +134,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = 
     return get_item(t, (..., i, j))
 
 
-def diag(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     """A matrix with the vector on diagonal `k`, or the diagonal of a matrix."""
     t = as_tensor(x)
     if len(t._value.shape) == 2:

@@ -154,7 +154,7 @@ def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return wrap(ops.flip(t._value, normal_axes("flip", axis, len(t._value.shape))), t._weak)
 
 
-def roll(x: ArrayLike, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Shift elements along axes; what leaves at one end enters at the other."""
     t = as_tensor(x)
     if axis is None:
@@ -332,11 +332,11 @@ def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
     return wrap(ops.select(keep, t._value, ops.zeros_like(t._value)), t._weak)
 
 
-def tril(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The lower triangle of matrices, 0 above diagonal `k`."""
     return _triangle(x, k, lower=True)
 
 
-def triu(x: ArrayLike, /, *, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The upper triangle of matrices, 0 below diagonal `k`."""
     return _triangle(x, k, lower=False)

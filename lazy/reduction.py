@@ -187,7 +187,7 @@ cummax = _running("cummax", False, "The largest so far along an axis.")
 cummin = _running("cummin", False, "The smallest so far along an axis.")
 
 
-def diff(x: ArrayLike, /, *, n: int = 1, axis: int = -1) -> Tensor:
+def diff(x: ArrayLike, /, n: int = 1, axis: int = -1) -> Tensor:
     """Differences of neighbours along an axis, `n` times."""
     t = as_tensor(x)
     d = normal_axis("diff", axis, len(t._value.shape))
@@ -223,7 +223,7 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
     return flip(subtract(t._value.shape[d] - 1, backwards), axis=d)
 
 
-def searchsorted(a: ArrayLike, v: ArrayLike, /, *, side: str = "left") -> Tensor:
+def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:
     """Where to insert `v` into the sorted vector `a` so that it stays sorted."""
     if side not in ("left", "right"):
         raise ValueError(explained("searchsorted", "side 'left' or 'right'", repr(side), "pass one of them"))
