@@ -23,7 +23,7 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.targets.cpu.features import Machine
 
 SORT_TILE = 4096
-TARGET_COST = 400_000  # abstract cost of one chunk, about 20 to 50 microseconds
+TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
 CHEAP = frozenset({"const", "cast", "load", "store", "alias", "select", "reduce"})
@@ -115,7 +115,7 @@ def group_count(ops: list[KOp], machine: Machine) -> int:
     size = len(ops)
     if any(op.opcode in ("for", "while") for op in ops):
         return 4 if size <= 24 else 2 if size <= 60 else 1
-    return 2 if size <= 60 else 1
+    return 4 if size <= 40 else 2 if size <= 100 else 1
 
 
 def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -156,11 +156,12 @@ def copies_bytes(kernel: Kernel, params: tuple[int, ...]) -> int:
 
 
 def chunk_lanes(per_lane: int, total: int, flight: int, tile: int | None) -> int:
-    """Lanes of one chunk, a multiple of the lanes in flight (and of the sorting tile)."""
+    """Lanes of one chunk, a multiple of the lanes in flight (and of the sorting tile): enough work to pay for
+    a chunk's start and end, yet a hundred chunks where each has a microsecond or two to do."""
     unit = tile or flight
-    wanted = min(max(TARGET_COST // max(per_lane, 1), unit), 1 << 16)
-    wanted = min(wanted, max(total // 16, 4 * flight))
-    return round_up(wanted, unit)
+    wanted = min(max(TARGET_COST // max(per_lane, 1), 16 * flight), 1 << 16)
+    enough = max(total // 128, TARGET_COST // (16 * max(per_lane, 1)), flight)
+    return round_up(min(wanted, enough), unit)
 
 
 def round_up(value: int, unit: int) -> int:
