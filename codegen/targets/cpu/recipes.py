@@ -185,8 +185,10 @@ class VectorOps:
         return Val(value.type, tuple(names), uniform)
 
     def reduce_large(self, x: Val, large: Val, quadrant: Val, rest: Val, /) -> tuple[Val, Val]:
-        """An outlined scalar loop over the lanes concerned."""
+        """An outlined scalar loop over the lanes concerned; left out under fast_math."""
         b = self.b
+        if self.e.fast:
+            return quadrant, rest
         wanted = large if large.uniform else b.both(large, self.e.mask)
         assert wanted is not None
         enter, rare, join = b.label, b.fresh_label("huge"), b.fresh_label("usual")

@@ -27,7 +27,8 @@ CompiledKernel = _support("cpu_harness").CompiledKernel
 Build = _support("kernel_build").Build
 LANES = 20_011
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
-         "atanh": "arctanh", "atan2": "arctan2", "pow": "power", "rem": "fmod", "mod": "remainder", "floordiv": "floor_divide"}  # fmt: skip
+         "atanh": "arctanh", "atan2": "arctan2", "pow": "power", "rem": "fmod", "mod": "remainder",
+         "floordiv": "floor_divide"}  # fmt: skip
 
 
 def compute(name, *arrays):

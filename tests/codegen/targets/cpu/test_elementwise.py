@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cpu_harness import check
+from cpu_harness import Options, check
 from kernel_build import Build
 
 from loopgrad.graph.types import (
@@ -113,3 +113,13 @@ def test_division_by_a_constant(dtype, divisor):
         out = build.param(dtype, LANES, "write")
         build.store(out, i, build.one(op, (x, build.const(divisor, dtype))))
         check(build.kernel(), [values(dtype, 4), np.zeros(LANES, dtype.np)])
+
+
+def test_fast_math_keeps_moderate_arguments_accurate():
+    build = Build(LANES)
+    (i,) = build.indices
+    x = build.load(build.param(float32, LANES), i)
+    out = build.param(float32, LANES, "write")
+    build.store(out, i, build.one("mul", (build.one("sin", (x,)), build.one("rsqrt", (build.one("mul", (x, x)),)))))
+    data = np.random.default_rng(0).uniform(0.5, 1000, LANES).astype(np.float32)
+    check(build.kernel(), [data, np.zeros_like(data)], Options(fast_math=True), rtol=1e-5, atol=1e-9)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, Options, check
+from cpu_harness import CompiledKernel, Options, check, narrower
 from kernel_build import Build
 
 from loopgrad.graph.types import bool_, float32, float64, int8, int32, int64
@@ -56,6 +56,12 @@ def inputs(size, dtype, most=6):
 def test_mirrored_loops(size, dtype):
     control = check(round_trip(size, dtype), inputs(size, dtype))
     assert control.needed == [0, 0, 0]
+
+
+@pytest.mark.parametrize("bits", [256, 128])
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_mirrored_loops_on_narrower_machines(bits, dtype):
+    check(round_trip(500, dtype), inputs(500, dtype), machine=narrower(bits))
 
 
 def test_overflow_reports_what_is_needed_and_corrupts_nothing():
