@@ -286,7 +286,9 @@ def _inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
 
 def _input(x: Any, type: TensorType, version: Version) -> Buffer:
     if isinstance(x, TensorCore):
-        return move(buffers_of((x,))[0], version.device)
+        value = x._value
+        buffer = value.buffer if isinstance(value, Leaf) else buffers_of((x,))[0]
+        return buffer if buffer.device == version.device.name else move(buffer, version.device)
     return _borrowed(np.asarray(x, type.dtype.np), version)
 
 

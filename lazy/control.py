@@ -128,7 +128,7 @@ def _emit_while(
     (cond_graph, body_graph), captures = region_ops.share_captures(
         [(cond.graph, cond.captures), (body.graph, body.captures)]
     )
-    layout = lane_layout("while_loop", structure, kinds, body_graph, lanes, 0)
+    layout = lane_layout("while_loop", structure, kinds, body_graph, lanes, 0, cond_graph)
     kept = layout.kept
     results = region_ops.while_loop(
         [values[i] for i in kept],
@@ -299,8 +299,10 @@ def _index(k: Value, dtype: DType | None, offset: int | Value, weak: bool) -> Te
 
 @dataclass(frozen=True, slots=True)
 class LaneLayout:
-    """Which carries stay carries (`kept`), which are the same for every trip (`invariant`), and which
-    positions among the kept ones are shared accumulators."""
+    """Which of `count` carries stay carries (`kept`), which are the same for every trip and read in the loop
+    (`invariant`), and which positions among the kept ones are shared accumulators."""
+
+    count: int
 
     kept: tuple[int, ...]
     invariant: tuple[int, ...]
@@ -308,9 +310,9 @@ class LaneLayout:
 
     def arrange(self, graph: Graph, skip: int, outputs: bool = True) -> Graph:
         """The region with its inputs in the order (extra, kept, invariant, captures)."""
-        if not self.invariant:
+        if len(self.kept) == self.count:
             return graph
-        carries = graph.inputs[skip : skip + len(self.kept) + len(self.invariant)]
+        carries = graph.inputs[skip : skip + self.count]
         rest = graph.inputs[skip + len(carries) :]
         order = [carries[i] for i in (*self.kept, *self.invariant)]
         results = tuple([graph.outputs[i] for i in self.kept]) if outputs else graph.outputs
@@ -335,14 +337,18 @@ def _with_lanes(kinds: list[Kind], body: Traced, lanes: Shape, skip: int) -> lis
     return result
 
 
-def lane_layout(what: str, structure: Any, kinds: Sequence[Kind], body: Graph, lanes: Shape, skip: int) -> LaneLayout:
+def lane_layout(
+    what: str, structure: Any, kinds: Sequence[Kind], body: Graph, lanes: Shape, skip: int, cond: Graph | None = None
+) -> LaneLayout:
     """How the carries of a settled loop are held; refuses one that is neither per lane nor shared."""
+    regions = [(body, skip)] if cond is None else [(body, skip), (cond, 0)]
     kept: list[int] = []
     invariant: list[int] = []
     shared: list[int] = []
     for i, kind in enumerate(kinds):
         if body.outputs[i] is body.inputs[skip + i]:
-            invariant.append(i)
+            if any(_reads(region, at + i, i) for region, at in regions):
+                invariant.append(i)
             continue
         if not lanes:
             kept.append(i)
@@ -358,7 +364,14 @@ def lane_layout(what: str, structure: Any, kinds: Sequence[Kind], body: Graph, l
             )
             raise ShapeError(explained(what, f"{name} with a shape that starts with the lanes {lanes}", kind.type, fix))
         kept.append(i)
-    return LaneLayout(tuple(kept), tuple(invariant), tuple(shared))
+    return LaneLayout(len(kinds), tuple(kept), tuple(invariant), tuple(shared))
+
+
+def _reads(region: Graph, argument: int, own: int) -> bool:
+    """Whether a region does anything with an input but hand it on as its own result `own`."""
+    value = region.inputs[argument]
+    used = any(value in node.operands for node in region.nodes)
+    return used or any(v is value and j != own for j, v in enumerate(region.outputs))
 
 
 def is_shared(graph: Graph, argument: int, output: int, lanes: Shape, per_lane: bool) -> bool:
