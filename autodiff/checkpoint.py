@@ -28,6 +28,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.types import TensorType, int64
@@ -73,8 +74,8 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     available = snapshots(loop, trip.state)
     depth = ops.full(available, _COUNT)
     states = [loop.inits[j] for j in trip.state]
-    elements = [_COUNT, *(v.type for v in states)]
-    stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]  # type: ignore[arg-type]
+    elements = [_COUNT, *(tensor_type("push", v) for v in states)]
+    stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]
     zero = ops.full(0, _COUNT)
 
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:

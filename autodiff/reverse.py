@@ -21,9 +21,7 @@ REGION_VJP: Final[dict[str, RegionRule]] = {
 _CONTEXT: Final = Context(REGION_VJP)
 
 
-def vjp_emit(
-    outputs: Sequence[Value], cotangents: Sequence[Value | None], wrt: Sequence[Value]
-) -> list[Value | None]:
+def vjp_emit(outputs: Sequence[Value], cotangents: Sequence[Value | None], wrt: Sequence[Value]) -> list[Value | None]:
     """The cotangents of `wrt` given those of `outputs`; None is zero, on both sides.
 
     Emits into the ambient scope. The graph between `wrt` and `outputs` is read, never changed: loops that

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs, without_inputs
-from loopgrad.autodiff.loops.residuals import Threads
+from loopgrad.autodiff.loops.residuals import Threads, stack_type
 from loopgrad.autodiff.loops.sizes import loop_depth
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import for_loop
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
@@ -59,28 +60,38 @@ class ReverseCarries:
 def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool) -> Saving:
     """Emit the loop again with what it must save; nothing where a for saves nothing."""
     node, n = loop.node, loop.carries
-    elements = [*(v.type for v in threads.made), *(StackType(v.type) for v in saved)]  # type: ignore[arg-type]
+    elements = [*(stack_type(v) for v in threads.made), *(StackType(tensor_type("push", v)) for v in saved)]
     if node.op == "for" and not elements:
         return Saving(node.operands[0], (), ())
     counter = [] if node.op == "for" else [_counter_type(loop, elements)]
     body = _augmented_body(loop, part, len(threads.made), counter, elements)
-    extra_inits = [ops.full(0, t) for t in counter]
+    depths = [None] * len(elements) if nested else _depths(loop, body, len(threads.made), len(saved))
     names = [*(_name(v) for v in threads.made), *(_origin(v) for v in saved)]
-    for position, (type, name) in enumerate(zip(elements, names, strict=True)):
-        assert isinstance(type, StackType)
-        depth = None
-        if node.op == "for" and not nested:
-            unread = [node.operands[0]] * len(elements)  # stand for the stacks, which counting never reads
-            depth = loop_depth(node.operands[0], body, [*loop.inits, *unread], loop.captures, n + position)
-        extra_inits.append(ops.stack_new(type.element, depth, name))
+    stacks = [ops.stack_new(t.element, d, name) for t, d, name in zip(elements, depths, names, strict=True)]
+    extra_inits = [*(ops.full(0, t) for t in counter), *stacks]
     regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
     operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
     shared = scatter_chains(body, loop.first, node.attrs["shared"])
     attrs = {**node.attrs, "carries": n + len(extra_inits), "shared": shared}
     results = emit(node.op, operands, attrs, regions, node)[n:]
     count = results[0] if counter else node.operands[0]
-    stacks = results[len(counter) :]
-    return Saving(count, stacks[: len(threads.made)], stacks[len(threads.made) :])
+    filled = results[len(counter) :]
+    return Saving(count, filled[: len(threads.made)], filled[len(threads.made) :])
+
+
+def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | None]:
+    """The depth of each stack of a for loop, threaded ones first; the own ones all get one value a trip."""
+    node = loop.node
+    if node.op != "for":
+        return [None] * (threaded + own)
+    unread = [node.operands[0]] * (threaded + own)  # stand for the stacks, which counting never reads
+    inits = [*loop.inits, *unread]
+
+    def depth(stack: int) -> Value | None:
+        return loop_depth(node.operands[0], body, inits, loop.captures, loop.carries + stack)
+
+    found = [depth(i) for i in range(threaded)]
+    return [*found, *([depth(threaded)] * own if own else [])]
 
 
 def _counter_type(loop: Loop, elements: Sequence[object]) -> TensorType:

@@ -77,7 +77,7 @@ def recomputable(node: Node) -> bool:
     if node.regions or node.op in _HEAVY:
         return False
     if node.op.startswith("reduce_"):
-        return bool(node.operands[0].type.size <= _SMALL_REDUCTION * max(node.results[0].type.size, 1))  # type: ignore[union-attr]
+        return nbytes(node.operands[0]) <= _SMALL_REDUCTION * max(nbytes(node.results[0]), 1)
     return True
 
 
@@ -150,6 +150,11 @@ def _closed(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:
 
 
 # ---- following stacks
+
+
+def stack_type(value: Value) -> StackType:
+    assert isinstance(value.type, StackType)
+    return value.type
 
 
 def stack_source(value: Value) -> Value:

@@ -135,7 +135,8 @@ def _pushes_of_for(
     per_trip, _ = trace(lambda *arguments: (_pushes(body, position, lambda i: arguments[i]),), body.input_types)
     read = read_values(per_trip)
     trips = ops.max(ops.cast(count, int64), 0)
-    needed = [j for j in range(carries) if body.inputs[1 + j] in _closure(body, carries, per_trip, read)]
+    closure = _closure(body, carries, per_trip, read)
+    needed = [j for j in range(carries) if body.inputs[1 + j] in closure]
     if not needed and per_trip.inputs[0] not in read:
         a, b = _aligned(trips, _evaluated(per_trip, per_trip.outputs, lookup)[0])
         return ops.mul(a, b)
@@ -200,5 +201,3 @@ def _aligned(a: Value, b: Value) -> tuple[Value, Value]:
 
 def _plus(a: Value, b: Value) -> Value:
     return ops.add(*_aligned(a, b))
-
-

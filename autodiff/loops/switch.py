@@ -20,13 +20,14 @@ from typing import Final
 from loopgrad.autodiff.activity import active_results, differentiable
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
 from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, normalized, without_inputs
-from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split
+from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split, stack_type
 from loopgrad.autodiff.loops.sizes import switch_depth
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.types import StackType, TensorType, int8
 
@@ -103,9 +104,7 @@ def _flow(node: Node, normal: Normal, received: Received, adjoints: Adjoints) ->
         for r, v in enumerate(node.results)
         if depends[r] and (received[r] is not None or isinstance(v.type, StackType))
     ]
-    tables = [
-        p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in normal.regions)
-    ]
+    tables = [p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in normal.regions)]
     plain = [p for p, flag in enumerate(active) if flag and p not in tables]
     return Flow(results, plain, tables)
 
@@ -191,9 +190,7 @@ def _require_lanes(joints: Sequence[Graph], normal: Normal, flow: Flow, lanes: t
 def _only_scattered(joints: Sequence[Graph], normal: Normal, flow: Flow, table: int) -> bool:
     before = len(normal.operands) - 1 + len(flow.results) + table
     after = len(normal.regions[0].outputs) + len(flow.plain) + table
-    return all(
-        g.outputs[after] is g.inputs[before] or scattered(g, g.inputs[before], g.outputs[after]) for g in joints
-    )
+    return all(g.outputs[after] is g.inputs[before] or scattered(g, g.inputs[before], g.outputs[after]) for g in joints)
 
 
 # ---- cutting the branches
@@ -224,19 +221,19 @@ def _slots(values: Sequence[Value], types: list[TensorType]) -> list[int]:
     for v in values:
         free = [i for i, t in enumerate(types) if t == v.type and i not in taken]
         if not free:
-            types.append(v.type)  # type: ignore[arg-type]
+            types.append(tensor_type("switch", v))
         taken.append(free[0] if free else len(types) - 1)
     return taken
 
 
 def _slot_types(branches: Sequence[Branch]) -> list[TensorType]:
-    found = {i: v.type for b in branches for i, v in zip(b.slots, b.in_slots, strict=True)}
-    return [found[i] for i in range(len(found))]  # type: ignore[misc]
+    found = {i: tensor_type("switch", v) for b in branches for i, v in zip(b.slots, b.in_slots, strict=True)}
+    return [found[i] for i in range(len(found))]
 
 
 def _stack_types(branch: Branch) -> list[StackType]:
-    made = [v.type for v in branch.parts.threads.made]
-    return [*made, *(StackType(v.type) for v in branch.pushed)]  # type: ignore[arg-type, list-item]
+    made = [stack_type(v) for v in branch.parts.threads.made]
+    return [*made, *(StackType(tensor_type("push", v)) for v in branch.pushed)]
 
 
 def _narrow(node: Node, context: Context) -> Value:

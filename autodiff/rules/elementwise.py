@@ -71,8 +71,8 @@ def trigamma(x: Value) -> Value:
         total = ops.add(total, ops.div(1, ops.mul(shifted, shifted)))
     r = ops.div(1, ops.add(z, 10))
     square = ops.mul(r, r)
-    series = ops.full(5 / 66, x.type)  # type: ignore[arg-type]
-    for coefficient in (-1 / 30, 1 / 42, -1 / 30, 1 / 6):
+    series = ops.sub(ops.mul(square, 5 / 66), 1 / 30)
+    for coefficient in (1 / 42, -1 / 30, 1 / 6):
         series = ops.add(ops.mul(series, square), coefficient)
     tail = ops.mul(r, ops.add(1, ops.mul(r, ops.add(0.5, ops.mul(r, series)))))
     direct = ops.add(total, tail)

@@ -145,7 +145,7 @@ def _linear(indices: Indices, table: Value) -> Value:
         total = ops.add(ops.mul(total, extent), ops.cast(index, int64))
     mask = in_range(indices, table)
     flat = total if mask is None else ops.select(mask, total, -1)
-    return ops.reshape(flat, (flat.type.size,))  # type: ignore[union-attr]
+    return ops.reshape(flat, (prod(flat.shape),))
 
 
 def _earlier_product(rows: Value, place: Value, step: int) -> Value:

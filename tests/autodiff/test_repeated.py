@@ -66,8 +66,6 @@ def test_partial_gradients_one_after_the_other(derivatives):
 
     arrays = [X, X + 0.5, TRIPS]
     apart = interpret(derivatives.graph_of(function, arrays), arrays)
-    together = derivatives.gradients(
-        lambda x, c, n: traced_for(n, [x], lambda k, v: [ops.sin(ops.mul(v, c))]), arrays
-    )
+    together = derivatives.gradients(lambda x, c, n: traced_for(n, [x], lambda k, v: [ops.sin(ops.mul(v, c))]), arrays)
     for a, b in zip(apart, together, strict=True):
         np.testing.assert_allclose(a, b)

@@ -39,9 +39,7 @@ def test_binary(derivatives, op):
 
 
 def test_pow_of_both_operands(derivatives):
-    derivatives.check(
-        lambda x, y: [ops.pow(x, y)], [np.array([0.3, 1.2, 2.5]), np.array([1.7, -0.6, 2.0])], order=2
-    )
+    derivatives.check(lambda x, y: [ops.pow(x, y)], [np.array([0.3, 1.2, 2.5]), np.array([1.7, -0.6, 2.0])], order=2)
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -2, 0.5, 2.5])

@@ -44,9 +44,7 @@ def test_several_gathers_chain_their_scatters(derivatives):
 def test_scatter(derivatives, kind, index):
     rng = np.random.default_rng(3)
     updates = rng.standard_normal((len(index), 2))
-    derivatives.check(
-        lambda x, i, u: [ops.sin(ops.scatter(kind, x, [i], u))], [X, index, updates], [0, 2], order=2
-    )
+    derivatives.check(lambda x, i, u: [ops.sin(ops.scatter(kind, x, [i], u))], [X, index, updates], [0, 2], order=2)
 
 
 @pytest.mark.parametrize("zeros", [1, 2])
