@@ -27,7 +27,8 @@ def inputs(size: int) -> Arrays:
 
 
 def update(xp: Any, u: Any, previous: Any) -> Any:
-    neighbours = xp.roll(u, 1, 0) + xp.roll(u, -1, 0) + xp.roll(u, 1, 1) + xp.roll(u, -1, 1)
+    rolled = [xp.roll(u, shift, axis=axis) for axis in (0, 1) for shift in (1, -1)]
+    neighbours = rolled[0] + rolled[1] + rolled[2] + rolled[3]
     return 2.0 * u - previous + SPEED * (neighbours - 4.0 * u) - DAMPING * u * u * u
 
 
