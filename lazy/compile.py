@@ -49,7 +49,7 @@ class Version:
     types: list[TensorType]
     captured: list[Buffer]
     structure: Any
-    shape: str  # single, tuple, tree: how results are put together
+    form: str  # single, tuple, tree: how results are put together
     chosen: bool  # whether the user chose the device
     returns_input: bool  # then arrays are copied: the caller may write to them later
     reason: str
@@ -57,9 +57,9 @@ class Version:
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
         tensors = [wrap(TensorLeaf(b.type, b, computed=True, committed=self.chosen)) for b in buffers]
-        if self.shape == "single":
+        if self.form == "single":
             return tensors[0]
-        return tuple(tensors) if self.shape == "tuple" else unflatten(self.structure, tensors)
+        return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)
 
 
 class Compiled:
@@ -164,7 +164,7 @@ class Compiled:
             args, kwargs = unflatten(structure, arguments)
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
-            found.extend((out_structure, _shape_of(result, outputs)))
+            found.extend((out_structure, _form_of(result, outputs)))
             return [as_result("compile", x)._value for x in outputs]
 
         types = [t for _, t, _ in dynamic]
@@ -339,7 +339,7 @@ def _argument_device(leaves: Sequence[Any]) -> str | None:
     return None
 
 
-def _shape_of(result: Tree, outputs: Sequence[Any]) -> str:
+def _form_of(result: Tree, outputs: Sequence[Any]) -> str:
     if len(outputs) == 1 and result is outputs[0]:
         return "single"
     flat = type(result) is tuple and len(result) == len(outputs)

@@ -42,7 +42,6 @@ class Point:
 
     wrt: list[Value]
     structures: list[Any]
-    weak: list[bool]
     result: Any
 
     def rebuilt(self, leaves: Sequence[Value | None], along: Sequence[Tensor] = ()) -> list[Tree]:
@@ -61,18 +60,16 @@ def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any],
     arguments = list(args)
     wrt: list[Value] = []
     structures: list[Any] = []
-    weak: list[bool] = []
     for position in argnums:
         leaves, structure = flatten(args[position])
         names = leaf_names(structure, f"argument {position}")
         aliases = [_alias(what, x, name) for x, name in zip(leaves, names, strict=True)]
         wrt.extend(a._value for a in aliases)
-        weak.extend(a._weak for a in aliases)
         structures.append(structure)
         arguments[position] = unflatten(structure, aliases)
     with derivation():
         result = fun(*arguments, **kwargs)
-    return Point(wrt, structures, weak, result)
+    return Point(wrt, structures, result)
 
 
 def _alias(what: str, x: Any, name: str) -> Tensor:
