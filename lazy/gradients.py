@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
-from loopgrad.graph.build import emit, inline
+from loopgrad.graph.build import current_scope, emit, inline
 from loopgrad.graph.errors import explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Leaf, Value
@@ -38,6 +38,11 @@ def gradients(loss: Any, xs: Sequence[Tensor]) -> list[Tensor]:
             got = x._value.type if isinstance(x, TensorCore) else type(x).__name__
             fix = "compute the loss from a float tensor"
             raise GradientError(explained("gradients", f"a float tensor at xs[{position}]", got, fix))
+        if x._value.scope is not current_scope():
+            fix = "pass it to the function as an argument (or through the carry), or use lg.grad"
+            got = "one made outside: what else was computed from it there can't be seen here"
+            expected = f"at xs[{position}] a tensor of the function being traced"
+            raise GradientError(explained("gradients", expected, got, fix))
     if _nested(xs):  # a gradient passes through the other xs, it doesn't end there
         return [_independent(value, [x])[0] for x in xs]
     return _independent(value, xs)

@@ -71,6 +71,18 @@ def test_training_loop(device: str) -> None:
     check(only_w, 2 * (w.numpy() - 1 + b.numpy()))
 
 
+def test_while_tracing(device: str) -> None:
+    def loss(v: Any) -> Any:
+        return (lg.sin(v) ** 2).sum()
+
+    expected = 2 * np.sin(X) * np.cos(X)
+    check(lg.compile(lambda v: lg.gradients(loss(v), [v])[0])(X), expected)
+    check(lg.fori_loop(0, 1, lambda _, v: v - lg.gradients(loss(v), [v])[0], lg.asarray(X)), X - expected)
+    outside = lg.asarray(X)
+    with pytest.raises(lg.GradientError, match="argument"):
+        lg.fori_loop(0, 2, lambda _, v: v + lg.gradients((outside * v).sum(), [outside])[0], lg.asarray(X))
+
+
 def test_refusals() -> None:
     x = lg.asarray(X)
     for loss, xs in ((x, [x]), (x.sum(), x), (x.sum(), [lg.arange(3)]), (3.0, [x]), ((x > 0).sum(), [x])):
