@@ -40,9 +40,9 @@ def gradients(loss: Any, xs: Sequence[Tensor]) -> list[Tensor]:
             raise GradientError(explained("gradients", f"a float tensor at xs[{position}]", got, fix))
         if x._value.scope is not current_scope():
             fix = "pass it to the function as an argument (or through the carry), or use lg.grad"
-            got = "one made outside: what else was computed from it there can't be seen here"
+            seen = "one made outside: what else was computed from it there is out of sight"
             expected = f"at xs[{position}] a tensor of the function being traced"
-            raise GradientError(explained("gradients", expected, got, fix))
+            raise GradientError(explained("gradients", expected, seen, fix))
     if _nested(xs):  # a gradient passes through the other xs, it doesn't end there
         return [_independent(value, [x])[0] for x in xs]
     return _independent(value, xs)
