@@ -192,7 +192,8 @@ def plot(path, years, observed, theta):
     for k, (name, colour) in enumerate((("hare", "tab:green"), ("lynx", "tab:orange"))):
         axes.plot(years, np.exp(observed[:, k]), "o", color=colour, label=f"{name}, recorded")
         axes.plot(years[0] + np.arange(months + 1) / 12, curves[k], color=colour, label=f"{name}, fitted")
-    axes.set(xticks=years[::4], xlabel="year", ylabel="pelts, thousands", title="Hudson Bay record and Lotka-Volterra fit")
+    axes.set(xticks=years[::4], xlabel="year", ylabel="pelts, thousands")
+    axes.set_title("Hudson Bay record and Lotka-Volterra fit")
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)

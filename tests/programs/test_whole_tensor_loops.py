@@ -94,7 +94,7 @@ def test_shift_loop_gradient_with_and_without_a_budget(device, trips, budget_sta
     start = np.linspace(0, 1, SIZE)
 
     def loss(y):
-        step = lambda i, v: lg.sin(lg.roll(v, 1) + v)  # noqa: E731 - the shape a user writes
+        step = lambda i, v: lg.sin(lg.roll(v, 1) + v)
         return lg.sum(lg.fori_loop(0, lg.asarray(trips), step, y, memory_budget=budget))
 
     v, slopes = start, []
