@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import differentiable
-from loopgrad.graph.accumulators import first_carry
+from loopgrad.graph.accumulators import accumulator_operands, first_carry
 from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -149,7 +149,8 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
         return Normal(node.operands, regions, ())
     hoisted: list[Value] = []
     parts: list[tuple[Graph, int, int]] = []
-    sunk = {i: v for i, v in enumerate(node.operands[1:]) if _is_constant(v)}
+    shared = accumulator_operands(node)  # these must come in from outside, constants too
+    sunk = {i: v for i, v in enumerate(node.operands[1:]) if _is_constant(v) and i + 1 not in shared}
     for branch in regions:
         outer = dict(zip(branch.inputs, node.operands[1:], strict=True))
         fixed = [v for v in branch.inputs if isinstance(v.type, TensorType) and v.shape[: len(lanes)] != lanes]
