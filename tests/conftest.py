@@ -1,7 +1,8 @@
 """Fixtures every test may ask for: the devices of this machine, dtypes, and derivative modes.
 
 The on-disk cache of a test run lives in a folder of its own that goes when the run ends; the
-workers of one parallel run share it. LOOPGRAD_TEST_DEVICES (names joined by commas) selects devices.
+workers of one parallel run share it. LOOPGRAD_TEST_DEVICES selects devices: names joined by commas, or
+"all" for every one that can be used here; without it the interpreter and the CPU.
 """
 
 from __future__ import annotations
@@ -32,14 +33,13 @@ def pytest_unconfigure() -> None:
 
 
 def selected_devices() -> list[str]:
-    """The interpreter, the CPU, and every accelerator that can be used here."""
-    chosen = os.environ.get("LOOPGRAD_TEST_DEVICES")
-    if chosen:
+    """The devices of this run."""
+    chosen = os.environ.get("LOOPGRAD_TEST_DEVICES", "interpreter,cpu")
+    if chosen != "all":
         return chosen.split(",")
     import loopgrad as lg  # late: tests of single layers must collect without the public package
 
-    always = ["interpreter", "cpu"]
-    return always + [d.name for d in lg.devices() if d.available and d.name not in always]
+    return [status.name for status in lg.devices() if status.available]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
