@@ -204,3 +204,14 @@ def test_the_branch_flag_is_saved_not_recomputed(derivatives):
 
     (gradient,) = derivatives.gradients(function, [X, np.array(2)])
     np.testing.assert_array_equal(gradient, np.ones(4))
+
+
+def test_a_constant_accumulator_stays_an_operand(derivatives):
+    def function(x):
+        def add(total, v):
+            return [ops.scatter("add", total, [ops.mod(ops.iota(LANES, 0), 3)], ops.sin(v)), v]
+
+        total = ops.full(0.0, TensorType((3,), float64))
+        return traced_switch(ops.gt(x, 0.5), [lambda t, v: [t, ops.sin(v)], add], [total, x], shared=[0])
+
+    derivatives.check(function, [X], order=2)
