@@ -203,6 +203,20 @@ def test_a10_long_loops(device, mode):
     check_gradient(loss, (x,), float(trips), mode=mode, rtol=0.0 if mode == "reverse" else 1e-12)
 
 
+def test_a10_long_loops_save_nothing(compiled_device):
+    """Ten million trips that the adjoint reads nothing of: one slot is already too many."""
+
+    def loss(x):
+        inner = lambda _, y: lg.fori_loop(0, 1000, lambda _, y: y + lg.sin(x) + 1.0, y)
+        return lg.sum(lg.fori_loop(0, 2000, inner, lg.zeros_like(x)))
+
+    x = lg.zeros((5,))
+    with lg.options(stack_capacity=1):
+        gradient = lg.compile(lg.grad(loss))
+        check(gradient(x), np.full(5, 2e6), 0.0)
+        assert gradient.plan(x).residuals == ()
+
+
 @pytest.mark.parametrize("static", [False, True])
 def test_a11_static_or_dynamic(device, mode, static):
     generator = np.random.default_rng(11)

@@ -123,6 +123,17 @@ def test_p68_loop_invariant_matrix(device, mode):
     check_gradient(loss, arguments, np.linalg.matrix_power(a.T, 6) @ np.ones(2), wrt=1, mode=mode, rtol=1e-13)
 
 
+def test_p68_what_a_linear_recurrence_saves(compiled_device):
+    """By x nothing; by A the vectors it multiplied, not A itself."""
+    loss = lambda a, x: lg.sum(lg.fori_loop(0, 6, lambda _, x: lg.matmul(a, x), x))
+    arguments = (lg.asarray([[0.9, 0.2], [-0.1, 0.8]]), lg.asarray([1.0, 2.0]))
+    by_vector = lg.compile(lg.grad(loss, argnums=1))
+    by_matrix = lg.compile(lg.grad(loss, argnums=0))
+    check(by_vector(*arguments), np.linalg.matrix_power(np.array([[0.9, -0.1], [0.2, 0.8]]), 6) @ np.ones(2), 1e-13)
+    assert by_vector.plan(*arguments).residuals == ()
+    assert [saved.type for saved in by_matrix.plan(*arguments).residuals] == ["float64[2]"]
+
+
 def test_p69_second_trip_is_not_run_by_python(device):
     calls = []
 

@@ -334,6 +334,13 @@ def test_p43_identity_body(device, mode):
     check_gradient(loss, (lg.asarray([1.0, 2.0]),), [3.0, 3.0], mode=mode)
 
 
+def test_p43_identity_body_saves_nothing(compiled_device):
+    gradient = lg.compile(lg.grad(lambda x, n: lg.sum(lg.fori_loop(0, n, lambda _, v: v, x) * 3.0)))
+    arguments = (lg.asarray([1.0, 2.0]), lg.asarray([7, 9]))
+    check(gradient(*arguments), [3.0, 3.0])
+    assert gradient.plan(*arguments).residuals == ()
+
+
 def test_p44_undifferentiable_carries(device, mode):
     def loss(x):
         start = {"v": x, "n": lg.asarray(0), "flag": lg.asarray(False), "none": None, "still": lg.asarray(2.0)}
