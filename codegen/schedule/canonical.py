@@ -27,6 +27,7 @@ REDUCTIONS: Final = frozenset({"reduce_sum", "reduce_prod", "reduce_min", "reduc
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
 FEW_KEPT: Final = 2048
 LONG_COLUMN: Final = 4096
+BLOCK: Final = 256
 
 
 def prepare(graph: Graph) -> Graph:
@@ -55,6 +56,8 @@ def rewrite_block(graph: Graph) -> Graph:
             results = _reduce(current, builder)
         elif current.op == "scatter":
             results = _scatter(current, builder)
+        elif current.op in ("argmin", "argmax"):
+            results = _arg(current, builder)
         if results is None:
             builder.nodes.append(current)
             results = current.results
@@ -176,18 +179,53 @@ def _in_two(node: Node, builder: Builder, trailing: set[int]) -> Sequence[Value]
     return [builder.value(node.op, first, axes=axes)]
 
 
-def _in_blocks(node: Node, builder: Builder, first: int, end: int, count: int) -> Sequence[Value] | None:
+def _in_blocks(node: Node, builder: Builder, first: int, end: int, count: int) -> Sequence[Value]:
     """Few columns of great length: without blocks a few lanes would do all the work."""
-    block = next((b for b in range(512, 31, -1) if count % b == 0), None)
-    if block is None:
-        return None
     operand, type = node.operands[0], node.results[0].type
     assert isinstance(type, TensorType)
     before, after = operand.shape[:first], operand.shape[end:]
-    view = builder.value("reshape", operand, shape=(*before, count // block, block, *after))
+    blocks = -(-count // BLOCK)
+    rows = builder.value("reshape", operand, shape=(*before, count, *after))
+    rows = _extended(rows, builder, first, blocks * BLOCK, identity_of(COMBINES[node.op], type.dtype))
+    view = builder.value("reshape", rows, shape=(*before, blocks, BLOCK, *after))
     inner = builder.value(node.op, view, axes=(first + 1,))
     outer = builder.value(node.op, inner, axes=(first,))
     return [builder.value("reshape", outer, shape=type.shape)]
+
+
+def _extended(value: Value, builder: Builder, axis: int, extent: int, filling: object) -> Value:
+    """Padded at the end of one axis."""
+    missing = extent - value.shape[axis]
+    if not missing:
+        return value
+    none = (0,) * len(value.shape)
+    high = (*none[:axis], missing, *none[axis + 1 :])
+    fill = builder.value("const", value=filling, type=TensorType((), value.dtype))
+    return builder.value("pad", value, fill, low=none, high=high)
+
+
+def _arg(node: Node, builder: Builder) -> Sequence[Value] | None:
+    """Lane j of LONG_COLUMN takes elements j, j + LONG_COLUMN, ...: neighbours read neighbouring memory."""
+    operand, axis = node.operands[0], node.attrs["axis"]
+    count, dtype = operand.shape[axis], operand.dtype
+    if prod(operand.shape) != count or count < 4 * LONG_COLUMN or dtype is bool_:
+        return None
+    kind = "min" if node.op == "argmin" else "max"
+    trips = -(-count // LONG_COLUMN)
+    flat = builder.value("reshape", operand, shape=(count,))
+    flat = _extended(flat, builder, 0, trips * LONG_COLUMN, identity_of(kind, dtype))
+    view = builder.value("reshape", flat, shape=(trips, LONG_COLUMN))
+    lanes = TensorType((LONG_COLUMN,), int64)
+    own = builder.value(f"reduce_{kind}", view, axes=(0,))
+    best = builder.value(f"reduce_{kind}", own, axes=(0,))
+    equal = builder.value("eq", own, builder.splat(best, lanes.shape))
+    if dtype.is_float:
+        equal = builder.value("or", equal, builder.value("is_nan", own))
+    row = builder.value("mul", builder.value(node.op, view, axis=0), builder.const(LONG_COLUMN, lanes))
+    place = builder.value("add", row, builder.value("iota", type=lanes, axis=0))
+    candidate = builder.value("select", equal, place, builder.const((1 << 63) - 1, lanes))
+    first = builder.value("reduce_min", candidate, axes=(0,))
+    return [builder.value("reshape", first, shape=node.results[0].shape)]
 
 
 # ---- scatter

@@ -23,7 +23,7 @@ from typing import Final
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.codegen.schedule.access import keeps_lanes
-from loopgrad.codegen.schedule.canonical import LONG_ROW, REDUCTIONS
+from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW, REDUCTIONS
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -183,15 +183,25 @@ class Partition:
         columns = wide == [d for d in range(max(wide) + 1) if shape[d] != 1]
         total = prod(shape)
         if count < LONG_ROW:
+            self._share_work(node)
             return "inline"
         if self._across(node, total):
             self.lanes[node] = total
         elif columns and self._across(node, count):
             self.lanes[node] = count
         else:
+            self._share_work(node)
             return "inline"
         self.store(node.results[0])
         return "reduce"
+
+    def _share_work(self, node: Node) -> None:
+        """A reduction of reductions by few lanes with much to do: the inner ones get lanes of their own."""
+        lanes, inner = prod(node.results[0].shape), node.operands[0].node
+        if lanes > FEW_KEPT or inner is None or inner.op not in REDUCTIONS or self.role[inner] != "inline":
+            return
+        if prod(inner.operands[0].shape) >= LONG_COLUMN * lanes:
+            self.store(inner.results[0])
 
     def _across(self, node: Node, n: int) -> bool:
         """Whether the reduction combines a trailing range of n lanes, keeping few elements of each."""

@@ -16,6 +16,7 @@ from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
 from loopgrad.graph.types import TensorType
 
+UNIFORM = 8.0  # lanes that share one evaluation of a scalar, roughly
 LOOKUPS = 8.0  # a region looks a table up about this often per lane
 SAME_INDEX = frozenset({*ELEMENTWISE, "reshape"})
 
@@ -54,6 +55,8 @@ def choose_stored(partition: Partition) -> set[Value]:
 
 
 def _worth_storing(cost: float, size: float, evaluations: float) -> bool:
+    if size == 1:
+        evaluations = max(evaluations / UNIFORM, 1.0)
     return cost * (evaluations - size) > STORE * size + LOAD * evaluations + LAUNCH
 
 

@@ -181,3 +181,30 @@ def test_a_wide_graph_is_one_kernel(check):
         return [ops.sin(ops.mul(x, float(i))) for i in range(200)]
 
     check(function, [TensorType((4,), float64)], [np.arange(4.0)], kernels=1)
+
+
+@pytest.mark.parametrize("size", [16_384, 20_001])
+@pytest.mark.parametrize("special", ["none", "nan", "ties", "lowest"])
+def test_positions_in_long_vectors(check, rng, size, special):
+    x = rng.normal(size=size)
+    match special:
+        case "nan":
+            x[[19, 5000, 16_000]] = np.nan
+        case "ties":
+            x = np.floor(x)
+        case "lowest":
+            x[:] = -np.inf
+
+    def function(x):
+        return [ops.argmax(x, 0), ops.argmin(x, 0), ops.argmax(ops.cast(ops.mul(x, 3.0), int64), 0)]
+
+    check(function, [TensorType((size,), float64)], [x])
+
+
+@pytest.mark.parametrize("rows", [8192, 5003])
+def test_long_columns_are_reduced_in_blocks(check, rng, rows):
+    def function(x):
+        return [ops.reduce_sum(x, (0,)), ops.reduce_max(x, (0,)), ops.reduce_prod(ops.cos(x), (0,))]
+
+    program = check(function, [TensorType((rows, 30), float64)], [rng.normal(size=(rows, 30))])
+    assert np.prod(program.kernels[0].domain) > 30
