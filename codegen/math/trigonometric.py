@@ -63,32 +63,33 @@ def sine_cosine(m: Ops[V], x: V) -> tuple[V, V, V]:
 
 
 def shared(m: Ops[V], x: V) -> tuple[V, V, V, V]:
-    """(quadrant, sin, cos, whether the quadrant is even) of the rest."""
+    """(quadrant in the top two bits, sin, cos, whether the quadrant is even) of the rest."""
 
     def make() -> tuple[V, ...]:
+        bits = m.bits(x)
         quadrant, sine, cosine = sine_cosine(m, x)
-        even = m.is_zero(m.iand(quadrant, m.integer(quadrant, 1)))
-        return quadrant, sine, cosine, even
+        raised = m.shl(quadrant, bits - 2)
+        return raised, sine, cosine, m.is_zero(m.iand(raised, m.integer(raised, 1 << (bits - 2))))
 
-    quadrant, sine, cosine, even = m.once(("sine_cosine", x), make)
-    return quadrant, sine, cosine, even
+    raised, sine, cosine, even = m.once(("sine_cosine", x), make)
+    return raised, sine, cosine, even
 
 
-def signed(m: Ops[V], x: V, quadrant: V) -> V:
-    """x negated where bit 1 of the quadrant is set."""
-    bits = m.bits(x)
-    sign = m.iand(m.shl(quadrant, bits - 2), m.integer(quadrant, -(1 << (bits - 1))))
+def signed(m: Ops[V], x: V, raised: V) -> V:
+    """x negated where the top bit is set."""
+    sign = m.iand(raised, m.integer(raised, -(1 << (m.bits(x) - 1))))
     return m.as_float(m.ixor(m.as_int(x), sign))
 
 
 def sin(m: Ops[V], x: V) -> V:
-    quadrant, sine, cosine, even = shared(m, x)
-    return signed(m, m.select(even, sine, cosine), quadrant)
+    raised, sine, cosine, even = shared(m, x)
+    return signed(m, m.select(even, sine, cosine), raised)
 
 
 def cos(m: Ops[V], x: V) -> V:
-    quadrant, sine, cosine, even = shared(m, x)
-    return signed(m, m.select(even, cosine, sine), m.iadd(quadrant, m.integer(quadrant, 1)))
+    raised, sine, cosine, even = shared(m, x)
+    following = m.iadd(raised, m.integer(raised, 1 << (m.bits(x) - 2)))
+    return signed(m, m.select(even, cosine, sine), following)
 
 
 def tan(m: Ops[V], x: V) -> V:
