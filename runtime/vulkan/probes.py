@@ -1,6 +1,7 @@
-"""What drivers don't say is tried: whether fma rounds once, and whether long loops reach their end.
+"""What drivers don't say is tried: whether fma rounds once, and whether long loops reach their end,
+and whether a widened integer compares rightly.
 
-Two kernels of one lane. fma(x, x, -(x*x)) is not zero where it is fused; a loop with more trips than the
+Kernels of one lane. fma(x, x, -(x*x)) is not zero where it is fused; a loop with more trips than the
 known limits counts them.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.codegen.targets.spirv.probe import TRIPS, fused_probe, loop_probe
+from loopgrad.codegen.targets.spirv.probe import TRIPS, fused_probe, loop_probe, widening_probe
 from loopgrad.runtime.vulkan.recorder import Recorder
 from loopgrad.runtime.vulkan.resources import Memory
 
@@ -27,7 +28,10 @@ def probed(memory: Memory, features: Features) -> Features:
         for name, x in X.items()
         if name == "f32" or features.float64
     )
-    return replace(features, fused=fused, endless_loops=bool(trips[0] == TRIPS))
+    compared = run(memory, widening_probe(features), np.array([-5], np.int32))
+    return replace(
+        features, fused=fused, endless_loops=bool(trips[0] == TRIPS), widening=bool(compared[0] == 2)
+    )
 
 
 def run(memory: Memory, code: bytes, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -89,7 +89,17 @@ class Emitter:
 
     def resize(self, x: Val, type: str, signed: bool = True) -> Val:
         """An integer in another width."""
-        return x if x.type == type else self.b.inst("SConvert" if signed else "UConvert", type, x)
+        if x.type == type:
+            return x
+        if signed and x.type == "i32" and type == "i64" and not self.features.widening:
+            return self._extended(x)
+        return self.b.inst("SConvert" if signed else "UConvert", type, x)
+
+    def _extended(self, x: Val) -> Val:
+        """The sign extended by arithmetic, in a form that no compiler takes for a conversion."""
+        top = self.b.const("i64", 1 << 31)
+        wide = self.b.inst("UConvert", "i64", x)
+        return self.b.inst("ISub", "i64", self.b.inst("BitwiseXor", "i64", wide, top), top)
 
     def bitcast(self, x: Val, type: str) -> Val:
         return self.b.inst("Bitcast", type, x)

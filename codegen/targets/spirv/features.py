@@ -43,6 +43,7 @@ VULKAN_NAME: Final = {
 @dataclass(frozen=True, slots=True)
 class Features:
     """`fused`: fma rounds once. `endless_loops`: loops run until their own end, however long.
+    `widening`: a 32-bit integer that was widened compares rightly with a constant (Mesa 22.3 gets it wrong).
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup."""
@@ -58,6 +59,7 @@ class Features:
     int64_atomics: bool = True
     fused: bool = True
     endless_loops: bool = True
+    widening: bool = True
     denormals: tuple[int, ...] = ()
     specials: tuple[int, ...] = ()
     nearest: tuple[int, ...] = ()

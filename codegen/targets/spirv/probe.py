@@ -1,4 +1,4 @@
-"""Modules that find out what a driver does: the trips of a long loop, and whether fma is fused."""
+"""Modules that find out what a driver does: the trips of a long loop, fused fma, comparisons."""
 
 from __future__ import annotations
 
@@ -42,4 +42,16 @@ def fused_probe(features: Features, type: str) -> bytes:
         e.poke(e.offset(e.params[0], SIZE[type]), rest)
 
     kernel = Kernel("fused_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
+    return emit_body(kernel, features, body)
+
+
+def widening_probe(features: Features) -> bytes:
+    """Element 0 becomes 2 where the 32-bit element 0, widened, is less than 4, and 1 elsewhere."""
+
+    def body(e: Emitter) -> None:
+        wide = e.b.inst("SConvert", "i64", e.peek(e.params[0], "i32"))
+        less = e.b.inst("SLessThan", "bool", wide, e.b.const("i64", 4))
+        e.poke(e.params[0], e.select(less, e.b.const("i32", 2), e.b.const("i32", 1)))
+
+    kernel = Kernel("widening_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     return emit_body(kernel, features, body)

@@ -120,6 +120,9 @@ class ScalarOps:
     def is_nan(self, x: Val, /) -> Val:
         return self.b.inst("IsNan", "bool", x)
 
+    def exceeds(self, x: Val, limit: float, /) -> Val:
+        return self.invert(self.le(self.abs(x), self.const(x, limit)))
+
     def either(self, m: Val, n: Val, /) -> Val:
         return self.e.either(m, n)
 
