@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse
-from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape
+from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape, looked_up
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
@@ -74,21 +74,47 @@ def _traced(loop: Loop, carried: list[int], captured: list[int], context: Contex
     wrt = [loop.first + j for j in carried] + [loop.first + loop.carries + i for i in captured]
     types = [body.inputs[p].type for p in wrt]
     varying = range(loop.first, loop.first + loop.carries)
+    lanes = lane_shape(loop.node)
+    per_trip = context.masked and _dense(body, wrt, carried, lanes)
 
     def function(*arguments: Value) -> list[Value]:
         outputs = inline(body, arguments[:n])
         given = arguments[n : n + len(carried)]
-        inner = Context(
-            context.regions, True, context.masked, lane_shape(loop.node) or context.lanes,
-            Freedom({arguments[p]: False for p in varying}),
-        )  # fmt: skip
+        freedom = Freedom({arguments[p]: False for p in varying})
+        inner = Context(context.regions, True, context.masked and not per_trip, lanes or context.lanes, freedom)
         before = [None] * len(carried) + list(arguments[n + len(carried) :])
         adjoint = pull([outputs[j] for j in carried], given, [arguments[p] for p in wrt], inner, before)
-        return [*outputs, *explicit(arguments[n:], adjoint)]
+        found = explicit(arguments[n:], adjoint)
+        if per_trip:
+            found = _guarded_trip(given, arguments[n:], found, lanes)
+        return [*outputs, *found]
 
     graph, outer = trace(function, [*body.input_types, *types])
     assert not outer
     return graph
+
+
+def _dense(body: Graph, wrt: Sequence[int], carried: Sequence[int], lanes: tuple[int, ...]) -> bool:
+    """Whether all cotangents of a lane loop are tensors over its lanes, so that a whole trip can be guarded."""
+    values = [body.inputs[p] for p in wrt]
+    tables = any(looked_up(body, v) for v in values[len(carried) :])
+    over_lanes = all(isinstance(v.type, TensorType) and v.shape[: len(lanes)] == lanes for v in values)
+    return bool(lanes) and over_lanes and not tables
+
+
+def _guarded_trip(
+    given: Sequence[Value], before: Sequence[Value], after: Sequence[Value], lanes: tuple[int, ...]
+) -> list[Value]:
+    """A lane whose cotangents are all 0 (its result is discarded further on) keeps zeros and its accumulators
+    where infinite derivatives would make them NaN. One guard for the trip instead of one for each operation in it;
+    like `rules.guarded` it asks for NaN too, to stay linear in the cotangents."""
+    idle: Value | None = None
+    for ct in given:
+        zero = ops.reduce_and(ops.eq(ct, 0), range(len(lanes), len(ct.shape)))
+        idle = zero if idle is None else ops.and_(idle, zero)
+    assert idle is not None
+    spoiled = [ops.and_(ops.broadcast_leading(idle, a.shape), ops.is_nan(a)) for a in after]
+    return [b if a is b else ops.select(s, b, a) for s, b, a in zip(spoiled, before, after, strict=True)]
 
 
 # ---- the reverse loop's carries

@@ -83,6 +83,19 @@ def lane_shape(node: Node) -> tuple[int, ...]:
     return node.regions[0].outputs[0].shape if node.op == "while" else node.operands[0].shape
 
 
+def looked_up(graph: Graph, value: Value) -> bool:
+    """Whether `graph` gathers from `value`, itself or in a region."""
+    for node in graph.nodes:
+        for i, v in enumerate(node.operands):
+            if v is not value:
+                continue
+            if node.op == "gather" and i == 0:
+                return True
+            if any(looked_up(r, r.inputs[i - len(node.operands) + len(r.inputs)]) for r in node.regions):
+                return True
+    return False
+
+
 def with_inputs(region: Graph, position: int, added: Iterable[Value]) -> Graph:
     """`region` with unused inputs of the types of `added` inserted at `position`."""
     fresh = tuple([Value(v.type) for v in added])

@@ -19,7 +19,7 @@ from typing import Final
 
 from loopgrad.autodiff.activity import active_results, differentiable
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
-from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, normalized, without_inputs
+from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, looked_up, normalized, without_inputs
 from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split, stack_type
 from loopgrad.autodiff.loops.sizes import switch_depth
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
@@ -107,19 +107,6 @@ def _flow(node: Node, normal: Normal, received: Received, adjoints: Adjoints) ->
     tables = [p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in normal.regions)]
     plain = [p for p, flag in enumerate(active) if flag and p not in tables]
     return Flow(results, plain, tables)
-
-
-def looked_up(graph: Graph, value: Value) -> bool:
-    """Whether `graph` gathers from `value`, itself or in a region."""
-    for node in graph.nodes:
-        for i, v in enumerate(node.operands):
-            if v is not value:
-                continue
-            if node.op == "gather" and i == 0:
-                return True
-            if any(looked_up(r, r.inputs[i - len(node.operands) + len(r.inputs)]) for r in node.regions):
-                return True
-    return False
 
 
 def _traced(normal: Normal, flow: Flow, context: Context, lanes: tuple[int, ...]) -> tuple[list[Graph], Flow]:

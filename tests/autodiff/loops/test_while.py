@@ -128,3 +128,50 @@ def test_condition_that_looks_at_all_lanes(derivatives):
         return traced_while([x], unfinished, lambda v: [ops.add(ops.mul(v, 1.2), ops.mul(ops.sin(v), 0.3))])
 
     derivatives.check(function, [X], order=2)
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_lanes_discarded_after_the_loop_do_not_poison(derivatives, table):
+    """Lane 1 divides by zero in the loop, and a select afterwards throws its result away."""
+
+    def function(x, c):
+        factor = ops.gather(c, ops.iota(TensorType((4,), int64), 0)) if table else c
+
+        def body(v, j):
+            return [ops.sin(ops.div(ops.mul(v, factor), ops.sub(1.5, x))), ops.add(j, 1)]
+
+        v, _ = traced_while([x, ops.full(0, TensorType((4,), int64))], lambda v, j: ops.lt(j, 3), body)
+        return [ops.select(ops.gt(x, 1.0), x, v)]
+
+    x = np.array([0.3, 1.5, 0.5, 0.9])
+    dx, dc = derivatives.gradients(function, [x, np.array([0.5, 0.6, 0.7, 0.8])])
+    assert (dx[1], dc[1]) == (1, 0)
+    assert np.isfinite(dx).all()
+    assert np.isfinite(dc).all()
+    assert (dc[[0, 2, 3]] != 0).all()
+
+
+def test_a_discarded_loop_is_guarded_once_a_trip(derivatives):
+    def function(x):
+        (v,) = grow(x)
+        return [ops.select(ops.gt(x, 1.0), v, 0.0)]
+
+    _, reverse = derivatives.region_nodes(function, [X])
+    assert [n.op for n in reverse.regions[0].nodes].count("is_nan") == 1
+    derivatives.check(function, [X], order=2)
+
+
+def test_second_derivative_where_a_lane_has_no_first_cotangent(derivatives):
+    """(v - target)**2 with v at the target in lane 0, behind a select: the first cotangent is exactly 0."""
+
+    def function(x):
+        (v,) = grow(x)
+        miss = ops.sub(v, ops.stop_gradient(v))
+        return [ops.select(ops.gt(x, 0.0), ops.mul(miss, miss), 0.0)]
+
+    def slope(x):
+        return grow(x)
+
+    (first,) = derivatives.gradients(slope, [X])
+    (second,) = derivatives.gradients(derivatives.gradient_of(function, [0]), [X])
+    np.testing.assert_allclose(second, 2 * first**2)
