@@ -37,7 +37,6 @@ def optimised(text: str, machine: Machine) -> Any:
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.add_new_gvn_pass()
     passes.add_dead_code_elimination_pass()
     builder = binding.create_pass_builder(tm, binding.create_pipeline_tuning_options())
     passes.run(module, builder)
