@@ -137,20 +137,20 @@ def _flip(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
 
 
 def _pad(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
-    """Outside reads the padding; the operand is read at a clamped index there."""
+    """Outside reads the padding; the operand is not read there, or at a clamped index."""
     operand, padding = node.operands
     e = ctx.emitter
     shape, result = operand.shape, node.results[0].shape
     axes = [d for d in range(len(shape)) if node.attrs["low"][d] or node.attrs["high"][d]]
     low = [node.attrs["low"][d] for d in axes]
-    if axes:
+    guarded = _can_guard(ctx)
+    if axes and guarded:
         low[-1] *= prod(shape[axes[-1] + 1 :])
         shape, result = _tail(shape, axes[-1]), _tail(result, axes[-1])
     if prod(shape) == 0:
         return (yield frame, padding, ())
     cuts = ctx.cuts(index, _axis_sizes(result, axes))
     inside: list[bool | KValue] = []
-    guarded = _can_guard(ctx)
     for position, d in enumerate(axes):
         at = e.sub(e.linear(cuts[2 * position + 1]), low[position])
         inside.append(_within(ctx, at, shape[d], low[position] > 0, low[position] + shape[d] < result[d]))
@@ -199,11 +199,13 @@ def _if(ctx: Lowering, condition: KValue, then: Block, other: KValue | Block) ->
 
 
 def _concat(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
-    """The axis and all dims after it are one digit; each operand owns a range of it."""
+    """Each operand owns a range of the axis. Where it is found by branches, the axis and all dims after it
+    are one digit; where indices are clamped, the axis alone is, so that the others stay affine."""
     e = ctx.emitter
     axis, shape = node.attrs["axis"], node.results[0].shape
-    below = prod(shape[axis + 1 :])
-    lead, low = ctx.cuts(index, (prod(shape[:axis]), shape[axis] * below))
+    below = prod(shape[axis + 1 :]) if _can_guard(ctx) else 1
+    rest = prod(shape[axis + 1 :]) // below
+    lead, low, tail = ctx.cuts(index, (prod(shape[:axis]), shape[axis] * below, rest))
     at, start = e.linear(low), 0
     pieces: list[tuple[Value, int, int]] = []
     for operand in node.operands:
@@ -215,7 +217,7 @@ def _concat(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
         return (yield from _nested(ctx, frame, lead, at, pieces))
     result: KValue | None = None
     for operand, start, size in pieces:
-        x = yield frame, operand, (*lead, *digit(size, e.clamp(e.sub(at, start), size)))
+        x = yield frame, operand, (*lead, *digit(size, e.clamp(e.sub(at, start), size)), *tail)
         if result is None:
             result = x
         else:

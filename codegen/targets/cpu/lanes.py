@@ -129,7 +129,7 @@ def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int,
         if len(ranks) == 1 and segment < 2 * flight <= 2 * segments:
             return (), domain[:cut], domain[cut:]
         return domain[:cut], domain[cut:], ()
-    if rank >= 2 and domain[-1] >= 4 * flight:
+    if rank >= 2 and domain[-1] >= flight:
         return domain[:-1], domain[-1:], ()
     return (), domain, ()
 
