@@ -233,7 +233,7 @@ def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Conte
     outer = dict(zip(primal[loop.first :], (*loop.inits, *loop.captures), strict=True)) | carries.fixed
     inputs = (*free, *carries.fixed, *carries.inputs, *saved)
     reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.carries :])
-    return emit_reverse(loop, reverse, carries, saving, len(saved), outer)
+    return emit_reverse(loop, reverse, carries, saving, len(saved), outer, context.nested)
 
 
 def _fits_budget(loop: Loop, saved: Sequence[Value], inner: bool, context: Context) -> bool:

@@ -132,15 +132,16 @@ def _origin(value: Value) -> str:
 
 
 def emit_reverse(
-    loop: Loop, part: Graph, carries: ReverseCarries, saving: Saving, saved: int, outer: dict[Value, Value]
-) -> tuple[Value, ...]:
+    loop: Loop, part: Graph, carries: ReverseCarries, saving: Saving, saved: int, outer: dict[Value, Value],
+    nested: bool,
+) -> tuple[Value, ...]:  # fmt: skip
     """Emit the reverse loop and return the final values of `carries`. The part's inputs are: what comes from
     `outer`, the carries, the saved values, the threaded stacks."""
     c, stacks = len(carries.inputs), (*saving.threaded, *saving.pushed)
     outside = len(part.inputs) - c - saved - len(saving.threaded)
     read = read_values(part)
     pruned = without_inputs(part, {i for i, v in enumerate(part.inputs[:outside]) if v not in read})
-    has_index = loop.first == 1 and loop_index(part) in read
+    has_index = loop.first == 1 and part.inputs[0] in read
     captures = [v for v in part.inputs[loop.first : outside] if v in read]
     types = [saving.count.type, *(v.type for v in (*carries.inputs, *stacks, *captures))]
 
@@ -153,16 +154,27 @@ def emit_reverse(
         return [*outputs, *(s for s, _ in popped)]
 
     body, _ = trace(function, types)
-    shared = scatter_chains(body, 1, range(c))
+    given = [outer[v] for v in captures]
+    inits = [*carries.inits, *stacks]
+    if not nested:
+        inits = [_sized(v, loop_depth(saving.count, body, inits, given, p)) if _is_new(v) else v
+                 for p, v in enumerate(inits)]  # fmt: skip
     results = for_loop(
-        saving.count, (*carries.inits, *stacks), body, [outer[v] for v in captures],
-        shared=shared, reverse=not loop.node.attrs.get("reverse", False), name=loop.node.attrs["name"],
+        saving.count, inits, body, given,
+        shared=scatter_chains(body, 1, range(c)),
+        reverse=not loop.node.attrs.get("reverse", False),
+        name=loop.node.attrs["name"],
     )  # fmt: skip
     return results[:c]
 
 
-def loop_index(part: Graph) -> Value:
-    return part.inputs[0]
+def _is_new(value: Value) -> bool:
+    """Whether this is a stack of cotangents that nobody has pushed on."""
+    return isinstance(value.type, StackType) and value.node is not None and value.node.op == "stack_new"
+
+
+def _sized(stack: Value, depth: Value | None) -> Value:
+    return stack if depth is None else ops.stack_new(stack_type(stack).element, depth, _name(stack))
 
 
 def scatter_chains(body: Graph, first: int, carries: Iterable[int]) -> tuple[int, ...]:
