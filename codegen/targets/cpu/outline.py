@@ -109,26 +109,22 @@ done:
 """
 
 
-def sort_function(width: int) -> str:
-    """order[0..n) = lanes of a tile by falling bucket, ties in lane order (deterministic)."""
-    size = ORDER_BUCKETS
-    vt = f"<{width} x i16>"
-    return f"""
-define internal void @lg.sort.{width}(ptr noalias %buckets, ptr noalias %order, i64 %n) {{
+SORT = """
+define internal void @lg.sort.WIDTH(ptr noalias %buckets, ptr noalias %order, i64 %n) {
 entry:
-  %hist = alloca [{size} x i32], align 64
+  %hist = alloca [BUCKETS x i32], align 64
   br label %most
 most:
   %mi = phi i64 [ 0, %entry ], [ %mi2, %most ]
-  %mv = phi {vt} [ zeroinitializer, %entry ], [ %mv2, %most ]
+  %mv = phi <WIDTH x i16> [ zeroinitializer, %entry ], [ %mv2, %most ]
   %mp = getelementptr i16, ptr %buckets, i64 %mi
-  %ml = load {vt}, ptr %mp, align 2
-  %mv2 = call {vt} @llvm.umax.v{width}i16({vt} %mv, {vt} %ml)
-  %mi2 = add i64 %mi, {width}
+  %ml = load <WIDTH x i16>, ptr %mp, align 2
+  %mv2 = call <WIDTH x i16> @llvm.umax.vWIDTHi16(<WIDTH x i16> %mv, <WIDTH x i16> %ml)
+  %mi2 = add i64 %mi, WIDTH
   %mgo = icmp slt i64 %mi2, %n
   br i1 %mgo, label %most, label %clear
 clear:
-  %top16 = call i16 @llvm.vector.reduce.umax.v{width}i16({vt} %mv2)
+  %top16 = call i16 @llvm.vector.reduce.umax.vWIDTHi16(<WIDTH x i16> %mv2)
   %top = zext i16 %top16 to i64
   %used = add i64 %top, 1
   %bytes = shl i64 %used, 2
@@ -174,8 +170,13 @@ place:
   br i1 %go, label %place, label %done
 done:
   ret void
-}}
+}
 """
+
+
+def sort_function(width: int) -> str:
+    """order[0..n) = lanes of a tile by falling bucket, ties in lane order (deterministic)."""
+    return SORT.replace("WIDTH", str(width)).replace("BUCKETS", str(ORDER_BUCKETS))
 
 
 def overflow_function() -> str:

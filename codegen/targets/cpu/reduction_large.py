@@ -104,13 +104,10 @@ define internal {{ {integer}, {type} }} @{name}({type} %x, i1 %m, {integer} %q, 
 """
 
 
-def exact_text() -> str:
-    """`@lg.reduce.exact(double) -> { quadrant, rest }` and its table; NaN and infinity give NaN."""
-    limbs = ", ".join(f"i64 {v - (1 << 64) if v >> 63 else v}" for v in reversed(two_over_pi_limbs()))
-    return f"""
-@lg.two.over.pi = private unnamed_addr constant [{LIMBS} x i64] [{limbs}], align 64
+EXACT = """
+@lg.two.over.pi = private unnamed_addr constant [COUNT x i64] [VALUES], align 64
 
-define internal {{ i64, double }} @lg.reduce.exact(double %x) cold noinline {{
+define internal { i64, double } @lg.reduce.exact(double %x) cold noinline {
 entry:
   %bits = bitcast double %x to i64
   %raw = lshr i64 %bits, 52
@@ -118,7 +115,7 @@ entry:
   %special = icmp eq i64 %biased, 2047
   br i1 %special, label %bad, label %good
 bad:
-  ret {{ i64, double }} {{ i64 0, double 0x7FF8000000000000 }}
+  ret { i64, double } { i64 0, double 0x7FF8000000000000 }
 good:
   %fraction = and i64 %bits, 4503599627370495
   %mantissa = or i64 %fraction, 4503599627370496
@@ -127,7 +124,7 @@ good:
   %start = call i64 @llvm.smax.i64(i64 %start0, i64 0)
   %limb = lshr i64 %start, 6
   %offset = and i64 %start, 63
-  %back = sub i64 {LIMBS - 5}, %limb
+  %back = sub i64 LAST, %limb
   %at = getelementptr i64, ptr @lg.two.over.pi, i64 %back
   %window = load i320, ptr %at, align 8
   %offset.w = zext i64 %offset to i320
@@ -161,8 +158,14 @@ good:
   %rest = select i1 %odd, double %minus, double %rest0
   %q.minus = sub i64 0, %q1
   %q = select i1 %flip, i64 %q.minus, i64 %q1
-  %one = insertvalue {{ i64, double }} poison, i64 %q, 0
-  %two = insertvalue {{ i64, double }} %one, double %rest, 1
-  ret {{ i64, double }} %two
-}}
+  %one = insertvalue { i64, double } poison, i64 %q, 0
+  %two = insertvalue { i64, double } %one, double %rest, 1
+  ret { i64, double } %two
+}
 """
+
+
+def exact_text() -> str:
+    """`@lg.reduce.exact(double) -> { quadrant, rest }` and its table; NaN and infinity give NaN."""
+    limbs = ", ".join(f"i64 {v - (1 << 64) if v >> 63 else v}" for v in reversed(two_over_pi_limbs()))
+    return EXACT.replace("VALUES", limbs).replace("COUNT", str(LIMBS)).replace("LAST", str(LIMBS - 5))
