@@ -99,13 +99,24 @@ def _made(
     shared = [j for j in range(count) if lanes and _is_shared_output(traced, j, lanes)]
     weak = tuple([all(t.weak[j] for t in traced) for j in range(count)])
     types = [_result_type(what, names, traced, j, lanes, j in shared) for j in range(count)]
-    regions = [(_converted(t, types, lanes).graph, t.captures) for t in traced]
+    read = [i for i in range(len(tensors)) if any(_reads(t.graph, i) for t in traced)]
+    regions = [(_with_operands(_converted(t, types, lanes).graph, read, len(tensors)), t.captures) for t in traced]
     if what == "cond":
         regions.reverse()  # False is 0
     graphs, captures = region_ops.share_captures(regions)
-    values = [*(t._value for t in tensors), *captures]
+    values = [*(tensors[i]._value for i in read), *captures]
     results = region_ops.switch(index, graphs, values, shared=shared)
     return [wrap(v, w) for v, w in zip(results, weak, strict=True)]
+
+
+def _reads(branch: Graph, argument: int) -> bool:
+    value = branch.inputs[argument]
+    return value in branch.outputs or any(value in node.operands for node in branch.nodes)
+
+
+def _with_operands(branch: Graph, kept: Sequence[int], count: int) -> Graph:
+    """The branch without the operands that no branch reads."""
+    return Graph((*[branch.inputs[i] for i in kept], *branch.inputs[count:]), branch.nodes, branch.outputs)
 
 
 def _spread(function: Branch) -> Callable[[Any], Any]:
