@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.autodiff.loops.masked import pushed_masked_where_needed
-from loopgrad.autodiff.loops.tangents import push_for, push_switch, push_while
+from loopgrad.autodiff.loops.tangents import push_loop, push_switch
 from loopgrad.autodiff.pushforward import RegionRule, push_forward
 from loopgrad.graph.nodes import Value
 
-_IN_LANES: Final[dict[str, RegionRule]] = {"for": push_for, "while": push_while, "switch": push_switch}
+_IN_LANES: Final[dict[str, RegionRule]] = {"for": push_loop, "while": push_loop, "switch": push_switch}
 
 REGION_JVP: Final[dict[str, RegionRule]] = {
     op: pushed_masked_where_needed(rule, _IN_LANES) for op, rule in _IN_LANES.items()

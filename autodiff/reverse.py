@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.autodiff.loops.for_ import pull_for
+from loopgrad.autodiff.loops.adjoint import pull_loop
 from loopgrad.autodiff.loops.masked import masked_where_needed
 from loopgrad.autodiff.loops.switch import pull_switch
-from loopgrad.autodiff.loops.while_ import pull_while
 from loopgrad.autodiff.pullback import Context, RegionRule, pull, require_cotangents
 from loopgrad.graph.nodes import Value
 
 REGION_VJP: Final[dict[str, RegionRule]] = {
-    "for": masked_where_needed(pull_for),
-    "while": masked_where_needed(pull_while),
+    "for": masked_where_needed(pull_loop),
+    "while": masked_where_needed(pull_loop),
     "switch": masked_where_needed(pull_switch),
 }
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse
-from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape, looked_up
+from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape, looked_up, normal_loop
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
@@ -164,12 +164,13 @@ def scattered(graph: Graph, before: Value, after: Value, uses: Uses | None = Non
 # ---- the two loops
 
 
-def pull_loop(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
-    """Emit the augmented and the reverse loop, and add up the cotangents they give."""
+def pull_loop(node: Node, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
+    """Emit the augmented and the reverse loop of a for or while, and add up the cotangents they give."""
+    loop = normal_loop(node, context.lanes)
     joint = traced_joint(loop, received, adjoints, context)
     if joint is None:
         return
-    carries = reverse_carries(loop, joint, received, adjoints, lane_shape(loop.node) or context.lanes)
+    carries = reverse_carries(loop, joint, received, adjoints, lane_shape(node) or context.lanes)
     if carries.inputs:
         results = emit_loops(loop, joint.graph, carries, context)
         shared = loop.node.attrs["shared"]
@@ -179,7 +180,7 @@ def pull_loop(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Con
     for j, ct in zip(joint.carried, joint.graph.inputs[len(loop.body.inputs) :], strict=False):
         if ct in carries.fixed:
             adjoints.add(loop.inits[j], received[j])
-    pull_hoisted(loop.node, loop.normal, adjoints, context)
+    pull_hoisted(node, loop.normal, adjoints, context)
 
 
 def settle(cotangents: Sequence[tuple[Value, Value, bool]], adjoints: Adjoints) -> None:

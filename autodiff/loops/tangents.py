@@ -20,15 +20,7 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import StackType
 
 
-def push_for(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
-    return _push_loop(node, tangents, rules)
-
-
-def push_while(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
-    return _push_loop(node, tangents, rules)
-
-
-def _push_loop(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
+def push_loop(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
     first, n = first_carry(node), node.attrs["carries"]
     inits, captures = node.operands[first : first + n], node.operands[first + n :]
     moving = [t is not None for t in tangents]
