@@ -24,9 +24,7 @@ class Commands:
         info = api.struct("VkCommandPoolCreateInfo", flags=RESET_COMMAND_BUFFER, queueFamilyIndex=gpu.family)
         self._pool = gpu._made("vkCreateCommandPool", "VkCommandPool", info)
         self._array = ffi.new("VkCommandBuffer[1]")
-        allocate = api.struct(
-            "VkCommandBufferAllocateInfo", commandPool=self._pool, level=0, commandBufferCount=1
-        )
+        allocate = api.struct("VkCommandBufferAllocateInfo", commandPool=self._pool, level=0, commandBufferCount=1)
         api.check(gpu.lib.vkAllocateCommandBuffers(gpu.device, allocate, self._array), "vkAllocateCommandBuffers")
         self._buffer = self._array[0]
         self._begin_info = api.struct("VkCommandBufferBeginInfo")

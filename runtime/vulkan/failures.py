@@ -86,7 +86,7 @@ def heap_failure(kernel: KernelRecord, needed: int, available: int, lanes: int) 
 
 def memory_failure(loop: str, loc: Location | None, needed: int, available: int, detail: str = "") -> MemoryError:
     text = (
-        f"{loop}: expected its saved values to fit into {available:,} bytes available, needed {needed:,} bytes{detail}; "
-        "give the loop a memory_budget, or make it shorter"
+        f"{loop}: expected its saved values to fit into {available:,} bytes available, needed {needed:,} "
+        f"bytes{detail}; give the loop a memory_budget, or make it shorter"
     )
     return MemoryError("\n".join(part for part in (text, describe(loc)) if part))

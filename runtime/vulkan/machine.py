@@ -301,9 +301,7 @@ class Machine:
     def matmul(self, slots: Sequence[int], module: int, lanes: int) -> None:
         self.support(module, lanes, [SLOTS + slot for slot in slots])
 
-    def host(
-        self, name: str, inputs: Sequence[int], outputs: Sequence[int], attrs: Sequence[Sequence[Any]]
-    ) -> None:
+    def host(self, name: str, inputs: Sequence[int], outputs: Sequence[int], attrs: Sequence[Sequence[Any]]) -> None:
         self.flush()
         arrays = [self.array(slot) for slot in inputs]
         plain = {key: tuple(value) if isinstance(value, list) else value for key, value in attrs}

@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.spirv.probe import TRIPS, fused_probe, loop_probe,
 from loopgrad.runtime.vulkan.recorder import Recorder
 from loopgrad.runtime.vulkan.resources import Memory
 
-X: Final = {"f32": np.float32(1 + 2**-12), "f64": np.float64(1 + 2**-30)}
+X: Final[dict[str, np.floating[Any]]] = {"f32": np.float32(1 + 2**-12), "f64": np.float64(1 + 2**-30)}
 
 
 def probed(memory: Memory, features: Features) -> Features:
@@ -29,9 +29,7 @@ def probed(memory: Memory, features: Features) -> Features:
         if name == "f32" or features.float64
     )
     compared = run(memory, widening_probe(features), np.array([-5], np.int32))
-    return replace(
-        features, fused=fused, endless_loops=bool(trips[0] == TRIPS), widening=bool(compared[0] == 2)
-    )
+    return replace(features, fused=fused, endless_loops=bool(trips[0] == TRIPS), widening=bool(compared[0] == 2))
 
 
 def run(memory: Memory, code: bytes, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -105,9 +105,7 @@ class Resources:
         known = self._pipelines.get(module)
         if known is None:
             record = self._program.modules[module]
-            known = self._pipelines[module] = self.gpu.pipeline(
-                self._code[record.offset : record.offset + record.size]
-            )
+            known = self._pipelines[module] = self.gpu.pipeline(self._code[record.offset : record.offset + record.size])
         return known
 
     def constant(self, slot: SlotRecord) -> Allocation:

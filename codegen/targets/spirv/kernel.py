@@ -115,9 +115,7 @@ def prologue(e: Emitter, scratch: int) -> tuple[Val, Val, Val, Val, Val]:
     identity = b.global_variable(INPUT, vector)
     b.decorations += b.encode("Decorate", identity, 11, 28)
     member = b.pointer(PUSH_CONSTANT, b.type("i64"))
-    table, *bounds = [
-        b.get(b.raw("AccessChain", member, push, b.const("i32", i).id), "i64") for i in range(6)
-    ]
+    table, *bounds = [b.get(b.raw("AccessChain", member, push, b.const("i32", i).id), "i64") for i in range(6)]
     whole = b.raw("Load", vector, identity)
     number = Val(b.raw("CompositeExtract", b.type("i32"), whole, 0), "i32")
     e.invocation = e.resize(number, "i64", signed=False)

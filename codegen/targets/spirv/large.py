@@ -6,6 +6,7 @@ Both work on the bits of the operands with integers, so that neither needs f64 f
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from math import pi
 from typing import TYPE_CHECKING, Final
 
@@ -116,7 +117,7 @@ def window(e: Emitter, i: _Integers, start: Val) -> list[Val]:
         index = i.do("IAdd", first, n)
         cell = b.raw("AccessChain", b.pointer(PRIVATE, b.type("i32")), table, index.id)
         words.append(e.resize(b.get(cell, "i32"), "i64", signed=False))
-    pairs = [i.do("BitwiseOr", i.up(x, 32), y) for x, y in zip(words, words[1:], strict=False)]
+    pairs = [i.do("BitwiseOr", i.up(x, 32), y) for x, y in pairwise(words)]
     return [i.low(i.down(i.up(pair, shift), 32)) for pair in reversed(pairs)]
 
 

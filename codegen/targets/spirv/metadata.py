@@ -63,11 +63,11 @@ class _Steps:
         return [source, target, self.add(copy_kernel(width)), size // width]
 
     def launch(self, step: LaunchStep) -> list[Any]:
-        initials = []
+        initials: list[list[int | None]] = []
         for position, initial in step.initials:
             slot = step.slots[position]
             if initial.source is not None:
-                initials.append(self.copy(initial.source, slot))
+                initials.append([*self.copy(initial.source, slot)])
             else:
                 type = self.program.slots[slot].type
                 initials.append([None, slot, self.add(fill_kernel(type.dtype, initial.value)), type.size])
@@ -87,9 +87,7 @@ class _Steps:
         return ["while", condition, step.pred, body, rotate, step.max_steps, _location(step.loc)]
 
 
-def describe(
-    program: Program, interfaces: Sequence[KernelInterface], add: AddModule
-) -> tuple[dict[str, Any], bytes]:
+def describe(program: Program, interfaces: Sequence[KernelInterface], add: AddModule) -> tuple[dict[str, Any], bytes]:
     """The metadata without its modules, and the bytes of all constants."""
     constants = bytearray()
     slots = []

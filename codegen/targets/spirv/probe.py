@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
+from loopgrad.codegen.targets.spirv.context import SIZE, Emitter
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.kernel import emit_body, emit_kernel
-from loopgrad.codegen.targets.spirv.context import SIZE, Emitter
 from loopgrad.graph.types import int64
 
 TRIPS: Final = 70_000

@@ -49,7 +49,5 @@ def emit_pop(e: Emitter, op: KOp) -> Val:
     type = memory_type(dtype)
     depth = b.inst("ISub", "i32", b.get(e.depths[s], "i32"), b.const("i32", 1))
     b.set(e.depths[s], depth)
-    (value,) = e.choose(
-        fits(e, s, depth), lambda: (e.peek(address(e, s, depth), type),), lambda: (b.const(type, 0),)
-    )
+    (value,) = e.choose(fits(e, s, depth), lambda: (e.peek(address(e, s, depth), type),), lambda: (b.const(type, 0),))
     return from_memory(e, value, dtype)

@@ -85,7 +85,7 @@ def copy_kernel(itemsize: int) -> Kernel:
 
 def tree_widths(length: int) -> list[int]:
     """The lengths of a row after each pass."""
-    widths = []
+    widths: list[int] = []
     while length > 1 or not widths:
         length = -(-length // FAN_IN)
         widths.append(length)

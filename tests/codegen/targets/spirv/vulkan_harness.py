@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import Initial, LaunchStep, Program, Slot
 from loopgrad.codegen.targets.spirv.features import Features
@@ -68,3 +69,13 @@ def run_kernel(kernel: Kernel, arrays: Sequence[Array], options: Options = Optio
     written = [i for i, p in enumerate(kernel.params) if p.access != "read"]
     for i, buffer in zip(written, results, strict=True):
         arrays[i][...] = device.get(buffer)
+
+
+def check(kernel: Kernel, arrays: Sequence[Array], rtol: float = 0.0, atol: float = 0.0) -> None:
+    """The device against the kernel interpreter; exactly, where no tolerance is given."""
+    wanted, got = ([a.copy() for a in arrays] for _ in range(2))
+    with np.errstate(all="ignore"):
+        interpret_kernel(kernel, wanted)
+    run_kernel(kernel, got)
+    for w, g in zip(wanted, got, strict=True):
+        np.testing.assert_allclose(g, w, rtol=rtol, atol=atol)

@@ -1,0 +1,91 @@
+"""Emitted modules without any device: spirv-val accepts them, features decide what is in them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernel_build import Build
+from random_kernels import random_kernel
+from vulkan_harness import program_of, validate
+
+from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
+from loopgrad.codegen.targets.spirv.listing import listing
+from loopgrad.codegen.targets.spirv.support import tree_widths
+from loopgrad.codegen.targets.spirv.target import compile_program
+from loopgrad.graph.errors import LoopgradError
+from loopgrad.graph.types import bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
+from loopgrad.runtime.options import Options
+
+POOREST = Features(
+    fused=False, endless_loops=False, widening=False, denormals=(32, 64), specials=(16, 32), nearest=(64,)
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("features", [Features(), POOREST], ids=["good", "poor"])
+def test_random_kernels_are_valid(seed, features):
+    kernel, _ = random_kernel(seed)
+    validate(compile_program(program_of(kernel), Options(), features))
+
+
+def squares(dtype):
+    build = Build(8)
+    (i,) = build.indices
+    x = build.load(build.param(dtype, 8), i)
+    build.store(build.param(dtype, 8, "write"), i, build.one("mul" if dtype is not bool_ else "and", (x, x)))
+    return program_of(build.kernel())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "feature", "name"),
+    [
+        (float64, "float64", "shaderFloat64"),
+        (float16, "float16", "shaderFloat16"),
+        (float16, "storage16", "storageBuffer16BitAccess"),
+        (bfloat16, "int16", "shaderInt16"),
+        (int16, "int16", "shaderInt16"),
+        (int8, "int8", "shaderInt8"),
+        (bool_, "storage8", "storageBuffer8BitAccess"),
+    ],
+)
+def test_a_missing_feature_is_named(dtype, feature, name):
+    compile_program(squares(dtype), Options(), Features())
+    with pytest.raises(LoopgradError, match=f"expected a device with the Vulkan feature {name} .*another dtype"):
+        compile_program(squares(dtype), Options(), replace(Features(), **{feature: False}))
+
+
+def test_float32_asks_for_no_float64():
+    text = compile_program(squares(float32), Options(), Features()).texts["spirv"]
+    assert f"OpCapability {CAPABILITIES['Float64'][0]:#x}" not in text
+    assert "OpTypeFloat" in text
+
+
+def test_wide_atomics_are_named():
+    build = Build(8)
+    (i,) = build.indices
+    build.accumulate(build.param(int64, 2, "accumulate"), build.const(0, int64), i)
+    program = program_of(build.kernel())
+    validate(compile_program(program, Options(), Features()))
+    with pytest.raises(LoopgradError, match="shaderBufferInt64Atomics"):
+        compile_program(program, Options(), replace(Features(), int64_atomics=False))
+
+
+def test_every_dtype_has_a_form():
+    for name in ("bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32", "float64"):
+        validate(compile_program(squares(dtype_named(name)), Options(), Features()))
+
+
+def test_tree_widths():
+    assert tree_widths(1) == [1]
+    assert tree_widths(64) == [1]
+    assert tree_widths(65) == [2, 1]
+    assert tree_widths(1 << 24) == [1 << 18, 1 << 12, 64, 1]
+
+
+def test_the_listing_names_opcodes():
+    artifact = compile_program(squares(float32), Options(), Features())
+    lines = listing(artifact.code[: artifact.metadata["modules"][0]["size"]]).splitlines()
+    assert lines[0].startswith("OpCapability")
+    assert lines[-1] == "OpFunctionEnd"
+    assert any(line.startswith("OpFMul ") for line in lines)
+    assert np.all([line.startswith("Op") for line in lines])
