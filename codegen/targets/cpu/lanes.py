@@ -113,8 +113,10 @@ def group_count(ops: list[KOp], machine: Machine) -> int:
     if machine.registers < 32:
         return 1
     size = len(ops)
-    if any(op.opcode in ("for", "while") for op in ops):
-        return 4 if size <= 24 else 2 if size <= 60 else 1
+    loops = [op for op in ops if op.opcode in ("for", "while")]
+    if loops:
+        carried = max([len(op.results) for op in loops])
+        return 4 if size <= 64 and carried <= 4 else 2 if carried <= 24 else 1
     return 4 if size <= 40 else 2 if size <= 100 else 1
 
 
