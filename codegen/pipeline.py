@@ -15,10 +15,14 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.passes import optimise
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule import schedule
-from loopgrad.codegen.targets.cpu.target import compile_program
+from loopgrad.codegen.targets.cpu import target as cpu
+from loopgrad.codegen.targets.spirv import target as spirv
 from loopgrad.graph.nodes import Graph
 
-TARGETS: Final[dict[str, Callable[[Program, Any], Artifact]]] = {"cpu": compile_program}
+TARGETS: Final[dict[str, Callable[[Program, Any], Artifact]]] = {
+    "cpu": cpu.compile_program,
+    "spirv": spirv.compile_program,
+}
 
 
 def compile_graph(graph: Graph, options: Any, target: str = "cpu") -> Artifact:

@@ -35,6 +35,8 @@ class Commands:
         self.count = 0
 
     def begin(self) -> None:
+        """Start anew; what was recorded is forgotten."""
+        self.gpu.api.check(self.gpu.lib.vkResetCommandBuffer(self._buffer, 0), "vkResetCommandBuffer")
         self.gpu.api.check(self.gpu.lib.vkBeginCommandBuffer(self._buffer, self._begin_info), "vkBeginCommandBuffer")
         self._bound = None
         self.count = 0

@@ -79,10 +79,11 @@ class VulkanDevice:
 
 def compile_artifact(graph: Graph, options: Options, features: Features) -> Artifact:
     """Schedule, lower and emit."""
-    from loopgrad.codegen.schedule import schedule  # late: a warm cache needs no scheduler
+    from loopgrad.codegen.pipeline import optimised  # late: a warm cache needs no scheduler
+    from loopgrad.codegen.schedule import schedule  # late, as above
     from loopgrad.codegen.targets.spirv.target import compile_program  # late, as above
 
-    return compile_program(schedule(graph, options), options, features)
+    return compile_program(optimised(schedule(graph, options)), options, features)
 
 
 def stage_text(graph: Graph, options: Options, features: Features, stage: str) -> str:

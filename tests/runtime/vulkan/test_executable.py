@@ -20,7 +20,7 @@ def on_vulkan():
 def gradient_of_ragged_loops():
     def loss(x, n):
         def lane(v, trips):
-            return lg.fori_loop(0, trips, lambda i, s: lg.sin(s) * v, v)
+            return lg.fori_loop(0, trips, lambda _, s: lg.sin(s) * v, v)
 
         return lg.sum(lg.vmap(lane)(x, n))
 
@@ -70,7 +70,7 @@ def test_replay_with_other_values_and_deeper_loops():
 def test_loops_over_whole_tensors_run_step_by_step():
     def power_iteration(a, n):
         v = lg.ones((4,), dtype=lg.float64)
-        return lg.fori_loop(0, n, lambda i, v: a @ v / lg.sum(v * v), v)
+        return lg.fori_loop(0, n, lambda _, v: a @ v / lg.sum(v * v), v)
 
     compiled = lg.compile(power_iteration)
     a = np.random.default_rng(2).normal(size=(4, 4))
@@ -115,21 +115,23 @@ def test_texts():
 
 def test_threads_take_turns():
     compiled = lg.compile(lambda x: lg.sum(lg.sin(x) * x))
-    wrong = []
+    found = {}
 
     def work(number):
         with lg.default_device("vulkan:0"):
             x = np.linspace(0, number, 500)
-            for _ in range(10):
-                if not np.isclose(float(compiled(lg.asarray(x))), (np.sin(x) * x).sum(), rtol=1e-12):
-                    wrong.append(number)
+            found[number] = {float(compiled(lg.asarray(x))) for _ in range(10)}
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    for number, results in found.items():
+        x = np.linspace(0, number, 500)
+        assert len(results) == 1
+        assert np.isclose(results.pop(), (np.sin(x) * x).sum(), rtol=1e-12)
+    assert len(found) == 4
 
 
 def test_a_failed_call_leaves_the_executable_usable():
