@@ -72,7 +72,8 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     """The final values of the carries of the reverse loop."""
     loop, c = trip.loop, len(trip.carries.inits)
     available = snapshots(loop, trip.state)
-    depth = ops.full(available, _COUNT)
+    trips = _all_trips(trip)
+    depth = ops.min(ops.max(trips, 0), available)
     states = [loop.inits[j] for j in trip.state]
     elements = [_COUNT, *(tensor_type("push", v) for v in states)]
     stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]
@@ -86,7 +87,7 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
         return [*_pulled(trip, t, here, adjoint), *_returned(t, schedule, len(states))]
 
     inits = [*trip.carries.inits, zero, zero, *states, *stacks]
-    return traced_for(_all_trips(trip), inits, reverse_trip, reverse=True, name=loop.node.attrs["name"])[:c]
+    return traced_for(trips, inits, reverse_trip, reverse=True, name=loop.node.attrs["name"])[:c]
 
 
 def _all_trips(trip: Trip) -> Value:

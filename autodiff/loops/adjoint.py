@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
-from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse
+from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse, may_scatter
 from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape, looked_up, normal_loop
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
@@ -126,7 +126,7 @@ def reverse_carries(
     """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
     graph, n = joint.graph, len(loop.body.inputs)
     pairs = list(zip(graph.inputs[n:], graph.outputs[loop.carries :], strict=True))
-    uses = value_uses(graph)
+    uses = value_uses(graph) if may_scatter(graph) else None
     result = ReverseCarries()
     for j, (before, after) in zip(joint.carried, pairs, strict=False):
         known = received[j]
@@ -142,7 +142,7 @@ def reverse_carries(
         if after is before:
             continue
         capture = loop.captures[i]
-        table = scattered(graph, before, after, uses)
+        table = uses is not None and scattered(graph, before, after, uses)
         _require_lanes(lanes, before, table)
         known = adjoints.get(capture) if table and capture not in result.targets else None
         init = ops.zeros_like(capture) if known is None else known

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs, without_inputs
 from loopgrad.autodiff.loops.residuals import Threads, stack_type
@@ -17,11 +18,13 @@ from loopgrad.autodiff.loops.sizes import loop_depth
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses
 from loopgrad.graph.build import emit, inline, trace
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import for_loop
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
+
+_CALLED: Final = {"for": "fori_loop", "while": "while_loop"}  # what the user called
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Va
     counter = [] if node.op == "for" else [_counter_type(loop, elements)]
     body = _augmented_body(loop, part, len(threads.made), counter, elements)
     depths = [None] * len(elements) if nested else _depths(loop, body, len(threads.made), len(saved))
-    names = [*(_name(v) for v in threads.made), *(_origin(v) for v in saved)]
+    names = [*(_name(v) for v in threads.made), *(_origin(node, v) for v in saved)]
     stacks = [ops.stack_new(t.element, d, name) for t, d, name in zip(elements, depths, names, strict=True)]
     extra_inits = [*(ops.full(0, t) for t in counter), *stacks]
     regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
@@ -123,9 +126,15 @@ def _name(stack: Value) -> str | None:
     return None if stack.node is None else stack.node.attrs["name"]
 
 
-def _origin(value: Value) -> str:
-    """What is saved, for the plan and for error messages."""
-    return "carry" if value.node is None else value.node.op
+def _origin(loop: Node, value: Value) -> str:
+    """The loop and what it saves, for the plan and for error messages, which name the loop alone."""
+    return stack_name(loop, "carry" if value.node is None else value.node.op)
+
+
+def stack_name(loop: Node, saved: str) -> str:
+    """The user's name of the loop, else that of the function that makes one, a slash, and what is saved."""
+    name: str = loop.attrs["name"] or _CALLED[loop.op]
+    return f"{name}/{saved}"
 
 
 # ---- reverse
@@ -177,8 +186,15 @@ def _sized(stack: Value, depth: Value | None) -> Value:
     return stack if depth is None else ops.stack_new(stack_type(stack).element, depth, _name(stack))
 
 
+def may_scatter(graph: Graph) -> bool:
+    """Whether looking for chains of scatters is worth the while."""
+    return any(node.op == "scatter" or node.regions for node in graph.nodes)
+
+
 def scatter_chains(body: Graph, first: int, carries: Iterable[int]) -> tuple[int, ...]:
     """Those of `carries` that the body only scatters into; they are its inputs from `first` on."""
+    if not may_scatter(body):
+        return ()
     uses = value_uses(body)
     chains = [(j, chain_from(body, first + j, uses)) for j in carries]
     return tuple([j for j, chain in chains if chain is not None and chain.scatters > 0 and chain.output == j])
