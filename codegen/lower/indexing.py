@@ -70,10 +70,9 @@ def _wide(ctx: Lowering, raw: KValue) -> Position:
 def _check(ctx: Lowering, node: Node, at: KValue, extent: int) -> None:
     inside = ctx.emitter.inside(at, extent)
     assert not isinstance(inside, bool)
-    where = f"\n{node.loc}" if node.loc else ""
     message = (
         f"{node.op}: expected an index in [0, {extent}), got {{detail}} in lane {{lane}}; fix the index, or turn "
-        f"check_indices off to {'clamp' if node.op == 'gather' else 'drop'} it{where}"
+        f"check_indices off to {'clamp' if node.op == 'gather' else 'drop'} it"
     )
     ctx.emitter.effect("check", (inside, at), (), {"error": ctx.error_site("index", message, node)})
 

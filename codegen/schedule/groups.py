@@ -26,6 +26,7 @@ MAX_NODES: Final = 2000
 CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
 MAX_CROSSING: Final = 16
 ROUNDS: Final = 12
+SHARED: Final = 1.25  # two kernels may compute this much of one together
 FREE: Final = frozenset({"const", "iota", "literal", "broadcast"})
 
 
@@ -75,11 +76,24 @@ def _collect(partition: Partition, levels: Levels) -> list[Group]:
             continue
         host = lanes if lanes in kinds else next(iter(kinds))
         groups += [Group(level, lanes, [*roots, *free] if k == host else roots) for k, roots in kinds.items()]
-    for group in groups:
-        _fill(partition, levels, group)
+    groups = [part for group in groups for part in _split(partition, levels, group)]
     position = partition.position
     groups.sort(key=lambda g: (g.level, min(position[v.node] for v in g.roots if v.node is not None)))
     return groups
+
+
+def _split(partition: Partition, levels: Levels, group: Group) -> list[Group]:
+    """The group filled; in halves, and halves of these, while it is too large and they share little."""
+    _fill(partition, levels, group)
+    if len(group.nodes) <= MAX_NODES or len(group.roots) == 1:
+        return [group]
+    middle = len(group.roots) // 2
+    halves = [Group(group.level, group.lanes, roots) for roots in (group.roots[:middle], group.roots[middle:])]
+    for half in halves:
+        _fill(partition, levels, half)
+    if sum(len(half.nodes) for half in halves) > SHARED * len(group.nodes):
+        return [group]
+    return [part for half in halves for part in _split(partition, levels, half)]
 
 
 def _reduced(partition: Partition, value: Value, lanes: int) -> int:

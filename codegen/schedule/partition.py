@@ -180,7 +180,7 @@ class Partition:
         shape, axes = operand.shape, node.attrs["axes"]
         wide = [a for a in axes if shape[a] != 1]
         count = prod(shape[a] for a in wide)
-        columns = wide == [d for d in range(max(wide) + 1) if shape[d] != 1]
+        columns = wide == [d for d in range(max(wide, default=-1) + 1) if shape[d] != 1]
         total = prod(shape)
         if count < LONG_ROW:
             self._share_work(node)

@@ -208,3 +208,19 @@ def test_long_columns_are_reduced_in_blocks(check, rng, rows):
 
     program = check(function, [TensorType((rows, 30), float64)], [rng.normal(size=(rows, 30))])
     assert np.prod(program.kernels[0].domain) > 30
+
+
+def test_many_independent_chains_become_several_kernels(check):
+    def function(x):
+        outputs = []
+        for i in range(60):
+            v = ops.mul(x, float(i))
+            for _ in range(50):
+                v = ops.add(ops.sin(v), 0.5)
+            outputs.append(v)
+        return outputs
+
+    program = check(function, [TensorType((4,), float64)], [np.arange(4.0)])
+    assert 2 <= len(program.kernels) <= 8
+    assert max(len(k.body.ops) for k in program.kernels) < 3000
+    assert not any(slot.kind == "temp" for slot in program.slots)
