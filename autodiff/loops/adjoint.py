@@ -131,7 +131,7 @@ def reverse_carries(
     for j, (before, after) in zip(joint.carried, pairs, strict=False):
         known = received[j]
         init = zero_cotangent(before) if known is None else known
-        if after is before:
+        if after is before or (loop.inits[j] not in adjoints.active and _erases_in_vain(loop, j, graph, before, after)):
             result.fixed[before] = init
         else:
             if lanes and j in loop.node.attrs["shared"]:
@@ -148,6 +148,28 @@ def reverse_carries(
         init = ops.zeros_like(capture) if known is None else known
         result.carry(before, after, init, capture, known is not None)
     return result
+
+
+def _erases_in_vain(loop: Loop, carry: int, graph: Graph, before: Value, after: Value) -> bool:
+    """Whether the cotangent's only change is that the row written in a trip is set to 0, where every trip writes
+    its own row and reads none (a scan's outputs): no other trip looks at it, so it may stay as it is."""
+    node = after.node
+    if loop.first == 0 or node is None or node.op != "scatter" or node.attrs["kind"] != "set":
+        return False
+    base, *indices, updates = node.operands
+    erased = (
+        base is before and updates.node is not None and updates.node.op == "const" and not updates.node.attrs["value"]
+    )
+    if not erased or not any(_counts_trips(v, graph.inputs[0]) for v in indices):
+        return False
+    chain = chain_from(loop.body, loop.first + carry)
+    return chain is not None and chain.output == carry and chain.scatters == 1
+
+
+def _counts_trips(index: Value, k: Value) -> bool:
+    while index is not k and index.node is not None and index.node.op in ("broadcast", "reshape", "alias"):
+        index = index.node.operands[0]
+    return index is k
 
 
 def _require_lanes(lanes: tuple[int, ...], carry: Value, shared: bool) -> None:

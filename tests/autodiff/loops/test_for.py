@@ -376,3 +376,69 @@ def test_heavy_work_is_not_done_again(derivatives):
     forward, reverse = derivatives.region_nodes(function, [np.ones((2, 3)), np.ones((3, 3)), np.array(3)])
     assert [n.op for n in forward.regions[0].nodes].count("matmul") == 1
     assert [n.op for n in reverse.regions[0].nodes].count("matmul") == 2
+
+
+def scan_outputs(x, n):
+    """One row of the result per trip, as a scan collects them."""
+    rows = ops.full(0.0, TensorType((5, 4), float64))
+
+    def body(k, v, rows):
+        new = ops.sin(ops.mul(v, 1.3))
+        return [new, ops.scatter("set", rows, [k], new)]
+
+    return traced_for(n, [x, rows], body)
+
+
+@pytest.mark.parametrize("trips", [0, 3, 5, 7])
+def test_collected_rows(derivatives, trips):
+    """Trips beyond the rows drop theirs; the rows' cotangent is captured, not carried and erased row by row."""
+    derivatives.check(scan_outputs, [X, np.array(trips)], order=2)
+    _, reverse = derivatives.region_nodes(scan_outputs, [X, np.array(trips)])
+    assert all(str(r.type) != "float64[5,4]" for r in reverse.results)
+
+
+def test_collected_rows_per_lane(derivatives):
+    def function(x, n):
+        lane = ops.iota(LANES, 0)
+
+        def body(k, v, rows):
+            new = ops.sin(ops.mul(v, 1.3))
+            return [new, ops.scatter("set", rows, [lane, k], new)]
+
+        return traced_for(n, [x, ops.full(0.0, TensorType((4, 5), float64))], body)
+
+    derivatives.check(function, [X, np.array([0, 2, 5, 6])], order=2)
+    _, reverse = derivatives.region_nodes(function, [X, np.array([0, 2, 5, 6])])
+    assert all(str(r.type) != "float64[4,5]" for r in reverse.results)
+
+
+def test_rows_over_a_differentiated_start(derivatives):
+    """The start's rows that are overwritten get nothing, so here the cotangent must be erased."""
+
+    def function(x, start, n):
+        def body(k, v, rows):
+            return [ops.sin(v), ops.scatter("set", rows, [k], v)]
+
+        return traced_for(n, [x, start], body)
+
+    derivatives.check(function, [X, np.ones((5, 4)), np.array(3)], order=2)
+    _, start = derivatives.gradients(function, [X, np.ones((5, 4)), np.array(3)])
+    np.testing.assert_array_equal(start.sum(axis=1), [0, 0, 0, 4, 4])
+
+
+def test_rows_written_twice_or_read(derivatives):
+    def twice(x, n):
+        def body(k, v, rows):
+            return [ops.sin(v), ops.scatter("set", rows, [ops.floordiv(k, 2)], v)]
+
+        return traced_for(n, [x, ops.full(0.0, TensorType((5, 4), float64))], body)
+
+    def read(x, n):
+        def body(k, v, rows):
+            seen = ops.gather(rows, ops.max(ops.sub(k, 1), 0))
+            return [ops.sin(ops.add(v, seen)), ops.scatter("set", rows, [k], v)]
+
+        return traced_for(n, [x, ops.full(0.0, TensorType((5, 4), float64))], body)
+
+    for function in (twice, read):
+        derivatives.check(function, [X, np.array(4)], order=2)
