@@ -44,9 +44,10 @@ class LoopLimitError(LoopgradError, RuntimeError):
 
 
 class StackCapacityError(LoopgradError, RuntimeError):
-    """A stack forced to a capacity that a lane exceeded."""
+    """A stack forced to a capacity that a lane exceeded. `stack` is its name, `loop/saved value`."""
 
-    def __init__(self, loop: str, loc: Location | None, lane: int, needed: int, allocated: int) -> None:
+    def __init__(self, stack: str, loc: Location | None, lane: int, needed: int, allocated: int) -> None:
+        loop = stack.rpartition("/")[0] or stack
         super().__init__(
             f"{loop}: expected at most {allocated} saved trips (the forced stack capacity), lane {lane} needed "
             f"{needed}; raise stack_capacity to {needed}, or leave it out to let the stack grow\n" + describe(loc)

@@ -482,8 +482,9 @@ def _emit_scan(
     types = [count.type, *(v.type for v in values), *(v.type for v in body.captures)]
     graph, captured = trace(step, types)
     assert not captured
+    name = limits.name or "scan"
     results = region_ops.for_loop(
-        count, values, graph, body.captures, reverse=reverse, name=limits.name, memory_budget=limits.memory_budget
+        count, values, graph, body.captures, reverse=reverse, name=name, memory_budget=limits.memory_budget
     )
     carry = unflatten(structure, [wrap(v, k.weak) for v, k in zip(results[:n], kinds, strict=True)])
     return carry, unflatten(body.structure.child(1), [wrap(v) for v in results[n:]])

@@ -38,7 +38,8 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
     if code == STACK_MEMORY:
         stack_record = program.stacks[where]
         needed = words[HEADER["needed"]] * stack_record.stride
-        return _memory_failure(f"loop {stack_record.name!r}", stack_record.loc, needed, refused, "")
+        loop = stack_record.name.rpartition("/")[0] or stack_record.name
+        return _memory_failure(f"loop {loop!r}", stack_record.loc, needed, refused, "")
     if code == LOOP_LIMIT:
         return LoopLimitError(detail, program.loops[where])
     if code == STACK_EMPTY:
@@ -72,7 +73,8 @@ def _lane(kernel: KernelRecord, lane: int) -> str:
 def _heap_failure(
     kernel: KernelRecord, bytes_per_worker: int, threads: int, refused: tuple[int, int] | None
 ) -> MemoryError:
-    names = ", ".join(dict.fromkeys(stack.name for stack in kernel.stacks if stack.name)) or kernel.name
+    loops = dict.fromkeys(stack.name.rpartition("/")[0] or stack.name for stack in kernel.stacks)
+    names = ", ".join(name for name in loops if name) or kernel.name
     loc = next((stack.loc for stack in kernel.stacks if stack.loc is not None), None)
     workers = min(threads, max(kernel.chunks, 1))
     shared = f" ({workers} threads x {kernel.width} lanes in flight)"

@@ -74,11 +74,21 @@ def test_i3_i4_i5_forced_capacity_overflows_and_recovers(compiled_device):
     assert caught.value.allocated == 32
     assert caught.value.lane in range(4)
     assert caught.value.loc.line == line_of(side_output, "fori_loop")
+    assert caught.value.loop == "fori_loop"
     assert "test_i_capacity.py" in str(caught.value)
     with lg.options(stack_capacity=32):
         check(small(x, lg.asarray(20)), slope(STARTS, 20), 1e-12)
     check(forced(1024, lg.grad(side_output), x, n), slope(STARTS, 66), 1e-11)
     check(small(x, n), slope(STARTS, 66), 1e-11)
+
+
+@pytest.mark.parametrize("name", ["march", "outer/march", None])
+def test_an_overflow_names_the_loop(compiled_device, name):
+    def loss(x):
+        return lg.sum(lg.while_loop(lambda v: v < 40.0, lambda v: v + 1.5 + lg.cos(v), x, name=name))
+
+    with pytest.raises(lg.StackCapacityError, match=f"^{name or 'while_loop'}: expected at most 4 saved trips"):
+        forced(4, lg.grad(loss), lg.asarray([1.0, 2.0]))
 
 
 def test_i6_sixteen_lanes_overflow_at_once(compiled_device):
