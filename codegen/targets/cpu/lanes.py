@@ -147,7 +147,7 @@ def copied_params(kernel: Kernel, shared: list[tuple[int, str]], lanes: int) -> 
     params = tuple([p for p, _ in shared])
     if len(set(params)) != len(params) or any(kind == "set" for _, kind in shared):
         return None
-    if any(kernel.params[p].size > max(SMALL_TARGET, lanes // 16) for p in params):
+    if any(kernel.params[p].size > max(SMALL_TARGET, lanes // 64) for p in params):
         return None
     return params if copies_bytes(kernel, params) * 8 <= COPY_BYTES else None
 
