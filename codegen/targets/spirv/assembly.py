@@ -85,6 +85,7 @@ class Assembler:
         self.interface: list[int] = []
         self.modes: list[int] = []
         self.label = 0
+        self.constants: set[int] = set()
         self._made: dict[Hashable, int] = {}
         self._glsl: int | None = None
 
@@ -145,7 +146,9 @@ class Assembler:
         if type == "bool":
             return Val(self._global(("const", bool(value)), f"Constant{bool(value)}", typed=kind), type)
         words = constant_words(type, value)
-        return Val(self._global(("const", type, *words), "Constant", *words, typed=kind), type)
+        number = self._global(("const", type, *words), "Constant", *words, typed=kind)
+        self.constants.add(number)
+        return Val(number, type)
 
     def constant_array(self, type: str, values: tuple[int, ...]) -> int:
         """A Private variable that holds these constants."""

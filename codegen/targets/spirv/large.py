@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from loopgrad.codegen.targets.spirv.recipes import ScalarOps
 
 WORDS: Final = 44  # 32-bit pieces of 2/pi after two zero ones: enough for the largest exponent
-WINDOW: Final = 8
+# 32-bit words of 2/pi that take part: mantissa, 2 bits of quadrant, 64 that may cancel, 64 of result
+WINDOW: Final = {"f32": 5, "f64": 6}
 MANTISSA: Final = {"f32": (23, 127), "f64": (52, 1023)}
 
 
@@ -84,7 +85,7 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     width, bias = MANTISSA[x.type]
     exponent, mantissa, field = parts(m, e, x)
     start = i.do("IAdd", exponent, 62 - bias - width)
-    product = multiply(i, window(e, i, start), mantissa, wide=width > 32)
+    product = multiply(i, window(e, i, start, WINDOW[x.type]), mantissa, wide=width > 32)
     quarter = i.down(product[-1], 30)
     turn = [
         i.low(i.do("BitwiseOr", i.up(p, 2), i.down(product[n - 1], 30) if n else i.c(0))) for n, p in enumerate(product)
@@ -93,9 +94,9 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     over = i.test("INotEqual", half, 0)
     size = [e.select(over, n, t) for n, t in zip(negated(i, turn), turn, strict=True)]
     total = m.const(x, 0.0)
-    for n, limb in enumerate(size[3:], 3):  # what is below can't reach the result
+    for n, limb in enumerate(size):
         piece = e.b.inst("ConvertUToF", x.type, limb)
-        total = m.add(total, m.mul(piece, m.const(x, 2.0 ** (32 * (n - WINDOW)))))
+        total = m.add(total, m.mul(piece, m.const(x, 2.0 ** (32 * (n - len(size))))))
     rest = m.mul(total, m.const(x, pi / 2))
     flip = m.lt(x, m.const(x, 0.0))
     odd = e.b.inst("LogicalNotEqual", "bool", flip, over)
@@ -107,13 +108,13 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     return e.resize(quadrant, "i32" if x.type == "f32" else "i64"), rest
 
 
-def window(e: Emitter, i: _Integers, start: Val) -> list[Val]:
-    """256 bits of 2/pi from bit `start` on, least significant word first."""
+def window(e: Emitter, i: _Integers, start: Val, count: int) -> list[Val]:
+    """`count` words of 2/pi from bit `start` on, least significant word first."""
     b = e.b
     table = b.constant_array("i32", two_over_pi())
     first, shift = i.down(start, 5), i.do("BitwiseAnd", start, 31)
     words = []
-    for n in range(WINDOW + 1):
+    for n in range(count + 1):
         index = i.do("IAdd", first, n)
         cell = b.raw("AccessChain", b.pointer(PRIVATE, b.type("i32")), table, index.id)
         words.append(e.resize(b.get(cell, "i32"), "i64", signed=False))
@@ -122,12 +123,12 @@ def window(e: Emitter, i: _Integers, start: Val) -> list[Val]:
 
 
 def multiply(i: _Integers, limbs: list[Val], mantissa: Val, wide: bool) -> list[Val]:
-    """limbs * mantissa, modulo 2**256."""
-    result: list[Val] = [i.c(0)] * WINDOW
+    """limbs * mantissa, modulo their size."""
+    result: list[Val] = [i.c(0)] * len(limbs)
     for place in range(2 if wide else 1):
         factor = i.low(i.down(mantissa, 32 * place))
         carry = i.c(0)
-        for n in range(WINDOW - place):
+        for n in range(len(limbs) - place):
             total = i.do("IAdd", i.do("IAdd", i.do("IMul", limbs[n], factor), result[n + place]), carry)
             result[n + place], carry = i.low(total), i.down(total, 32)
     return result

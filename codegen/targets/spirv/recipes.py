@@ -1,7 +1,8 @@
 """SPIR-V's side of codegen.math: abstract operations as scalar instructions of one lane.
 
 Every float operation is marked as not contractible. Where the driver's fma rounds twice, an f32 one runs in
-f64, and an f64 one is built from exact products and sums (Dekker 1971, Knuth TAOCP 2, 4.2.2).
+f64, and an f64 one is built from exact products and sums (Dekker 1971, Knuth TAOCP 2, 4.2.2), but for
+additions of a constant.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class ScalarOps:
         if x.type == "f32":
             product = self.mul(self.widen(x), self.widen(y))
             return self.narrow(self.add(product, self.widen(z)))
+        if z.id in self.b.constants:  # a step of Horner's rule: the lost half unit shrinks with every power
+            return self.add(self.mul(x, y), z)
         return self._fused_from_parts(x, y, z)
 
     def _fused_from_parts(self, x: Val, y: Val, z: Val) -> Val:
