@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopgrad.autodiff.activity import active_values, differentiable
-from loopgrad.autodiff.rules import ACCUMULATE, LINEAR, NONDIFFERENTIABLE, PARTIALS, SINGULAR, VJP, guarded
+from loopgrad.autodiff.rules import ACCUMULATE, LINEAR, NONDIFFERENTIABLE, PARTIALS, VJP, guarded, is_singular
 from loopgrad.graph import ops
 from loopgrad.graph.build import at
 from loopgrad.graph.extract import extract
@@ -160,7 +160,7 @@ def _masked(context: Context) -> Context:
 
 
 def _elementwise(node: Node, ct: Value, adjoints: Adjoints, masked: bool) -> None:
-    guard = node.op in SINGULAR or (masked and node.op not in LINEAR)
+    guard = is_singular(node) or (masked and node.op not in LINEAR)
     for operand, partial in zip(node.operands, PARTIALS[node.op], strict=True):
         if partial is None or operand not in adjoints.active:
             continue

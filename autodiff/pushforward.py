@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from loopgrad.autodiff.rules import JVP, NONDIFFERENTIABLE, PARTIALS, SINGULAR, guarded
+from loopgrad.autodiff.rules import JVP, NONDIFFERENTIABLE, PARTIALS, guarded, is_singular
 from loopgrad.graph import ops
 from loopgrad.graph.build import at
 from loopgrad.graph.extract import extract
@@ -53,7 +53,7 @@ def _elementwise(node: Node, received: Tangents) -> Value | None:
         if t is None or partial is None:
             continue
         product = partial(t, node)
-        if node.op in SINGULAR:
+        if is_singular(node):
             product = guarded(t, product)
         total = product if total is None else ops.add(total, product)
     return total

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.autodiff.rules import elementwise, indexing, linalg, movement, reduction, stack
-from loopgrad.autodiff.rules.elementwise import LINEAR, PARTIALS, SINGULAR, guarded
+from loopgrad.autodiff.rules.elementwise import LINEAR, PARTIALS, SINGULAR, guarded, is_singular
 from loopgrad.autodiff.rules.indexing import ACCUMULATE
 from loopgrad.autodiff.rules.movement import Rule
 
-__all__ = ["ACCUMULATE", "JVP", "LINEAR", "NONDIFFERENTIABLE", "PARTIALS", "SINGULAR", "VJP", "guarded"]
+__all__ = ["ACCUMULATE", "JVP", "LINEAR", "NONDIFFERENTIABLE", "PARTIALS", "SINGULAR", "VJP", "guarded", "is_singular"]
 
 VJP: Final[dict[str, Rule]] = {**movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **stack.VJP}
 

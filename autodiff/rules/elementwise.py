@@ -129,10 +129,17 @@ def _winner(compare: Callable[[Value, Value], Value]) -> Partials:
     return first, second
 
 
+def _constant(v: Value) -> float | None:
+    """The number that all elements are known to be."""
+    while v.node is not None and v.node.op == "broadcast":
+        v = v.node.operands[0]
+    return v.node.attrs["value"] if v.node is not None and v.node.op == "const" else None
+
+
 def _base_of_pow(t: Value, node: Node) -> Value:
     x, n = node.operands
-    if n.node is not None and n.node.op == "const":
-        exponent = n.node.attrs["value"]
+    exponent = _constant(n)
+    if exponent is not None:
         if exponent == 0:
             return ops.zeros_like(t)
         if exponent == 1:
@@ -202,6 +209,16 @@ SINGULAR: Final = frozenset(
         "div", "pow",
     }
 )  # fmt: skip
+
+
+def is_singular(node: Node) -> bool:
+    """Whether a derivative of the node may be infinite at a finite argument."""
+    if node.op == "div":
+        return not _constant(node.operands[1])
+    if node.op == "pow":
+        exponent = _constant(node.operands[1])
+        return exponent is None or exponent < 1
+    return node.op in SINGULAR
 
 
 def guarded(t: Value, product: Value) -> Value:

@@ -147,3 +147,18 @@ def test_second_derivative_passes_through_a_zero_cotangent(derivatives):
     np.testing.assert_allclose(second, 0.5)
     _, tangent = derivatives.run_jvp(derivatives.gradient_of(function, [0]), [np.array([1.0])], [0], [np.ones(1)])
     np.testing.assert_allclose(tangent, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("function", "guards"),
+    [
+        (lambda x: ops.div(x, 3.0), 0),
+        (lambda x: ops.div(1.0, x), 1),
+        (lambda x: ops.pow(x, 2.0), 0),
+        (lambda x: ops.pow(x, 0.5), 1),
+        (lambda x: ops.sin(x), 0),
+    ],
+)
+def test_only_singular_derivatives_are_guarded(derivatives, function, guards):
+    graph = derivatives.graph_of(derivatives.gradient_of(lambda x: [function(x)], [0]), [np.array([0.5, 1.5])])
+    assert [n.op for n in graph.nodes].count("is_nan") == guards
