@@ -61,13 +61,29 @@ def _interpreter() -> Device:
     return InterpreterDevice()
 
 
+def _vulkan(position: int) -> Device:
+    from loopgrad.runtime.vulkan.device import VulkanDevice  # late: it loads the driver
+
+    return VulkanDevice(position)
+
+
+def _vulkan_count() -> tuple[int, str]:
+    from loopgrad.runtime.vulkan.driver import device_count  # late, as above
+
+    return device_count()
+
+
 MAKERS: Final[dict[str, Callable[[], Device]]] = {"cpu": _cpu, "interpreter": _interpreter}
+
+# kind -> (how many devices there are and, where none, why; the maker of one by its number)
+NUMBERED: Final[dict[str, tuple[Callable[[], tuple[int, str]], Callable[[int], Device]]]] = {
+    "vulkan": (_vulkan_count, _vulkan),
+}
 
 # kind -> (driver library, who provides it)
 _DRIVERS: Final[dict[str, tuple[str, str]]] = {
     "cuda": ("libcuda.so.1", "the NVIDIA driver"),
     "hip": ("libamdhip64.so", "the AMD ROCm runtime"),
-    "vulkan": ("libvulkan.so.1", "the Vulkan loader"),
 }
 
 _made: dict[str, Device] = {}
@@ -76,22 +92,42 @@ _lock = threading.Lock()
 
 def devices() -> list[DeviceStatus]:
     """Every kind of device, usable or not."""
-    usable = [DeviceStatus(name, name, True) for name in MAKERS]
-    return usable + [DeviceStatus(f"{kind}:0", kind, False, _why_not(kind)) for kind in _DRIVERS]
+    found = [DeviceStatus(name, name, True) for name in MAKERS]
+    found += [DeviceStatus(f"{kind}:0", kind, False, _why_not(kind)) for kind in _DRIVERS]
+    for kind, (count, _) in NUMBERED.items():
+        number, reason = count()
+        found += [DeviceStatus(f"{kind}:{i}", kind, not reason, reason) for i in range(max(number, 1))]
+    return found
 
 
 def get_device(name: str) -> Device:
     """The device of that name; ValueError where none is known, RuntimeError where it can't run."""
+    if name in NUMBERED:
+        name = f"{name}:0"
     made = _made.get(name)
     if made is not None:
         return made
-    maker = MAKERS.get(name)
+    maker = MAKERS.get(name) or _numbered(name)
     if maker is None:
         raise _refusal(name)
     with _lock:
         if name not in _made:
             _made[name] = maker()
         return _made[name]
+
+
+def _numbered(name: str) -> Callable[[], Device] | None:
+    """The maker of a device whose kind counts its devices; RuntimeError where it isn't there."""
+    kind, _, index = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if kind not in NUMBERED or (index and not index.isdigit()):
+        return None
+    count, make = NUMBERED[kind]
+    number, reason = count()
+    position = int(index or 0)
+    if position >= number:
+        reason = reason or f"there are only {number} devices of this kind"
+        raise RuntimeError(f"device {name!r} can't be used: {reason}; use one of {', '.join(MAKERS)}")
+    return lambda: make(position)
 
 
 def _refusal(name: str) -> Exception:
