@@ -7,7 +7,7 @@ that can't be. Calls and sub-programs run at their level between the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -216,8 +216,12 @@ class BlockScheduler:
 
     # ---- kernels
 
-    def _name(self) -> str:
-        return f"k{len(self.builder.kernels)}"
+    def _name(self, nodes: Iterable[Node] = ()) -> str:
+        """A number, and what the kernel is about: its regions, else its last operation."""
+        found = [n.op for n in nodes]
+        regions = dict.fromkeys(op for op in found if op in REGION_OPS)
+        about = "_".join(regions) or (found[-1] if found else "copy")
+        return f"k{len(self.builder.kernels)}_{about}"
 
     def _stored(self, values: Sequence[Value]) -> dict[Value, Stored]:
         return {v: s for v in values if isinstance(s := self.storage.get(v), Stored)}
@@ -229,7 +233,7 @@ class BlockScheduler:
         if not roots:
             return
         request = KernelRequest(
-            self._name(), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots
+            self._name(group.nodes), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots
         )
         try:
             built = build_kernel(request, self.settings)
