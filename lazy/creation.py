@@ -21,6 +21,7 @@ from loopgrad.lazy.core import (
     from_data,
     is_scalar,
     requested_dtype,
+    tracing,
     wrap,
 )
 from loopgrad.lazy.evaluation import to_device
@@ -42,9 +43,12 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: 
     if isinstance(obj, TensorCore):
         tensor = as_tensor(obj, wanted)
         return tensor if device is None else to_device(tensor, device)
-    if is_scalar(obj):
+    if is_scalar(obj) and (type(obj) is not int or tracing()):
         tensor = wrap(constant(obj, TensorType((), wanted or scalar_dtype(obj))))
         return tensor if device is None else to_device(tensor, device)
+    if type(obj) is int:  # data: as a constant, an int that counts upwards would be a new program each time
+        constant(obj, TensorType((), wanted or int64))  # refuses what doesn't fit
+        obj = np.asarray(obj, dtype=(wanted or int64).np)
     if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
         obj = np.from_dlpack(obj)
     return from_data(obj, wanted, device, copy=copy is not False)

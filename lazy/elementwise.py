@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
@@ -404,17 +406,33 @@ def cbrt(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     value = cast_value(t._value, float_dtype(t._value.dtype))
     f = wrap(value, t._weak)
-    return multiply(sign(f), power(absolute(f), 1.0 / 3.0))
+    root = multiply(sign(f), power(absolute(f), 1.0 / 3.0))
+    # 1/3 isn't exact, which costs large and small numbers digits: one step of Newton gives them back
+    exact = logical_or(isinf(f), equal(f, 0.0))
+    safe = where(exact, 1.0, root)
+    residue = divide(subtract(safe, divide(divide(f, safe), safe)), 3.0)
+    return where(exact, root, subtract(root, stop_gradient(residue)))
 
 
 def sigmoid(x: ArrayLike, /) -> Tensor:
-    """1 / (1 + exp(-x))."""
-    return divide(1.0, add(1.0, exp(negative(x))))
+    """1 / (1 + exp(-x)), computed from exp(-|x|), which can't overflow."""
+    below = less(x, 0.0)
+    small = exp(where(below, x, negative(x)))  # abs would have no slope at 0
+    return divide(where(below, small, 1.0), add(1.0, small))
 
 
-def nan_to_num(x: ArrayLike, /, nan: float = 0.0) -> Tensor:
-    """x with NaN replaced."""
-    return where(isnan(x), nan, x)
+def nan_to_num(
+    x: ArrayLike, /, nan: float = 0.0, *, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told."""
+    t = as_tensor(x)
+    if t._value.dtype.kind != "f":
+        return t
+    largest = float(np.finfo(t._value.dtype.np).max)
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    infinite = where(isinf(t), where(greater(t, 0.0), high, low), t)
+    return where(isnan(t), nan, infinite)
 
 
 def stop_gradient(x: Any, /) -> Any:

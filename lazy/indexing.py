@@ -14,7 +14,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -114,8 +114,9 @@ def plan_index(shape: Shape, index: Any) -> IndexPlan:
 def _expand(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
     """Ellipsis, masks and missing axes written out; array-likes as tensors."""
     expanded: list[Any] = []
+    extents: dict[int, int] = {}  # id of a mask's positions -> the mask's extent along their axis
     for item in items:
-        expanded.extend(_indices(item))
+        expanded.extend(_indices(item, extents))
     used = sum(1 for i in expanded if i is not None and i is not Ellipsis)
     dots = sum(1 for i in expanded if i is Ellipsis)
     if dots > 1:
@@ -124,13 +125,23 @@ def _expand(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
     if missing < 0:
         fix = "index fewer axes"
         raise IndexRangeError(explained("index", f"at most {len(shape)} indices for shape {shape}", used, fix))
-    if not dots:
-        return expanded + [FULL] * missing
-    at = next(i for i, item in enumerate(expanded) if item is Ellipsis)
-    return expanded[:at] + [FULL] * missing + expanded[at + 1 :]
+    at = next((i for i, item in enumerate(expanded) if item is Ellipsis), len(expanded))
+    expanded[at : at + dots] = [FULL] * missing
+    _check_masks(shape, expanded, extents)
+    return expanded
 
 
-def _indices(item: Any) -> list[Any]:
+def _check_masks(shape: Shape, expanded: Sequence[Any], extents: Mapping[int, int]) -> None:
+    """A mask must have the extents of the axes that it indexes."""
+    axes = [item for item in expanded if item is not None]
+    for axis, item in enumerate(axes):
+        extent = extents.get(id(item), shape[axis])
+        if extent != shape[axis]:
+            expected, got = f"a mask of extent {shape[axis]} for axis {axis} of shape {shape}", f"extent {extent}"
+            raise IndexRangeError(explained("index", expected, got, "make the mask from the array it indexes"))
+
+
+def _indices(item: Any, extents: dict[int, int]) -> list[Any]:
     """One subscript as slices, None, Ellipsis, ints and integer tensors (a mask gives several)."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return [item]
@@ -146,7 +157,9 @@ def _indices(item: Any) -> list[Any]:
         return [int(item.__index__())]
     kind = tensor._value.dtype.kind
     if kind == "b":
-        return list(_mask_positions(tensor))
+        found = _mask_positions(tensor)
+        extents.update(zip(map(id, found), tensor._value.shape, strict=True))
+        return list(found)
     if kind not in "iu":
         fix = "convert it with .astype(lg.int64)"
         raise DTypeError(explained("index", "integers or a bool mask", tensor._value.type, fix))

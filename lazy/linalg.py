@@ -123,7 +123,7 @@ def _listed(axes: int | Sequence[int]) -> Sequence[int]:
 # ---- diagonals
 
 
-def diagonal(x: ArrayLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = -2, axis2: int = -1) -> Tensor:
     """The diagonal of matrices, as a new last axis."""
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
@@ -150,7 +150,7 @@ def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     return wrap(ops.select(on_diagonal, placed, ops.zeros_like(placed)))
 
 
-def trace(x: ArrayLike, /, *, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+def trace(x: ArrayLike, /, offset: int = 0, *, axis1: int = -2, axis2: int = -1) -> Tensor:
     """The sum of the diagonal."""
     return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
 

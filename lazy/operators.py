@@ -42,6 +42,8 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     """The operator and its reflection; `kinds` are the dtype kinds whose result has the operands' dtype
     (or is a bool, for comparisons)."""
 
+    floats = "f" in kinds
+
     def method(self: Any, other: Any) -> Any:
         a = self._value
         cls = type(self)
@@ -53,7 +55,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
                 return function(self, other)
             if self._weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
-        elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+        elif floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
             b = emit("const", (), {"value": float(other), "type": t})[0]
         elif isinstance(other, _OPERANDS):
             return function(self, other)

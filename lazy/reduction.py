@@ -21,12 +21,16 @@ from loopgrad.lazy.elementwise import (
     add,
     as_bool,
     divide,
+    equal,
     exp,
     isinf,
     less,
     less_equal,
     log,
+    logical_and,
+    logical_or,
     multiply,
+    not_equal,
     sqrt,
     subtract,
     where,
@@ -234,5 +238,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:
     rows = broadcast_to(reshape(keys, (*shape, 1)), (*shape, table._value.shape[0]))
     # a count of smaller elements: no loop, and the table is short in practice
     before = less(table, rows) if side == "left" else less_equal(table, rows)
+    if rows._value.dtype.kind == "f":  # NaN is sorted behind everything
+        last = not_equal(rows, rows)
+        before = logical_or(before, last if side == "right" else logical_and(last, equal(table, table)))
     return sum(cast(before, int64), axis=-1)
-

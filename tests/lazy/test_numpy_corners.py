@@ -1,0 +1,84 @@
+"""Corners where NumPy users expect NumPy's result: rounding, NaN order, infinities, masks, ints as data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.runtime.session import SESSION
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cube_roots_of_large_and_small_numbers_are_exact_to_two_ulp(device, dtype):
+    info = np.finfo(dtype)
+    x = np.array([info.max, -info.max, info.tiny, -info.tiny, 27.0, 1e-30, 0.0, -0.0, np.inf, -np.inf, np.nan], dtype)
+    np.testing.assert_array_max_ulp(np.asarray(lg.cbrt(lg.asarray(x))), np.cbrt(x), 2)
+
+
+def test_the_derivative_of_a_cube_root(device):
+    x = np.array([8.0, -27.0, 1e-30])
+    slope = lg.grad(lambda x: lg.sum(lg.cbrt(x)))(lg.asarray(x))
+    np.testing.assert_allclose(np.asarray(slope), np.cbrt(x) / x / 3, rtol=1e-13)
+
+
+def test_sigmoid_of_large_negative_numbers_and_its_slope_at_zero(device):
+    x = np.array([-100.0, -92.5, -1.0, 0.0, 3.0, 200.0], np.float32)
+    exact = 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(np.asarray(lg.sigmoid(lg.asarray(x))), exact, rtol=3e-7, atol=2e-45)
+    slope = lg.grad(lambda x: lg.sum(lg.sigmoid(x)))(lg.asarray(x.astype(np.float64)))
+    exact = 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(np.asarray(slope), exact * (1 - exact), rtol=1e-12, atol=1e-80)
+
+
+def test_nan_to_num_replaces_infinities(device):
+    x = np.array([np.nan, np.inf, -np.inf, 1.0])
+    np.testing.assert_array_equal(np.asarray(lg.nan_to_num(lg.asarray(x))), np.nan_to_num(x))
+    replaced = np.asarray(lg.nan_to_num(lg.asarray(x), 7.0, posinf=8.0, neginf=9.0))
+    np.testing.assert_array_equal(replaced, [7.0, 8.0, 9.0, 1.0])
+    assert np.asarray(lg.nan_to_num(lg.asarray([1, 2]))).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searchsorted_puts_nan_behind_everything(device, side):
+    keys = np.array([0.0, 2.0, 9.0, np.nan])
+    for table in (np.array([1.0, 2.0, 2.0, 3.0]), np.array([1.0, np.nan, np.nan])):
+        found = np.asarray(lg.searchsorted(lg.asarray(table), lg.asarray(keys), side=side))
+        np.testing.assert_array_equal(found, np.searchsorted(table, keys, side=side))
+
+
+def test_offsets_of_diagonals_by_position():
+    x = np.arange(12.0).reshape(3, 4)
+    assert float(lg.trace(lg.asarray(x), 1)) == np.trace(x, 1)
+    np.testing.assert_array_equal(np.asarray(lg.diagonal(lg.asarray(x), -1)), np.diagonal(x, -1))
+
+
+@pytest.mark.parametrize(
+    "index", [np.zeros((4, 3), bool), (0, np.ones(3, bool)), (..., np.ones(3, bool)), [True, False]]
+)
+def test_a_mask_of_another_extent_is_refused(index):
+    x = lg.zeros((3, 4))
+    with pytest.raises(lg.IndexRangeError, match=r"expected a mask of extent \d for axis"):
+        x[index]
+
+
+def test_masks_of_the_right_extent_beside_other_indices():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for index in ((0, x[0] > 3), (..., x[0, 0] > 1), (None, x > 3), (slice(None), x[0] > 4), ([1, 0], x[0, :, 0] > 1.5)):
+        np.testing.assert_array_equal(np.asarray(lg.asarray(x)[index]), x[index])
+
+
+def test_a_matrix_product_with_a_number_is_refused():
+    with pytest.raises(lg.ShapeError, match=r"got \(3,\) and \(\); multiply by a scalar with \*"):
+        lg.ones(3) @ 2.0
+
+
+def test_ints_made_tensors_are_data_and_compile_once():
+    x = lg.asarray([1.0, 2.0])
+    before = SESSION.compiled
+    for trips in range(2, 9):
+        y = lg.fori_loop(0, lg.asarray(trips), lambda _, v: v * 2.0, x)
+        assert np.asarray(y).tolist() == [2.0**trips, 2.0 ** (trips + 1)]
+    assert SESSION.compiled - before <= 2
+    with pytest.raises(OverflowError):
+        lg.asarray(2**63)
