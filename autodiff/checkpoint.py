@@ -12,13 +12,14 @@ computing any trip more than r times (Griewank and Walther, Algorithm 799: Revol
 
 The trip count is data (a while is run once more to count it), so the schedule is computed while it runs. It is
 the same for all lanes of a lane loop: lanes that have finished stand still. The states in memory are one base
-and what the stack holds, at most budget // (bytes of one state).
+and what the stack holds, at most budget // (bytes of one state). A for stores its first states while it runs
+for its value: the loop that `replaces` it makes the trips after the last of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
@@ -47,6 +48,7 @@ class Trip:
     carries: ReverseCarries
     state: list[int]
     count: Value  # trips: one, or one per lane
+    alone: bool  # not in the body of another loop, whose every trip would keep the states of a forward run
 
 
 def state_carries(loop: Loop, joint: Graph, carries: ReverseCarries) -> list[int]:
@@ -72,28 +74,32 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     """The final values of the carries of the reverse loop."""
     loop, c = trip.loop, len(trip.carries.inits)
     available = snapshots(loop, trip.state)
-    trips = _all_trips(trip)
+    trips = _most(trip.count)
     depth = ops.min(ops.max(trips, 0), available)
     states = [loop.inits[j] for j in trip.state]
     elements = [_COUNT, *(tensor_type("push", v) for v in states)]
     stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]
     zero = ops.full(0, _COUNT)
+    start: Sequence[Value] = [zero, zero, *states, *stacks]
+    if trip.alone and loop.node.op == "for" and not loop.node.attrs["shared"]:
+        start, trips = _forward(trip, trips, stacks, available)
 
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:
         adjoint, schedule = carried[:c], carried[c:]
-        schedule = _descend(trip, t, schedule, available)
+        schedule = _descend(trip, t, schedule, available, range(len(states)))
         position, state = schedule[0], schedule[2 : 2 + len(states)]
         here = _advanced(trip, position, ops.sub(t, position), state)
         return [*_pulled(trip, t, here, adjoint), *_returned(t, schedule, len(states))]
 
-    inits = [*trip.carries.inits, zero, zero, *states, *stacks]
-    return traced_for(trips, inits, reverse_trip, reverse=True, name=loop.node.attrs["name"])[:c]
+    return traced_for(trips, [*trip.carries.inits, *start], reverse_trip, reverse=True, name=loop.node.attrs["name"])[
+        :c
+    ]
 
 
-def _all_trips(trip: Trip) -> Value:
+def _most(count: Value) -> Value:
     """The trips of the longest lane; a bound, so that vmap keeps one schedule for all batch elements (stacks
     are pushed and popped in lockstep)."""
-    count = ops.cast(trip.count, int64)
+    count = ops.cast(count, int64)
     if 0 in count.shape:
         return ops.full(0, _COUNT)
     return ops.upper_bound(ops.reduce_max(count, range(len(count.shape))))
@@ -102,8 +108,33 @@ def _all_trips(trip: Trip) -> Value:
 # ---- the schedule: (position, stored, *state, *stacks)
 
 
-def _descend(trip: Trip, t: Value, schedule: Sequence[Value], available: int) -> tuple[Value, ...]:
-    """Store the base and move on towards t, as long as states are free."""
+def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) -> tuple[Sequence[Value], Value]:
+    """Run the loop for its value, with all its carries, and store the states that the last trip's pullback would
+    look for first. Gives the schedule from there, and the trips as counted by the loop that stands for the
+    original."""
+    loop, n = trip.loop, trip.loop.carries
+    whole = replace(trip, state=list(range(n)))
+    zero = ops.full(0, _COUNT)
+    begin = (zero, zero, *loop.inits, *stacks)
+    position, stored, *rest = _descend(whole, ops.sub(trips, 1), begin, available, trip.state)
+    state, filled = rest[:n], rest[n:]
+    graph = extract(trip.joint.outputs[:n], trip.joint.inputs[: len(loop.body.inputs)])
+    done = ops.broadcast_to(position, trip.count.shape)
+    left = ops.max(ops.sub(ops.cast(trip.count, int64), done), 0)
+
+    def body(j: Value, *carried: Value) -> list[Value]:
+        inputs = _body_inputs(whole, ops.add(j, ops.broadcast_to(position, j.shape)), carried[:n])
+        return [*inline(graph, inputs), ops.add(carried[n], 1)]
+
+    results = traced_for(left, [*state, done], body, name=loop.node.attrs["name"], replaces=loop.node)
+    return [position, stored, *(state[j] for j in trip.state), *filled], _most(results[n])
+
+
+def _descend(
+    trip: Trip, t: Value, schedule: Sequence[Value], available: int, stored_state: Sequence[int]
+) -> tuple[Value, ...]:
+    """Store the base and move on towards t, as long as states are free. Of the carries of `trip`, those at
+    `stored_state` go onto the stacks."""
     n = len(trip.state)
 
     def more(position: Value, stored: Value, *rest: Value) -> Value:
@@ -111,7 +142,8 @@ def _descend(trip: Trip, t: Value, schedule: Sequence[Value], available: int) ->
 
     def step(position: Value, stored: Value, *rest: Value) -> list[Value]:
         state, stacks = rest[:n], rest[n:]
-        filled = [ops.push(s, v) for s, v in zip(stacks, (position, *state), strict=True)]
+        base = (position, *(state[i] for i in stored_state))
+        filled = [ops.push(s, v) for s, v in zip(stacks, base, strict=True)]
         trips = split(ops.sub(ops.add(t, 1), position), ops.sub(available, stored))
         after = _advanced(trip, position, trips, state)
         return [ops.add(position, trips), ops.add(stored, 1), *after, *filled]

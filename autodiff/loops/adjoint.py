@@ -248,7 +248,7 @@ def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Conte
     parts = split(pruned, n, loop.carries)
     saved = chosen(parts, varying)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
-        return _emit_within_budget(loop, pruned, carries)
+        return _emit_within_budget(loop, pruned, carries, not context.nested)
     primal = graph.inputs[:n]
     forward = forward_part(parts, primal, saved)
     saving = emit_augmented(loop, forward, parts.threads, saved, context.nested)
@@ -271,7 +271,7 @@ def _fits_budget(loop: Loop, saved: Sequence[Value], inner: bool, context: Conte
     return bool(count.attrs["value"] * sum(nbytes(v) for v in saved) <= budget)
 
 
-def _emit_within_budget(loop: Loop, graph: Graph, carries: ReverseCarries) -> Sequence[Value]:
+def _emit_within_budget(loop: Loop, graph: Graph, carries: ReverseCarries, alone: bool) -> Sequence[Value]:
     """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
     state = state_carries(loop, graph, carries)
     n = len(loop.body.inputs)
@@ -279,4 +279,4 @@ def _emit_within_budget(loop: Loop, graph: Graph, carries: ReverseCarries) -> Se
     forward = forward_part(parts, graph.inputs[:n], ())
     counting = emit_augmented(loop, forward, parts.threads, (), nested=True)
     settled = replace(carries, outputs=list(graph.outputs[loop.carries :]))
-    return emit_checkpointed(Trip(loop, graph, settled, state, counting.count))
+    return emit_checkpointed(Trip(loop, graph, settled, state, counting.count, alone))
