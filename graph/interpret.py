@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from loopgrad.graph.errors import ShapeError, VerifyError
-from loopgrad.graph.interpret_regions import Frame, run_for, run_switch, run_while, scatter_under
+from loopgrad.graph.interpret_regions import Frame, check_indices, run_for, run_switch, run_while, scatter_under
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import REFERENCE
 from loopgrad.graph.primitives.primitive import Array
@@ -31,8 +31,8 @@ class Stack:
 Datum = Array | Stack
 
 
-def interpret(graph: Graph, arrays: Sequence[Any]) -> list[Array]:
-    """The outputs of `graph` for these inputs."""
+def interpret(graph: Graph, arrays: Sequence[Any], checked: bool = False) -> list[Array]:
+    """The outputs of `graph` for these inputs; `checked` raises where an index is out of range."""
     if len(arrays) != len(graph.inputs):
         raise ShapeError(f"interpret: expected {len(graph.inputs)} arrays, got {len(arrays)}")
     inputs: list[Datum] = []
@@ -42,7 +42,7 @@ def interpret(graph: Graph, arrays: Sequence[Any]) -> list[Array]:
             got = f"{given.dtype}{list(given.shape)}"
             raise ShapeError(f"interpret: expected input {position} of type {value.type}, got {got}")
         inputs.append(given)
-    outputs = run_graph(graph, inputs, Frame(run_graph))
+    outputs = run_graph(graph, inputs, Frame(run_graph, check_indices=checked))
     return [_exported(graph, x) for x in outputs]
 
 
@@ -72,6 +72,8 @@ def run_graph(graph: Graph, inputs: list[Datum], frame: Frame) -> list[Datum]:
 
 
 def _run_node(node: Node, operands: list[Any], frame: Frame) -> Sequence[Datum]:
+    if frame.check_indices and node.op in ("gather", "scatter"):
+        check_indices(node, operands, frame.masks)
     match node.op:
         case "for":
             return run_for(node, operands, frame)

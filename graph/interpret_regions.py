@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.graph.errors import LoopLimitError, VerifyError
+from loopgrad.graph.errors import IndexRangeError, LoopLimitError, VerifyError
+from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.indexing import scatter_array
 from loopgrad.graph.primitives.primitive import Array, Attrs
@@ -30,11 +31,13 @@ from loopgrad.graph.types import StackType
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
     """One run of a graph by `run`. `masks` are the active lanes of the enclosing lane loops, outermost
-    first; `shared` are the values of this graph that are accumulators: their scatters obey the masks."""
+    first; `shared` are the values of this graph that are accumulators: their scatters obey the masks.
+    `check_indices`: gathers and scatters raise where an active lane's index is out of range."""
 
     run: Callable[[Graph, list[Any], Frame], list[Any]]
     masks: tuple[Array, ...] = ()
     shared: set[Value] = field(default_factory=set)
+    check_indices: bool = False
 
 
 def run_for(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
@@ -117,7 +120,7 @@ def _run_branch(
         for position, value in enumerate(branch.inputs)
         if node.operands[1 + position] in frame.shared or any(threaded.get(p) == position for p in node.attrs["shared"])
     }
-    return frame.run(branch, inputs, Frame(frame.run, masks, accumulators))
+    return frame.run(branch, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
 
 
 def accumulator_input(node: Node, position: int) -> int:
@@ -150,7 +153,7 @@ def _run_loop_region(node: Node, region: Graph, inputs: list[Any], active: Array
     offset = len(region.inputs) - (len(node.operands) - _first_carry(node))  # 1 where the region takes k
     accumulators = {region.inputs[offset + p] for p in range(node.attrs["carries"]) if _accumulates(node, p, frame)}
     masks = frame.masks if node.attrs["lanes"] == 0 else (*frame.masks, active)
-    return frame.run(region, inputs, Frame(frame.run, masks, accumulators))
+    return frame.run(region, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
 
 
 def _first_carry(node: Node) -> int:
@@ -201,3 +204,19 @@ def scatter_under(masks: tuple[Array, ...], attrs: Attrs, x: Array, *rest: Array
             f"scatter into an accumulator: expected indices over the lanes {masks[-1].shape}, got {lanes}"
         )
     return scatter_array(attrs["kind"], x, tuple(indices), updates, _combine(lanes, masks))
+
+
+def check_indices(node: Node, operands: list[Any], masks: tuple[Array, ...]) -> None:
+    """Raise IndexRangeError where an active lane of a gather or scatter is out of range."""
+    table, *indices = operands[:-1] if node.op == "scatter" else operands
+    if not indices:
+        return
+    active = _combine(indices[0].shape, masks)
+    for extent, index in zip(table.shape, indices, strict=False):
+        wrong = np.flatnonzero(active & ((index < 0) | (index >= extent)))
+        if wrong.size:
+            fallback = "clamp" if node.op == "gather" else "drop"
+            raise IndexRangeError(
+                f"{node.op}: expected an index in [0, {extent}), got {index.reshape(-1)[wrong[0]]} in lane {wrong[0]}; "
+                f"fix the index, or turn check_indices off to {fallback} it\n{describe(node.loc)}"
+            )

@@ -35,7 +35,10 @@ class InterpreterDevice:
         return buffer.array
 
     def compile(self, graph: Graph, options: Options) -> Executable:
-        return InterpreterExecutable(graph)
+        return InterpreterExecutable(graph, options.check_indices)
+
+    def memory_stats(self) -> MemoryStats:
+        return MemoryStats()  # it keeps nothing between calls
 
 
 class InterpreterExecutable(Executable):
@@ -43,13 +46,14 @@ class InterpreterExecutable(Executable):
 
     device = NAME
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, check_indices: bool = False) -> None:
         self.graph = graph
+        self.check_indices = check_indices
         self.input_types = _tensor_types(graph.input_types)
         self.output_types = _tensor_types(graph.output_types)
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        arrays = interpret(self.graph, [b.array for b in buffers])
+        arrays = interpret(self.graph, [b.array for b in buffers], self.check_indices)
         given = dict(zip(self.graph.inputs, buffers, strict=True))
         return [
             given.get(v) or host_buffer(np.asarray(a, dtype=t.dtype.np).reshape(t.shape), NAME)

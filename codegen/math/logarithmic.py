@@ -7,6 +7,7 @@ infinite, NaN and subnormal arguments leave the common path together, by one com
 
 from __future__ import annotations
 
+from math import frexp, ldexp
 from math import log as real_log
 
 from loopgrad.codegen.math.ops import Ops, V, polynomial
@@ -102,8 +103,6 @@ def scaled_log(m: Ops[V], x: V, base: float, parts: tuple[float, float]) -> V:
 
 def single(value: float) -> float:
     """Rounded to 12 bits, so that the rest of it fits an f32 to full precision."""
-    from math import frexp, ldexp
-
     mantissa, exponent = frexp(value)
     return ldexp(round(mantissa * 4096), exponent - 12)
 
