@@ -14,6 +14,7 @@ from loopgrad.graph.types import TensorType
 INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "div": "//", "mod": "%"}
 SILENT: Final = frozenset({"cast", "broadcast", "reshape", "alias", "stop_gradient", "transpose"})
 LONGEST: Final = 120
+DEEPEST: Final = 12
 
 
 def residual(node: Node, graph: Graph, place: str) -> Residual:
@@ -28,17 +29,23 @@ def residual(node: Node, graph: Graph, place: str) -> Residual:
 
 def formula(value: Value, inputs: dict[Value, str]) -> str:
     """A size expression as text."""
-    text = _text(value, inputs, 12)
+    text = _text(value, inputs, DEEPEST, {})
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
-def _text(value: Value, inputs: dict[Value, str], depth: int) -> str:
+def _text(value: Value, inputs: dict[Value, str], depth: int, known: dict[tuple[Value, int], str]) -> str:
     node = value.node
     if node is None:
         return inputs.get(value, "captured")
     if depth == 0:
         return "..."
-    operands = [_text(v, inputs, depth - 1) for v in node.operands[:4]]
+    if (value, depth) not in known:
+        operands = [_text(v, inputs, depth - 1, known) for v in node.operands]
+        known[value, depth] = _operation(node, operands)[:LONGEST]
+    return known[value, depth]
+
+
+def _operation(node: Node, operands: list[str]) -> str:
     match node.op:
         case "const":
             return str(node.attrs["value"])
