@@ -26,6 +26,7 @@ from loopgrad.lazy.errors import traced_value_error
 from loopgrad.lazy.liveness import still_needed, without_known
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.plan import MemoryStats
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -166,6 +167,11 @@ def device_of(t: TensorCore) -> str:
     if isinstance(t._value, Leaf):
         return str(t._value.buffer.device)
     return current().device if t._value.scope is not None else _place((t._value,), current().device)
+
+
+def memory_stats(device: str | None = None) -> MemoryStats:
+    """The bytes that compiled programs hold on a device, and peaks; arrays of the user aren't counted."""
+    return get_device(device or current().device).memory_stats()
 
 
 def to_device(t: TensorCore, device: str) -> Tensor:

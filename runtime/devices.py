@@ -18,6 +18,7 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import Options
+from loopgrad.runtime.plan import MemoryStats
 
 
 class Device(Protocol):
@@ -34,6 +35,8 @@ class Device(Protocol):
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]: ...
 
     def compile(self, graph: Graph, options: Options) -> Executable: ...
+
+    def memory_stats(self) -> MemoryStats: ...
 
 
 @dataclass(frozen=True, slots=True)

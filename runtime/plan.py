@@ -77,13 +77,18 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes held now and at their peak by one executable or device."""
+    """Bytes held now and at their peak by one executable or device, beside the arrays that the user holds.
+
+    `arena`: temporaries of a call. `heap`: stacks of lanes inside kernels. `program_stack`: stacks of
+    whole tensors. `spare`: results that nobody holds any more, kept to be written again.
+    """
 
     arena_bytes: int = 0
     heap_bytes: int = 0
     heap_peak_bytes: int = 0
     program_stack_bytes: int = 0
     program_stack_peak_bytes: int = 0
+    spare_bytes: int = 0
 
 
 def _kernel_cells(row: KernelRow) -> tuple[str, ...]:

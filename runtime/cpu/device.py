@@ -14,12 +14,13 @@ from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, default_cache, source_digest
-from loopgrad.runtime.cpu.executable import CpuExecutable
+from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.libraries import NO_BLAS_NOTE, blas
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
 from loopgrad.runtime.cpu.program import read_program
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import Options
+from loopgrad.runtime.plan import MemoryStats
 
 STAGES = ("graph", "kernel", "llvm", "asm")
 
@@ -64,6 +65,9 @@ class CpuDevice:
         return CpuExecutable(
             program, artifact.code, artifact.constants, self.pool(), texts, notes, options.stack_capacity
         )
+
+    def memory_stats(self) -> MemoryStats:
+        return held_by_all(self.pool().heap_bytes())
 
     def pool(self) -> NativePool:
         """The process's thread pool; its code comes from the same cache."""

@@ -285,6 +285,19 @@ def _enter(found: dict[str, tuple[int | None, int]], name: str, depth: int, size
         found[name] = (depth, size)
 
 
+def held_by_all(pool_bytes: int) -> MemoryStats:
+    """What all programs of the process hold; they share arenas, spare results and the pool's stack heaps."""
+    each = [executable.memory_stats() for executable in list(ALIVE)]
+    return MemoryStats(
+        arena_bytes=ARENAS.idle_bytes(),
+        heap_bytes=pool_bytes,
+        heap_peak_bytes=max([s.heap_peak_bytes for s in each], default=0),
+        program_stack_bytes=sum([s.program_stack_bytes for s in each]),
+        program_stack_peak_bytes=sum([s.program_stack_peak_bytes for s in each]),
+        spare_bytes=RECYCLER.held_bytes(),
+    )
+
+
 def _release_executables() -> None:
     for executable in list(ALIVE):
         executable.release_idle()

@@ -134,6 +134,10 @@ class Arenas:
     def give(self, block: Block) -> None:
         self._free.append(block)
 
+    def idle_bytes(self) -> int:
+        """Bytes of the blocks that no call is using."""
+        return sum([block.size for block in list(self._free)])
+
     def clear(self) -> None:
         self._free.clear()
 
@@ -159,6 +163,14 @@ class Spares:
             self._buffers.append(buffer)
         return buffer
 
+    def idle_bytes(self) -> int:
+        """Bytes of the buffers that nobody else holds."""
+        total = 0
+        for buffer in self._buffers:
+            if sys.getrefcount(buffer) <= _FREE[0] and sys.getrefcount(buffer.array) <= _FREE[1]:
+                total += self.type.nbytes
+        return total
+
     def drop(self) -> None:
         self._buffers.clear()
 
@@ -170,6 +182,10 @@ class Recycler:
         self._spares: dict[TensorType, Spares] = {}
         self._bytes = 0
         self._limit = _recycling_limit()
+
+    def held_bytes(self) -> int:
+        """Bytes of results kept for reuse."""
+        return sum([spares.idle_bytes() for spares in list(self._spares.values())])
 
     def spares(self, type: TensorType) -> Spares:
         return self._spares.setdefault(type, Spares(type, self))

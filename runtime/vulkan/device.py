@@ -15,6 +15,7 @@ from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, default_cache, source_digest
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import Options
+from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.vulkan.driver import api, usable
 from loopgrad.runtime.vulkan.executable import VulkanExecutable
 from loopgrad.runtime.vulkan.gpu import Gpu
@@ -68,6 +69,9 @@ class VulkanDevice:
             return stage_text(graph, options, self.gpu.features, stage)
 
         return VulkanExecutable(self.name, program, resources, texts, origin, options.stack_capacity)
+
+    def memory_stats(self) -> MemoryStats:
+        return MemoryStats(heap_bytes=self.memory.data.held)
 
     def environment(self) -> tuple[str, ...]:
         """Everything beside the graph that shapes code."""

@@ -138,7 +138,7 @@ from loopgrad.lazy.elementwise import (
 )
 from loopgrad.lazy.errors import GradientError, HistoryError, StructureError, TracedValueError
 from loopgrad.lazy.evaluation import evaluate as eval
-from loopgrad.lazy.evaluation import to_device
+from loopgrad.lazy.evaluation import memory_stats, to_device
 from loopgrad.lazy.export import to_dot, to_networkx, to_text
 from loopgrad.lazy.indexing import nonzero, take, take_along_axis
 from loopgrad.lazy.linalg import (
@@ -281,7 +281,7 @@ __all__ = [
     "greater_equal", "hessian", "hvp", "hypot", "identity", "inf", "inner", "int8", "int16", "int32", "int64",
     "invert", "isfinite", "isinf", "isnan", "jacfwd", "jacrev", "jvp", "left_shift", "less", "less_equal", "lgamma",
     "linearize", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
+    "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean", "memory_stats", "meshgrid", "min", "minimum",
     "mod", "moveaxis", "multiply", "nan", "nan_to_num", "negative", "newaxis", "nonzero", "not_equal", "ones",
     "ones_like", "options", "outer", "pad", "permute_dims", "pi", "positive", "pow", "power", "prod", "ravel",
     "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "roll", "round", "rsqrt", "scan",
