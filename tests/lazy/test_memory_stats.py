@@ -17,7 +17,9 @@ def test_every_device_reports_bytes(device):
 
 
 def test_stacks_of_lanes_and_idle_results_are_counted():
-    loss = lambda x: lg.sum(lg.while_loop(lambda v: v < 4.0, lambda v: v + lg.exp(-v), x))
+    def loss(x):
+        return lg.sum(lg.while_loop(lambda v: v < 4.0, lambda v: v + lg.exp(-v), x))
+
     x = lg.asarray(np.linspace(0.0, 1.0, 1000))
     slope = np.asarray(lg.grad(loss)(x))
     stats = lg.memory_stats("cpu")

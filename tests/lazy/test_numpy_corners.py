@@ -64,7 +64,8 @@ def test_a_mask_of_another_extent_is_refused(index):
 
 def test_masks_of_the_right_extent_beside_other_indices():
     x = np.arange(24.0).reshape(2, 3, 4)
-    for index in ((0, x[0] > 3), (..., x[0, 0] > 1), (None, x > 3), (slice(None), x[0] > 4), ([1, 0], x[0, :, 0] > 1.5)):
+    row = x[0, :, 0] > 1.5
+    for index in ((0, x[0] > 3), (..., x[0, 0] > 1), (None, x > 3), (slice(None), x[0] > 4), ([1, 0], row)):
         np.testing.assert_array_equal(np.asarray(lg.asarray(x)[index]), x[index])
 
 
