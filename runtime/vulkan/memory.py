@@ -7,6 +7,7 @@ submits work holds its memory until the work is done.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from typing import Any, Final
 
@@ -143,13 +144,14 @@ class Heap:
 
 
 class VulkanBuffer(Buffer):
-    """A tensor's elements in device memory."""
+    """A tensor's elements in device memory. `copied` is the copy on the host, while somebody holds it."""
 
-    __slots__ = ("allocation",)
+    __slots__ = ("allocation", "copied")
 
     def __init__(self, allocation: Allocation, device: str, type: TensorType) -> None:
         super().__init__(EMPTY, device, type)
         self.allocation = allocation
+        self.copied: weakref.ref[np.ndarray[Any, Any]] | None = None
         self.address = allocation.address
 
 

@@ -125,3 +125,11 @@ def test_structure_types_follow_from_names():
     wanted = "VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES"
     assert structure_type("VkPhysicalDeviceVulkan12Features") == wanted
     assert structure_type("VkPhysicalDeviceFeatures2") == "VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2"
+
+
+@needs_device
+def test_the_host_copy_is_shared_while_it_lives():
+    device = get_device("vulkan:0")
+    buffer = device.put(np.arange(4.0))
+    first = device.get(buffer)
+    assert device.get(buffer) is first
