@@ -122,17 +122,16 @@ def pull(
             adjoints.put(value, known)
     for value, ct in zip(graph.outputs, cotangents, strict=True):
         adjoints.add(value, ct)
-    masked = {v.node for v in graph.outputs if v.node is not None} if context.masked else set()
+    kept = set() if context.masked else {v.node for v in graph.outputs}  # not every use ends in a select
     for node in reversed(graph.nodes):
         if node.op in NONDIFFERENTIABLE or not any(r in adjoints.active for r in node.results):
             continue
-        discarded = node in masked
-        if discarded or node.op == "select":
-            masked.update(v.node for v in node.operands if v.node is not None)
         received = [adjoints.get(r) for r in node.results]
         if node.op == "pop" or any(ct is not None for ct in received):  # each push needs its pop, zero or not
+            if node in kept and node.op != "select":
+                kept.update(v.node for v in node.operands)
             with at(node.loc):
-                _step(node, received, adjoints, context, discarded)
+                _step(node, received, adjoints, context, node not in kept)
     return [adjoints.get(v) for v in wrt]
 
 

@@ -6,7 +6,7 @@ The Jacobian of an elementwise primitive is diagonal, so one linear map per oper
 Choices at points without a derivative, the same in both modes: abs at 0 gives 0; min and max split a tie
 in halves; sqrt and log at 0 give inf; pow(x, 0) gives 0 also at x = 0; atan2(0, 0) gives 0. A zero tangent
 or cotangent never turns into NaN by meeting an infinite derivative (`guarded`): always so for SINGULAR
-primitives, and for every primitive whose result a select may discard.
+primitives, and for every primitive all of whose uses a select may discard.
 """
 
 from __future__ import annotations

@@ -162,3 +162,16 @@ def test_second_derivative_passes_through_a_zero_cotangent(derivatives):
 def test_only_singular_derivatives_are_guarded(derivatives, function, guards):
     graph = derivatives.graph_of(derivatives.gradient_of(lambda x: [function(x)], [0]), [np.array([0.5, 1.5])])
     assert [n.op for n in graph.nodes].count("is_nan") == guards
+
+
+@pytest.mark.parametrize(("kept", "guards"), [(False, 2), (True, 0)])
+def test_only_what_a_select_may_discard_altogether_is_guarded(derivatives, kept, guards):
+    def function(x, c):
+        product = ops.mul(x, c)
+        chosen = ops.select(ops.gt(c, 1.0), product, 0.0)
+        return [ops.add(chosen, product) if kept else chosen]
+
+    arrays = [np.array([0.5, 1.5]), np.array([0.7, 1.7])]
+    graph = derivatives.graph_of(derivatives.gradient_of(function, [0, 1]), arrays)
+    assert [n.op for n in graph.nodes].count("is_nan") == guards
+    derivatives.check(function, arrays, order=2)
