@@ -16,7 +16,7 @@ from loopgrad.runtime.vulkan.driver import QUEUE_COMPUTE, TYPE_CPU, TYPE_INTEGRA
 STAGE_COMPUTE: Final = 0x20
 POLL_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
-RESIDENT_DISCRETE: Final = 1 << 18
+RESIDENT_DISCRETE: Final = 1 << 17  # fills 132 multiprocessors, and short stacks stay in the second-level cache
 WANTED_12: Final = ("storageBuffer8BitAccess", "shaderBufferInt64Atomics", "shaderFloat16", "shaderInt8")
 WANTED_10: Final = ("shaderFloat64", "shaderInt64", "shaderInt16")
 

@@ -63,7 +63,7 @@ class Features:
     denormals: tuple[int, ...] = ()
     specials: tuple[int, ...] = ()
     nearest: tuple[int, ...] = ()
-    resident: int = 1 << 18
+    resident: int = 1 << 17
     group: int = 64
 
     def key(self) -> str:
