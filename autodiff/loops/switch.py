@@ -17,10 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from loopgrad.autodiff.activity import active_results, differentiable
+from loopgrad.autodiff.activity import active_results, differentiable, useful_operands
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
 from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, looked_up, normalized, without_inputs
-from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split, stack_type
+from loopgrad.autodiff.loops.residuals import (
+    Split,
+    Threads,
+    chosen,
+    forward_part,
+    next_stack,
+    reverse_part,
+    split,
+    stack_type,
+)
 from loopgrad.autodiff.loops.sizes import switch_depth
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
@@ -99,11 +108,11 @@ def _flow(node: Node, normal: Normal, received: Received, adjoints: Adjoints) ->
     operands = normal.operands[1:]
     active = [v in adjoints.active and differentiable(v.type) for v in operands]
     depends = active_results(node, [v in adjoints.active for v in node.operands])
-    results = [
-        r
-        for r, v in enumerate(node.results)
-        if depends[r] and (received[r] is not None or isinstance(v.type, StackType))
-    ]
+    useful = useful_operands(node, [ct is not None for ct in received])
+    popped = {
+        next_stack(node, i).index for i, v in enumerate(node.operands) if useful[i] and isinstance(v.type, StackType)
+    }
+    results = [r for r, flag in enumerate(depends) if flag and (received[r] is not None or r in popped)]
     tables = [p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in normal.regions)]
     plain = [p for p, flag in enumerate(active) if flag and p not in tables]
     return Flow(results, plain, tables)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from loopgrad.autodiff.activity import active_carries, active_results, differentiable
 from loopgrad.autodiff.loops.normal import NotLaneLocalError, with_inputs
+from loopgrad.autodiff.loops.residuals import next_stack
 from loopgrad.autodiff.pullback import zero_cotangent
 from loopgrad.autodiff.pushforward import RegionRules, Tangents, push_forward
 from loopgrad.graph.accumulators import chain_from, first_carry
@@ -62,12 +63,10 @@ def _joint_body(node: Node, carried: Sequence[int], captured: Sequence[int], rul
 
 def push_switch(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
     flags = active_results(node, [t is not None for t in tangents])
-    if any(flag and isinstance(r.type, StackType) for r, flag in zip(node.results, flags, strict=True)):
-        tangents = [
-            zero_cotangent(v) if t is None and isinstance(v.type, StackType) and differentiable(v.type) else t
-            for v, t in zip(node.operands, tangents, strict=True)
-        ]
-        flags = active_results(node, [t is not None for t in tangents])
+    tangents = [
+        zero_cotangent(v) if t is None and isinstance(v.type, StackType) and flags[next_stack(node, i).index] else t
+        for i, (v, t) in enumerate(zip(node.operands, tangents, strict=True))
+    ]
     moving = [t is not None for t in tangents]
     results = [r for r, flag in enumerate(flags) if flag]
     if not results:

@@ -215,3 +215,40 @@ def test_a_constant_accumulator_stays_an_operand(derivatives):
         return traced_switch(ops.gt(x, 0.5), [lambda t, v: [t, ops.sin(v)], add], [total, x], shared=[0])
 
     derivatives.check(function, [X], order=2)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_second_order_through_a_branch_whose_loop_is_masked(derivatives, repeated):
+    """Several stacks pass through one switch; some of them have tangents, some don't."""
+
+    def function(x, h, n):
+        def inner(v):
+            def body(k, acc, u):
+                u = ops.tanh(ops.add(ops.mul(u, u), u))
+                return [ops.scatter("max", acc, [n, k], u), u]
+
+            total, u = traced_for(n, [h, v], body, shared=[0])
+            return [ops.add(ops.tanh(ops.reduce_sum(total, [1])), u)]
+
+        def step(k, v):
+            return traced_switch(ops.gt(v, 0.4), [lambda v: [ops.sin(v)], inner], [v])
+
+        return traced_for(n, [x], step) if repeated else step(None, x)
+
+    h = np.linspace(0.1, 0.9, 12).reshape(4, 3)
+    derivatives.check(function, [X + 0.05, h, np.array([0, 1, 3, 2])], order=2, numeric=False)
+
+
+@pytest.mark.parametrize("function", [loops_in_branches, loops_in_branches_in_a_loop])
+def test_value_only_after_a_gradient_was_taken(derivatives, function):
+    """Nobody asks for the stacks' cotangents: they are neither filled nor emptied."""
+
+    def both(x, n):
+        (y,) = function(x, n)
+        (gradient,) = derivatives.vjp_emit([y], [ops.ones_like(y)], [x])
+        (again,) = derivatives.vjp_emit([y, gradient], [ops.ones_like(y), None], [x])
+        return [ops.sub(gradient, again)]
+
+    arrays = [X, TRIPS]
+    (difference,) = derivatives.interpret(derivatives.graph_of(both, arrays), arrays)
+    np.testing.assert_array_equal(difference, np.zeros(4))
