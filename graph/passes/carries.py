@@ -119,7 +119,15 @@ def _constant_carries(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
         init = loop.operands[first + j]
         if output is body.inputs[first + j] or captured.get(output) is init or _same_constant(output, init):
             found[j] = init
-    return found
+    # a while whose condition reads nothing else never ends once it runs: it must still reach its max_steps
+    return {} if loop.op == "while" and _tested(loop) <= found.keys() else found
+
+
+def _tested(loop: Node) -> set[int]:
+    """The carries that the condition of a while reads."""
+    condition = loop.regions[0]
+    read = _needed(condition, condition.outputs)
+    return {j for j in range(loop.attrs["carries"]) if condition.inputs[j] in read}
 
 
 def _same_constant(a: Value, b: Value) -> bool:
@@ -135,9 +143,7 @@ def _dead_carries(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
     position = {v: j for j, v in enumerate(body.inputs[first : first + loop.attrs["carries"]])}
     live = set(wanted)
     if loop.op == "while":
-        condition = loop.regions[0]
-        tested = _needed(condition, condition.outputs)
-        live |= {j for j in range(loop.attrs["carries"]) if condition.inputs[j] in tested}
+        live |= _tested(loop)
     while True:
         needed = _needed(body, [body.outputs[j] for j in live])
         grown = live | {position[v] for v in needed if v in position}

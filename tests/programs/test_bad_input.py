@@ -162,3 +162,15 @@ def test_a_failed_compile_leaves_the_compiled_function_usable(survivor):
     with pytest.raises(ValueError, match="expected"):
         c(lg.zeros((4,)))
     check(c(survivor), 14.0)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_a_while_that_stands_still_reaches_its_limit(device, shape):
+    """Its body multiplies by one, which simplifies to nothing: the initial value isn't a result."""
+    x = lg.ones(shape)
+    with pytest.raises(lg.LoopLimitError, match="max_steps=10"):
+        np.asarray(lg.while_loop(lambda v: v < 2.0, lambda v: v * 1.0, x, max_steps=10))
+    with pytest.raises(lg.LoopLimitError, match="max_steps=10"):
+        np.asarray(lg.while_loop(lambda c: c[0] < 2.0, lambda c: (c[0] * 1.0, c[1] / 1.0), (x, x), max_steps=10)[1])
+    done = lg.while_loop(lambda v: v < 1.0, lambda v: v * 1.0, x, max_steps=10)
+    np.testing.assert_array_equal(np.asarray(done), np.ones(shape))
