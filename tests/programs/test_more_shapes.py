@@ -1,0 +1,31 @@
+"""Shapes at the edges: axes of one element, no lanes, carries of nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+
+@pytest.mark.parametrize("axes", [0, (0, 1), None])
+def test_sum_over_axes_of_one_element(device: str, axes: int | tuple[int, ...] | None) -> None:
+    x = np.array([[1.5]])
+    roots = lg.sqrt(lg.asarray(x))
+    np.testing.assert_allclose(lg.sum(lg.cumsum(roots, axis=0), axis=axes), np.sqrt(x).sum(axis=axes))
+
+
+def test_one_lane_that_sorts_and_accumulates(device: str) -> None:
+    x = np.array([[0.3, -0.7, 0.1]])
+
+    def one(v: lg.Tensor) -> lg.Tensor:
+        return lg.fori_loop(0, 3, lambda i, s: lg.roll(lg.cumsum(lg.sort(s * lg.cos(1.0 + i))) * 0.3, 1), v)
+
+    expected = x[0]
+    for i in range(3):
+        expected = np.roll(np.cumsum(np.sort(expected * np.cos(1.0 + i))) * 0.3, 1)
+    np.testing.assert_allclose(lg.vmap(one)(x), expected[None])
+    slope = lg.grad(lambda v: lg.sum(lg.sin(lg.vmap(one)(v))))(lg.asarray(x))
+    step = 1e-6 * np.array([[1.0, 2.0, 3.0]])
+    difference = np.sum(np.sin(np.asarray(lg.vmap(one)(x + step)))) - np.sum(np.sin(np.asarray(lg.vmap(one)(x - step))))
+    np.testing.assert_allclose(np.sum(np.asarray(slope) * step) * 2, difference, rtol=1e-6)
