@@ -42,7 +42,8 @@ def run(graph: Graph) -> Graph:
         elif current.op == "switch":
             current, results = _passed_through(current)
         env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
-        nodes.append(current)
+        if current.results:  # a loop left with no carry would still count as a reader of what it captures
+            nodes.append(current)
     if not env:
         return graph
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
