@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.graph.nodes import Location
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,3 @@ class Program:
     stacks: tuple[ProgramStack, ...] = ()
     residuals: tuple[Residual, ...] = ()
     notes: tuple[str, ...] = ()  # announced fallbacks, for explain() and plan()
-
-
-def scalar_dtype(program: Program, slot: int) -> DType:
-    """The dtype of a slot."""
-    return program.slots[slot].type.dtype

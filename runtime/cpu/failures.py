@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from loopgrad.codegen.targets.cpu.call_context import (
     CHECK,
@@ -14,10 +13,11 @@ from loopgrad.codegen.targets.cpu.call_context import (
     STACK_EMPTY,
     STACK_MEMORY,
 )
-from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError, StackCapacityError
+from loopgrad.graph.errors import LoopgradError, LoopLimitError, StackCapacityError
 from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord
+from loopgrad.runtime.failures import failed_check
 
 
 def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused: tuple[int, int] | None) -> Exception:
@@ -32,7 +32,8 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         needed, allocated = words[HEADER["needed"]], words[HEADER["allocated"]]
         return StackCapacityError(stack.name or kernel.name, stack.loc, lane, needed, allocated)
     if code == CHECK:
-        return _check_failure(program.kernels[where], which, lane, detail)
+        kernel = program.kernels[where]
+        return failed_check(kernel.errors[which], kernel.domain, lane, detail)
     if code == HEAP_MEMORY:
         return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused)
     if code == STACK_MEMORY:
@@ -46,28 +47,6 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         stack_record = program.stacks[where]
         return LoopgradError(f"stack {stack_record.name!r} of the compiled program was popped while empty: a bug")
     return LoopgradError(f"the compiled program returned the unknown code {code}: a bug")
-
-
-def _check_failure(kernel: KernelRecord, site: int, lane: int, detail: int) -> Exception:
-    error = kernel.errors[site]
-    if error.kind == "max_steps":
-        failure = LoopLimitError(detail, error.loc)
-        failure.add_note(f"first seen in lane {_lane(kernel, lane)}")
-        return failure
-    message = error.message.replace("{lane}", _lane(kernel, lane)).replace("{detail}", str(detail))
-    text = "\n".join(part for part in (message, describe(error.loc)) if part)
-    return IndexRangeError(text) if error.kind == "index" else LoopgradError(text)
-
-
-def _lane(kernel: KernelRecord, lane: int) -> str:
-    """A linear lane index as the user would index the array."""
-    if len(kernel.domain) < 2 or not 0 <= lane < prod(kernel.domain):
-        return str(lane)
-    index = []
-    for extent in reversed(kernel.domain):
-        lane, position = divmod(lane, extent)
-        index.append(position)
-    return str(tuple(reversed(index)))
 
 
 def _heap_failure(

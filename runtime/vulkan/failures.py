@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from loopgrad.codegen.targets.spirv.interface import (
     ERROR_CODE,
     ERROR_DETAIL,
@@ -12,9 +10,10 @@ from loopgrad.codegen.targets.spirv.interface import (
     OVERFLOW_LANE,
     TRUNCATED,
 )
-from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError, StackCapacityError
+from loopgrad.graph.errors import LoopgradError, StackCapacityError
 from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Location
+from loopgrad.runtime.failures import failed_check
 from loopgrad.runtime.vulkan.memory import Bytes
 from loopgrad.runtime.vulkan.program import KernelRecord
 
@@ -56,26 +55,9 @@ def check_failure(control: Bytes, kernel: KernelRecord) -> Exception | None:
     code = word(control, ERROR_CODE)
     if not code:
         return None
-    error = kernel.errors[code - 1]
-    lane, detail = word(control, ERROR_LANE, 8), word(control, ERROR_DETAIL, 8)
-    if error.kind == "max_steps":
-        failure = LoopLimitError(detail, error.loc)
-        failure.add_note(f"first seen in lane {lane_text(kernel, lane)}")
-        return failure
-    message = error.message.replace("{lane}", lane_text(kernel, lane)).replace("{detail}", str(detail))
-    text = "\n".join(part for part in (message, describe(error.loc)) if part)
-    return IndexRangeError(text) if error.kind == "index" else LoopgradError(text)
-
-
-def lane_text(kernel: KernelRecord, lane: int) -> str:
-    """A linear lane index as the user would index the array."""
-    if len(kernel.domain) < 2 or not 0 <= lane < prod(kernel.domain):
-        return str(lane)
-    index = []
-    for extent in reversed(kernel.domain):
-        lane, position = divmod(lane, extent)
-        index.append(position)
-    return str(tuple(reversed(index)))
+    return failed_check(
+        kernel.errors[code - 1], kernel.domain, word(control, ERROR_LANE, 8), word(control, ERROR_DETAIL, 8)
+    )
 
 
 def heap_failure(kernel: KernelRecord, needed: int, available: int, lanes: int) -> MemoryError:
