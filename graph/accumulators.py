@@ -9,15 +9,19 @@ loops and branches included) to its own output and is read nowhere on the way:
       return %3                              acc: a chain of one scatter
 
 Such a carry lives in memory that every lane may update; it needn't be copied, masked or held in
-registers.
+registers. What reads it for nothing (a node no output needs, a loop that captures it and doesn't look)
+doesn't count: whether it is an accumulator mustn't depend on the order of the passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
+from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import first_capture, input_offset
 
 
 class Chain(NamedTuple):
@@ -27,12 +31,24 @@ class Chain(NamedTuple):
     scatters: int
 
 
-Uses = Mapping[Value, list[tuple[Node | None, int]]]
+Use = tuple[Node | None, int]
+Uses = Mapping[Value, list[Use]]
 
 
-def value_uses(graph: Graph) -> dict[Value, list[tuple[Node | None, int]]]:
+_uses: WeakKeyDictionary[Graph, Uses] = WeakKeyDictionary()  # a loop asks for each of its carries
+_needed: WeakKeyDictionary[Graph, Set[Value]] = WeakKeyDictionary()
+
+
+def value_uses(graph: Graph) -> Uses:
     """value -> (node, operand position) of each use; an output is a use by None at its position."""
-    uses: dict[Value, list[tuple[Node | None, int]]] = {}
+    known = _uses.get(graph)
+    if known is None:
+        known = _uses[graph] = _find_uses(graph)
+    return known
+
+
+def _find_uses(graph: Graph) -> Uses:
+    uses: dict[Value, list[Use]] = {}
     for node in graph.nodes:
         for i, v in enumerate(node.operands):
             uses.setdefault(v, []).append((node, i))
@@ -47,10 +63,10 @@ def chain_from(graph: Graph, position: int, uses: Uses | None = None) -> Chain |
     value = graph.inputs[position]
     scatters = 0
     while True:
-        readers = uses.get(value, [])
-        if len(readers) != 1:
+        found = readers(graph, value, uses)
+        if len(found) != 1:
             return None
-        node, operand = readers[0]
+        node, operand = found[0]
         if node is None:
             return Chain(operand, scatters)
         step = passed(node, operand)
@@ -58,6 +74,38 @@ def chain_from(graph: Graph, position: int, uses: Uses | None = None) -> Chain |
             return None
         value = node.results[step.output]
         scatters += step.scatters
+
+
+def readers(graph: Graph, value: Value, uses: Uses) -> list[Use]:
+    """The uses of `value` on which an output of `graph` depends, where there are several."""
+    found = uses.get(value, [])
+    return found if len(found) < 2 else _in_earnest(graph, found)
+
+
+def _in_earnest(graph: Graph, found: Sequence[Use]) -> list[Use]:
+    known = _needed.get(graph)
+    needed = known if known is not None else _find_needed(graph)
+    return [
+        (node, i) for node, i in found if node is None or (not needed.isdisjoint(node.results) and _looks_at(node, i))
+    ]
+
+
+def _find_needed(graph: Graph) -> Set[Value]:
+    """What the outputs depend on."""
+    needed = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.results):
+            needed.update(node.operands)
+    _needed[graph] = needed
+    return needed
+
+
+def _looks_at(node: Node, operand: int) -> bool:
+    """False where `node` captures the operand and no region of it needs it."""
+    if not node.regions or operand < first_capture(node):
+        return True
+    inputs = [(r, r.inputs[operand - input_offset(node)]) for r in node.regions]
+    return any(_in_earnest(r, value_uses(r).get(v, [])) for r, v in inputs)
 
 
 def passed(node: Node, operand: int) -> Chain | None:
@@ -108,5 +156,29 @@ def accumulator_operands(node: Node) -> list[int]:
         return [first_carry(node) + j for j in node.attrs["shared"]]
     if not node.attrs["shared"]:
         return []
-    chains = [(i, passed(node, i)) for i in range(1, len(node.operands))]
-    return [i for i, chain in chains if chain is not None and chain.output in node.attrs["shared"]]
+    return sorted({1 + accumulator_input(node, position) for position in node.attrs["shared"]})
+
+
+def accumulator_input(switch: Node, position: int) -> int:
+    """Which operand of a switch (after the index) result `position` accumulates into, in every branch."""
+    sources = {_source(branch, branch.outputs[position]) for branch in switch.regions}
+    if len(sources) != 1 or None in sources:
+        raise VerifyError(f"switch at {switch.loc}: result {position} doesn't come from one accumulator operand")
+    (source,) = sources
+    assert source is not None
+    return source
+
+
+def _source(graph: Graph, value: Value) -> int | None:
+    """Follow scatters, pushes, pops and inner regions back to an input of `graph`."""
+    while value.node is not None:
+        node = value.node
+        if node.op in ("scatter", "push", "pop", "alias"):
+            value = node.operands[0]
+        elif node.op in ("for", "while"):
+            value = node.operands[first_carry(node) + value.index]
+        elif node.op == "switch":
+            value = node.operands[1 + accumulator_input(node, value.index)]
+        else:
+            return None
+    return graph.inputs.index(value) if value in graph.inputs else None

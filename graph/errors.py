@@ -22,6 +22,10 @@ class LeakedValueError(LoopgradError, ValueError):
     """A value made while tracing one region was used outside it."""
 
 
+class DeviceError(LoopgradError, ValueError):
+    """Operands that were put on different devices."""
+
+
 class VerifyError(LoopgradError):
     """A graph that breaks the IR's rules: a bug in the library, not in the program."""
 

@@ -7,9 +7,13 @@ lanes, while any in the row is). After each pass
   - carries of shape S + T take their new elements in active lanes only,
   - shared accumulators take their new value whole: their scatters dropped the updates of inactive lanes,
   - stacks take their new value whole: they are pushed and popped in lockstep.
-A lane switch runs each branch that some active lane chose and merges the results per lane; shared
-accumulators and stacks go from one branch into the next. Scalar loops and switches (lanes = 0) inside a
-lane loop leave the masks as they are.
+A lane switch runs each branch that some lane chose and merges the results per lane; shared accumulators
+and stacks go from one branch into the next. Scalar loops and switches (lanes = 0) inside a lane loop leave
+the masks as they are.
+
+Inactive lanes are part of the whole tensors: an operation that mixes lanes sees them. There, what a body or
+branch computes is computed from the held carries, a switch gives what the chosen branch gives, and a lane
+loop takes no trip and gives its initial carries.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from loopgrad.graph.accumulators import accumulator_input
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError, VerifyError
 from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -94,13 +99,12 @@ def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
 
 
 def _run_lane_switch(node: Node, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Frame) -> list[Any]:
-    enclosing = _combine(chosen.shape, frame.masks)
     merged: list[Any] = [
         inputs[threaded[p]] if p in threaded else np.zeros(r.shape, dtype=r.dtype.np)
         for p, r in enumerate(node.results)
     ]
     for number, branch in enumerate(node.regions):
-        active = enclosing & (chosen == number)
+        active = chosen == number  # in every lane: what doesn't loop is computed in inactive lanes too
         if not active.any():
             continue
         results = _run_branch(node, branch, inputs, (*frame.masks, active), threaded, frame)
@@ -121,31 +125,6 @@ def _run_branch(
         if node.operands[1 + position] in frame.shared or any(threaded.get(p) == position for p in node.attrs["shared"])
     }
     return frame.run(branch, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
-
-
-def accumulator_input(node: Node, position: int) -> int:
-    """Which operand of a switch (after the index) result `position` accumulates into, in every branch."""
-    sources = {_source(branch, branch.outputs[position]) for branch in node.regions}
-    if len(sources) != 1 or None in sources:
-        raise VerifyError(f"switch at {node.loc}: result {position} doesn't come from one accumulator operand")
-    (source,) = sources
-    assert source is not None
-    return source
-
-
-def _source(graph: Graph, value: Value) -> int | None:
-    """Follow scatters, pushes, pops and inner regions back to an input of `graph`."""
-    while value.node is not None:
-        node = value.node
-        if node.op in ("scatter", "push", "pop", "alias"):
-            value = node.operands[0]
-        elif node.op in ("for", "while"):
-            value = node.operands[value.index + (node.op == "for")]
-        elif node.op == "switch":
-            value = node.operands[1 + accumulator_input(node, value.index)]
-        else:
-            return None
-    return graph.inputs.index(value) if value in graph.inputs else None
 
 
 def _run_loop_region(node: Node, region: Graph, inputs: list[Any], active: Array, frame: Frame) -> list[Any]:

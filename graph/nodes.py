@@ -113,7 +113,7 @@ class Node:
 class Graph:
     """A closed dataflow function (also: a region)."""
 
-    __slots__ = ("inputs", "nodes", "outputs")
+    __slots__ = ("__weakref__", "inputs", "nodes", "outputs")
 
     def __init__(self, inputs: tuple[Value, ...], nodes: tuple[Node, ...], outputs: tuple[Value, ...]) -> None:
         self.inputs = inputs

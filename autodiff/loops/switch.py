@@ -313,7 +313,9 @@ def _emit_reverse(
         for i in range(len(flow.tables))
         if _only_scattered([b.parts.joint for b in branches], normal, flow, i)
     ]
-    attrs = {"lanes": node.attrs["lanes"], "shared": tuple(shared)}
+    attrs: dict[str, object] = {"lanes": node.attrs["lanes"], "shared": tuple(shared)}
+    if node.attrs.get("recompute"):
+        attrs["apart"] = True  # else what it computes again would be found computed already, and kept for it
     operands = (index, *(normal.operands[1 + i] for i in read), *given)
     return emit("switch", operands, attrs, tuple(graphs))
 

@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from loopgrad.graph.accumulators import first_carry, is_accumulator, passed, value_uses
+from loopgrad.graph.accumulators import accumulator_input, first_carry, is_accumulator, passed, readers, value_uses
 from loopgrad.graph.batching.flow import RegionPlan
 from loopgrad.graph.batching.row import Context, Row, batched_type, expanded
 from loopgrad.graph.batching.walk import replacement, walk_region
 from loopgrad.graph.build import emit, trace
-from loopgrad.graph.interpret_regions import accumulator_input
 from loopgrad.graph.nodes import Graph, Node, Value
 
 Values = Sequence[Value]
@@ -112,7 +111,7 @@ def _unmasked(region: Graph, position: int) -> bool:
     uses = value_uses(region)
     value = region.inputs[position]
     while True:
-        ((node, operand),) = uses[value]
+        ((node, operand),) = readers(region, value, uses)
         if node is None:
             return True
         step = passed(node, operand)

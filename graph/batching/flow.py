@@ -20,8 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from loopgrad.graph.accumulators import first_carry
-from loopgrad.graph.interpret_regions import accumulator_input
+from loopgrad.graph.accumulators import accumulator_input, first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import StackType, TensorType
 

@@ -27,8 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from loopgrad.graph.accumulators import first_carry
-from loopgrad.graph.interpret_regions import accumulator_input
+from loopgrad.graph.accumulators import accumulator_input, first_carry
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.mask_region import Mask, chosen_lanes, under_mask

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from loopgrad.graph.accumulators import first_carry, passed
-from loopgrad.graph.interpret_regions import accumulator_input
+from loopgrad.graph.accumulators import accumulator_input, first_carry, passed
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import Builder, input_offset
 from loopgrad.graph.types import TensorType, bool_, int32, int64

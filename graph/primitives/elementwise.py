@@ -121,8 +121,9 @@ def _infer_select(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
 def _infer_cast(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
     dtype: DType = attrs["dtype"]
     t = tensor_type("cast", operands[0])
-    if t.dtype.kind == "c" and dtype.kind not in "cb":
-        raise dtype_error("cast", "a complex or bool target", f"{t} to {dtype}", "take the real part first")
+    if "c" in (t.dtype.kind, dtype.kind) and t.dtype is not dtype:
+        fix = "complex arrays can be held, moved and exchanged; compute with real and imaginary parts as two arrays"
+        raise dtype_error("cast", "real dtypes", f"{t} to {dtype}", fix)
     return (t if t.dtype is dtype else TensorType(t.shape, dtype),)
 
 

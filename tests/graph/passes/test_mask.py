@@ -168,6 +168,47 @@ def test_three_branches_and_a_clamped_index():
     check(program, i(4), f(4), seeds=8)
 
 
+# ---- inactive lanes, where an operation mixes lanes
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("loop", ["for", "while"])
+def test_a_switch_gives_inactive_lanes_what_their_branch_gives(loop, heavy):
+    def chosen(k, c):
+        if not heavy:
+            return ops.sin(c)
+        return traced_for(k, [c], lambda _j, e: [ops.mul(e, 0.5)])[0]
+
+    def step(n, k, c):
+        (d,) = traced_switch(k, [lambda _k, a: [ops.add(a, 1.0)], lambda k, a: [chosen(k, a)]], [n, c])
+        return [ops.add(c, ops.broadcast(ops.reduce_sum(d, (0,)), c.shape, ()))]
+
+    def counted(n, k, x):
+        return traced_for(n, [x], lambda _j, c: step(n, k, c))
+
+    def tested(n, k, x):
+        def body(j, c):
+            return [ops.add(j, 1), *step(n, k, c)]
+
+        return traced_while([ops.full(0, n.type), x], lambda j, _c: ops.lt(j, n), body)
+
+    check(counted if loop == "for" else tested, i(4), i(4), f(4), seeds=8)
+
+
+def test_a_branch_that_mixes_lanes_sees_those_that_chose_another():
+    def program(n, k, x):
+        def mixing(a):
+            (b,) = traced_switch(ops.lt(a, 0.0), [lambda v: [ops.exp(v)], lambda v: [ops.neg(v)]], [a])
+            return [ops.broadcast(ops.reduce_sum(b, (0,)), a.shape, ())]
+
+        def body(_j, c):
+            return [ops.sin(ops.add(c, traced_switch(k, [lambda a: [a], mixing], [c])[0]))]
+
+        return traced_for(n, [x], body)
+
+    check(program, i(4), i(4), f(4), seeds=8)
+
+
 # ---- accumulators
 
 
