@@ -15,13 +15,17 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.passes import optimise
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule import schedule
+from loopgrad.codegen.targets.amdgpu import target as amdgpu
 from loopgrad.codegen.targets.cpu import target as cpu
+from loopgrad.codegen.targets.nvptx import target as nvptx
 from loopgrad.codegen.targets.spirv import target as spirv
 from loopgrad.graph.nodes import Graph
 
 TARGETS: Final[dict[str, Callable[[Program, Any], Artifact]]] = {
     "cpu": cpu.compile_program,
     "spirv": spirv.compile_program,
+    "nvptx": nvptx.compile_program,
+    "amdgpu": amdgpu.compile_program,
 }
 
 

@@ -7,7 +7,7 @@ loop. Buffers of one element type and size may share a slot; library calls need 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from loopgrad.codegen.program import (
@@ -25,6 +25,7 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.schedule.program_builder import Buffer
+from loopgrad.codegen.steps import all_steps, blocks, named
 
 
 @dataclass(slots=True)
@@ -50,14 +51,11 @@ class _Lives:
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
             self.clock += 1
-            for buffer in direct(step):
+            for buffer in named(step):
                 self.use(buffer)
             match step:
-                case ForStep():
-                    self.loop([step.body], [step.count, step.index, *(b for pair in step.rotate for b in pair)])
-                case WhileStep():
-                    carried = [b for pair in step.rotate for b in pair]
-                    self.loop([step.condition, step.body], [step.pred, *carried])
+                case ForStep() | WhileStep():
+                    self.loop(blocks(step), list(named(step)))
                 case SwitchStep():
                     for branch in step.branches:
                         self.steps(branch)
@@ -68,48 +66,9 @@ class _Lives:
         for body in bodies:
             self.steps(body)
         self.clock += 1
-        used = {b for body in bodies for b in all_buffers(body)}
+        used = {b for body in bodies for step in all_steps(body) for b in named(step)}
         for buffer in used & before | set(carried):
             self.use(buffer)
-
-
-def direct(step: Step) -> Iterator[int]:
-    """Buffers that a step itself names, in its own fields."""
-    match step:
-        case LaunchStep():
-            yield from step.slots
-            yield from [i.source for _, i in step.initials if i.source is not None]
-        case CopyStep():
-            yield from (step.source, step.target)
-        case MatmulStep():
-            yield from (step.left, step.right, step.out)
-        case HostCallStep():
-            yield from (*step.inputs, *step.outputs)
-        case ReserveStep():
-            yield step.depth
-        case PushStep() | PopStep():
-            yield step.slot
-        case ForStep():
-            yield from (step.count, step.index, *(b for pair in step.rotate for b in pair))
-        case WhileStep():
-            yield from (step.pred, *(b for pair in step.rotate for b in pair))
-        case SwitchStep():
-            yield step.index
-
-
-def all_buffers(steps: Sequence[Step]) -> Iterator[int]:
-    """Buffers named anywhere in the steps."""
-    for step in steps:
-        yield from direct(step)
-        match step:
-            case ForStep():
-                yield from all_buffers(step.body)
-            case WhileStep():
-                yield from all_buffers(step.condition)
-                yield from all_buffers(step.body)
-            case SwitchStep():
-                for branch in step.branches:
-                    yield from all_buffers(branch)
 
 
 def assign_slots(

@@ -27,6 +27,7 @@ from loopgrad.codegen.lower.liveness import REGION_OPS, Liveness
 from loopgrad.codegen.program import CopyStep, HostCallStep, Initial, LaunchStep, MatmulStep, Step
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
+from loopgrad.codegen.schedule.order import reads_first
 from loopgrad.codegen.schedule.partition import (
     SMALL_CONSTANT,
     Partition,
@@ -104,12 +105,13 @@ class BlockScheduler:
 
     def __init__(self, request: BlockRequest, graph: Graph, decision: Decision, builder: ProgramBuilder) -> None:
         self.request = request
-        self.graph = graph
+        self.graph = graph = reads_first(graph)
         self.builder = builder
         self.partition = Partition(graph, decision, request.mutable)
         self.storage: dict[Value, Storage] = dict(request.inputs)
         self.steps: list[Step] = []
         self.fresh: set[Buffer] = set()
+        self.taken_over: set[Value] = set()  # scattered in place, into a buffer that was this block's to overwrite
         self.preferred = _preferred(graph, request.targets)
         self.settings = Settings(builder.constant, Liveness(), bool(getattr(builder.options, "check_indices", False)))
 
@@ -192,7 +194,7 @@ class BlockScheduler:
         buffer = stored.buffers[0]
         if not isinstance(buffer, Buffer) or buffer.kind != "temp" or buffer.popped:
             return False
-        return value in self.request.mutable or buffer in self.fresh
+        return value in self.request.mutable or value in self.taken_over or buffer in self.fresh
 
     def _output(self, value: Value, target: Buffer | None) -> Storage:
         stored = self.storage[value]
@@ -288,6 +290,7 @@ class BlockScheduler:
         elif not repeatable and self.owned(source) and self._last_reader(source, value, group):
             buffer = self.buffer_of(source)
             initials[buffer.number] = Initial(buffer.number)
+            self.taken_over.add(value)
         else:
             buffer = self.buffer_for(value)
             initials[buffer.number] = Initial(self.buffer_of(source).number)

@@ -5,6 +5,8 @@ The level of a root is the number of kernels and calls that must have finished b
     operand in memory before the block                       0
     stored, made at the same lane by a kernel                the operand's level (one kernel can do both)
     stored, otherwise (reduced, scattered, shifted, called)  one more than the operand's level
+
+A scatter that overwrites its operand comes after whatever else reads that (`Partition.waits`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Levels:
             for r in node.results:
                 if r in self.stored:
                     n = self.partition.domain(r)
-                    self.level[r] = self._cone(self._starts(r, n), n)
+                    before = [self.after(v) for v in self.partition.waits.get(node, ())]
+                    self.level[r] = max([self._cone(self._starts(r, n), n), *before])
 
     def _starts(self, value: Value, n: int) -> list[tuple[Value, bool]]:
         node = value.node

@@ -50,6 +50,7 @@ class Partition:
         self.anchor: dict[Value, int] = {}
         self.must_store: dict[Value, None] = {}
         self.apart: set[Value] = set()  # stored, and never computed in the kernel that reads them
+        self.waits: dict[Node, list[Value]] = {}  # scatter -> what is in memory before it overwrites its operand
         self.mutable = mutable
         self.uses = use_counts(graph)
         for node in graph.nodes:
@@ -233,20 +234,37 @@ class Partition:
                 self.store(v)
         self.lanes[node] = n
         self.store(node.results[0])
-        self._read_before(table, sources)
+        self._read_before(node, table, sources)
         return "scatter"
 
-    def _read_before(self, table: Value, sources: Sequence[Value]) -> None:
-        """Small updates made from the table itself are stored first, so that the table needn't be copied."""
+    def _read_before(self, node: Node, table: Value, sources: Sequence[Value]) -> None:
+        """Small updates made from the table itself, and small values that others read from it, are stored first,
+        so that the table needn't be copied."""
         owned = table in self.mutable or (table.node is not None and self.role[table.node] != "inline")
         if not owned or self.uses[table] == 1 or table in self.graph.outputs:
             return
         if prod(sources[-1].shape) * SMALL_UPDATE > prod(table.shape):
             return
+        readers = [n for n in self.graph.nodes if n is not node and table in n.operands]
+        others = [n for n in readers if not any(self._reaches(v, r) for v in sources for r in n.results)]
         for v in sources:
             if self._reaches(v, table):
                 self.store(v)
                 self.apart.add(v)
+        if all(self._can_precede(n, node, table) for n in others):
+            for n in others:
+                self.store(n.results[0])
+                if self.role[n] == "inline":
+                    self.apart.add(n.results[0])
+            self.waits[node] = [n.results[0] for n in others]
+
+    def _can_precede(self, reader: Node, scatter: Node, table: Value) -> bool:
+        """Whether a kernel or call of its own can read the table before the scatter, and leave little."""
+        if self.position[reader] > self.position[scatter]:
+            return False
+        if self.role[reader] != "inline":
+            return self.role[reader] in ("reduce", "scan", "library")
+        return prod(reader.results[0].shape) * SMALL_UPDATE <= prod(table.shape)
 
     def _reaches(self, value: Value, target: Value) -> bool:
         """Whether a kernel that computes the value reads the target."""

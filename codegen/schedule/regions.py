@@ -20,8 +20,9 @@ from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import StackType, TensorType
 
-MAX_REGISTERS = 256  # scalars that a lane carries
-MAX_OPS = 6000  # operations of a body, unrolled
+MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
+MAX_CARRIES = 4096
+MAX_OPS = 6000  # operations of a body, unrolled, beyond one a node
 MAX_UNROLL = 256  # elements of one value computed separately
 FREE_WORK = 4096  # elements a lone lane may process per pass
 WORK_PER_LANE = 256
@@ -159,14 +160,15 @@ class _Bill:
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
         self.ops = 0
+        self.nodes = 0
         self.work = 0
         self.reason: str | None = None
 
     def verdict(self) -> str | None:
         if self.reason is not None:
             return self.reason
-        if self.ops > MAX_OPS:
-            return f"its body unrolls to about {self.ops} operations per lane (limit {MAX_OPS})"
+        if self.ops > MAX_OPS + self.nodes:
+            return f"its body unrolls to about {self.ops} operations per lane (limit {MAX_OPS + self.nodes})"
         limit = FREE_WORK + WORK_PER_LANE * (self.lanes - 1)
         if self.ops + self.work > limit:
             return f"each of {self.lanes} lanes would process about {self.ops + self.work} elements per pass"
@@ -184,16 +186,17 @@ class _Bill:
         carried = 0
         if node.op == "switch":
             held = [r for j, r in enumerate(node.results) if j not in node.attrs["shared"]]
-            carried = sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
+            count, carried = len(held), sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
         else:
             first = len(node.regions[-1].inputs) - len(node.operands) + (1 if node.op == "for" else 0)
             inputs = node.regions[-1].inputs[first:]
             held = [v for j, v in enumerate(inputs[: node.attrs["carries"]]) if memory_operand(node, j) is None]
-            carried = sum(self.scalars(v) for v in held if isinstance(v.type, TensorType))
+            count, carried = len(held), sum(self.scalars(v) for v in held if isinstance(v.type, TensorType))
             if any(self.scalars(v) > MAX_UNROLL for v in held):
-                carried = MAX_REGISTERS + 1
-        if carried > MAX_REGISTERS:
-            self.reason = self.reason or f"each lane would hold {carried} scalars (limit {MAX_REGISTERS})"
+                carried = count + MAX_REGISTERS + 1
+        limit = min(count + MAX_REGISTERS, MAX_CARRIES)
+        if carried > limit:
+            self.reason = self.reason or f"each lane would hold {carried} scalars (limit {limit})"
         if node.op != "switch" and node.attrs["lanes"] and self.lanes == 1 and self.scalars(_decider(node)) > 1:
             self.reason = self.reason or "its lanes differ from those of the loop around it"
         for region in node.regions:
@@ -207,6 +210,7 @@ class _Bill:
         if node.op in ("sort", "argsort"):
             self.reason = self.reason or f"{node.op} isn't done inside a lane"
             return
+        self.nodes += 1
         count = max([self.scalars(r) for r in node.results], default=0)
         if node.op in ("const", "iota", "literal", "broadcast", "reshape", "stack_new"):
             return

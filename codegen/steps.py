@@ -1,0 +1,70 @@
+"""Walking the steps of a Program: what each holds, what each names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    PushStep,
+    ReserveStep,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
+
+
+def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The steps inside a loop or a branch."""
+    match step:
+        case ForStep():
+            return (step.body,)
+        case WhileStep():
+            return (step.condition, step.body)
+        case SwitchStep():
+            return step.branches
+        case _:
+            return ()
+
+
+def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step, those inside loops and branches included, in program order."""
+    for step in steps:
+        yield step
+        for block in blocks(step):
+            yield from all_steps(block)
+
+
+def rotated(step: Step) -> tuple[int, ...]:
+    """Slots that change places after each pass of a loop."""
+    pairs = step.rotate if isinstance(step, ForStep | WhileStep) else ()
+    return tuple([slot for pair in pairs for slot in pair])
+
+
+def named(step: Step) -> Iterator[int]:
+    """Slots that a step itself names, in its own fields."""
+    match step:
+        case LaunchStep():
+            yield from step.slots
+            yield from [i.source for _, i in step.initials if i.source is not None]
+        case CopyStep():
+            yield from (step.source, step.target)
+        case MatmulStep():
+            yield from (step.left, step.right, step.out)
+        case HostCallStep():
+            yield from (*step.inputs, *step.outputs)
+        case ReserveStep():
+            yield step.depth
+        case PushStep() | PopStep():
+            yield step.slot
+        case ForStep():
+            yield from (step.count, step.index, *rotated(step))
+        case WhileStep():
+            yield from (step.pred, *rotated(step))
+        case SwitchStep():
+            yield step.index
