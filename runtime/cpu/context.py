@@ -23,7 +23,8 @@ from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.host_calls import call
 from loopgrad.runtime.cpu.libraries import blas
 from loopgrad.runtime.cpu.native_pool import NativePool
-from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord, SlotRecord, StackRecord
+from loopgrad.runtime.cpu.program import KernelRecord, PlacedStackRecord, ProgramRecord
+from loopgrad.runtime.records import SlotRecord
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
@@ -65,6 +66,7 @@ class CallContext:
         words[HEADER["pool_run_short"]] = self.pool.run_short
         words[HEADER["serial_run"]] = self.pool.serial_run
         words[HEADER["poll"]] = self.pool.poll
+        words[HEADER["attend"]] = self.pool.attend
         words[HEADER["forced_capacity"]] = -1 if forced is None else forced
         if any(c.name == "matmul" for c in self.program.host_calls):
             functions = blas()
@@ -100,7 +102,7 @@ class CallContext:
             self.refused = memory.refusal(size + promised, lambda: held)
         return 0 if self.refused is None else 1
 
-    def _untouched(self, stack: StackRecord) -> int:
+    def _untouched(self, stack: PlacedStackRecord) -> int:
         """Bytes that a program stack has and never used: allocated, but not yet taken from the system."""
         capacity, peak = self.words[stack.word + 2], self.words[stack.word + 3]
         return int(max(capacity - peak, 0) * stack.stride)
@@ -154,7 +156,7 @@ class CallContext:
         return int(self.words[HEADER["growths"]])
 
 
-def release(words: Any, stacks: Sequence[StackRecord]) -> None:
+def release(words: Any, stacks: Sequence[PlacedStackRecord]) -> None:
     """Free what native code allocated for a context; it starts small again, and learns anew."""
     for stack in stacks:
         if words[stack.word]:

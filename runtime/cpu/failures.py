@@ -14,10 +14,8 @@ from loopgrad.codegen.targets.cpu.call_context import (
     STACK_MEMORY,
 )
 from loopgrad.graph.errors import LoopgradError, LoopLimitError, StackCapacityError
-from loopgrad.graph.location import describe
-from loopgrad.graph.nodes import Location
 from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord
-from loopgrad.runtime.failures import failed_check
+from loopgrad.runtime.failures import failed_check, loop_names, memory_failure
 
 
 def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused: tuple[int, int] | None) -> Exception:
@@ -38,9 +36,8 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused)
     if code == STACK_MEMORY:
         stack_record = program.stacks[where]
-        needed = words[HEADER["needed"]] * stack_record.stride
-        loop = stack_record.name.rpartition("/")[0] or stack_record.name
-        return _memory_failure(f"loop {loop!r}", stack_record.loc, needed, refused, "")
+        needed, available = request(words[HEADER["needed"]] * stack_record.stride, refused)
+        return memory_failure(loop_names([stack_record.name]), stack_record.loc, needed, available)
     if code == LOOP_LIMIT:
         return LoopLimitError(detail, program.loops[where])
     if code == STACK_EMPTY:
@@ -52,23 +49,14 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
 def _heap_failure(
     kernel: KernelRecord, bytes_per_worker: int, threads: int, refused: tuple[int, int] | None
 ) -> MemoryError:
-    loops = dict.fromkeys(stack.name.rpartition("/")[0] or stack.name for stack in kernel.stacks)
-    names = ", ".join(name for name in loops if name) or kernel.name
+    names = loop_names(stack.name for stack in kernel.stacks) or kernel.name
     loc = next((stack.loc for stack in kernel.stacks if stack.loc is not None), None)
     workers = min(threads, max(kernel.chunks, 1))
     shared = f" ({workers} threads x {kernel.width} lanes in flight)"
-    return _memory_failure(f"loop {names!r}", loc, bytes_per_worker * workers, refused, shared)
+    needed, available = request(bytes_per_worker * workers, refused)
+    return memory_failure(names, loc, needed, available, shared)
 
 
-def _memory_failure(
-    loop: str, loc: Location | None, needed: int, refused: tuple[int, int] | None, detail: str
-) -> MemoryError:
-    available = "what the system gives"
-    if refused is not None:
-        needed, free = max(needed, refused[0]), refused[1]
-        available = f"{free:,} bytes available"
-    text = (
-        f"{loop}: expected its saved values to fit into {available}, needed {needed:,} bytes{detail}; "
-        "give the loop a memory_budget, or make it shorter"
-    )
-    return MemoryError("\n".join(part for part in (text, describe(loc)) if part))
+def request(needed: int, refused: tuple[int, int] | None) -> tuple[int, int | None]:
+    """What was needed and what was there, as far as that is known."""
+    return (needed, None) if refused is None else (max(needed, refused[0]), refused[1])

@@ -33,6 +33,7 @@ class NativePool:
         self.run_short = code.address("lg_pool_run_short")
         self.serial_run = code.address("lg_serial_run")
         self.poll = code.address("lg_poll")
+        self.attend = code.address("lg_attend")
         ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(code.address("lg_poll_configure"))(
             *[ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in PYTHON_FUNCTIONS]
         )

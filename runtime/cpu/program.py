@@ -8,14 +8,18 @@ from typing import Any
 
 from loopgrad.codegen.targets.cpu.metadata import FORMAT
 from loopgrad.graph.nodes import Location
-from loopgrad.graph.types import TensorType, dtype_named
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRecord:
-    type: TensorType
-    kind: str
-    constant: int | None  # offset into the constants
+from loopgrad.runtime.records import (
+    ErrorRecord,
+    ResidualRecord,
+    SlotRecord,
+    StackRecord,
+    check_format,
+    read_errors,
+    read_location,
+    read_residuals,
+    read_slots,
+    read_type,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +29,6 @@ class KernelStackRecord:
     loc: Location | None
     row_bytes: int
     known: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorRecord:
-    kind: str
-    message: str
-    loc: Location | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,9 @@ class KernelRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class StackRecord:
-    name: str
-    type: TensorType
-    loc: Location | None
+class PlacedStackRecord(StackRecord):
+    """Where the context holds the stack, and bytes from row to row."""
+
     word: int
     stride: int
 
@@ -62,16 +58,6 @@ class HostCallRecord:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     attrs: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ResidualRecord:
-    name: str
-    type: TensorType
-    formula: str
-    reason: str
-    place: str
-    loc: Location | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +73,7 @@ class ProgramRecord:
     arena_size: int
     offsets: Mapping[int, int]
     kernels: tuple[KernelRecord, ...]
-    stacks: tuple[StackRecord, ...]
+    stacks: tuple[PlacedStackRecord, ...]
     loops: tuple[Location | None, ...]
     host_calls: tuple[HostCallRecord, ...]
     residuals: tuple[ResidualRecord, ...]
@@ -100,10 +86,9 @@ class ProgramRecord:
 
 def read_program(data: Mapping[str, Any]) -> ProgramRecord:
     """The record; ValueError or KeyError where the data was written by another version."""
-    if data["format"] != FORMAT:
-        raise ValueError(f"expected metadata of format {FORMAT}, got {data['format']!r}")
+    check_format(data, FORMAT)
     return ProgramRecord(
-        slots=tuple(SlotRecord(_type(s["type"]), s["kind"], s["constant"]) for s in data["slots"]),
+        slots=read_slots(data["slots"]),
         inputs=tuple(data["inputs"]),
         outputs=tuple(data["outputs"]),
         words=data["words"],
@@ -113,18 +98,15 @@ def read_program(data: Mapping[str, Any]) -> ProgramRecord:
         offsets=dict(data["arena"]["offsets"]),
         kernels=tuple(_kernel(k) for k in data["kernels"]),
         stacks=tuple(
-            StackRecord(s["name"], _type(s["type"]), _location(s["loc"]), s["word"], s["stride"])
+            PlacedStackRecord(s["name"], read_type(s["type"]), read_location(s["loc"]), s["word"], s["stride"])
             for s in data["stacks"]
         ),
-        loops=tuple(_location(loc) for loc in data["loops"]),
+        loops=tuple(read_location(loc) for loc in data["loops"]),
         host_calls=tuple(
             HostCallRecord(c["name"], tuple(c["inputs"]), tuple(c["outputs"]), _attrs(c["attrs"]))
             for c in data["host_calls"]
         ),
-        residuals=tuple(
-            ResidualRecord(r["name"], _type(r["type"]), r["formula"], r["reason"], r["place"], _location(r["loc"]))
-            for r in data["residuals"]
-        ),
+        residuals=read_residuals(data["residuals"]),
         notes=tuple(data["notes"]),
     )
 
@@ -137,21 +119,12 @@ def _kernel(data: Mapping[str, Any]) -> KernelRecord:
         chunks=data["chunks"],
         width=data["width"],
         stacks=tuple(
-            KernelStackRecord(s["name"], s["dtype"], _location(s["loc"]), s["row_bytes"], s["known"])
+            KernelStackRecord(s["name"], s["dtype"], read_location(s["loc"]), s["row_bytes"], s["known"])
             for s in data["stacks"]
         ),
-        errors=tuple(ErrorRecord(e["kind"], e["message"], _location(e["loc"])) for e in data["errors"]),
+        errors=read_errors(data["errors"]),
     )
 
 
 def _attrs(pairs: Sequence[Sequence[Any]]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in pairs}
-
-
-def _type(data: Sequence[Any]) -> TensorType:
-    name, shape = data
-    return TensorType(tuple(shape), dtype_named(name))
-
-
-def _location(data: Sequence[Any] | None) -> Location | None:
-    return None if data is None else Location(*data)

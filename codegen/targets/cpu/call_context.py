@@ -6,7 +6,8 @@
                     redirects: there the runtime leaves the caller's memory, and `slots` holds
                     memory of the arena (copied in at entry, copied out at the end)
     controls        per kernel: capacity[s], needed[s], lane_of_overflow, error_code, error_lane,
-                    error_detail (see interface.py), then depth[s]: the depth known before the launch
+                    error_detail (see interface.py), then depth[s]: the depth known before the launch,
+                    then the address of the context
     stacks          per program stack: base, depth, capacity, peak (depth), in elements
 
 Everything but the pointers of inputs and outputs stays between calls, learned capacities included.
@@ -14,19 +15,13 @@ Everything but the pointers of inputs and outputs stays between calls, learned c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from loopgrad.codegen.program import (
-    ForStep,
-    PopStep,
-    Program,
-    Step,
-    SwitchStep,
-    WhileStep,
-)
-from loopgrad.codegen.targets.cpu.arena import Arena, plan_arena
+from loopgrad.codegen.arena import Arena, plan_arena
+from loopgrad.codegen.program import PopStep, Program
+from loopgrad.codegen.steps import all_steps, rotated
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 
 HEADER: Final[dict[str, int]] = {
@@ -39,6 +34,7 @@ HEADER: Final[dict[str, int]] = {
             "reserve",  # i32 (ptr context, i64 kind, i64 bytes): 0 where that much may be allocated
             "host_call",  # i32 (ptr context, i64 index)
             "poll",  # i32 (ptr context): 0 to go on; called now and then by long loops
+            "attend",  # i32 (ptr context): the same for kernels: asks the clock first, and sets `stop`
             "sgemm",
             "dgemm",
             "heap_base",  # the call's own stack heap, used where the pool is busy
@@ -55,6 +51,7 @@ HEADER: Final[dict[str, int]] = {
             "allocated",
             "growths",
             "polled",  # nanoseconds on the monotonic clock
+            "stop",  # not 0: kernels shall end early, the call was interrupted
             "raised_type",  # what `poll` leaves when a signal handler raised: three owned references
             "raised_value",
             "raised_traceback",
@@ -74,7 +71,7 @@ HOST_CALL: Final = 6  # host call
 INTERRUPTED: Final = 7
 STACK_EMPTY: Final = 8  # program stack (a bug of the compiler)
 
-CONTROL_TAIL: Final = 4
+CONTROL_TAIL: Final = 5
 STACK_WORDS: Final = 4
 INITIAL_CAPACITY: Final = 32
 RESERVE_HEAP: Final = 0
@@ -100,7 +97,7 @@ def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layo
     redirected = rotated | popped
     external = [i for i, slot in enumerate(program.slots) if slot.kind != "temp"]
     owned = {i for i, slot in enumerate(program.slots) if slot.kind == "temp"} | rotated
-    arena = plan_arena(program, interfaces, frozenset(owned - (popped - rotated)))
+    arena = plan_arena(program, [i.scratch for i in interfaces], frozenset(owned - (popped - rotated)))
     word = HEADER_WORDS + len(program.slots)
     shadowed = {}
     for slot in external:
@@ -118,28 +115,12 @@ def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layo
     return Layout(HEADER_WORDS, shadowed, tuple(controls), tuple(stacks), word, arena, redirected)
 
 
-def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Every step, those inside loops and branches included, in program order."""
-    for step in steps:
-        yield step
-        match step:
-            case ForStep():
-                yield from all_steps(step.body)
-            case WhileStep():
-                yield from all_steps(step.condition)
-                yield from all_steps(step.body)
-            case SwitchStep():
-                for branch in step.branches:
-                    yield from all_steps(branch)
-
-
 def _redirected(program: Program) -> tuple[frozenset[int], frozenset[int]]:
     """Slots whose pointers loops swap, and slots that pops point into a stack."""
-    rotated: set[int] = set()
+    moved: set[int] = set()
     popped: set[int] = set()
     for step in all_steps(program.steps):
-        if isinstance(step, ForStep | WhileStep):
-            rotated.update(slot for pair in step.rotate for slot in pair)
-        elif isinstance(step, PopStep):
+        moved.update(rotated(step))
+        if isinstance(step, PopStep):
             popped.add(step.slot)
-    return frozenset(rotated), frozenset(popped)
+    return frozenset(moved), frozenset(popped)

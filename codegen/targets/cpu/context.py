@@ -70,6 +70,9 @@ class Emitter:
         self.entry: list[str] = []  # allocas and other text of the entry block
         self.arguments: list[Val | Affine] = []  # what stands for the domain's indices
         self.dispatch = dispatch
+        self.crowded: frozenset[tuple[str, str]] = frozenset()  # math recipes that are functions
+        self.math_functions: dict[str, list[Val]] = {}  # symbol -> its results
+        self.interruptible = False  # once a loop asks now and then whether to go on
 
     # -- reading values
 

@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.targets.cpu.call_context import CONTROL_TAIL, HEADER
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter, llvm_type
-from loopgrad.codegen.targets.cpu.outline import fail_function
+from loopgrad.codegen.targets.cpu.outline import attend_function, fail_function
 from loopgrad.codegen.targets.cpu.vector import Val
+
+PATIENCE = 1 << 16  # trips of a loop that need not end between two questions whether to go on
+BOUNDED = 1 << 20  # max_steps up to which a loop ends soon enough
 
 PURE = frozenset(
     {"const", "cast", "select", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert", "eq",
@@ -160,6 +164,7 @@ def emit_while(e: Emitter, op: KOp) -> None:
     head, do, leave = b.fresh_label("while"), b.fresh_label("do"), b.fresh_label("endwhile")
     varying = not e.analysis.uniform(cond.yields[0])
     limit = op.attrs.get("max_steps")
+    pause = Pause(e) if limit is None or limit > BOUNDED else None
     inits = initial_values(e, body.arguments, op.operands)
     outside = e.mask
     first = b.vector(b.const("i1", True)) if outside is None else outside
@@ -168,6 +173,8 @@ def emit_while(e: Emitter, op: KOp) -> None:
     b.start(head)
     steps_line = b.reserve()
     steps = b.fresh()
+    if pause is not None:
+        pause.head()
     phis = Phis(e, body.arguments)
     alive_lines = [b.reserve() for _ in range(b.groups)] if varying else []
     alive_in = Val("i1", tuple([b.fresh() for _ in alive_lines]), False)
@@ -180,22 +187,90 @@ def emit_while(e: Emitter, op: KOp) -> None:
         go = b.any(alive) if varying and alive is not None else condition.name
         if limit is not None:
             go = limited(e, op, go, steps, alive, limit)
+        if pause is not None and not varying:
+            go = b.scalar("i1", f"and i1 {go}, {pause.going}").name
         b.branch(go, do, leave)
         b.start(do)
         with e.under(alive):
             emit_block(e, body)
             new = select_carries(e, alive if varying else None, phis, phis.incoming(body.yields))
             more = b.scalar("i64", f"add nsw i64 {steps}, 1")
+            following = alive
+            if pause is not None:
+                following = pause.latch(enter, alive if varying else None)
             latch = b.label
             b.jump(head)
     b.lines[steps_line] = f"  {steps} = phi i64 [ 0, %{enter} ], [ {more.name}, %{latch} ]"
     phis.fill([(enter, inits), (latch, new)])
-    if alive is not None:
+    if following is not None:
         for u, line in enumerate(alive_lines):
-            sources = f"[ {first.names[u]}, %{enter} ], [ {alive.names[u]}, %{latch} ]"
+            sources = f"[ {first.names[u]}, %{enter} ], [ {following.names[u]}, %{latch} ]"
             b.lines[line] = f"  {alive_in.names[u]} = phi {b.vector_type('i1')} {sources}"
     b.start(leave)
     bind(e, op.results, phis.results)
+
+
+class Pause:
+    """What lets a loop be interrupted that need not end. It counts down trips; at 0 it asks whether to go on, and a
+    loop that begins after the call was told to stop makes one trip.
+
+        enter:  %left0 = PATIENCE, or 1 where `stop` is set
+        head:   %left, %going = phi ...;     the loop goes on while %going
+        latch:  %left - 1 == 0: %going = not lg.attend()
+
+    Where a loop's lanes have a mask, the mask becomes empty instead.
+    """
+
+    def __init__(self, e: Emitter) -> None:
+        b = e.b
+        e.interruptible = True
+        b.outlined.setdefault("lg.attend", attend_function)
+        self.b = b
+        self.word = 3 * len(e.kernel.stacks) + CONTROL_TAIL - 1
+        stop_at = b.scalar("ptr", f"getelementptr i64, ptr {self.context()}, i64 {HEADER['stop']}")
+        stop = b.scalar("i64", f"load atomic i64, ptr {stop_at.name} monotonic, align 8")
+        clear = b.scalar("i1", f"icmp eq i64 {stop.name}, 0")
+        self.first = b.scalar("i64", f"select i1 {clear.name}, i64 {PATIENCE}, i64 1").name
+
+    def context(self) -> str:
+        """Loaded where it is used: it isn't worth a register in the loop."""
+        where = self.b.scalar("ptr", f"getelementptr i64, ptr %control, i64 {self.word}")
+        return self.b.scalar("ptr", f"load ptr, ptr {where.name}").name
+
+    def head(self) -> None:
+        self.lines = (self.b.reserve(), self.b.reserve())
+        self.left, self.going = self.b.fresh(), self.b.fresh()
+
+    def latch(self, enter: str, alive: Val | None) -> Val | None:
+        """Ends in the block that jumps back; `enter` is the one from which the loop is entered. The mask of the
+        following trip."""
+        b = self.b
+        ask, back = b.fresh_label("ask"), b.fresh_label("back")
+        left = b.scalar("i64", f"add nsw i64 {self.left}, -1")
+        due = b.scalar("i1", f"icmp eq i64 {left.name}, 0")
+        before = b.label
+        b.branch(due.name, ask, back, rarely=True)
+        b.start(ask)
+        told = b.scalar("i1", f"call i1 @lg.attend(ptr {self.context()}, ptr %worker)")
+        on = b.scalar("i1", f"xor i1 {told.name}, true")
+        with b.scope():
+            kept = None if alive is None else b.both(alive, b.vector(on))
+        b.jump(back)
+        b.start(back)
+        counted = b.scalar("i64", f"phi i64 [ {left.name}, %{before} ], [ {PATIENCE}, %{ask} ]")
+        going = b.scalar("i1", f"phi i1 [ true, %{before} ], [ {on.name}, %{ask} ]")
+        following = None
+        if alive is not None and kept is not None:
+            names = [b.fresh() for _ in alive.names]
+            for name, old, new in zip(names, alive.names, kept.names, strict=True):
+                b.line(f"{name} = phi {b.vector_type('i1')} [ {old}, %{before} ], [ {new}, %{ask} ]")
+            following = Val("i1", tuple(names), False)
+        for line, name, type, start, new in (
+            (self.lines[0], self.left, "i64", self.first, counted.name),
+            (self.lines[1], self.going, "i1", "true", going.name),
+        ):
+            b.lines[line] = f"  {name} = phi {type} [ {start}, %{enter} ], [ {new}, %{back} ]"
+        return following
 
 
 def limited(e: Emitter, op: KOp, go: str, steps: str, alive: Val | None, limit: int) -> str:

@@ -29,7 +29,8 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, all_steps, plan_layout
+from loopgrad.codegen.steps import all_steps
+from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, plan_layout
 from loopgrad.codegen.targets.cpu.driver_launch import emit_runner, fill_pattern
 from loopgrad.codegen.targets.cpu.driver_support import support_ir
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
@@ -166,6 +167,7 @@ class EntryEmitter:
         if any(isinstance(step, ForStep | WhileStep) for step in self.program.steps):
             now = self.let("call i64 @drv.now()")
             self.put(f"store i64 {now}, ptr {self.word(HEADER['polled'])}")
+        self.put(f"store i64 0, ptr {self.word(HEADER['stop'])}")
 
     def epilogue(self) -> None:
         for slot, word in self.layout.shadowed.items():

@@ -16,7 +16,15 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
-from loopgrad.codegen.targets.cpu.call_context import CHECK, HEADER, HEAP_MEMORY, RESERVE_HEAP, STACK_CAPACITY
+from loopgrad.codegen.targets.cpu.call_context import (
+    CHECK,
+    CONTROL_TAIL,
+    HEADER,
+    HEAP_MEMORY,
+    INTERRUPTED,
+    RESERVE_HEAP,
+    STACK_CAPACITY,
+)
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
 from loopgrad.graph.types import DType
 
@@ -41,6 +49,9 @@ def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control
         f"  %error_p = getelementptr i64, ptr %control, i64 {2 * len(stacks) + 1}",
         "  store i64 0, ptr %error_p",
     ]
+    if interface.interruptible:
+        lines.append(f"  %own_p = getelementptr i64, ptr %control, i64 {3 * len(stacks) + CONTROL_TAIL - 1}")
+        lines.append("  store ptr %context, ptr %own_p")
     if stacks:
         lines += _capacities(stacks)
         lines += _approval(number, stacks)
@@ -49,6 +60,7 @@ def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control
     bytes_name = "%bytes" if stacks else "0"
     if interface.chunks:
         lines += _call(_runner_word(kernel, interface), interface, bytes_name)
+        lines += _interruption(number)
     if stacks:
         lines += _overflow(number, stacks)
     if interface.errors:
@@ -166,6 +178,19 @@ def _call(word: int, interface: KernelInterface, bytes_name: str) -> list[str]:
         "  %lacking = icmp ne i32 %failed, 0",
         "  br i1 %lacking, label %poor, label %ran",
         "ran:",
+    ]
+
+
+def _interruption(number: int) -> list[str]:
+    """What an interrupted kernel leaves isn't looked at."""
+    return [
+        f"  %stop_p = getelementptr i64, ptr %context, i64 {HEADER['stop']}",
+        "  %stop = load atomic i64, ptr %stop_p monotonic, align 8",
+        "  %interrupted = icmp ne i64 %stop, 0",
+        "  br i1 %interrupted, label %halt, label %whole",
+        "halt:",
+        *_report("%h", INTERRUPTED, number, "0", "0", "0", "0", "0"),
+        "whole:",
     ]
 
 

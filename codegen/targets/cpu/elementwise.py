@@ -8,11 +8,11 @@ NaN and infinity.
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp
-from loopgrad.codegen.math.table import RECIPES
 from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
+from loopgrad.codegen.targets.cpu.halves import HALVES, narrowed
 from loopgrad.codegen.targets.cpu.integers import emit_integer, operands_of
+from loopgrad.codegen.targets.cpu.math_calls import emit_recipe
 from loopgrad.codegen.targets.cpu.outline import combine
-from loopgrad.codegen.targets.cpu.recipes import VectorOps
 from loopgrad.codegen.targets.cpu.vector import Val
 from loopgrad.graph.types import DType
 
@@ -27,7 +27,6 @@ FLOAT_INTRINSIC = {
     "sqrt": "sqrt",
 }
 FLOAT_ORDER = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-HALVES = ("half", "bfloat")
 
 
 def emit_elementwise(e: Emitter, op: KOp) -> Val:
@@ -38,7 +37,7 @@ def emit_elementwise(e: Emitter, op: KOp) -> Val:
     type = llvm_type(dtype)
     if type in HALVES:  # computed in f32, rounded once
         operands = [e.b.inst("float", "fpext {t0} {a} to {r}", v) for v in operands]
-        return e.b.inst(type, "fptrunc {t0} {a} to {r}", emit_float(e, op.opcode, dtype, "float", operands))
+        return narrowed(e.b, emit_float(e, op.opcode, dtype, "float", operands), type)
     return emit_float(e, op.opcode, dtype, type, operands)
 
 
@@ -57,8 +56,7 @@ def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Va
     if name == "rsqrt":
         root = b.inst(type, "call {r} @llvm.sqrt.{s}({t0} {a})", *operands)
         return b.inst(type, f"fdiv {flags}" + "{t0} {a}, {b}", b.const(type, 1.0), root)
-    result: Val = RECIPES[name](VectorOps(e), *operands)
-    return result
+    return emit_recipe(e, name, operands)
 
 
 def sign(e: Emitter, type: str, x: Val) -> Val:
@@ -115,14 +113,19 @@ def convert(e: Emitter, x: Val, source: DType, to: DType, out: str) -> Val:
             return b.inst("i1", "fcmp une {t0} {a}, {b}", x, b.const(x.type, 0.0))
         return b.inst("i1", "icmp ne {t0} {a}, {b}", x, b.const(x.type, 0))
     if source.is_float and to.is_float:
-        if to.bits == source.bits:  # float16 and bfloat16
-            return convert(e, b.inst("float", "fpext {t0} {a} to {r}", x), source, to, out) if x.type != "float" else x
-        return b.inst(out, ("fpext" if to.bits > source.bits else "fptrunc") + " {t0} {a} to {r}", x)
+        if to.bits > source.bits:
+            return b.inst(out, "fpext {t0} {a} to {r}", x)
+        if to.bits == source.bits:  # float16 and bfloat16: every value of either is one of float
+            x = b.inst("float", "fpext {t0} {a} to {r}", x)
+        return narrowed(b, x, out) if out in HALVES else b.inst(out, "fptrunc {t0} {a} to {r}", x)
     if source.is_float:
         letter = "s" if to.kind == "i" else "u"
         return saturating(e, x, out, letter)
     if to.is_float:
-        return b.inst(out, ("sitofp" if source.kind == "i" else "uitofp") + " {t0} {a} to {r}", x)
+        instruction = ("sitofp" if source.kind == "i" else "uitofp") + " {t0} {a} to {r}"
+        if out in HALVES:  # by way of double: only beyond 2**53 is that more than one rounding
+            return narrowed(b, b.inst("double", instruction, x), out)
+        return b.inst(out, instruction, x)
     if to.bits == source.bits:
         return x
     grow = "sext" if source.kind == "i" else "zext"

@@ -16,6 +16,7 @@ from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
 from loopgrad.codegen.targets.cpu.lanes import CompileOptions, plan_lanes, walk
+from loopgrad.codegen.targets.cpu.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector import Val
 
 COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -85,6 +86,7 @@ class KernelEmission:
         self.kernel = kernel
         self.symbol = symbol
         self.e = Emitter(kernel, self.layout, machine, options.fast_math, dispatch)
+        self.e.crowded = crowded(kernel)
         self.outlined: dict[str, str] = {}
 
     def text(self) -> str:
@@ -120,6 +122,7 @@ class KernelEmission:
             scratch=reduce.partial_bytes(kernel, layout) + copies,
             stacks=tuple([StackInterface(stacks.row_bytes(s.dtype, layout), s.depth_param) for s in kernel.stacks]),
             errors=len(kernel.errors),
+            interruptible=self.e.interruptible,
         )
 
     # -- parts

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from loopgrad.codegen.arena import ALIGNMENT
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import HostCallStep, Program, ProgramStack, Residual
-from loopgrad.codegen.targets.cpu.arena import ALIGNMENT
 from loopgrad.codegen.targets.cpu.call_context import plan_layout
 from loopgrad.codegen.targets.cpu.driver import host_calls, loop_locations, stack_stride
 from loopgrad.codegen.targets.cpu.interface import KernelInterface

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.cpu.emit import KernelEmission
 from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.halves import runtime_functions
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.lanes import CompileOptions
 
@@ -22,7 +23,8 @@ def emit_kernels(
         texts.append(emission.text())
         interfaces.append(emission.interface())
         outlined.update(emission.outlined)
-    return "\n".join([*texts, *outlined.values(), trailer(machine)]), tuple(interfaces)
+    text = "\n".join([*texts, *outlined.values()])
+    return "\n".join([text, runtime_functions(text), trailer(machine)]), tuple(interfaces)
 
 
 def trailer(machine: Machine) -> str:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from loopgrad.codegen.targets.cpu.call_context import HEADER
 from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val
 from loopgrad.graph.types import DType
 
@@ -187,6 +188,35 @@ define internal void @lg.overflow(ptr %needed, i64 %rows, ptr %lane.out, i64 %la
   store atomic i64 %lane, ptr %lane.out monotonic, align 8
   ret void
 }
+"""
+
+
+def attend_function() -> str:
+    """Whether a kernel shall end early; the thread that made the call asks the runtime. Nothing that kernels load
+    is written here."""
+    return f"""
+define internal i1 @lg.attend(ptr %context, ptr %worker) cold noinline
+    memory(argmem: readwrite, inaccessiblemem: readwrite) {{
+  %stop_p = getelementptr i64, ptr %context, i64 {HEADER["stop"]}
+  %stop = load atomic i64, ptr %stop_p monotonic, align 8
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %end, label %go_on
+end:
+  ret i1 true
+go_on:
+  %thread_p = getelementptr i64, ptr %worker, i64 1
+  %thread = load i64, ptr %thread_p
+  %caller = icmp eq i64 %thread, 0
+  br i1 %caller, label %ask, label %leave
+ask:
+  %attend_p = getelementptr i64, ptr %context, i64 {HEADER["attend"]}
+  %attend = load ptr, ptr %attend_p
+  %answer = call i32 %attend(ptr %context)
+  %raised = icmp ne i32 %answer, 0
+  ret i1 %raised
+leave:
+  ret i1 false
+}}
 """
 
 

@@ -15,6 +15,8 @@
   `void @lg_pool_trim()` (gives the pool's heaps back to the system).
 - `i32 @lg_poll(ptr context)`: runs Python's pending signal handlers; 1 where one raised, whose
   exception is then in the context. `lg_poll_configure` takes the four functions of Python it needs.
+- `i32 @lg_attend(ptr context)`: the same, at most every POLL_NANOSECONDS, and sets the context's `stop` where
+  a handler raised. A caller that waits for workers does this too: `heap` above lies in the context.
 
 How a region runs. The caller publishes the job, opens the gate, bumps the epoch and wakes sleepers.
 A worker that sees a new epoch enters the gate (adds one); inside an open gate it takes chunks from
@@ -31,11 +33,13 @@ from typing import Final
 
 from loopgrad.codegen.targets.cpu.call_context import HEADER
 from loopgrad.codegen.targets.cpu.pool_heaps import HEAPS
+from loopgrad.codegen.targets.cpu.pool_poll import POLL
 
 MAX_THREADS: Final = 256
 SPIN_NANOSECONDS: Final = 40_000
 WAKE_NANOSECONDS: Final = 30_000
 GATE_OPEN: Final = 1 << 32
+POLL_NANOSECONDS: Final = 50_000_000
 
 EXPORTS: Final = (
     "lg_pool_run",
@@ -47,6 +51,7 @@ EXPORTS: Final = (
     "lg_pool_heap_bytes",
     "lg_pool_trim",
     "lg_poll",
+    "lg_attend",
     "lg_poll_configure",
 )
 
@@ -69,8 +74,12 @@ def pool_ir() -> str:
         "CLOCK": 6 if darwin else 1,
         "SIG_BLOCK": 1 if darwin else 0,
         "RAISED": HEADER["raised_type"],
+        "POLLED": HEADER["polled"],
+        "STOP": HEADER["stop"],
+        "BEFORE_HEAP": -HEADER["heap_base"],
+        "POLL": POLL_NANOSECONDS,
     }
-    text = _GLOBALS + HEAPS + _WORK + _WAIT + _WORKER + _REGION + _POLL
+    text = _GLOBALS + HEAPS + _WORK + _WAIT + _WORKER + _REGION + POLL
     for name, value in constants.items():
         text = text.replace(f"${name}$", str(value))
     return text
@@ -430,47 +439,12 @@ pause:
   br label %join
 yield:
   %y = call i32 @sched_yield()
+  %context = getelementptr i64, ptr %heap, i64 $BEFORE_HEAP$
+  %a = call i32 @lg_attend(ptr %context)
   br label %join
 unlock:
   %result = phi i32 [ %own, %secure ], [ 0, %join ]
   store atomic i32 0, ptr @lock release, align 4
-  ret i32 %result
-}
-"""
-
-# A callback in Python could not do this: a handler that raises before its first line is only printed.
-_POLL: Final = """
-@gil_ensure = internal global ptr null
-@gil_release = internal global ptr null
-@check_signals = internal global ptr null
-@fetch_error = internal global ptr null
-
-define void @lg_poll_configure(ptr %ensure, ptr %release, ptr %check, ptr %fetch) {
-  store ptr %ensure, ptr @gil_ensure
-  store ptr %release, ptr @gil_release
-  store ptr %check, ptr @check_signals
-  store ptr %fetch, ptr @fetch_error
-  ret void
-}
-
-define i32 @lg_poll(ptr %context) {
-  %ensure = load ptr, ptr @gil_ensure
-  %release = load ptr, ptr @gil_release
-  %check = load ptr, ptr @check_signals
-  %state = call i32 %ensure()
-  %status = call i32 %check()
-  %raised = icmp ne i32 %status, 0
-  br i1 %raised, label %keep, label %done
-keep:
-  %type_p = getelementptr i64, ptr %context, i64 $RAISED$
-  %value_p = getelementptr i64, ptr %type_p, i64 1
-  %traceback_p = getelementptr i64, ptr %type_p, i64 2
-  %fetch = load ptr, ptr @fetch_error
-  call void %fetch(ptr %type_p, ptr %value_p, ptr %traceback_p)
-  br label %done
-done:
-  call void %release(i32 %state)
-  %result = zext i1 %raised to i32
   ret i32 %result
 }
 """

@@ -6,20 +6,34 @@ Vectors keep the recipes' arithmetic as written: no flag allows LLVM to contract
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Protocol
 
-from loopgrad.codegen.targets.cpu.context import Emitter
+from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.reduction_large import exact_text, large_name, large_text
-from loopgrad.codegen.targets.cpu.vector import Val
+from loopgrad.codegen.targets.cpu.vector import Builder, Val
 
 WIDTH = {"float": 32, "double": 64, "i32": 32, "i64": 64}
 INTEGER = {"float": "i32", "double": "i64"}
 FLOAT = {"i32": "float", "i64": "double"}
 
 
+class Surroundings(Protocol):
+    """Where the instructions go, for which machine, in which lanes."""
+
+    @property
+    def b(self) -> Builder: ...
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def mask(self) -> Val | None: ...
+    @property
+    def fast(self) -> bool: ...
+
+
 class VectorOps:
     """Implements codegen.math.ops.Ops over `Val`."""
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: Surroundings) -> None:
         self.e = e
         self.b = e.b
 

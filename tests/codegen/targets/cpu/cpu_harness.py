@@ -10,6 +10,7 @@ import numpy as np
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.targets.cpu.call_context import CONTROL_TAIL, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import Machine, host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.llvm import compile_module
@@ -43,8 +44,10 @@ class Control:
     """What a launch leaves in its control block."""
 
     def __init__(self, stacks: int, capacity: int) -> None:
-        self.words = np.zeros(2 * stacks + 4, np.int64)
+        self.words = np.zeros(3 * stacks + CONTROL_TAIL, np.int64)
         self.words[:stacks] = capacity
+        self.context = np.zeros(HEADER_WORDS, np.int64)
+        self.words[-1] = self.context.ctypes.data
         self.stacks = stacks
 
     @property
@@ -57,7 +60,8 @@ class Control:
 
     @property
     def error(self) -> tuple[int, int, int]:
-        code, lane, detail = (int(v) for v in self.words[2 * self.stacks + 1 :])
+        first = 2 * self.stacks + 1
+        code, lane, detail = (int(v) for v in self.words[first : first + 3])
         return code, lane, detail
 
 

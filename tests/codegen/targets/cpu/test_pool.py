@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loopgrad.codegen.targets.cpu.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.pool import EXPORTS, pool_ir
@@ -61,10 +62,15 @@ class Pool:
     def visit(self, chunks: int, heap: int = 0, run: Any = None) -> np.ndarray:
         counts = np.zeros(max(chunks, 1), np.int64)
         params = (ctypes.c_int64 * 2)(counts.ctypes.data, heap)
-        private = (ctypes.c_int64 * 2)()
-        status = (run or self.run)(self.kernel.address("visit"), params, None, chunks, heap, private)
+        status = (run or self.run)(self.kernel.address("visit"), params, None, chunks, heap, private_heap())
         assert status == 0
         return counts[:chunks]
+
+
+def private_heap() -> Any:
+    """A call's own stack heap, in its context."""
+    context = (ctypes.c_int64 * HEADER_WORDS)()
+    return (ctypes.c_int64 * 2).from_buffer(context, 8 * HEADER["heap_base"])
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +100,7 @@ def test_heaps_grow_are_reused_and_given_back(pool: Pool) -> None:
 
 
 def test_a_heap_that_cannot_be_had_is_reported(pool: Pool) -> None:
-    private = (ctypes.c_int64 * 2)()
+    private = private_heap()
     counts = np.zeros(8, np.int64)
     params = (ctypes.c_int64 * 2)(counts.ctypes.data, 0)
     for run in (pool.run, pool.serial_run):
