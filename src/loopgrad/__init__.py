@@ -11,6 +11,7 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import (
+    DeviceError,
     DTypeError,
     IndexRangeError,
     LeakedValueError,
@@ -210,6 +211,7 @@ from loopgrad.runtime.devices import devices
 from loopgrad.runtime.options import Options
 
 if TYPE_CHECKING:
+    from loopgrad.lazy.checkpoint import checkpoint
     from loopgrad.lazy.compile import Compiled, Replay, compile
     from loopgrad.lazy.gradients import gradients
     from loopgrad.lazy.transforms import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
@@ -219,6 +221,7 @@ if TYPE_CHECKING:
 _LATER: Final = {
     "Compiled": "compile",
     "Replay": "compile",
+    "checkpoint": "checkpoint",
     "compile": "compile",
     "grad": "transforms",
     "gradients": "gradients",
@@ -266,28 +269,30 @@ cumulative_sum, cumulative_prod = cumsum, cumprod
 bool_ = bool
 
 __all__ = [
-    "Compiled", "DType", "DTypeError", "EndlessLoopError", "GradientError", "HistoryError", "IndexRangeError",
-    "LeakedValueError", "LoopLimitError", "LoopgradError", "Options", "Replay", "ShapeError", "StackCapacityError",
-    "StructureError", "Tensor", "TracedValueError", "abs", "absolute", "acos", "acosh", "add", "all", "amax", "amin",
+    "Compiled", "DType", "DTypeError", "DeviceError", "EndlessLoopError", "GradientError", "HistoryError",
+    "IndexRangeError", "LeakedValueError", "LoopLimitError", "LoopgradError", "Options", "Replay", "ShapeError",
+    "StackCapacityError", "StructureError", "Tensor", "TracedValueError", "abs", "absolute", "acos", "acosh", "add",
+    "all", "amax", "amin",
     "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
     "argsort", "array", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and",
     "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
-    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "clip", "compile",
-    "complex64", "complex128", "concat", "concatenate", "cond", "copysign", "cos", "cosh", "count_nonzero", "cross",
-    "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "default_device", "default_dtype",
-    "devices", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "einsum", "empty", "empty_like", "equal",
-    "erf", "erfc", "eval", "exp", "exp2", "expand_dims", "expm1", "eye", "flip", "float16", "float32", "float64",
-    "floor", "floor_divide", "fmod", "fori_loop", "from_dlpack", "full", "full_like", "grad", "gradients", "greater",
-    "greater_equal", "hessian", "hvp", "hypot", "identity", "inf", "inner", "int8", "int16", "int32", "int64",
-    "invert", "isfinite", "isinf", "isnan", "jacfwd", "jacrev", "jvp", "left_shift", "less", "less_equal", "lgamma",
-    "linearize", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean", "memory_stats", "meshgrid",
-    "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "negative", "newaxis", "nonzero",
-    "not_equal", "ones", "ones_like", "options", "outer", "pad", "permute_dims", "pi", "positive", "pow", "power",
-    "prod", "ravel", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "roll", "round",
-    "rsqrt", "scan", "searchsorted", "set_default_dtype", "sigmoid", "sign", "signbit", "sin", "sinh", "sort", "split",
-    "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device", "to_dot", "to_networkx", "to_text", "trace",
-    "transpose", "tril", "triu", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64", "unstack",
-    "value_and_grad", "var", "vecdot", "vector_norm", "vjp", "vmap", "where", "while_loop", "zeros", "zeros_like",
+    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "checkpoint", "clip",
+    "compile", "complex64", "complex128", "concat", "concatenate", "cond", "copysign", "cos", "cosh", "count_nonzero",
+    "cross", "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "default_device",
+    "default_dtype", "devices", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "einsum", "empty",
+    "empty_like", "equal", "erf", "erfc", "eval", "exp", "exp2", "expand_dims", "expm1", "eye", "flip", "float16",
+    "float32", "float64", "floor", "floor_divide", "fmod", "fori_loop", "from_dlpack", "full", "full_like", "grad",
+    "gradients", "greater", "greater_equal", "hessian", "hvp", "hypot", "identity", "inf", "inner", "int8", "int16",
+    "int32", "int64", "invert", "isfinite", "isinf", "isnan", "jacfwd", "jacrev", "jvp", "left_shift", "less",
+    "less_equal", "lgamma", "linearize", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean",
+    "memory_stats", "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "negative",
+    "newaxis", "nonzero", "not_equal", "ones", "ones_like", "options", "outer", "pad", "permute_dims", "pi", "positive",
+    "pow", "power", "prod", "ravel", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift",
+    "roll", "round", "rsqrt", "scan", "searchsorted", "set_default_dtype", "sigmoid", "sign", "signbit", "sin", "sinh",
+    "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
+    "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device", "to_dot", "to_networkx",
+    "to_text", "trace", "transpose", "tril", "triu", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64",
+    "unstack", "value_and_grad", "var", "vecdot", "vector_norm", "vjp", "vmap", "where", "while_loop", "zeros",
+    "zeros_like",
 ]  # fmt: skip

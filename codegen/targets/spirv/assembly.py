@@ -1,4 +1,5 @@
-"""SPIR-V words: one module with one entry point, built instruction by instruction.
+"""SPIR-V words: one module with one entry point, built instruction by instruction (see assembler for what the
+emitter sees).
 
 Types, constants and pointers are made once. Values are (id, type name); types are named bool, i8 .. i64
 (signless), f16, f32, f64. Section numbers are those of the SPIR-V specification, 2.16 and 3.49.
@@ -8,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
+from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES
 
 MAGIC: Final = 0x07230203
@@ -20,6 +22,7 @@ ENTRY_NAME: Final = "main"
 FUNCTION: Final = 7
 PRIVATE: Final = 6
 PHYSICAL: Final = 5349
+WORKGROUP: Final = 4
 PUSH_CONSTANT: Final = 9
 INPUT: Final = 1
 OP: Final = {
@@ -40,18 +43,12 @@ OP: Final = {
     "AtomicExchange": 229, "AtomicCompareExchange": 230, "AtomicIAdd": 234, "AtomicSMin": 236, "AtomicUMin": 237,
     "AtomicSMax": 238, "AtomicUMax": 239, "AtomicAnd": 240, "AtomicOr": 241, "Phi": 245, "LoopMerge": 246,
     "SelectionMerge": 247, "Label": 248, "Branch": 249, "BranchConditional": 250, "Return": 253,
+    "ControlBarrier": 224,
 }  # fmt: skip
 GLSL: Final = {"RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Sqrt": 31, "Fma": 50}
 WIDTH_CAPABILITY: Final = {"i8": "Int8", "i16": "Int16", "i64": "Int64", "f16": "Float16", "f64": "Float64"}
 FLOAT_MODES: Final = {"DenormPreserve": 4459, "SignedZeroInfNanPreserve": 4461, "RoundingModeRTE": 4462}
 _PACK: Final = {"f16": "<f2", "f32": "<f4", "f64": "<f8"}
-
-
-class Val(NamedTuple):
-    """One SSA value: its id and the name of its type."""
-
-    id: int
-    type: str
 
 
 def text_words(text: str) -> list[int]:
@@ -72,7 +69,7 @@ def constant_words(type: str, value: float | int) -> list[int]:
     return [whole & 0xFFFFFFFF] if bits <= 32 else [whole & 0xFFFFFFFF, whole >> 32]
 
 
-class Assembler:
+class Words:
     """Collects the sections; `words()` puts them in order."""
 
     def __init__(self) -> None:

@@ -46,7 +46,8 @@ class Features:
     `widening`: a 32-bit integer that was widened compares rightly with a constant (Mesa 22.3 gets it wrong).
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
-    time; `group`: invocations of a workgroup."""
+    time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
+    `workgroup_memory` that it may have."""
 
     device: str = "a Vulkan device"
     int64: bool = True
@@ -65,6 +66,8 @@ class Features:
     nearest: tuple[int, ...] = ()
     resident: int = 1 << 17
     group: int = 64
+    tile_group: int = 128
+    workgroup_memory: int = 16 << 10
 
     def key(self) -> str:
         """A text that two devices for which the same code is emitted share."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
-from loopgrad.codegen.targets.spirv.context import SIZE, Emitter
+from loopgrad.codegen.targets.gpu.context import SIZE, Emitter
+from loopgrad.codegen.targets.gpu.kernel import emit_body, emit_kernel
+from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.codegen.targets.spirv.kernel import emit_body, emit_kernel
 from loopgrad.graph.types import int64
 
 TRIPS: Final = 70_000
@@ -29,29 +31,37 @@ def loop_probe(features: Features) -> bytes:
     store = KOp("store", (lane, loop.results[0]), (), {"param": 0})
     ops = [count, trips, wanted, one, loop, store]
     kernel = Kernel("loop_probe", (1,), (BufferParam(int64, 1, "write"),), Block((lane,), ops))
-    return emit_kernel(kernel, replace(features, endless_loops=True))
+    b = SpirvAssembler(replace(features, endless_loops=True), kernel.name)
+    emit_kernel(kernel, b)
+    return b.finish()
 
 
 def fused_probe(features: Features, type: str) -> bytes:
     """Element 1 becomes fma(x, x, -(x*x)) of element 0."""
 
     def body(e: Emitter) -> None:
-        x = e.peek(e.params[0], type)
+        x = e.b.load(e.params[0], type)
         square = e.b.exact("FMul", type, x, x)
         rest = e.b.extended("Fma", type, x, x, e.b.exact("FNegate", type, square))
-        e.poke(e.offset(e.params[0], SIZE[type]), rest)
+        e.b.store(e.offset(e.params[0], SIZE[type]), rest)
 
     kernel = Kernel("fused_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
-    return emit_body(kernel, features, body)
+    return module(kernel, features, body)
 
 
 def widening_probe(features: Features) -> bytes:
     """Element 0 becomes 2 where the 32-bit element 0, widened, is less than 4, and 1 elsewhere."""
 
     def body(e: Emitter) -> None:
-        wide = e.b.inst("SConvert", "i64", e.peek(e.params[0], "i32"))
+        wide = e.b.inst("SConvert", "i64", e.b.load(e.params[0], "i32"))
         less = e.b.inst("SLessThan", "bool", wide, e.b.const("i64", 4))
-        e.poke(e.params[0], e.select(less, e.b.const("i32", 2), e.b.const("i32", 1)))
+        e.b.store(e.params[0], e.select(less, e.b.const("i32", 2), e.b.const("i32", 1)))
 
     kernel = Kernel("widening_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
-    return emit_body(kernel, features, body)
+    return module(kernel, features, body)
+
+
+def module(kernel: Kernel, features: Features, body: Callable[[Emitter], None]) -> bytes:
+    b = SpirvAssembler(features, kernel.name)
+    emit_body(kernel, b, body)
+    return b.finish()

@@ -2,66 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.kernel.text import print_kernel
-from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.compile import Module, compile_for
+from loopgrad.codegen.targets.gpu.kernel import emit_kernel
+from loopgrad.codegen.targets.gpu.plan import Geometry, Plan
+from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
+from loopgrad.codegen.targets.spirv.assembly import ENTRY_NAME
 from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.codegen.targets.spirv.kernel import emit_kernel
-from loopgrad.codegen.targets.spirv.layout import interface, sharing
 from loopgrad.codegen.targets.spirv.listing import listing
-from loopgrad.codegen.targets.spirv.metadata import describe
 
 FULL: Final = Features()
 
 
-class _Modules:
-    """Each different module once."""
+class SpirvImage:
+    """Modules one after the other."""
 
-    def __init__(self, features: Features) -> None:
-        self.features = features
-        self.codes: list[bytes] = []
-        self.names: list[str] = []
-        self._known: dict[str, int] = {}
+    def __init__(self, features: Features, continued: bool = False) -> None:
+        self.features, self.continued = features, continued
+        self._codes: list[bytes] = []
+        self._modules: list[Module] = []
+        self._size = 0
 
-    def append(self, name: str, code: bytes) -> int:
-        self.codes.append(code)
-        self.names.append(name)
-        return len(self.codes) - 1
+    @property
+    def geometry(self) -> Geometry:
+        rows = self.features.resident if self.continued else 0
+        f = self.features
+        # NVIDIA's driver 580 adds to the wrong elements where an invocation runs several lanes that take their
+        # index modulo 3 and add there (seen on an H200; lavapipe is right)
+        return Geometry(f.tile_group, f.workgroup_memory, rows, wide=f.int64_atomics, one_by_one=True)
 
-    def support(self, kernel: Kernel) -> int:
-        text = print_kernel(kernel)
-        known = self._known.get(text)
-        if known is None:
-            known = self._known[text] = self.append(kernel.name, emit_kernel(kernel, self.features))
-        return known
+    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+        group = plan.group or self.features.group
+        b = SpirvAssembler(self.features, kernel.name, group)
+        emit_kernel(kernel, b, fast, plan)
+        code = b.finish()
+        self._codes.append(code)
+        self._modules.append(Module(kernel.name, self._size, len(code), ENTRY_NAME, group))
+        self._size += len(code)
 
-    def table(self) -> list[dict[str, Any]]:
-        rows, offset = [], 0
-        for name, code in zip(self.names, self.codes, strict=True):
-            rows.append({"name": name, "offset": offset, "size": len(code)})
-            offset += len(code)
-        return rows
+    def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
+        pairs = zip(self._modules, self._codes, strict=True)
+        text = "\n\n".join([f"; {module.name}\n{listing(code)}" for module, code in pairs])
+        return self._modules, b"".join(self._codes), {"spirv": text}
 
 
-def compile_program(program: Program, options: Any, features: Features = FULL) -> Artifact:
-    """Everything a Vulkan device with these features needs to run `program`."""
-    modules = _Modules(features)
-    interfaces = []
-    for kernel in program.kernels:
-        verify_kernel(kernel)
-        shared = sharing(kernel)
-        code = emit_kernel(kernel, features, options.fast_math, shared.copied, ordered=shared.copies > 0)
-        interfaces.append(interface(kernel, modules.append(kernel.name, code), shared, modules.support))
-    metadata, constants = describe(program, interfaces, modules.support)
-    metadata["modules"] = modules.table()
-    texts = {
-        "kernel": "\n\n".join(map(print_kernel, program.kernels)),
-        "spirv": "\n\n".join(
-            f"; {name}\n{listing(code)}" for name, code in zip(modules.names, modules.codes, strict=True)
-        ),
-    }
-    return Artifact(metadata, constants, b"".join(modules.codes), texts)
+def compile_program(program: Program, options: Any, features: Features = FULL, continued: bool = False) -> Artifact:
+    """Everything a Vulkan device with these features needs to run `program`. `continued`: kernels end before a
+    driver would stop their loops, and are continued by further launches."""
+    return compile_for(program, options, SpirvImage(features, continued))

@@ -8,6 +8,7 @@ _here = Path(__file__).parent
 for _name, _path in {
     "kernel_build": _here.parent / "cpu" / "kernel_build.py",
     "random_kernels": _here.parents[1] / "kernel" / "random_kernels.py",
+    "gpu_harness": _here.parent / "gpu" / "gpu_harness.py",
     "vulkan_harness": _here / "vulkan_harness.py",
 }.items():
     if _name not in sys.modules:

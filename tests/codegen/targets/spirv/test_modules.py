@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gpu_harness import program_of
 from kernel_build import Build
 from random_kernels import random_kernel
-from vulkan_harness import program_of, validate
+from vulkan_harness import validate
 
+from loopgrad.codegen.kernel.nodes import Block, KValue
+from loopgrad.codegen.targets.gpu.support import tree_widths
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
 from loopgrad.codegen.targets.spirv.listing import listing
-from loopgrad.codegen.targets.spirv.support import tree_widths
 from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.types import bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
@@ -56,18 +58,20 @@ def test_a_missing_feature_is_named(dtype, feature, name):
 
 def test_float32_asks_for_no_float64():
     text = compile_program(squares(float32), Options(), Features()).texts["spirv"]
-    assert f"OpCapability {CAPABILITIES['Float64'][0]:#x}" not in text
+    assert f"OpCapability %{CAPABILITIES['Float64'][0]}\n" not in text
     assert "OpTypeFloat" in text
 
 
-def test_wide_atomics_are_named():
-    build = Build(8)
+def test_a_device_without_wide_atomics_adds_up_in_order():
+    build = Build(80)
     (i,) = build.indices
     build.accumulate(build.param(int64, 2, "accumulate"), build.const(0, int64), i)
-    program = program_of(build.kernel())
-    validate(compile_program(program, Options(), Features()))
-    with pytest.raises(LoopgradError, match="shaderBufferInt64Atomics"):
-        compile_program(program, Options(), replace(Features(), int64_atomics=False))
+    program, number = program_of(build.kernel()), f"OpCapability %{CAPABILITIES['Int64Atomics'][0]}\n"
+    for wide in (True, False):
+        artifact = compile_program(program, Options(), replace(Features(), int64_atomics=wide))
+        validate(artifact)
+        assert (number in artifact.texts["spirv"]) == wide
+        assert (artifact.metadata["kernels"][0]["copies"] > 0) != wide
 
 
 def test_every_dtype_has_a_form():
@@ -89,3 +93,25 @@ def test_the_listing_names_opcodes():
     assert lines[-1] == "OpFunctionEnd"
     assert any(line.startswith("OpFMul ") for line in lines)
     assert np.all([line.startswith("Op") for line in lines])
+
+
+@pytest.mark.parametrize("features", [Features(), POOREST], ids=["good", "poor"])
+@pytest.mark.parametrize("dtype", [float16, float32, float64], ids=str)
+def test_tiles_and_accumulators_are_valid(dtype, features):
+    """A sum by workgroups over sorted lanes, lanes at once, and every way to meet in an element."""
+    size = 1 << 20
+    build = Build(size)
+    (i,) = build.indices
+    x = build.load(build.param(dtype, size), i)
+    trips = build.one("mod", (i, build.const(7, int64)))
+    (y,) = build.loop(trips, [x], lambda _k, v: [build.one("add", (v, x))])
+    for kind in ("add", "min", "set"):
+        build.accumulate(build.param(dtype, 100, "accumulate"), trips, y, kind)
+    build.reduce(y, build.param(dtype, 1, "write"))
+    lane = KValue(int64)
+    build.order_key = Block((lane,), [], (lane,))
+    validate(compile_program(program_of(build.kernel()), Options(), features))
+    streamed = Build(size)
+    x = streamed.load(streamed.param(dtype, size), streamed.indices[0])
+    streamed.store(streamed.param(dtype, size, "write"), streamed.indices[0], streamed.one("add", (x, x)))
+    validate(compile_program(program_of(streamed.kernel()), Options(), features))

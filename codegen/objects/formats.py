@@ -1,0 +1,52 @@
+"""The kinds of objects by the name of their target: what makes the code, what describes it.
+
+A target is `cpu`, `spirv`, a compute capability such as sm_90, or an AMD processor such as gfx1100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from loopgrad.codegen.objects.cpu import describe_cpu
+from loopgrad.codegen.objects.gpu import describe_gpu
+from loopgrad.codegen.objects.objects import Objects
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT
+from loopgrad.codegen.targets.amdgpu.target import AmdgpuImage
+from loopgrad.codegen.targets.nvptx.target import PTX_VERSION, nvptx_image
+from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.codegen.targets.spirv.target import SpirvImage
+
+# right on drivers that round a fused product twice or compare widened integers wrongly, too
+PORTABLE: Final = Features(fused=False, widening=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`suffix` of the files with code."""
+
+    suffix: str
+    compile: Callable[[Program, Any, str], Objects]
+
+
+def _gpu(suffix: str, passing: str, image: Callable[[str], Any]) -> Format:
+    """`passing`: how the six launch words reach a kernel."""
+
+    return Format(
+        suffix, lambda program, options, target: describe_gpu(program, options, image(target), target, passing)
+    )
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "cpu": Format("o", describe_cpu),
+    "spirv": _gpu("spv", "push constants", lambda _: SpirvImage(PORTABLE)),
+    **dict.fromkeys(PTX_VERSION, _gpu("ptx", "arguments", nvptx_image)),
+    **dict.fromkeys(WAVEFRONT, _gpu("hsaco", "arguments", lambda target: AmdgpuImage(target, listing=False))),
+}
+
+
+def compile_objects(program: Program, options: Any, target: str) -> Objects:
+    """The program for that target; KeyError where FORMATS doesn't have it."""
+    return FORMATS[target].compile(program, options, target)

@@ -1,0 +1,1 @@
+"""AMD GPUs: code objects by LLVM's AMDGPU back end and a linker of our own."""

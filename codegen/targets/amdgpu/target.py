@@ -1,0 +1,72 @@
+"""Program -> Artifact: one code object (V5) with all its kernels, for one kind of AMD GPU.
+
+Nothing of ROCm is needed: LLVM generates a relocatable object, the linker here makes it loadable. The code
+holds no tables of constants, and kernels with memory of the workgroup run in compute-unit mode, which costs
+nothing and lets simple emulators run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.amdgpu.architectures import DEFAULT, architecture
+from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
+from loopgrad.codegen.targets.amdgpu.code_object import check, loadable
+from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
+from loopgrad.codegen.targets.amdgpu.intrinsics import check as check_functions
+from loopgrad.codegen.targets.gpu.compile import Module, compile_for
+from loopgrad.codegen.targets.llvm_gpu.backend import optimised, target_machine
+from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+
+GROUP: Final = 256
+
+
+def compile_program(program: Program, options: Any, target: str = DEFAULT, listing: bool = False) -> Artifact:
+    """Everything a HIP device of that kind (such as gfx942) needs to run `program`; `listing`: with the text of
+    the machine code, which costs a second run of the code generator."""
+    image = AmdgpuImage(architecture(target), listing)
+    artifact = compile_for(program, options, image)
+    notes = [*artifact.metadata["notes"], *image.notes]
+    return replace(artifact, metadata={**artifact.metadata, "notes": notes, "processor": image.processor})
+
+
+class AmdgpuImage(LlvmImage):
+    """Linked code; `notes` say what the user should know of the linking."""
+
+    def __init__(self, processor: str, listing: bool) -> None:
+        super().__init__(AMDGPU, self._code, GROUP, AmdgpuAssembler)
+        self.processor = processor
+        self.listing = listing
+        self.notes: Sequence[str] = ()
+
+    def _code(self, text: str) -> tuple[bytes, Mapping[str, str]]:
+        code, self.notes = loadable(relocatable(text, self.processor), self.processor)
+        return code, {"amdgpu": assembly(text, self.processor)} if self.listing else {}
+
+    def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
+        rows, code, texts = super().finish()
+        said = check(code, [row.entry for row in rows])
+        return [replace(row, shared=said[row.entry].group_memory) for row in rows], code, texts
+
+
+def lowered(text: str, processor: str) -> tuple[Any, Any]:
+    """A target machine, and the optimised module, which it can take."""
+    machine = target_machine(AMDGPU.triple, processor, "")
+    module = optimised(text, machine)
+    check_functions(f.name for f in module.functions if f.is_declaration)
+    return machine, module
+
+
+def relocatable(text: str, processor: str) -> bytes:
+    machine, module = lowered(text, processor)
+    return bytes(machine.emit_object(module))
+
+
+def assembly(text: str, processor: str) -> str:
+    """The machine code, readable."""
+    machine, module = lowered(text, processor)
+    return str(machine.emit_assembly(module))

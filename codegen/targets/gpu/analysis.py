@@ -1,0 +1,52 @@
+"""What a kernel's body is made of, as far as the layout of its lanes depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+
+# float operations that are tens of instructions; these have rare branches of hundreds
+DEAR: Final = frozenset(
+    {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "erf", "erfc", "exp", "exp2", "expm1"}
+    | {"log", "log10", "log1p", "log2", "pow", "sinh", "tanh"}
+)
+DEAREST: Final = frozenset({"cos", "digamma", "lgamma", "mod", "rem", "sin", "tan"})
+
+
+def walk(block: Block) -> Iterator[KOp]:
+    """Every operation of a block and of the blocks in it."""
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from walk(inner)
+
+
+def shared_params(kernel: Kernel) -> dict[int, set[str]]:
+    """Parameters whose elements several lanes may write -> the kinds of accumulation."""
+    found: dict[int, set[str]] = {}
+    for op in walk(kernel.body):
+        if op.opcode == "accumulate" and not op.attrs["exclusive"]:
+            found.setdefault(op.attrs["param"], set()).add(op.attrs["kind"])
+    return found
+
+
+def straight(kernel: Kernel) -> bool:
+    """Whether a lane is a plain list of operations, without stacks."""
+    return not any(op.blocks or op.opcode in ("push", "pop") for op in kernel.body.ops)
+
+
+def divides(kernel: Kernel) -> bool:
+    """Whether lanes divide integers."""
+    names = ("div", "floordiv", "rem", "mod")
+    return any(op.opcode in names and op.results[0].dtype.is_integer for op in walk(kernel.body))
+
+
+def weight(kernel: Kernel) -> int:
+    """About the number of instructions that a lane is in code; 1 at least."""
+    total = 1
+    for op in walk(kernel.body):
+        dear = bool(op.operands) and op.operands[0].dtype.is_float
+        total += 60 if dear and op.opcode in DEAREST else 20 if dear and op.opcode in DEAR else 1
+    return total

@@ -1,0 +1,51 @@
+"""Which slots of a Program may share memory on a GPU, and where they lie.
+
+Slots that leave, change places, or are read or written by the host have memory of their own; the other
+temporaries and the kernels' scratch blocks lie in one arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from loopgrad.codegen.arena import plan_arena
+from loopgrad.codegen.program import (
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    PopStep,
+    Program,
+    ReserveStep,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.steps import all_steps, named
+from loopgrad.codegen.targets.gpu.interface import KernelInterface
+
+ALIGNMENT: Final = 256
+
+
+def arena(program: Program, interfaces: Sequence[KernelInterface]) -> dict[str, Any]:
+    """For the metadata: the size, [slot, offset] pairs, and per kernel the offsets of its scratch blocks."""
+    apart = frozenset([*program.outputs, *_apart(program)])
+    placed = frozenset([i for i, slot in enumerate(program.slots) if slot.kind == "temp"]) - apart
+    plan = plan_arena(program, [interface.scratch for interface in interfaces], placed, ALIGNMENT)
+    return {
+        "size": plan.size,
+        "slots": [list(pair) for pair in sorted(plan.slots.items())],
+        "scratch": [list(blocks) for blocks in plan.scratch],
+    }
+
+
+def _apart(program: Program) -> Iterator[int]:
+    """Slots that need memory of their own."""
+    for step in all_steps(program.steps):
+        match step:
+            case ForStep() | WhileStep() | SwitchStep() | HostCallStep() | PopStep() | ReserveStep():
+                yield from named(step)
+            case LaunchStep():
+                stacks = program.kernels[step.kernel].stacks
+                yield from [step.slots[s.depth_param] for s in stacks if s.depth_param is not None]
+            case _:
+                pass

@@ -1,0 +1,150 @@
+"""What a GPU target provides so that kernels can be emitted for it: scalar instructions of one invocation.
+
+Opcodes have SPIR-V's names ("FAdd", "SLessThan", "ConvertFToS"; Khronos, SPIR-V specification 3.49), since
+they say exactly what is meant; another target maps each to its own form. Types are named bool, i8 .. i64
+(signless), f16, f32, f64. Addresses are i64 values. Control flow is structured: every branch is announced
+by `merge`, every loop by `loop_merge`, and a label is started once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+Label = Any
+Variable = Any
+
+
+class Val(NamedTuple):
+    """One SSA value: what its assembler calls it, and the name of its type."""
+
+    id: Any
+    type: str
+
+
+class Assembler(Protocol):
+    """`fused`: Fma rounds once. `widens`: a 32-bit integer that was widened compares rightly. `guarded`:
+    loops may be stopped by the driver, so each leaves its last condition in a guard cell. `label`: the block
+    being written. `group`: invocations of a workgroup. `float_sums`: types that AtomicFAddEXT adds."""
+
+    fused: bool
+    widens: bool
+    guarded: bool
+    group: int
+    float_sums: tuple[str, ...]
+
+    @property
+    def label(self) -> Label: ...
+
+    # values
+
+    def const(self, type: str, value: float | int | bool) -> Val: ...
+
+    def is_constant(self, value: Val) -> bool: ...
+
+    def inst(self, name: str, type: str, *operands: Val) -> Val:
+        """An instruction; float arithmetic may be contracted and reassociated where the target was asked to."""
+        ...
+
+    def exact(self, name: str, type: str, *operands: Val) -> Val:
+        """A float instruction that may not be fused with another, nor reassociated."""
+        ...
+
+    def extended(self, name: str, type: str, *operands: Val) -> Val:
+        """RoundEven Trunc FAbs Floor Ceil Sqrt (rounded to nearest) Fma."""
+        ...
+
+    def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
+        """A primitive by the device's fast approximation, where it has one; only under fast_math."""
+        ...
+
+    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
+        """Element `index` of a table of constants."""
+        ...
+
+    # variables of one invocation
+
+    def local(self, type: str) -> Variable: ...
+
+    def get(self, variable: Variable, type: str) -> Val: ...
+
+    def set(self, variable: Variable, value: Val) -> None: ...
+
+    def guard_get(self, index: Val) -> Val:
+        """A guard cell (i32); `index` is a value that the compiler can't know."""
+        ...
+
+    def guard_set(self, index: Val, value: Val) -> None: ...
+
+    # memory
+
+    def load(self, address: Val, type: str, invariant: bool = False) -> Val:
+        """One element, aligned to its size; `invariant`: nobody writes it during the launch."""
+        ...
+
+    def store(self, address: Val, value: Val) -> None: ...
+
+    def atomic(self, name: str, address: Val, value: Val) -> Val:
+        """A relaxed atomic of device scope; the old value."""
+        ...
+
+    def compare_exchange(self, address: Val, expected: Val, desired: Val) -> Val:
+        """As `atomic`; the old value."""
+        ...
+
+    # blocks
+
+    def block(self) -> Label:
+        """A label to be started later."""
+        ...
+
+    def start(self, label: Label) -> None: ...
+
+    def jump(self, label: Label) -> None: ...
+
+    def branch(self, condition: Val, then: Label, other: Label) -> None: ...
+
+    def leave(self) -> None:
+        """The invocation ends here."""
+        ...
+
+    def merge(self, after: Label) -> None: ...
+
+    def loop_merge(self, after: Label, again: Label) -> None: ...
+
+    def phi(self, type: str, *pairs: tuple[Val, Label]) -> Val: ...
+
+    # the launch
+
+    def launch_words(self) -> list[Val]:
+        """table, across, along, first, end, lanes; see interface."""
+        ...
+
+    def invocation(self) -> Val:
+        """The number of this invocation in the launch (i32)."""
+        ...
+
+    def local_id(self, again: bool = False) -> Val:
+        """Its number in the workgroup (i32). `again`: not to be kept in a register from an earlier use."""
+        ...
+
+    def group_id(self) -> Val:
+        """The number of the workgroup (i32)."""
+        ...
+
+    # the workgroup
+
+    def barrier(self) -> None:
+        """All invocations of the workgroup come here; memory of the workgroup is then seen by all."""
+        ...
+
+    def shared(self, type: str, count: int) -> Variable:
+        """An array in memory of the workgroup, not initialised."""
+        ...
+
+    def shared_get(self, array: Variable, index: Val, type: str) -> Val: ...
+
+    def shared_set(self, array: Variable, index: Val, value: Val) -> None: ...
+
+    def shared_atomic(self, name: str, array: Variable, index: Val, value: Val) -> Val:
+        """A relaxed atomic of workgroup scope; the old value."""
+        ...

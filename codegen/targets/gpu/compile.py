@@ -1,0 +1,90 @@
+"""Program -> Artifact, for any GPU target: its kernels, the support kernels that they need, the metadata.
+
+A target gives an `Image`: it takes kernels one after the other and answers with the code of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.kernel.text import print_kernel
+from loopgrad.codegen.kernel.verify import verify_kernel
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.arena import arena
+from loopgrad.codegen.targets.gpu.layout import interface, plan
+from loopgrad.codegen.targets.gpu.metadata import describe
+from loopgrad.codegen.targets.gpu.plan import UNTILED, Geometry, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Where a kernel is: function `entry` of the image `code[offset : offset + size]`. `group` is its
+    workgroup size, `shared` its memory of a workgroup in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    entry: str
+    group: int
+    shared: int = 0
+
+
+class Image(Protocol):
+    """Code in the making, for a target with workgroups of that geometry."""
+
+    @property
+    def geometry(self) -> Geometry: ...
+
+    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+        """One more kernel, under the next number."""
+        ...
+
+    def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
+        """A row per kernel in the order of `add`, the code, and its texts by stage."""
+        ...
+
+
+class _Kernels:
+    """Numbers kernels. One that says the same as another shares its code and number, but where messages need
+    the kernel's own line."""
+
+    def __init__(self, image: Image, options: Any) -> None:
+        self.image, self.options, self.geometry = image, options, image.geometry
+        self.count = 0
+        self._known: dict[tuple[str, bool, Plan], int] = {}
+
+    def own(self, kernel: Kernel, fast: bool, shape: Plan) -> int:
+        verify_kernel(kernel)
+        key = (print_kernel(replace(kernel, name="")), fast, shape)
+        if key in self._known and not (kernel.stacks or kernel.errors):
+            return self._known[key]
+        self.image.add(kernel, fast, shape)
+        self._known[key] = self.count
+        self.count += 1
+        return self.count - 1
+
+    def add(self, kernel: Kernel, plan: Plan = UNTILED) -> int:
+        """A support kernel's number."""
+        return self.own(kernel, False, plan)
+
+
+def compile_for(program: Program, options: Any, image: Image) -> Artifact:
+    """Everything a device needs to run `program`."""
+    kernels = _Kernels(image, options)
+    interfaces = []
+    for kernel in program.kernels:
+        shape = plan(kernel, options, image.geometry)
+        number = kernels.own(kernel, options.fast_math, shape)
+        interfaces.append(interface(kernel, number, shape, kernels))
+    metadata, constants = describe(program, interfaces, kernels)
+    metadata["arena"] = arena(program, interfaces)
+    modules, code, texts = image.finish()
+    metadata["modules"] = [
+        {"name": m.name, "offset": m.offset, "size": m.size, "entry": m.entry, "group": m.group, "shared": m.shared}
+        for m in modules
+    ]
+    return Artifact(metadata, constants, code, {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts})

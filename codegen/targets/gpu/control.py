@@ -1,0 +1,126 @@
+"""for, while, if: regions of the Kernel IR one to one as structured branches; failed checks.
+
+Carried values live in local variables; compilers build SSA form from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import Emitter
+from loopgrad.codegen.targets.gpu.interface import ERROR_CODE, ERROR_DETAIL, ERROR_LANE
+from loopgrad.codegen.targets.gpu.loops import emit_loop
+from loopgrad.codegen.targets.gpu.stacks import popping, pushing
+
+EmitBlock = Callable[[Emitter, Block], tuple[Val, ...]]
+
+
+class Carried:
+    """The carries of one loop, each in a variable."""
+
+    def __init__(self, e: Emitter, inits: Sequence[KValue]) -> None:
+        self.e = e
+        values = [e.get(v) for v in inits]
+        self.types = [v.type for v in values]
+        self.variables = [e.b.local(v.type) for v in values]
+        self.assign(values)
+
+    def assign(self, values: Sequence[Val]) -> None:
+        for variable, value in zip(self.variables, values, strict=True):
+            self.e.b.set(variable, value)
+
+    def bind(self, targets: Sequence[KValue]) -> None:
+        for target, variable, type in zip(targets, self.variables, self.types, strict=True):
+            self.e.values[target] = self.e.b.get(variable, type)
+
+
+def emit_for(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
+    with popping(e, op, e.get(op.operands[0])) as count, pushing(e, op):
+        count_up(e, op, count, emit_block)
+
+
+def count_up(e: Emitter, op: KOp, count: Val, emit_block: EmitBlock) -> None:
+    """The loop with this many trips."""
+    b, block = e.b, op.blocks[0]
+    carried = Carried(e, op.operands[1:])
+    trip = b.local(count.type)
+    b.set(trip, b.const(count.type, 0))
+    pause = e.enter([*carried.variables, trip], [*carried.types, count.type])
+
+    def body() -> None:
+        pause()
+        now = b.get(trip, count.type)
+        index = now
+        if op.attrs["reverse"]:
+            last = b.inst("ISub", count.type, count, b.const(count.type, 1))
+            index = b.inst("ISub", count.type, last, now)
+        e.values[block.arguments[0]] = index
+        carried.bind(block.arguments[1:])
+        carried.assign(emit_block(e, block))
+        b.set(trip, b.inst("IAdd", count.type, now, b.const(count.type, 1)))
+
+    emit_loop(e, lambda: b.inst("SLessThan", "bool", b.get(trip, count.type), count), body)
+    carried.bind(op.results)
+
+
+def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
+    b = e.b
+    condition, body = op.blocks
+    carried = Carried(e, op.operands)
+    limit = op.attrs.get("max_steps")
+    trips = b.local("i64")
+    b.set(trips, b.const("i64", 0))
+    pause = e.enter([*carried.variables, trips], [*carried.types, "i64"])
+
+    def test() -> Val:
+        carried.bind(condition.arguments)
+        (go,) = emit_block(e, condition)
+        if e.failed is not None:  # what is computed from a clamped index may never end
+            go = e.both(go, b.inst("LogicalNot", "bool", b.get(e.failed, "bool")))
+        if limit is None:
+            return go
+        made = b.get(trips, "i64")
+        allowed = b.inst("SLessThan", "bool", made, b.const("i64", limit))
+        over = e.both(go, b.inst("LogicalNot", "bool", allowed))
+        e.when(over, lambda: report(e, op.attrs["error"], made))
+        return e.both(go, allowed)
+
+    def step() -> None:
+        pause()
+        carried.bind(body.arguments)
+        carried.assign(emit_block(e, body))
+        if limit is not None:
+            b.set(trips, b.inst("IAdd", "i64", b.get(trips, "i64"), b.const("i64", 1)))
+
+    with pushing(e, op):
+        emit_loop(e, test, step)
+    carried.bind(op.results)
+
+
+def emit_if(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
+    then, other = op.blocks
+    results = e.choose(e.get(op.operands[0]), lambda: emit_block(e, then), lambda: emit_block(e, other))
+    e.values.update(zip(op.results, results, strict=True))
+
+
+def emit_check(e: Emitter, op: KOp) -> None:
+    ok, detail = (e.get(v) for v in op.operands)
+    e.when(e.b.inst("LogicalNot", "bool", ok), lambda: report(e, op.attrs["error"], detail))
+
+
+def report(e: Emitter, site: int, detail: Val) -> None:
+    """The first failure wins the control block, and ends the lane's loops on values."""
+    b = e.b
+    for flag in (e.failed, e.spilled):  # a loop that ends early leaves less to pop
+        if flag is not None:
+            b.set(flag, b.const("bool", True))
+    place = e.offset(e.control, ERROR_CODE)
+    before = b.compare_exchange(place, b.const("i32", 0), b.const("i32", site + 1))
+
+    def describe() -> None:
+        e.b.store(e.offset(e.control, ERROR_LANE), e.lane)
+        e.b.store(e.offset(e.control, ERROR_DETAIL), e.resize(detail, "i64"))
+
+    e.when(b.inst("IEqual", "bool", before, b.const("i32", 0)), describe)

@@ -1,0 +1,73 @@
+"""What a kernel expects of its launch: the seam between emission and runtime, the same on every GPU.
+
+Six words (Vulkan: push constants; CUDA and HIP: arguments): u64 table, i64 across, i64 along, i64 first,
+i64 end, i64 lanes. Invocation g runs the lanes g * across + p * along for p in [first, end), those below
+`lanes`. Grid-stride: across 1, along the number of invocations. Kernels whose lanes must meet in order
+(`copies` > 0): invocation g owns a stretch of lanes, across its length, along 1. A driver that stops long
+loops gets several dispatches of few p.
+
+`table` is the address of u64 words in a buffer, so that inputs, outputs and stacks can move without
+recording commands again: the params in order, the scratch blocks, the control block, the address of the
+void word, an opaque zero twice, the number of invocations, then per stack its address and its capacity in
+rows. Stacks are [depth][invocation]. A bool takes a byte.
+
+The control block is zeroed before the launch (offsets in bytes below). `void` is one u32 that a submission
+shares: a stack that overflows sets it, and kernels that follow do nothing, since what they would read is
+incomplete. needed[s] is 0, or the rows that stack s needed where that was more than its capacity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+PUSH_BYTES: Final = 48
+ERROR_CODE: Final = 0  # u32: 0, or 1 + the index of the failed check
+TRUNCATED: Final = 4  # u32, bits: the driver stopped a loop before its end; UNFINISHED
+UNFINISHED: Final = 2  # lanes were left in the middle, to be continued by another launch
+ERROR_LANE: Final = 8  # u64
+ERROR_DETAIL: Final = 16  # i64
+OVERFLOW_LANE: Final = 24  # u64
+NEEDED: Final = 32  # u32 per stack
+TABLE_EXTRA: Final = 5  # control, void, two zeros, invocations
+
+# how a dispatch names an array: a parameter of the kernel or a scratch block of the launch
+PARAM, SCRATCH = "param", "scratch"
+
+
+def control_bytes(stacks: int) -> int:
+    return (NEEDED + 4 * stacks + 7) // 8 * 8
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A module run on `lanes` lanes, or on `tiles` tiles where there are any; `arrays` are (PARAM or
+    SCRATCH, position)."""
+
+    module: int
+    lanes: int
+    arrays: tuple[tuple[str, int], ...]
+    tiles: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInterface:
+    """`before` and `after` run around the kernel's own module: identities of private copies, folds of
+    reductions. `tiles`: how many the kernel has; 0: its lanes are not in tiles. `copies` invocations own a
+    stretch of lanes each; 0: any lane anywhere. The kernel's own table lists the first `own_scratch` blocks;
+    the others are of its folds. `loops`: the kernel has loops of its own. `rows`: the kernel may be left
+    UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't. `notes` say
+    what runs slower than one would expect."""
+
+    module: int
+    lanes: int
+    copies: int
+    loops: bool
+    scratch: tuple[int, ...]
+    own_scratch: int
+    before: tuple[Dispatch, ...]
+    after: tuple[Dispatch, ...]
+    stacks: tuple[int, ...]  # item sizes
+    notes: tuple[str, ...] = ()
+    tiles: int = 0
+    rows: int = 0

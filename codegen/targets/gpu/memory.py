@@ -1,0 +1,66 @@
+"""Loads, stores, reductions' contributions and accumulations.
+
+`accumulate` where no other lane writes the element, or into this invocation's own copy (or in lane order,
+one invocation for all), is a load and a store; elsewhere see accumulate.
+"""
+
+from __future__ import annotations
+
+from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import SIZE, Emitter, memory_type
+from loopgrad.codegen.targets.gpu.elementwise import operate
+from loopgrad.codegen.targets.gpu.memory_form import from_memory, to_memory
+
+
+def emit_load(e: Emitter, op: KOp) -> Val:
+    param = op.attrs["param"]
+    dtype = e.kernel.params[param].dtype
+    type = memory_type(dtype)
+    address = e.at(e.params[param], e.get(op.operands[0]), SIZE[type])
+    constant = e.kernel.params[param].access == "read"
+    value = e.b.load(address, type, invariant=constant)
+    return from_memory(e, value if constant else e.kept(value), dtype)
+
+
+def emit_store(e: Emitter, op: KOp) -> None:
+    param = op.attrs["param"]
+    index, x = (e.get(v) for v in op.operands)
+    value = to_memory(e, x, e.kernel.params[param].dtype)
+    e.effect(lambda: e.b.store(e.at(e.params[param], index, SIZE[value.type]), value))
+
+
+def emit_reduce(e: Emitter, op: KOp) -> None:
+    e.contribute(op.attrs["slot"], e.get(op.operands[0]))
+
+
+def leave_contribution(e: Emitter, slot: int, value: Val) -> None:
+    """Every lane's contribution goes to scratch; folds of fixed shape add them up afterwards."""
+    stored = to_memory(e, value, e.kernel.reductions[slot].dtype)
+    e.b.store(e.at(*contribution_place(e, slot, e.lane), SIZE[stored.type]), stored)
+
+
+def contribution_place(e: Emitter, slot: int, number: Val) -> tuple[Val, Val]:
+    """The scratch block of a reduction, and which of its elements the contribution of that number is."""
+    block, first = e.places[slot]
+    return e.scratch[block], e.b.inst("IAdd", "i64", number, e.b.const("i64", first)) if first else number
+
+
+def emit_accumulate(e: Emitter, op: KOp) -> None:
+    param, kind = op.attrs["param"], op.attrs["kind"]
+    dtype = e.kernel.params[param].dtype
+    index, x, pred = (e.get(v) for v in op.operands)
+    base = e.copies.get(param, e.params[param])
+    type = memory_type(dtype)
+    shared = not op.attrs["exclusive"] and not e.ordered
+
+    def combine() -> None:
+        if shared:
+            e.accumulations[param].add(op, index, x)
+            return
+        place, new = e.at(base, index, SIZE[type]), x
+        if kind != "set":
+            new = operate(e, kind, dtype, [from_memory(e, e.b.load(place, type), dtype), x])
+        e.b.store(place, to_memory(e, new, dtype))
+
+    e.effect(lambda: e.when(pred, combine))

@@ -1,0 +1,39 @@
+"""How values look in memory: a bool is one byte, a bfloat16 the upper half of an f32."""
+
+from __future__ import annotations
+
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import Emitter
+from loopgrad.graph.types import DType
+
+
+def from_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A loaded element as a register value."""
+    if dtype.kind == "b":
+        return e.b.inst("INotEqual", "bool", x, e.b.const("i8", 0))
+    if dtype.name == "bfloat16":
+        wide = e.b.inst("UConvert", "i32", x)
+        return e.bitcast(e.b.inst("ShiftLeftLogical", "i32", wide, e.b.const("i32", 16)), "f32")
+    return x
+
+
+def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A register value as it is stored."""
+    if dtype.kind == "b":
+        return e.select(x, e.b.const("i8", 1), e.b.const("i8", 0))
+    if dtype.name == "bfloat16":
+        bits = e.b.inst("ShiftRightLogical", "i32", e.bitcast(x, "i32"), e.b.const("i32", 16))
+        return e.b.inst("UConvert", "i16", bits)
+    return x
+
+
+def rounded_bfloat(e: Emitter, x: Val) -> Val:
+    """An f32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+    b = e.b
+    bits = e.bitcast(x, "i32")
+    high = b.inst("ShiftRightLogical", "i32", bits, b.const("i32", 16))
+    odd = b.inst("BitwiseAnd", "i32", high, b.const("i32", 1))
+    up = b.inst("IAdd", "i32", bits, b.inst("IAdd", "i32", odd, b.const("i32", 0x7FFF)))
+    kept = b.inst("BitwiseAnd", "i32", up, b.const("i32", -0x10000))
+    quiet = b.const("i32", 0x7FC00000)
+    return e.bitcast(e.select(b.inst("IsNan", "bool", x), quiet, kept), "f32")

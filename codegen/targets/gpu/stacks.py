@@ -1,0 +1,100 @@
+"""push and pop: per-lane stacks in the heap, interleaved by invocation: [depth][invocation].
+
+A push beyond the capacity isn't stored; the rows that would have been needed go to the control block (an
+atomic maximum), and pops there read zeros, so that nothing that is computed from them runs away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.targets.gpu.analysis import walk
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import Emitter, memory_type
+from loopgrad.codegen.targets.gpu.interface import NEEDED, OVERFLOW_LANE
+from loopgrad.codegen.targets.gpu.memory_form import from_memory, to_memory
+
+
+def address(e: Emitter, s: int, depth: Val) -> Val:
+    """One product of two 32-bit numbers and one sum."""
+    depth, row = (e.resize(v, "i64", signed=False) for v in (depth, e.rows[s]))
+    return e.offset(e.stacks[s], e.b.inst("IMul", "i64", depth, row))
+
+
+def fits(e: Emitter, s: int, depth: Val) -> Val:
+    return e.b.inst("ULessThan", "bool", depth, e.capacities[s])
+
+
+@contextmanager
+def popping(e: Emitter, op: KOp, count: Val) -> Iterator[Val]:
+    """The trips of a counted loop: none where a stack of the lane has overflowed or a check has failed, since then
+    the stacks that it only pops may hold fewer rows than it has trips. So its pops needn't look, which would keep
+    the loads of several trips from being under way together. A kernel that is continued doesn't know what has
+    overflowed before."""
+    ops = list(walk(op.blocks[0]))
+    pushed, popped = ({x.attrs["stack"] for x in ops if x.opcode == kind} for kind in ("push", "pop"))
+    new = set() if e.spilled is None else popped - pushed - e.sure
+    if new:
+        count = e.select(e.b.get(e.spilled, "bool"), e.b.const(count.type, 0), count)
+    e.sure |= new
+    yield count
+    e.sure -= new
+
+
+@contextmanager
+def pushing(e: Emitter, op: KOp) -> Iterator[None]:
+    """A loop. A stack that it only pushes is deepest at its end, so one look there is enough, and a push in the
+    loop is no more than a store that happens or doesn't."""
+    ops = [x for block in op.blocks for x in walk(block)]
+    pushed, popped = ({x.attrs["stack"] for x in ops if x.opcode == kind} for kind in ("push", "pop"))
+    new = pushed - popped - e.watched
+    e.watched |= new
+    yield
+    e.watched -= new
+    for s in sorted(new):
+        depth = e.b.get(e.depths[s], "i32")
+        over = e.b.inst("ULessThan", "bool", e.capacities[s], depth)
+        e.effect(partial(e.when, over, partial(overflow, e, s, depth)))
+
+
+def overflow(e: Emitter, s: int, depth: Val) -> None:
+    """The stack would need `depth` rows."""
+    if e.spilled is not None:
+        e.b.set(e.spilled, e.b.const("bool", True))
+    e.b.atomic("AtomicUMax", e.offset(e.control, NEEDED + 4 * s), depth)
+    e.b.store(e.offset(e.control, OVERFLOW_LANE), e.lane)
+    e.b.store(e.void, e.b.const("i32", 1))
+
+
+def emit_push(e: Emitter, op: KOp) -> None:
+    b, s = e.b, op.attrs["stack"]
+    value = to_memory(e, e.get(op.operands[0]), e.kernel.stacks[s].dtype)
+    depth = b.get(e.depths[s], "i32")
+    deeper = b.inst("IAdd", "i32", depth, b.const("i32", 1))
+    b.set(e.depths[s], deeper)
+
+    def push() -> None:
+        inside = fits(e, s, depth)
+        e.when(inside, lambda: b.store(address(e, s, depth), value))
+        if s not in e.watched:
+            e.when(b.inst("LogicalNot", "bool", inside), lambda: overflow(e, s, deeper))
+
+    e.effect(push)
+
+
+def emit_pop(e: Emitter, op: KOp) -> Val:
+    b, s = e.b, op.attrs["stack"]
+    dtype = e.kernel.stacks[s].dtype
+    type = memory_type(dtype)
+    depth = b.inst("ISub", "i32", b.get(e.depths[s], "i32"), b.const("i32", 1))
+    b.set(e.depths[s], depth)
+    if s in e.sure:
+        value = b.load(address(e, s, depth), type)
+    else:
+        (value,) = e.choose(
+            fits(e, s, depth), lambda: (b.load(address(e, s, depth), type),), lambda: (b.const(type, 0),)
+        )
+    return from_memory(e, e.kept(value), dtype)

@@ -1,0 +1,1 @@
+"""Kernel IR to LLVM IR of one invocation, for the GPUs that LLVM has a backend for."""

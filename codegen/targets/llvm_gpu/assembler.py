@@ -1,0 +1,316 @@
+"""LLVM's `Assembler`: the emitter's instructions as the text of one function for one kernel.
+
+Variables are stack slots in the entry block, which LLVM promotes to registers. No float instruction gets a
+fast-math flag unless fast_math asks for it, so nothing is contracted or reassociated; no loop is marked as
+one that ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import SIZE
+from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
+from loopgrad.codegen.targets.llvm_gpu.opcodes import (
+    ATOMIC,
+    BINARY,
+    COMPARE,
+    CONVERT,
+    FLOAT_BINARY,
+    FUNCTION,
+    RESIZE,
+    TYPE,
+    UNARY,
+)
+
+WORDS: Final = ("table", "across", "along", "first", "end", "lanes")
+
+
+def llvm_type(type: str) -> str:
+    return TYPE.get(type, type)
+
+
+def literal(type: str, value: float | int | bool) -> str:
+    """The text of a constant; integers wrap to their width, floats beyond the range are infinity."""
+    if type == "bool":
+        return "true" if value else "false"
+    if type[0] == "i":
+        bits = int(type[1:])
+        whole = int(value) & ((1 << bits) - 1)
+        return str(whole - (1 << bits) if whole >> (bits - 1) else whole)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(value).astype(f"f{SIZE[type]}")
+    if type == "f16":
+        return f"0xH{int(exact.view(np.uint16)):04X}"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
+
+
+class LlvmAssembler:
+    """Implements codegen.targets.gpu.assembler.Assembler. `symbol` is the function's name and begins those of
+    its arrays. `declarations`: of what the function needs; functions of one module share them."""
+
+    fused = True
+    widens = True
+    guarded = False
+    float_sums: tuple[str, ...] = ("f32", "f64")
+
+    def __init__(self, flavour: Flavour, symbol: str, group: int, fast: bool = False) -> None:
+        self.flavour = flavour
+        self.symbol = symbol
+        self.group = group
+        self.fast = fast
+        self.label = "entry"
+        self.shared_bytes = 0
+        self.declarations: dict[str, None] = {}
+        self._globals: list[str] = []
+        self._locals: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+
+    # text
+
+    def _put(self, text: str) -> None:
+        self._lines.append(f"  {text}")
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def _value(self, type: str, text: str) -> Val:
+        name = self._name()
+        self._lines.append(f"  {name} = {text}")
+        return Val(name, type)
+
+    def _call(self, function: str, type: str, *operands: Val, flags: str = "") -> Val:
+        """A function of LLVM's on operands of the result's type."""
+        kind = llvm_type(type)
+        name = f"@llvm.{function}.{type}"
+        self.declarations[f"declare {kind} {name}({', '.join([kind] * len(operands))})"] = None
+        return self._value(type, f"call {flags}{kind} {name}({', '.join(f'{kind} {v.id}' for v in operands)})")
+
+    def call(self, function: str, *operands: Val) -> None:
+        """A function of the target's library, for what it does."""
+        types = ", ".join(llvm_type(v.type) for v in operands)
+        self.declarations[f"declare void @{function}({types})"] = None
+        self._put(f"call void @{function}({', '.join(f'{llvm_type(v.type)} {v.id}' for v in operands)})")
+
+    # values
+
+    def const(self, type: str, value: float | int | bool) -> Val:
+        return Val(literal(type, value), type)
+
+    def is_constant(self, value: Val) -> bool:
+        return not value.id.startswith("%")
+
+    def inst(self, name: str, type: str, *operands: Val) -> Val:
+        return self._instruction(name, type, operands, FAST if self.fast else "")
+
+    def exact(self, name: str, type: str, *operands: Val) -> Val:
+        return self._instruction(name, type, operands, "")
+
+    def _instruction(self, name: str, type: str, operands: tuple[Val, ...], flags: str) -> Val:
+        kind, first = llvm_type(type), operands[0]
+        if name in BINARY:
+            return self._value(type, f"{BINARY[name]} {kind} {first.id}, {operands[1].id}")
+        if name in FLOAT_BINARY:
+            return self._value(type, f"{FLOAT_BINARY[name]} {flags}{kind} {first.id}, {operands[1].id}")
+        if name in COMPARE:
+            return self._value(type, f"{COMPARE[name]} {llvm_type(first.type)} {first.id}, {operands[1].id}")
+        if name in CONVERT:
+            return self._value(type, f"{CONVERT[name]} {llvm_type(first.type)} {first.id} to {kind}")
+        if name in RESIZE:
+            return self._resized(name, type, first)
+        if name in UNARY:
+            return self._value(type, UNARY[name].format(t=kind, a=first.id))
+        if name == "Select":
+            _, x, y = operands
+            return self._value(type, f"select i1 {first.id}, {kind} {x.id}, {kind} {y.id}")
+        if name == "FNegate":
+            return self._value(type, f"fneg {flags}{kind} {first.id}")
+        return self._special(name, first)
+
+    def _special(self, name: str, x: Val) -> Val:
+        """IsNan and IsInf."""
+        kind = llvm_type(x.type)
+        if name == "IsNan":
+            return self._value("bool", f"fcmp uno {kind} {x.id}, {x.id}")
+        if name != "IsInf":
+            raise ValueError(f"expected an opcode of the assembler, got {name!r}")
+        size = self._call("fabs", x.type, x)
+        return self._value("bool", f"fcmp oeq {kind} {size.id}, {literal(x.type, float('inf'))}")
+
+    def _resized(self, name: str, type: str, x: Val) -> Val:
+        if x.type == type:
+            return x
+        narrower, wider = RESIZE[name]
+        how = narrower if SIZE[x.type] > SIZE[type] else wider
+        return self._value(type, f"{how} {llvm_type(x.type)} {x.id} to {llvm_type(type)}")
+
+    def extended(self, name: str, type: str, *operands: Val) -> Val:
+        return self._call(FUNCTION[name], type, *operands, flags=FAST if self.fast and name == "Sqrt" else "")
+
+    def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
+        if type != "f32" or name not in self.flavour.quick:
+            return None
+        before, function, after = self.flavour.quick[name]
+        (x,) = operands
+        if before != 1:
+            x = self.inst("FMul", type, x, self.const(type, before))
+        x = self._value(type, f"call {FAST}float @{function}(float {x.id})")
+        self.declarations[f"declare float @{function}(float)"] = None
+        return x if after == 1 else self.inst("FMul", type, x, self.const(type, after))
+
+    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
+        """Kernels of one module share it: memory for constants is small."""
+        kind = llvm_type(type)
+        elements = ", ".join(f"{kind} {literal(type, v)}" for v in values)
+        name = f"@table.{blake2b(elements.encode(), digest_size=8).hexdigest()}"
+        space = self.flavour.space(self.flavour.constant)
+        self.declarations[f"{name} = internal {space} constant [{len(values)} x {kind}] [{elements}]"] = None
+        return self._read(self._cell(self.flavour.constant, name, type, index), type)
+
+    # variables of one invocation
+
+    def local(self, type: str) -> str:
+        name, space = self._name(), self.flavour.space(self.flavour.local)
+        self._locals.append(f"  {name} = alloca {llvm_type(type)}{', ' * bool(space)}{space}")
+        return f"{self.flavour.local} {name}"
+
+    def get(self, variable: str, type: str) -> Val:
+        return self._value(type, f"load {llvm_type(type)}, {variable}")
+
+    def set(self, variable: str, value: Val) -> None:
+        self._put(f"store {llvm_type(value.type)} {value.id}, {variable}")
+
+    def guard_get(self, index: Val) -> Val:
+        """Nobody stops loops here."""
+        return self.const("i32", 0)
+
+    def guard_set(self, index: Val, value: Val) -> None:
+        """As above: there is nothing to note."""
+
+    # memory
+
+    def _address(self, address: Val) -> str:
+        memory, name = self.flavour.memory, self._name()
+        self._put(f"{name} = inttoptr i64 {address.id} to {memory}")
+        return f"{memory} {name}"
+
+    def _cell(self, pointer: str, array: str, type: str, index: Val) -> str:
+        name = self._name()
+        self._put(f"{name} = getelementptr {llvm_type(type)}, {pointer} {array}, {index.type} {index.id}")
+        return f"{pointer} {name}"
+
+    def _read(self, place: str, type: str, more: str = "") -> Val:
+        return self._value(type, f"load {llvm_type(type)}, {place}, align {SIZE[type]}{more}")
+
+    def _write(self, place: str, value: Val) -> None:
+        self._put(f"store {llvm_type(value.type)} {value.id}, {place}, align {SIZE[value.type]}")
+
+    def load(self, address: Val, type: str, invariant: bool = False) -> Val:
+        return self._read(self._address(address), type, ", !invariant.load !0" if invariant else "")
+
+    def store(self, address: Val, value: Val) -> None:
+        self._write(self._address(address), value)
+
+    def atomic(self, name: str, address: Val, value: Val) -> Val:
+        return self._atomic(name, self._address(address), value, self.flavour.device)
+
+    def _atomic(self, name: str, place: str, value: Val, scope: str) -> Val:
+        kind, how = llvm_type(value.type), ATOMIC[name]
+        text = f"atomicrmw {how} {place}, {kind} {value.id} {scope}monotonic, align {SIZE[value.type]}"
+        return self._value(value.type, text + (self.flavour.atomic_float if how == "fadd" else ""))
+
+    def compare_exchange(self, address: Val, expected: Val, desired: Val) -> Val:
+        kind, place = llvm_type(desired.type), self._address(address)
+        scope = f"{self.flavour.device}monotonic monotonic, align {SIZE[desired.type]}"
+        pair = self._value(desired.type, f"cmpxchg {place}, {kind} {expected.id}, {kind} {desired.id} {scope}")
+        return self._value(desired.type, f"extractvalue {{ {kind}, i1 }} {pair.id}, 0")
+
+    # blocks
+
+    def block(self) -> str:
+        self._count += 1
+        return f"b{self._count}"
+
+    def start(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self.label = label
+
+    def jump(self, label: str) -> None:
+        self._put(f"br label %{label}")
+
+    def branch(self, condition: Val, then: str, other: str) -> None:
+        self._put(f"br i1 {condition.id}, label %{then}, label %{other}")
+
+    def leave(self) -> None:
+        self._put("ret void")
+
+    def merge(self, after: str) -> None:
+        """LLVM finds the structure itself."""
+
+    def loop_merge(self, after: str, again: str) -> None:
+        """As above."""
+
+    def phi(self, type: str, *pairs: tuple[Val, str]) -> Val:
+        return self._value(type, f"phi {llvm_type(type)} " + ", ".join(f"[ {v.id}, %{b} ]" for v, b in pairs))
+
+    # the launch
+
+    def launch_words(self) -> list[Val]:
+        return [Val(f"%{word}", "i64") for word in WORDS]
+
+    def invocation(self) -> Val:
+        first = self.inst("IMul", "i32", self.group_id(), self.const("i32", self.group))
+        return self.inst("IAdd", "i32", first, self.local_id())
+
+    def local_id(self, again: bool = False) -> Val:
+        f = self.flavour
+        return self._value(
+            "i32", (f.local_id_again if again and f.local_id_again else f.local_id).format(group=self.group)
+        )
+
+    def group_id(self) -> Val:
+        return self._value("i32", self.flavour.group_id)
+
+    # the workgroup
+
+    def barrier(self) -> None:
+        for line in self.flavour.barrier:
+            self._put(line)
+
+    def shared(self, type: str, count: int) -> str:
+        size = SIZE[type]
+        offset = -(-self.shared_bytes // 16) * 16
+        self.shared_bytes = offset + count * size
+        return self._shared_array(offset, type, count)
+
+    def _shared_array(self, offset: int, type: str, count: int) -> str:
+        name, space = f"@{self.symbol}.shared{offset}", self.flavour.space(self.flavour.workgroup)
+        self._globals.append(f"{name} = internal {space} global [{count} x {llvm_type(type)}] poison, align 16")
+        return name
+
+    def shared_get(self, array: str, index: Val, type: str) -> Val:
+        return self._read(self._cell(self.flavour.workgroup, array, type, index), type)
+
+    def shared_set(self, array: str, index: Val, value: Val) -> None:
+        self._write(self._cell(self.flavour.workgroup, array, value.type, index), value)
+
+    def shared_atomic(self, name: str, array: str, index: Val, value: Val) -> Val:
+        place = self._cell(self.flavour.workgroup, array, value.type, index)
+        return self._atomic(name, place, value, self.flavour.group)
+
+    # the whole
+
+    def finish(self, attributes: int) -> str:
+        """The function and what belongs to it; `attributes` is the number of its attribute group."""
+        f = self.flavour
+        words = ", ".join(f"i64 %{word}" for word in WORDS)
+        head = f"define {f.entry}void @{self.symbol}({words}{f.arguments}) #{attributes} {{"
+        lines = [*self._globals, head, "entry:", *self._locals, *self._lines, "  ret void", "}", ""]
+        return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""How a backend spells what LLVM IR leaves to targets: entry points, numbers of invocations, barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+FAST: Final = "reassoc nsz arcp contract afn "
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """`entry`: what stands between `define` and `void` of a kernel. `memory`, `local`, `constant`, `workgroup`:
+    pointer types of buffers, variables, tables and memory of a workgroup. `device`, `group`: the scopes of
+    atomics (with the blank behind). `local_id`, `group_id`: expressions of type i32, `local_id_again` one that isn't
+    merged with others. `barrier`: instructions.
+    `attributes`: of a kernel, where {group} is the size of a workgroup; `fast_attributes`: what fast_math adds,
+    `shared_attributes` what memory of a workgroup does, `sorted_attributes` what sorting lanes does.
+    `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
+    approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
+    `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
+    fields mention."""
+
+    triple: str
+    entry: str
+    memory: str
+    local: str
+    constant: str
+    workgroup: str
+    device: str
+    group: str
+    local_id: str
+    group_id: str
+    barrier: tuple[str, ...]
+    attributes: str
+    declarations: str
+    arguments: str = ""
+    local_id_again: str = ""
+    fast_attributes: str = ""
+    shared_attributes: str = ""
+    sorted_attributes: str = ""
+    atomic_float: str = ""
+    quick: Mapping[str, tuple[float, str, float]] = field(default_factory=dict)
+
+    def space(self, pointer: str) -> str:
+        """The address space of a pointer type, as globals and variables write it."""
+        return pointer.removeprefix("ptr").strip()

@@ -1,0 +1,63 @@
+"""All kernels of a Program in one LLVM module: functions k0, k1, ... and one piece of code for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.targets.gpu.compile import Module
+from loopgrad.codegen.targets.gpu.kernel import emit_kernel
+from loopgrad.codegen.targets.gpu.plan import Geometry, Plan
+from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
+from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
+
+FAST, SHARED, SORTED = 1, 2, 4  # bits of the number of an attribute group
+
+Generate = Callable[[str], tuple[bytes, Mapping[str, str]]]
+
+
+class LlvmImage:
+    """Implements codegen.targets.gpu.compile.Image. `generate` turns a module's text into code and texts of
+    later stages; `group` is the workgroup size."""
+
+    def __init__(
+        self, flavour: Flavour, generate: Generate, group: int, assembler: type[LlvmAssembler] = LlvmAssembler
+    ) -> None:
+        self.flavour, self.generate, self.group, self.assembler = flavour, generate, group, assembler
+        self._functions: list[str] = []
+        self._names: list[tuple[str, int]] = []
+        self._declarations: dict[str, None] = {}
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(self.group)
+
+    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+        b = self.assembler(self.flavour, f"k{len(self._functions)}", self.group, fast)
+        emit_kernel(kernel, b, fast, plan)
+        dealt = plan.tiles is not None and plan.tiles.sorted
+        attributes = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt
+        self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
+        self._names.append((kernel.name, b.shared_bytes))
+        self._declarations.update(b.declarations)
+
+    def text(self) -> str:
+        f = self.flavour
+        always = f.attributes.format(group=self.group)
+        added = {FAST: f.fast_attributes, SHARED: f.shared_attributes, SORTED: f.sorted_attributes}
+        extra = [" ".join(text for bit, text in added.items() if group & bit) for group in range(8)]
+        tail = [
+            f.declarations,
+            *self._declarations,
+            *[f"attributes #{group} = {{ {always} {more} }}" for group, more in enumerate(extra)],
+            "!0 = !{}",
+            '!1 = !{!"branch_weights", i32 2000, i32 1}',
+            "",
+        ]
+        return "\n".join([f'target triple = "{f.triple}"', "", *self._functions, *tail])
+
+    def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
+        text = self.text()
+        code, later = self.generate(text)
+        rows = [Module(name, 0, len(code), f"k{i}", self.group, shared) for i, (name, shared) in enumerate(self._names)]
+        return rows, code, {"llvm": text, **later}

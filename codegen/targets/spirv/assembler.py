@@ -1,0 +1,194 @@
+"""SPIR-V's `Assembler`: the emitter's instructions as words of one module for one kernel."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import SIZE
+from loopgrad.codegen.targets.spirv.assembly import (
+    FLOAT_MODES,
+    FUNCTION,
+    INPUT,
+    PHYSICAL,
+    PRIVATE,
+    PUSH_CONSTANT,
+    WORKGROUP,
+    Words,
+)
+from loopgrad.codegen.targets.spirv.features import Features
+
+LAUNCH_WORDS: Final = 6
+BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
+DEVICE_SCOPE, WORKGROUP_SCOPE = 1, 2
+WORKGROUP_ORDER: Final = 0x8 | 0x40 | 0x100  # acquire and release, of buffers and memory of the workgroup
+NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
+
+
+class SpirvAssembler(Words):
+    """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
+
+    float_sums: tuple[str, ...] = ()
+
+    def __init__(self, features: Features, name: str, group: int = 0) -> None:
+        super().__init__()
+        self.features = features
+        self.name = name
+        self.fused, self.widens = features.fused, features.widening
+        self.guarded = not features.endless_loops
+        self.group = group or features.group
+        self._main, self.label = self.fresh(), self.fresh()
+        self._first = self.label
+        self._guards: int | None = None
+        self._guard_count = 2  # one cell a loop; two at least, or the index would be known
+        self._built_in: dict[str, int] = {}
+
+    def is_constant(self, value: Val) -> bool:
+        return value.id in self.constants
+
+    def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
+        return None  # drivers differ too much in what their functions give
+
+    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
+        table = self.constant_array(type, values)
+        return self.get(self._cell(PRIVATE, type, table, index), type)
+
+    def _cell(self, storage: int, type: str, array: int, index: Val) -> int:
+        return self.raw("AccessChain", self.pointer(storage, self.type(type)), array, index.id)
+
+    # guards
+
+    def _guard(self, index: Val) -> int:
+        if self._guards is None:
+            self._guards = self.fresh()
+        return self._cell(FUNCTION, "i32", self._guards, index)
+
+    def guard_get(self, index: Val) -> Val:
+        self._guard_count += 1
+        return self.get(self._guard(index), "i32")
+
+    def guard_set(self, index: Val, value: Val) -> None:
+        self.set(self._guard(index), value)
+
+    # memory
+
+    def _pointer(self, address: Val, type: str) -> int:
+        pointer = self.pointer(PHYSICAL, self.type(type))
+        return self.raw("ConvertUToPtr", pointer, address.id)
+
+    def _storage(self, type: str) -> None:
+        if SIZE[type] in NARROW:
+            self.capabilities[NARROW[SIZE[type]]] = None
+
+    def load(self, address: Val, type: str, invariant: bool = False) -> Val:
+        self._storage(type)
+        return Val(self.raw("Load", self.type(type), self._pointer(address, type), 2, SIZE[type]), type)
+
+    def store(self, address: Val, value: Val) -> None:
+        self._storage(value.type)
+        self.put("Store", self._pointer(address, value.type), value.id, 2, SIZE[value.type])
+
+    def atomic(self, name: str, address: Val, value: Val) -> Val:
+        return self._atomic(name, self._pointer(address, value.type), value, DEVICE_SCOPE)
+
+    def _atomic(self, name: str, pointer: int, value: Val, scope: int) -> Val:
+        if value.type == "i64":
+            self.capabilities["Int64Atomics"] = None
+        where, relaxed = self.const("i32", scope).id, self.const("i32", 0).id
+        return Val(self.raw(name, self.type(value.type), pointer, where, relaxed, value.id), value.type)
+
+    def compare_exchange(self, address: Val, expected: Val, desired: Val) -> Val:
+        if desired.type == "i64":
+            self.capabilities["Int64Atomics"] = None
+        where, relaxed = self.const("i32", DEVICE_SCOPE).id, self.const("i32", 0).id
+        words = (self._pointer(address, desired.type), where, relaxed, relaxed, desired.id, expected.id)
+        return Val(self.raw("AtomicCompareExchange", self.type(desired.type), *words), desired.type)
+
+    # blocks
+
+    def block(self) -> int:
+        return self.fresh()
+
+    def leave(self) -> None:
+        self.put("Return")
+
+    def merge(self, after: int) -> None:
+        self.put("SelectionMerge", after, 0)
+
+    def loop_merge(self, after: int, again: int) -> None:
+        self.put("LoopMerge", after, again, 0)
+
+    # the launch
+
+    def launch_words(self) -> list[Val]:
+        word = self.type("i64")
+        block = self.struct("push", [word] * LAUNCH_WORDS, [8 * i for i in range(LAUNCH_WORDS)])
+        push = self.global_variable(PUSH_CONSTANT, block)
+        member = self.pointer(PUSH_CONSTANT, word)
+        places = [self.raw("AccessChain", member, push, self.const("i32", i).id) for i in range(LAUNCH_WORDS)]
+        return [self.get(place, "i64") for place in places]
+
+    def invocation(self) -> Val:
+        return self._identity("GlobalInvocationId")
+
+    def local_id(self, again: bool = False) -> Val:
+        return self._identity("LocalInvocationId")
+
+    def group_id(self) -> Val:
+        return self._identity("WorkgroupId")
+
+    def _identity(self, name: str) -> Val:
+        vector = self.vector("i32", 3)
+        if name not in self._built_in:
+            self._built_in[name] = self.global_variable(INPUT, vector)
+            self.decorations += self.encode("Decorate", self._built_in[name], 11, BUILT_IN[name])
+        whole = self.raw("Load", vector, self._built_in[name])
+        return Val(self.raw("CompositeExtract", self.type("i32"), whole, 0), "i32")
+
+    # the workgroup
+
+    def barrier(self) -> None:
+        scope, order = self.const("i32", WORKGROUP_SCOPE).id, self.const("i32", WORKGROUP_ORDER).id
+        self.put("ControlBarrier", scope, scope, order)
+
+    def shared(self, type: str, count: int) -> int:
+        pointer, number = self.pointer(WORKGROUP, self.array(type, count)), self.fresh()
+        self.globals += self.encode("Variable", pointer, number, WORKGROUP)
+        self.interface.append(number)
+        return number
+
+    def shared_get(self, array: int, index: Val, type: str) -> Val:
+        return self.get(self._cell(WORKGROUP, type, array, index), type)
+
+    def shared_set(self, array: int, index: Val, value: Val) -> None:
+        self.set(self._cell(WORKGROUP, value.type, array, index), value)
+
+    def shared_atomic(self, name: str, array: int, index: Val, value: Val) -> Val:
+        return self._atomic(name, self._cell(WORKGROUP, value.type, array, index), value, WORKGROUP_SCOPE)
+
+    # the whole
+
+    def finish(self) -> bytes:
+        """The module. LoopgradError where the device lacks what it needs."""
+        if self._guards is not None:
+            shape = self.array("i32", self._guard_count)
+            self.locals += self.encode("Variable", self.pointer(FUNCTION, shape), self._guards, FUNCTION)
+        self._float_modes()
+        for capability in self.capabilities:
+            self.features.require(capability, self.name)
+        return self.words(self._main, self._first, self.group)
+
+    def _float_modes(self) -> None:
+        """Ask for IEEE behaviour in every width that the device offers it for."""
+        f = self.features
+        offered = {
+            "DenormPreserve": f.denormals,
+            "SignedZeroInfNanPreserve": f.specials,
+            "RoundingModeRTE": f.nearest,
+        }
+        used = {16: "Float16", 64: "Float64"}
+        for capability, widths in offered.items():
+            for width in widths:
+                if width == 32 or used.get(width) in self.capabilities:
+                    self.capabilities[capability] = None
+                    self.modes += self.encode("ExecutionMode", self._main, FLOAT_MODES[capability], width)

@@ -1,0 +1,73 @@
+"""`python -m loopgrad`: commands for people."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+OBJECTS = """\
+Run a program on the CPU and write every graph that it has compiled as object files for a target, with
+descriptions (JSON) by which any harness or emulator can launch the kernels. docs/objects.md explains them.
+
+targets:
+  gfx90a, gfx942, gfx1100, gfx1201, ...   AMD code objects (.hsaco)
+  sm_80, sm_90, sm_100, ...               PTX (.ptx)
+  spirv                                   SPIR-V modules for Vulkan 1.2 (.spv)
+  cpu                                     relocatable objects for this machine (.o)
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m loopgrad", description="Commands of loopgrad.")
+    commands = made.add_subparsers(dest="command", required=True, metavar="command")
+    objects = commands.add_parser(
+        "objects",
+        help="write a program's kernels as object files for a target",
+        description=OBJECTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    objects.add_argument("--target", required=True, help="what to generate code for, see above")
+    objects.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write to")
+    objects.add_argument("--data", action="store_true", help="write what the first run of each graph took and gave")
+    objects.add_argument("program", type=Path, help="the Python file to run")
+    objects.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    return objects(given.target, given.out, given.program, given.arguments, given.data)
+
+
+def objects(target: str, out: Path, program: Path, arguments: Sequence[str], data: bool) -> int:
+    from loopgrad.codegen.objects.formats import FORMATS  # late: LLVM's targets
+    from loopgrad.runtime.objects import ProgramError, record, write  # late, as above
+
+    if target not in FORMATS:
+        return refuse(f"--target: expected one of {', '.join(FORMATS)}, got {target!r}")
+    if not program.is_file():
+        return refuse(f"expected a Python file to run, there is none at {program}")
+    if out.exists() and not out.is_dir():
+        return refuse(f"--out: expected a folder, {out} is a file")
+    try:
+        recorded = record(program, arguments, data)
+    except ProgramError as failed:
+        if failed.__cause__ is not None and not isinstance(failed.__cause__, SystemExit):
+            traceback.print_exception(failed.__cause__)
+        return refuse(str(failed))
+    for folder in write(recorded, target, out):
+        files = sorted(path.name for path in folder.iterdir())
+        sys.stdout.write(f"{folder}: {', '.join(files)}\n")
+    return 0
+
+
+def refuse(text: str) -> int:
+    sys.stderr.write(f"python -m loopgrad objects: {text}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

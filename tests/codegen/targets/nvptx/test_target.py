@@ -1,0 +1,212 @@
+"""PTX: NVIDIA's assembler takes every primitive, arithmetic is IEEE's unless asked otherwise, loads are read-only."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from every_operation import DTYPE_NAMES, every_operation
+from gpu_harness import program_of
+from kernel_build import Build
+from random_kernels import random_kernel
+
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.program import LaunchStep, Program, Slot
+from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
+from loopgrad.graph.types import DTYPES, TensorType, float32, float64, int32, int64, uint64
+from loopgrad.runtime.options import Options
+from tests.ptx_checks import ARCHITECTURES, assembler
+
+PTXAS = assembler()
+needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="ptxas (PyPI: nvidia-cuda-nvcc) is not installed")
+
+
+def ptx(kernel: Kernel, **options: bool) -> str:
+    return compile_program(program_of(kernel), Options(**options)).code.decode()
+
+
+def body(text: str, entry: str = "k0") -> str:
+    """The code of one kernel."""
+    return text[text.index(f".entry {entry}(") :].split("\n}\n")[0]
+
+
+def assembled(text: str, arch: str, tmp_path) -> str:
+    """What ptxas says of registers and memory."""
+    path = tmp_path / "kernels.ptx"
+    path.write_text(text)
+    run = subprocess.run([PTXAS, "-v", f"-arch={arch}", path, "-o", tmp_path / "out"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stderr + run.stdout
+
+
+def elementwise(names, dtype, count=2) -> Kernel:
+    """Each of `names` on the same operands."""
+    b = Build(100)
+    (lane,) = b.indices
+    operands = [b.load(b.param(dtype, 100), lane) for _ in range(count)]
+    for name in names:
+        b.store(b.param(dtype, 100, "write"), lane, b.one(name, operands))
+    return b.kernel("elementwise")
+
+
+def summed_products(dtype) -> Kernel:
+    b = Build(100)
+    (lane,) = b.indices
+    x, y, z = (b.load(b.param(dtype, 100), lane) for _ in range(3))
+    b.store(b.param(dtype, 100, "write"), lane, b.one("add", (b.one("mul", (x, y)), z)))
+    return b.kernel("summed_products")
+
+
+def saved_and_multiplied(dtype) -> Kernel:
+    """A loop that pushes, and one that pops."""
+    b = Build(5000)
+    (lane,) = b.indices
+    x, trips = b.load(b.param(dtype, 5000), lane), b.load(b.param(int32, 5000), lane)
+    stack = b.stack(dtype)
+
+    def forward(_k, v):
+        b.op("push", (v,), (), stack=stack)
+        return (b.one("sin", (v,)),)
+
+    def back(_k, v):
+        return (b.one("mul", (v, b.one("pop", (), dtype, stack=stack))),)
+
+    (last,) = b.loop(trips, (x,), forward)
+    (slope,) = b.loop(trips, (last,), back, reverse=True)
+    b.store(b.param(dtype, 5000, "write"), lane, slope)
+    return b.kernel("saved")
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[str]:
+    """Every primitive of every dtype, and random control flow."""
+    kernels = [every_operation(DTYPES[name]) for name in DTYPE_NAMES]
+    return [ptx(kernel) for kernel in (*kernels, *[random_kernel(seed)[0] for seed in range(5)])]
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_primitive_of_every_dtype_assembles(everything, arch, tmp_path):
+    def run(number: int) -> None:
+        (tmp_path / str(number)).mkdir()
+        assembled(everything[number], arch, tmp_path / str(number))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, range(len(everything))))
+
+
+@needs_ptxas
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_variables_are_registers(dtype, tmp_path):
+    """Neither locals nor spills lie in memory."""
+    text = ptx(saved_and_multiplied(dtype))
+    assert ".local" not in text
+    said = assembled(text, "sm_90", tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said)) == {("0", "0")}
+
+
+def test_sums_of_products_are_fused_only_under_fast_math():
+    assert "fma" not in body(ptx(summed_products(float32)))
+    assert "fma.rn.f64" not in body(ptx(summed_products(float64)))
+    assert "fma.rn.ftz.f32" in body(ptx(summed_products(float32), fast_math=True))
+
+
+def test_quotients_and_roots_are_rounded_to_nearest():
+    """Those of f32 without a subroutine: the corrected approximation, and f64 where that could go wrong."""
+    assert "div.rn.f64" in ptx(elementwise(["div"], float64))
+    assert "sqrt.rn.f64" in ptx(elementwise(["sqrt"], float64, 1))
+    for text in (ptx(elementwise(["div"], float32)), ptx(elementwise(["sqrt"], float32, 1))):
+        assert "div.rn" not in text
+        assert "sqrt.rn" not in text
+        assert "fma.rn.f32" in text
+    assert "cvt.rn.f32.f64" in ptx(elementwise(["div"], float32))
+    text = ptx(elementwise(["sin", "cos", "exp"], float32, 1))
+    assert ".ftz" not in text
+    assert ".approx" not in text
+
+
+def test_a_wide_count_is_read_in_all_its_bits():
+    """2**63 isn't 0, which its lower half is."""
+    for dtype in (int64, uint64):
+        for name in ("shl", "shr"):
+            text = body(ptx(elementwise([name], dtype)))
+            assert "min.u64" in text, name  # the count is bounded as a number of 64 bits
+
+
+def test_fast_math_uses_the_special_function_unit():
+    text = ptx(elementwise(["sqrt", "sin", "cos", "exp", "exp2", "log", "log2", "log10"], float32, 1), fast_math=True)
+    for name in ("sqrt", "sin", "cos", "ex2", "lg2"):
+        assert f"{name}.approx.ftz.f32" in text
+    assert "div.approx.ftz.f32" in ptx(elementwise(["div"], float32), fast_math=True)
+    assert ".approx" not in ptx(elementwise(["sin", "exp"], float64, 1), fast_math=True)
+
+
+def test_arrays_that_are_only_read_go_through_the_read_only_cache():
+    loads = re.findall(r"ld\.global(\S*) ", body(ptx(summed_products(float32))))
+    # x, y and z; the word `void` changes during a launch
+    assert loads.count(".nc.b32") == 3
+    assert loads.count(".b32") == 1
+
+
+def test_a_push_in_a_loop_is_a_store_that_happens_or_not():
+    """What doesn't fit is counted after the loop, once."""
+    text = body(ptx(saved_and_multiplied(float32)))
+    assert text.count("atom.global.max.u32") == 1
+    pushed = text.index("st.global.b32")
+    assert text.index("atom.global.max.u32") > text.index("bra", pushed)
+
+
+def test_stack_addresses_are_one_product_away():
+    """No 64-bit multiplication inside a loop but that of a row's number and its size."""
+    text = body(ptx(saved_and_multiplied(float32)))
+    loops = text[text.index("bra.uni") :]
+    assert len(re.findall(r"(mul\.lo|mad\.lo)\.s64", loops.split("ld.const")[0])) == 0
+
+
+def test_small_index_arithmetic_has_32_bits():
+    b = Build(30, 40)
+    row, column = b.indices
+    x = b.load(b.param(float32, 1200), b.linear())
+    b.store(b.param(float32, 1200, "write"), b.one("add", (b.one("mul", (column, b.const(30, int64))), row)), x)
+    assert "div.u64" not in ptx(b.kernel("transposed"))
+
+
+def test_the_launch_is_declared():
+    artifact = compile_program(program_of(summed_products(float32)), Options())
+    text = artifact.code.decode()
+    assert f".reqntid {GROUP}" in text
+    assert ".target sm_80" in text
+    assert ".version 8.0" in text
+    assert ".visible .entry k0(" in text
+    assert body(text).count(".param .u64 k0_param_") == 6
+    row, *_ = artifact.metadata["modules"]
+    assert row == {
+        "name": "summed_products",
+        "offset": 0,
+        "size": len(text),
+        "entry": "k0",
+        "group": GROUP,
+        "shared": 0,
+    }
+    assert set(artifact.texts) == {"kernel", "llvm", "ptx"}
+
+
+@needs_ptxas
+def test_many_kernels_share_a_table(tmp_path):
+    """Constants of a module must fit into 64 KiB."""
+    count = 12
+    slots, steps = [Slot(TensorType((100,), float32), "input")], []
+    kernels = []
+    for i in range(count):
+        b = Build(100)
+        (lane,) = b.indices
+        x = b.one("add", (b.load(b.param(float32, 100), lane), b.const(float(i), float32)))
+        b.store(b.param(float32, 100, "write"), lane, b.one("sin", (x,)))
+        kernels.append(b.kernel(f"sin{i}"))
+        slots.append(Slot(TensorType((100,), float32), "output" if i == count - 1 else "temp"))
+        steps.append(LaunchStep(i, (i, i + 1)))
+    text = compile_program(Program(tuple(slots), (0,), (count,), tuple(kernels), tuple(steps)), Options()).code.decode()
+    assert text.count(".const ") == 1
+    assembled(text, "sm_80", tmp_path)
