@@ -33,7 +33,7 @@ def dtype_of(dtype: np.dtype[Any]) -> DType:
 class Buffer:
     """The elements of one tensor on one device."""
 
-    __slots__ = ("_type", "address", "array", "device")
+    __slots__ = ("__weakref__", "_type", "address", "array", "device")
 
     def __init__(self, array: np.ndarray[Any, Any], device: str, type: TensorType | None = None) -> None:
         self.array = array

@@ -20,7 +20,7 @@ import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -184,6 +184,18 @@ def default_cache() -> DiskCache | None:
     from platformdirs import user_cache_path  # late: 30 ms that LOOPGRAD_CACHE_DIR saves
 
     return DiskCache(user_cache_path("loopgrad"))
+
+
+def kept_code(cache: DiskCache | None, parts: Sequence[str], make: Callable[[], bytes]) -> bytes:
+    """Code that belongs to no program."""
+    names = ("code", *parts, source_digest())
+    known = cache.load(names) if cache is not None else None
+    if known is not None:
+        return known.code
+    code = make()
+    if cache is not None:
+        cache.store(names, Artifact({}, b"", code, {}))
+    return code
 
 
 def source_digest() -> str:

@@ -6,7 +6,6 @@ line; asking for it raises with that line.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,17 +75,37 @@ def _vulkan_count() -> tuple[int, str]:
     return device_count()
 
 
+def _cuda(position: int) -> Device:
+    from loopgrad.runtime.cuda.device import CudaDevice  # late: it makes a context
+
+    return CudaDevice(position)
+
+
+def _cuda_count() -> tuple[int, str]:
+    from loopgrad.runtime.cuda.found import device_count  # late, as above
+
+    return device_count()
+
+
+def _hip(position: int) -> Device:
+    from loopgrad.runtime.hip.device import HipDevice  # late: it loads the driver
+
+    return HipDevice(position)
+
+
+def _hip_count() -> tuple[int, str]:
+    from loopgrad.runtime.hip.found import device_count  # late, as above
+
+    return device_count()
+
+
 MAKERS: Final[dict[str, Callable[[], Device]]] = {"cpu": _cpu, "interpreter": _interpreter}
 
 # kind -> (how many devices there are and, where none, why; the maker of one by its number)
 NUMBERED: Final[dict[str, tuple[Callable[[], tuple[int, str]], Callable[[int], Device]]]] = {
+    "cuda": (_cuda_count, _cuda),
+    "hip": (_hip_count, _hip),
     "vulkan": (_vulkan_count, _vulkan),
-}
-
-# kind -> (driver library, who provides it)
-_DRIVERS: Final[dict[str, tuple[str, str]]] = {
-    "cuda": ("libcuda.so.1", "the NVIDIA driver"),
-    "hip": ("libamdhip64.so", "the AMD ROCm runtime"),
 }
 
 _made: dict[str, Device] = {}
@@ -96,7 +115,6 @@ _lock = threading.Lock()
 def devices() -> list[DeviceStatus]:
     """Every kind of device, usable or not."""
     found = [DeviceStatus(name, name, True) for name in MAKERS]
-    found += [DeviceStatus(f"{kind}:0", kind, False, _why_not(kind)) for kind in _DRIVERS]
     for kind, (count, _) in NUMBERED.items():
         number, reason = count()
         found += [DeviceStatus(f"{kind}:{i}", kind, not reason, reason) for i in range(max(number, 1))]
@@ -112,7 +130,8 @@ def get_device(name: str) -> Device:
         return made
     maker = MAKERS.get(name) or _numbered(name)
     if maker is None:
-        raise _refusal(name)
+        known = ", ".join(status.name for status in devices())
+        raise ValueError(f"expected one of the devices {known}, got {name!r}")
     with _lock:
         if name not in _made:
             _made[name] = maker()
@@ -131,20 +150,3 @@ def _numbered(name: str) -> Callable[[], Device] | None:
         reason = reason or f"there are only {number} devices of this kind"
         raise RuntimeError(f"device {name!r} can't be used: {reason}; use one of {', '.join(MAKERS)}")
     return lambda: make(position)
-
-
-def _refusal(name: str) -> Exception:
-    kind, _, index = name.partition(":") if isinstance(name, str) else ("", "", "")
-    if kind in _DRIVERS and (not index or index.isdigit()):
-        return RuntimeError(f"device {name!r} can't be used: {_why_not(kind)}; use one of {', '.join(MAKERS)}")
-    known = ", ".join(status.name for status in devices())
-    return ValueError(f"expected one of the devices {known}, got {name!r}")
-
-
-def _why_not(kind: str) -> str:
-    library, provider = _DRIVERS[kind]
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return f"{library} ({provider}) not found"
-    return f"{library} is there, but this version of loopgrad generates no {kind} code"

@@ -1,7 +1,8 @@
-"""What a failed check in a kernel means to the user, on any driver."""
+"""What a failed check in a kernel, or memory that was refused, means to the user, on any driver."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Protocol
 
@@ -42,3 +43,21 @@ def lane_text(domain: tuple[int, ...], lane: int) -> str:
         lane, position = divmod(lane, extent)
         index.append(position)
     return str(tuple(reversed(index)))
+
+
+def loop_names(stacks: Iterable[str]) -> str:
+    """The loops whose values these stacks save; a stack's name is its loop's, then / and the value's."""
+    loops = dict.fromkeys(name.rpartition("/")[0] or name for name in stacks)
+    return ", ".join(name for name in loops if name)
+
+
+def memory_failure(
+    loops: str, loc: Location | None, needed: int, available: int | None, detail: str = ""
+) -> MemoryError:
+    """The saved values of `loops` need more than there is; `available` where that is known."""
+    room = "what the system gives" if available is None else f"{available:,} bytes available"
+    text = (
+        f"loop {loops!r}: expected its saved values to fit into {room}, needed {needed:,} bytes{detail}; "
+        "give the loop a memory_budget, or make it shorter"
+    )
+    return MemoryError("\n".join(part for part in (text, describe(loc)) if part))

@@ -11,12 +11,14 @@ class Options:
     raises StackCapacityError). `check_indices` makes gathers and scatters raise where an index is
     out of range instead of clamping or dropping. `fast_math` allows reassociation and approximate
     functions. `sort_lanes` allows processing the lanes of a tile in the order of their trip counts
-    (same result, other order)."""
+    (same result, other order). `atomics` lets lanes that accumulate floats into shared elements do so by
+    atomic operations of the device, in any order: faster, but bits may differ from run to run."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
     fast_math: bool = False
     sort_lanes: bool = True
+    atomics: bool = False
 
     def key(self) -> str:
         """A text that two equal Options share."""

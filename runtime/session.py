@@ -1,8 +1,9 @@
 """From lazy values to elements: extract, recognise, compile once, run.
 
-Programs are recognised by structure. The first time a structure is seen its constants are compiled
-in; when the same structure comes back with other constants (a learning rate that decays, a step
-number), a version is compiled that takes them as inputs, and serves every later one.
+Programs are recognised by structure. The first time a structure is seen its numbers are compiled in; when
+the same structure comes back with others (a learning rate that decays, a step number, a row x[i]), a version
+is compiled that takes them as inputs, and serves every later one. Integers, which index arithmetic lives on,
+become inputs only where they were seen to differ, and not the first time: a script may have two cases.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Final
 
 import numpy as np
 
+from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
-from loopgrad.graph.key import abstract_key, lift_constants
+from loopgrad.graph.key import abstract_key
+from loopgrad.graph.lift import lift
 from loopgrad.graph.nodes import Graph, Leaf, Value
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
@@ -26,16 +29,30 @@ from loopgrad.runtime.options import DEFAULT_OPTIONS, Options
 
 CACHE_ENTRIES: Final = 1024
 
+EXACT_VERSIONS: Final = 2
+
 Key = tuple[str, Options, bytes]
+Numbers = tuple[float | int, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Versions:
-    """What is compiled for one structure: `first` has `constants` in its code, `general` takes any."""
+    """What is compiled for one structure: `exact` have their numbers in the code, the first ones among them
+    `constants`; `general` takes those in the `lifted` slots as inputs, the others being as in `constants`."""
 
-    constants: tuple[float, ...]
-    first: Executable
+    constants: Numbers
+    exact: dict[Numbers, Executable]
     general: Executable | None = None
+    lifted: frozenset[int] = frozenset()
+
+    def differing(self, constants: Numbers) -> frozenset[int]:
+        """The slots that aren't as in the first program."""
+        return frozenset([i for i, (a, b) in enumerate(zip(self.constants, constants, strict=True)) if a != b])
+
+    def may_add(self, constants: Numbers) -> bool:
+        """Whether another program with its numbers in the code is worth while."""
+        integers = any(isinstance(constants[i], int) for i in self.differing(constants))
+        return self.general is None and integers and len(self.exact) < EXACT_VERSIONS
 
 
 class Session:
@@ -43,7 +60,7 @@ class Session:
 
     def __init__(self) -> None:
         self._versions: OrderedDict[Key, Versions] = OrderedDict()
-        self._exact: OrderedDict[tuple[Key, tuple[float, ...]], Executable] = OrderedDict()
+        self._exact: OrderedDict[tuple[Key, Numbers], Executable] = OrderedDict()
         self._lock = threading.RLock()
         self.compiled = 0
 
@@ -52,18 +69,32 @@ class Session:
         digest, constants, _ = abstract_key(graph)
         key = (device.name, options, digest)
         versions = self._versions.get(key)
-        if versions is not None and versions.constants == constants:
-            return versions.first, ()
+        if versions is not None and constants in versions.exact:
+            return versions.exact[constants], ()
         with self._lock:
             versions = self._versions.get(key)
             if versions is None:
-                versions = Versions(constants, self._compile(graph, device, options))
+                versions = Versions(constants, {})
                 self._remember(key, versions)
-            if versions.constants == constants:
-                return versions.first, ()
-            if versions.general is None:
-                versions.general = self._compile(lift_constants(graph)[0], device, options)
-        return versions.general, _constant_buffers(versions.general, constants, device)
+            if constants not in versions.exact and (not versions.exact or versions.may_add(constants)):
+                versions.exact[constants] = self._compile(graph, device, options)
+            if constants in versions.exact:
+                return versions.exact[constants], ()
+            executable = self._general(versions, graph, constants, device, options)
+            inputs = [constants[i] for i in sorted(versions.lifted)]
+        return executable, _constant_buffers(executable, inputs, device)
+
+    def _general(
+        self, versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
+    ) -> Executable:
+        """The version that takes what differs as inputs; another one where more does than so far."""
+        differing = versions.differing(constants)
+        if versions.general is None or not differing <= versions.lifted:
+            floats = [i for i, number in enumerate(constants) if isinstance(number, float)]
+            lifted = versions.lifted.union(differing, floats)
+            versions.general = self._compile(lift(graph, lifted)[0], device, options)
+            versions.lifted = lifted
+        return versions.general
 
     def compile(self, graph: Graph, device: Device, options: Options) -> Executable:
         """The executable with the graph's constants in its code, for a graph that is kept."""
@@ -71,8 +102,8 @@ class Session:
         key = (device.name, options, digest)
         with self._lock:
             versions = self._versions.get(key)
-            if versions is not None and versions.constants == constants:
-                return versions.first
+            if versions is not None and constants in versions.exact:
+                return versions.exact[constants]
             executable = self._exact.get((key, constants))
             if executable is None:
                 executable = self._exact[key, constants] = self._compile(graph, device, options)
@@ -82,7 +113,7 @@ class Session:
 
     def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
         self.compiled += 1
-        return device.compile(graph, options)
+        return device.compile(_unbound(graph), options)
 
     def _remember(self, key: Key, versions: Versions) -> None:
         self._versions[key] = versions
@@ -94,6 +125,12 @@ class Session:
         with self._lock:
             self._versions.clear()
             self._exact.clear()
+
+
+def _unbound(graph: Graph) -> Graph:
+    """The same graph of fresh arguments: what keeps it doesn't keep the first run's elements."""
+    copy, _ = trace(lambda *values: inline(graph, values), [v.type for v in graph.inputs])
+    return copy
 
 
 SESSION = Session()
@@ -129,7 +166,7 @@ def move(buffer: Buffer, device: Device) -> Buffer:
     return device.put(get_device(buffer.device).get(buffer), copy=False)
 
 
-def _constant_buffers(executable: Executable, constants: tuple[float, ...], device: Device) -> tuple[Buffer, ...]:
+def _constant_buffers(executable: Executable, constants: Sequence[float | int], device: Device) -> tuple[Buffer, ...]:
     types: Sequence[TensorType] = executable.input_types[len(executable.input_types) - len(constants) :]
     return tuple(
         [device.put(np.asarray(c, dtype=t.dtype.np), copy=False) for c, t in zip(constants, types, strict=True)]

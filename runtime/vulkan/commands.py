@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from loopgrad.graph.types import DType
+from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.vulkan.gpu import STAGE_COMPUTE, Gpu
-from loopgrad.runtime.vulkan.memory import Allocation
+from loopgrad.runtime.vulkan.pipelines import Pipeline
 
 BIND_COMPUTE: Final = 1
 STAGES: Final = 0x800 | 0x1000 | 0x4000  # compute shader, transfer, host
@@ -22,7 +26,7 @@ class Commands:
         self.gpu = gpu
         api, ffi = gpu.api, gpu.ffi
         info = api.struct("VkCommandPoolCreateInfo", flags=RESET_COMMAND_BUFFER, queueFamilyIndex=gpu.family)
-        self._pool = gpu._made("vkCreateCommandPool", "VkCommandPool", info)
+        self._pool = gpu.made("vkCreateCommandPool", "VkCommandPool", info)
         self._array = ffi.new("VkCommandBuffer[1]")
         allocate = api.struct("VkCommandBufferAllocateInfo", commandPool=self._pool, level=0, commandBufferCount=1)
         api.check(gpu.lib.vkAllocateCommandBuffers(gpu.device, allocate, self._array), "vkAllocateCommandBuffers")
@@ -41,14 +45,18 @@ class Commands:
         self._bound = None
         self.count = 0
 
-    def end(self) -> None:
+    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
+        """There is no library."""
+        return False
+
+    def end(self, again: bool = False) -> None:
         self.barrier()
         self.gpu.api.check(self.gpu.lib.vkEndCommandBuffer(self._buffer), "vkEndCommandBuffer")
 
-    def dispatch(self, pipeline: Any, groups: int, push: tuple[int, int, int, int, int, int]) -> None:
+    def dispatch(self, pipeline: Pipeline, groups: int, push: Push) -> None:
         gpu, lib = self.gpu, self.gpu.lib
-        if pipeline != self._bound:
-            lib.vkCmdBindPipeline(self._buffer, BIND_COMPUTE, pipeline)
+        if pipeline is not self._bound:
+            lib.vkCmdBindPipeline(self._buffer, BIND_COMPUTE, pipeline.handle)
             self._bound = pipeline
         gpu.ffi.memmove(self._push, PUSH.pack(*push), PUSH.size)
         lib.vkCmdPushConstants(self._buffer, gpu.layout, STAGE_COMPUTE, 0, PUSH.size, self._push)
@@ -70,14 +78,11 @@ class Commands:
         self.gpu.lib.vkCmdUpdateBuffer(self._buffer, target.chunk.buffer, target.offset, len(data), data)
         self.count += 1
 
-    def run(self) -> None:
-        """Submit and wait."""
+    def run(self, uploads: Sequence[tuple[Shared, int]] = (), report: Shared | None = None) -> None:
+        """Submit and wait. The device sees the host's words as they are."""
         with self.gpu.lock:
             self.gpu.submit(self._array)
             self.gpu.wait()
-
-    def submit(self) -> None:
-        self.gpu.submit(self._array)
 
     def __del__(self) -> None:
         gpu = self.gpu

@@ -7,6 +7,7 @@ some functions wrong. A missing package, loader or driver is a VulkanMissing wit
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any, Final
 
 API_VERSION: Final = 1 << 22 | 2 << 12
@@ -77,6 +78,7 @@ class Api:
         return text.decode(errors="replace")
 
 
+@cache
 def structure_type(name: str) -> str:
     """VkBufferCreateInfo -> VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO."""
     text = "".join(f"_{c}" if c.isupper() else c for c in name[2:]).upper()

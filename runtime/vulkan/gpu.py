@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from loopgrad.codegen.targets.gpu.interface import PUSH_BYTES
 from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.codegen.targets.spirv.interface import PUSH_BYTES
 from loopgrad.runtime.vulkan.driver import QUEUE_COMPUTE, TYPE_CPU, TYPE_INTEGRATED, Api, VulkanMissing
 
 STAGE_COMPUTE: Final = 0x20
 POLL_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
+LARGEST_TILE_GROUP: Final = 256
 RESIDENT_DISCRETE: Final = 1 << 17  # fills 132 multiprocessors, and short stacks stay in the second-level cache
 WANTED_12: Final = ("storageBuffer8BitAccess", "shaderBufferInt64Atomics", "shaderFloat16", "shaderInt8")
 WANTED_10: Final = ("shaderFloat64", "shaderInt64", "shaderInt16")
@@ -33,6 +34,7 @@ class Gpu:
         self.kind: int = properties.deviceType
         self.name = api.device_name(physical)
         self.unified = self.kind in (TYPE_INTEGRATED, TYPE_CPU)
+        self._properties = properties
         self.max_groups: int = properties.limits.maxComputeWorkGroupCount[0]
         self.version = f"{self.name} {properties.vendorID:x}:{properties.deviceID:x} {properties.driverVersion}"
         self._alive: list[Any] = []
@@ -44,10 +46,10 @@ class Gpu:
         self.memory = self.ffi.new("VkPhysicalDeviceMemoryProperties*")
         self.lib.vkGetPhysicalDeviceMemoryProperties(physical, self.memory)
         self.layout = self._pipeline_layout()
-        self.fence = self._made("vkCreateFence", "VkFence", api.struct("VkFenceCreateInfo"))
+        self.fence = self.made("vkCreateFence", "VkFence", api.struct("VkFenceCreateInfo"))
         self._fence_array = self.ffi.new("VkFence[]", [self.fence])
 
-    def _made(self, function: str, type: str, info: Any) -> Any:
+    def made(self, function: str, type: str, info: Any) -> Any:
         out = self.ffi.new(f"{type}*")
         self.api.check(getattr(self.lib, function)(self.device, info, self.ffi.NULL, out), function)
         return out[0]
@@ -113,34 +115,41 @@ class Gpu:
             specials=widths("shaderSignedZeroInfNanPreserve"),
             nearest=widths("shaderRoundingModeRTE"),
             resident=RESIDENT.get(self.kind, RESIDENT_DISCRETE),
+            tile_group=self._tile_group(),
+            workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
         )
+
+    def _tile_group(self) -> int:
+        """Invocations of a workgroup that shares a tile."""
+        limits = self._properties.limits
+        most = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
+        return min(LARGEST_TILE_GROUP, 1 << (int(most).bit_length() - 1))
 
     # pipelines
 
     def _pipeline_layout(self) -> Any:
         push = self.ffi.new("VkPushConstantRange*", {"stageFlags": STAGE_COMPUTE, "offset": 0, "size": PUSH_BYTES})
         info = self.api.struct("VkPipelineLayoutCreateInfo", pushConstantRangeCount=1, pPushConstantRanges=push)
-        return self._made("vkCreatePipelineLayout", "VkPipelineLayout", info)
+        return self.made("vkCreatePipelineLayout", "VkPipelineLayout", info)
 
-    def pipeline(self, code: bytes) -> Any:
-        """A compute pipeline of one SPIR-V module."""
+    def module(self, code: bytes) -> Any:
+        """A shader module of SPIR-V code."""
         words = self.ffi.new("uint32_t[]", len(code) // 4)
         self.ffi.memmove(words, code, len(code))
         info = self.api.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
-        module = self._made("vkCreateShaderModule", "VkShaderModule", info)
-        entry = self.ffi.new("char[]", b"main")
+        return self.made("vkCreateShaderModule", "VkShaderModule", info)
+
+    def pipeline(self, module: Any, entry: str, cache: Any) -> Any:
+        """A compute pipeline of one of the module's entry points; `cache` is a VkPipelineCache or NULL."""
+        name = self.ffi.new("char[]", entry.encode())
         create = self.api.struct("VkComputePipelineCreateInfo", layout=self.layout)
-        stage = self.api.struct("VkPipelineShaderStageCreateInfo", stage=STAGE_COMPUTE, module=module, pName=entry)
+        stage = self.api.struct("VkPipelineShaderStageCreateInfo", stage=STAGE_COMPUTE, module=module, pName=name)
         create.stage = stage[0]
         out = self.ffi.new("VkPipeline*")
         null = self.ffi.NULL
-        result = self.lib.vkCreateComputePipelines(self.device, null, 1, create, null, out)
-        self.lib.vkDestroyShaderModule(self.device, module, null)
+        result = self.lib.vkCreateComputePipelines(self.device, cache, 1, create, null, out)
         self.api.check(result, "vkCreateComputePipelines")
         return out[0]
-
-    def destroy_pipeline(self, pipeline: Any) -> None:
-        self.lib.vkDestroyPipeline(self.device, pipeline, self.ffi.NULL)
 
     # submission
 

@@ -11,7 +11,7 @@ import pytest
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.runtime import cache as cache_module
-from loopgrad.runtime.cache import CacheWarning, DiskCache, default_cache, entry_name, source_digest
+from loopgrad.runtime.cache import CacheWarning, DiskCache, default_cache, entry_name, kept_code, source_digest
 
 ARTIFACT = Artifact({"format": 1, "list": [1, [2, None], "x"]}, b"constants", b"\x7fELF code")
 PARTS = ("program", "key")
@@ -137,3 +137,18 @@ def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_source_digest_is_stable() -> None:
     assert source_digest() == source_digest()
     assert len(source_digest()) == 32
+
+
+def test_code_without_a_program(tmp_path):
+    """Made once a folder, and again where there is none."""
+    made = []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"code"
+
+    cache = DiskCache(tmp_path / "cache")
+    assert [kept_code(cache, ("a", "b"), make) for _ in range(2)] == [b"code"] * 2
+    assert len(made) == 1
+    assert kept_code(cache, ("a", "c"), make) == kept_code(None, ("a", "b"), make) == b"code"
+    assert len(made) == 3

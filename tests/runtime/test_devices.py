@@ -23,7 +23,8 @@ def test_the_cpu_and_the_interpreter_always_work() -> None:
 @pytest.mark.parametrize("name", ["cuda:0", "hip:0", "cuda:1", "cuda"])
 def test_an_unusable_device_says_why_in_one_line(name: str) -> None:
     listed = {d.kind: d for d in devices()}[name.split(":")[0]]
-    assert not listed.available
+    if listed.available:
+        pytest.skip(f"{name} can be used here")
     assert listed.reason
     assert "\n" not in listed.reason
     with pytest.raises(RuntimeError, match=r"can't be used: .*; use one of cpu, interpreter"):

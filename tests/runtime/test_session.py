@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -110,3 +113,13 @@ def test_the_interpreter_replays_and_explains() -> None:
     assert "mul" in executable.text("graph")
     with pytest.raises(ValueError, match="expected the stage 'graph'"):
         executable.text("llvm")
+
+
+@pytest.mark.parametrize("name", ["interpreter", "cpu"])
+def test_what_is_compiled_does_not_hold_the_first_runs_elements(name: str) -> None:
+    x = leaf(np.arange(7.0), name)
+    elements = weakref.ref(x.buffer)
+    evaluate([scaled(x, 0.5)], name)
+    del x
+    gc.collect()
+    assert elements() is None

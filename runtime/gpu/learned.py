@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from loopgrad.runtime.vulkan.failures import capacity_failure, check_failure, needs, truncated, truncation
-from loopgrad.runtime.vulkan.memory import Bytes
-from loopgrad.runtime.vulkan.program import ProgramRecord
+from loopgrad.runtime.gpu.failures import capacity_failure, check_failure, needs, truncated, truncation
+from loopgrad.runtime.gpu.memory import Bytes
+from loopgrad.runtime.gpu.program import ProgramRecord
 
-ROOM_ELEMENTS: Final = 1 << 20  # above this a stack grows to the exact need
+ROOM_BYTES: Final = 1 << 28  # above this a stack grows to the exact need
 
 
 class Learned:
-    """`capacities[k][s]` in rows; `depths[k][s]` what the last run needed, None before one did."""
+    """`capacities[k][s]` in rows; `depths[k][s]` what the last run needed, None before one did;
+    `rows[s]` the capacity of stack s of whole tensors in recordings; `residents[k]` the lanes in flight of a
+    kernel with stacks that were chosen last, 0 before."""
 
     def __init__(self, program: ProgramRecord, forced: int | None, device: str) -> None:
         self.program = program
@@ -24,14 +26,27 @@ class Learned:
         self.device = device
         self.capacities = [[forced or 0 for _ in kernel.stacks] for kernel in program.kernels]
         self.depths: list[list[int | None]] = [[None for _ in kernel.stacks] for kernel in program.kernels]
+        self.residents = [0 for _ in program.kernels]
+        self.rows = [0 for _ in program.stacks]
+        self.version = 0  # of the capacities
         self.ran = False
         self.growths = 0
 
     def know(self, k: int, s: int, depth: int) -> None:
         """A depth that was computed before the launch."""
         self.depths[k][s] = max(depth, 0)
-        if self.forced is None:
-            self.capacities[k][s] = max(self.capacities[k][s], depth)
+        if self.forced is None and depth > self.capacities[k][s]:
+            self.capacities[k][s] = depth
+            self.version += 1
+
+    def know_rows(self, peaks: Sequence[int]) -> None:
+        """How deep stacks of whole tensors became."""
+        self.rows = [max(known, peak) for known, peak in zip(self.rows, peaks, strict=True)]
+
+    def grow_rows(self, s: int, needed: int, size: int, counts: bool) -> None:
+        """A stack of whole tensors was too small. `counts`: nothing else grew in that run."""
+        self.rows[s] = roomy(needed, size)
+        self.growths += counts
 
     def settle(self, words: Bytes, launched: Iterable[int], places: Sequence[int], support: int) -> bool:
         """Whether a stack must grow (it has grown here); raises what the control blocks report."""
@@ -45,12 +60,12 @@ class Learned:
             for s, needed in needs(control, kernel, self.capacities[k]).items():
                 if self.forced is not None:
                     raise capacity_failure(control, kernel, s, needed, self.forced)
-                roomy = needed + needed // 4
-                self.capacities[k][s] = roomy if roomy * kernel.lanes < ROOM_ELEMENTS else needed
+                self.capacities[k][s] = roomy(needed, (self.residents[k] or kernel.lanes) * kernel.stacks[s].itemsize)
                 self.depths[k][s] = needed
                 grew = True
         if grew:
             self.growths += 1
+            self.version += 1
             return True
         for k in launched:
             failure = check_failure(words[places[k] :], self.program.kernels[k])
@@ -62,4 +77,13 @@ class Learned:
         """Start small again, after memory was refused."""
         for rows in self.capacities:
             rows[:] = [self.forced or 0] * len(rows)
+        self.rows = [0] * len(self.rows)
+        self.version += 1
         self.ran = False
+
+
+def roomy(needed: int, row_bytes: int) -> int:
+    """The rows of a stack that was too small: a quarter more than it needed, so that trip counts which creep up
+    don't make it grow every time."""
+    more = needed + needed // 4
+    return more if more * row_bytes < ROOM_BYTES else needed

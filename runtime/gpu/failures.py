@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from loopgrad.codegen.targets.spirv.interface import (
+from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
     ERROR_DETAIL,
     ERROR_LANE,
     NEEDED,
     OVERFLOW_LANE,
     TRUNCATED,
+    UNFINISHED,
 )
 from loopgrad.graph.errors import LoopgradError, StackCapacityError
 from loopgrad.graph.location import describe
-from loopgrad.graph.nodes import Location
-from loopgrad.runtime.failures import failed_check
-from loopgrad.runtime.vulkan.memory import Bytes
-from loopgrad.runtime.vulkan.program import KernelRecord
+from loopgrad.runtime.failures import failed_check, loop_names, memory_failure
+from loopgrad.runtime.gpu.memory import Bytes
+from loopgrad.runtime.gpu.program import KernelRecord
 
 
 def word(control: Bytes, offset: int, size: int = 4) -> int:
     return int.from_bytes(control[offset : offset + size].tobytes(), "little", signed=size == 8)
 
 
+class StoppedLoopError(LoopgradError):
+    """The driver ended a loop on its own."""
+
+
 def truncated(control: Bytes) -> bool:
-    return word(control, TRUNCATED) != 0
+    return word(control, TRUNCATED) & 1 != 0
 
 
-def truncation(kernel: KernelRecord | None, device: str) -> LoopgradError:
+def unfinished(control: Bytes) -> bool:
+    """Whether lanes were left in the middle; the mark goes."""
+    left = word(control, TRUNCATED) & UNFINISHED != 0
+    if left:
+        control[TRUNCATED] -= UNFINISHED
+    return left
+
+
+def truncation(kernel: KernelRecord | None, device: str) -> StoppedLoopError:
     """The error for a loop that the driver ended on its own."""
     loc = None if kernel is None else next((s.loc for s in kernel.stacks if s.loc is not None), None)
     name = "a kernel" if kernel is None else f"kernel {kernel.name}"
@@ -35,7 +47,7 @@ def truncation(kernel: KernelRecord | None, device: str) -> LoopgradError:
         "condition still held (such drivers count the trips of all loops of a lane together, to 65,535); run it on "
         "another device, or make the loops shorter"
     )
-    return LoopgradError("\n".join(part for part in (text, describe(loc)) if part))
+    return StoppedLoopError("\n".join(part for part in (text, describe(loc)) if part))
 
 
 def needs(control: Bytes, kernel: KernelRecord, capacities: list[int]) -> dict[int, int]:
@@ -61,14 +73,6 @@ def check_failure(control: Bytes, kernel: KernelRecord) -> Exception | None:
 
 
 def heap_failure(kernel: KernelRecord, needed: int, available: int, lanes: int) -> MemoryError:
-    names = ", ".join(dict.fromkeys(s.name for s in kernel.stacks if s.name)) or kernel.name
+    names = loop_names(stack.name for stack in kernel.stacks) or kernel.name
     loc = next((s.loc for s in kernel.stacks if s.loc is not None), None)
-    return memory_failure(f"loop {names!r}", loc, needed, available, f" ({lanes} lanes in flight)")
-
-
-def memory_failure(loop: str, loc: Location | None, needed: int, available: int, detail: str = "") -> MemoryError:
-    text = (
-        f"{loop}: expected its saved values to fit into {available:,} bytes available, needed {needed:,} "
-        f"bytes{detail}; give the loop a memory_budget, or make it shorter"
-    )
-    return MemoryError("\n".join(part for part in (text, describe(loc)) if part))
+    return memory_failure(names, loc, needed, available, f" ({lanes} lanes in flight)")

@@ -2,102 +2,52 @@
 
 The first run is driven by the host: kernels with stacks are looked at as soon as they ran, known depths are
 read before. A program whose steps need no host is then recorded once; later runs write addresses into the
-tables and submit that command buffer again. Other programs stay host-driven, in batches between the points
+tables and start that list of commands again. Other programs stay host-driven, in batches between the points
 where the host must look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.spirv.interface import SCRATCH, control_bytes
+from loopgrad.codegen.targets.gpu.interface import SCRATCH
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.primitives import REFERENCE
-from loopgrad.runtime.vulkan.failures import memory_failure
-from loopgrad.runtime.vulkan.learned import Learned
-from loopgrad.runtime.vulkan.memory import Allocation
-from loopgrad.runtime.vulkan.program import DispatchRecord, KernelRecord, ProgramRecord, Step
-from loopgrad.runtime.vulkan.recorder import Recorder
-from loopgrad.runtime.vulkan.resources import Resources
+from loopgrad.runtime.failures import loop_names, memory_failure
+from loopgrad.runtime.gpu.driver import ProductShape, read
+from loopgrad.runtime.gpu.failures import unfinished
+from loopgrad.runtime.gpu.flow_run import Flow
+from loopgrad.runtime.gpu.learned import Learned
+from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, SUPPORT, VOID, ZERO, Placement, aligned
+from loopgrad.runtime.gpu.program import DispatchRecord, KernelRecord, ProgramRecord, Step
+from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.gpu.resources import Resources
 
-ALIGNMENT: Final = 256
 BATCH: Final = 256  # dispatches between looks at signals and failures
-CONTROL: Final = 64  # control blocks are aligned to this
-ZERO, VOID, SUPPORT, SPARE, SLOTS = 0, 1, 2, 3, 4  # symbols; those of the slots begin at SLOTS
 
 
-def aligned(size: int, alignment: int = ALIGNMENT) -> int:
-    return -(-size // alignment) * alignment
+class Machine(Placement):
+    """`adapt`: after a stack grew the program is recorded again with the number of lanes in flight that suits
+    the deeper stack."""
 
-
-class Machine:
-    """`owners[slot]` is the memory of a slot that has its own, or of an input."""
-
-    def __init__(self, program: ProgramRecord, resources: Resources, learned: Learned) -> None:
-        self.program, self.resources, self.learned = program, resources, learned
-        self.gpu = resources.gpu
-        self.owners: list[Allocation | None] = [None] * len(program.slots)
-        self._plan_symbols()
-        self._plan_memory()
-        self.symbols = np.zeros(self.symbol_count, np.uint64)
-        self.control = resources.host.take(self.control_size)
-        self.words = self.control.host(self.control_size)
-        base = self.control.address
-        self.symbols[VOID], self.symbols[SUPPORT] = base, base + CONTROL
-        for k, first in enumerate(self.kernel_symbols):
-            self.symbols[first] = base + self.control_at[k]
-            self.symbols[first + 1] = self.resident(program.kernels[k])
-        self.recorder = Recorder(self.gpu, resources.host, self.symbols)
-        self.recorded = False
+    def __init__(self, program: ProgramRecord, resources: Resources, learned: Learned, adapt: bool) -> None:
+        super().__init__(program, resources, learned)
+        self.adapt = adapt
+        self.recorder = Recorder(self.driver, self.symbols)
         self.recording = False
+        self.reported = False
         self.launched: dict[int, None] = {}
         self.retired: list[Allocation | None] = []
         self.stacks: list[list[Allocation]] = [[] for _ in program.stacks]
-        self.arena: Allocation | None = None
-        self.heap: Allocation | None = None
         self.peaks = [0] * len(program.stacks)
-
-    # layout
-
-    def _plan_symbols(self) -> None:
-        self.kernel_symbols = []
-        count = SLOTS + len(self.program.slots)
-        for kernel in self.program.kernels:
-            self.kernel_symbols.append(count)
-            count += 2 + len(kernel.scratch) + 2 * len(kernel.stacks)
-        self.symbol_count = count
-
-    def _plan_memory(self) -> None:
-        """Offsets in the arena: slots without memory of their own, then scratch that all kernels share."""
-        size, self.arena_slots = 0, []
-        for number, slot in enumerate(self.program.slots):
-            if slot.kind == "temp" and number not in self.program.owned:
-                self.arena_slots.append((SLOTS + number, size))
-                size += aligned(max(slot.type.nbytes, 1))
-        self.scratch_at: list[tuple[int, int]] = []
-        end = size
-        for kernel, first in zip(self.program.kernels, self.kernel_symbols, strict=True):
-            offset = size
-            for i, block in enumerate(kernel.scratch):
-                self.scratch_at.append((first + 2 + i, offset))
-                offset += aligned(block)
-            end = max(end, offset)
-        self.arena_size = end
-        self.control_at, place = [], 2 * CONTROL
-        for kernel in self.program.kernels:
-            self.control_at.append(place)
-            place += aligned(control_bytes(len(kernel.stacks)), CONTROL)
-        self.control_size = place
-
-    def resident(self, kernel: KernelRecord) -> int:
-        """Invocations of a kernel with stacks, and so the width of a row."""
-        group, features = self.gpu.features.group, self.gpu.features
-        wanted = kernel.copies or min(kernel.lanes, features.resident)
-        return aligned(max(wanted, 1), group)
+        self.counters: dict[int, int] = {}  # indices of loops that run, by slot
+        self.flow: Flow | None = None
 
     def place(self, slot: int, allocation: Allocation) -> None:
         """Let the slot be this memory; the memory it was lives on until the pending batch has run."""
@@ -109,12 +59,14 @@ class Machine:
 
     def run(self, inputs: Sequence[Allocation]) -> list[Allocation]:
         """The outputs' memory."""
-        self.prepare(inputs)
         try:
-            if not self.program.straight or not self.learned.ran:
+            self.prepare(inputs)
+            if not self.learned.ran or not self.resources.recordable:
                 self.drive()
-            else:
+            elif self.program.straight:
                 self.resubmit()
+            else:
+                self.replay(inputs)
         except BaseException:
             self.abandon()
             raise
@@ -122,48 +74,33 @@ class Machine:
         results = [self.owners[slot] for slot in self.program.outputs]
         return [allocation for allocation in results if allocation is not None]
 
-    def prepare(self, inputs: Sequence[Allocation]) -> None:
-        """Memory for this run."""
-        program, data = self.program, self.resources.data
-        if self.arena_size and self.arena is None:
-            self.arena = data.take(self.arena_size)
-            base = self.arena.address
-            for symbol, offset in (*self.arena_slots, *self.scratch_at):
-                self.symbols[symbol] = base + offset
-        for slot, allocation in zip(program.inputs, inputs, strict=True):
-            self.owners[slot] = allocation
-            self.symbols[SLOTS + slot] = allocation.address
-        for number, slot_record in enumerate(program.slots):
-            if slot_record.constant is not None:
-                self.owners[number] = allocation = self.resources.constant(slot_record)
-                self.symbols[SLOTS + number] = allocation.address
-            elif number in program.owned and slot_record.kind != "input":
-                self.owners[number] = allocation = data.take(slot_record.type.nbytes)
-                self.symbols[SLOTS + number] = allocation.address
-        self.words[:] = 0
-
     def release(self) -> None:
         """Between runs only what was learned stays."""
-        self.owners = [None] * len(self.program.slots)
+        self.free()
         self.retired.clear()
-        self.arena = None
-        self.heap = None
         for stack in self.stacks:
             stack.clear()
+        if self.flow is not None:
+            self.flow.release()
 
     def abandon(self) -> None:
-        self.recorder = Recorder(self.gpu, self.resources.host, self.symbols)
-        self.recorded = self.recording = False
+        """After a failure: nothing of the run stays."""
+        self.recorder = Recorder(self.driver, self.symbols)
+        self.control.clear()
+        self.flow = None
+        self.fixed = self.recording = False
         self.launched.clear()
+        self.counters.clear()
         self.release()
 
     def drive(self) -> None:
-        if self.recorded:
+        if self.fixed:
             self.recorder.restart()
-            self.recorded = False
+            self.fixed = False
         self.shadow()
         self.steps(self.program.steps)
         self.flush()
+        self.learned.know_rows(self.peaks)
 
     def shadow(self) -> None:
         """Inputs and constants that the program writes are copied first."""
@@ -171,7 +108,7 @@ class Machine:
             source = self.owners[slot]
             assert source is not None
             size = self.program.slots[slot].type.nbytes
-            self.place(slot, self.resources.data.take(size))
+            self.place(slot, self.driver.take(size))
             target = self.owners[slot]
             assert target is not None
             if size:
@@ -179,64 +116,83 @@ class Machine:
                 self.recorder.commands.barrier()
 
     def resubmit(self) -> None:
-        self.record()
-        self.recorder.refresh()
         while True:
-            self.recorder.run()
+            self.record()
+            self.recorder.refresh()
+            self.start()
             if self.settle():
                 return
-            self.recorder.refresh()
+            self.fixed = self.fixed and not self.adapt
 
     def record(self) -> None:
-        """The whole program in one command buffer."""
-        if self.heap is None:
-            self.reserve_heap()
-        if self.recorded:
+        """The whole program in one list of commands."""
+        if self.heap is None or not self.fixed or self.version != self.learned.version:
+            self.reserve_heap()  # another machine of this program may have needed deeper stacks
+        if self.fixed:
             return
         self.recording = True
         self.recorder.restart()
+        self.launched.clear()
         self.steps(self.program.steps)
-        self.recorder.end()
+        self.recorder.end(again=True)
         self.recording = False
-        self.recorded = True
+        self.fixed = True
+
+    def replay(self, inputs: Sequence[Allocation]) -> None:
+        """Loops and branches are recorded too."""
+        while True:
+            self.shadow()
+            self.flush()
+            self.reserve_heap()
+            if self.flow is None or not self.fixed:
+                self.flow, self.fixed = Flow(self), True
+            if self.flow.run():
+                return
+            self.fixed = not self.adapt
+            self.prepare(inputs)
+
+    @contextmanager
+    def recording_into(self, recorder: Recorder) -> Iterator[None]:
+        """Launches go there meanwhile."""
+        own, self.recorder, self.recording = self.recorder, recorder, True
+        try:
+            yield
+        finally:
+            self.recorder, self.recording = own, False
+
+    def start(self) -> None:
+        """Run what was recorded; wait where a launch may have something to report."""
+        self.reported = not self.driver.endless_loops or not self.reporting.isdisjoint(self.launched)
+        self.recorder.run(self.control if self.reported else None)
 
     def settle(self) -> bool:
         """Raise what the launches report; False where a stack grew and they must run again."""
+        if not self.reported or not self.words.any():
+            return True
         grew = self.learned.settle(self.words, self.launched, self.control_at, CONTROL)
-        self.words[:] = 0
+        self.control.clear()
         if grew:
             self.reserve_heap()
         return not grew
 
     def flush(self) -> bool:
         """Run the batch; False where a stack grew."""
-        if self.recorder.commands.count or self.retired:
-            self.recorder.end()
-            self.recorder.run()
-            self.recorder.restart()
+        fine = not self.submit() or self.settle()
         self.retired.clear()
-        fine = self.settle()
         self.launched.clear()
         return fine
 
-    def reserve_heap(self) -> None:
-        """A heap for the largest kernel, and where each stack lies in it."""
-        size = max((self._heap_layout(k, 0) for k in range(len(self.program.kernels))), default=0)
-        if self.heap is None or self.heap.size < size:
-            self.heap = None
-            self.heap = self.resources.stack_heap(self.program, self.learned, size)
-        for k in range(len(self.program.kernels)):
-            self._heap_layout(k, self.heap.address)
-
-    def _heap_layout(self, k: int, base: int) -> int:
-        kernel, offset = self.program.kernels[k], 0
-        first = self.kernel_symbols[k] + 2 + len(kernel.scratch)
-        for s, stack in enumerate(kernel.stacks):
-            capacity = self.learned.capacities[k][s]
-            self.symbols[first + 2 * s] = base + offset
-            self.symbols[first + 2 * s + 1] = capacity
-            offset += aligned(capacity * self.resident(kernel) * stack.itemsize)
-        return offset
+    def submit(self) -> bool:
+        """Run the batch, if there is one."""
+        if not self.recorder.commands.count:
+            return False
+        self.recorder.end(again=False)
+        self.start()
+        self.recorder.restart()
+        for slot, value in self.counters.items():
+            self.symbols[SLOTS + slot] = self.recorder.word(value)
+        self.retired.clear()
+        return True
 
     # steps
 
@@ -255,8 +211,24 @@ class Machine:
                 arrays = [SLOTS + slot] if source is None else [SLOTS + source, SLOTS + slot]
                 self.support(module, lanes, arrays)
             self.launch_once(k, kernel, slots)
-            if not kernel.stacks or self.recording or self.flush():
+            if kernel.rows:
+                fine = self.continue_lanes(k, kernel, slots)
+            else:
+                fine = not kernel.stacks or self.recording or self.flush()
+            if fine:
                 return
+
+    def continue_lanes(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> bool:
+        """Launch again until no lane is left in the middle; False where a stack grew. The drivers that need this
+        share their words with the host."""
+        self.submit()
+        while unfinished(self.words[self.control_at[k] :]):
+            self.words[:CONTROL] = 0
+            self.launch_once(k, kernel, slots, again=True)
+            self.submit()
+        fine = self.settle()
+        self.launched.clear()
+        return fine
 
     def know_depths(self, k: int, slots: Sequence[int]) -> None:
         """Read depths that were computed; make room for the largest."""
@@ -266,9 +238,9 @@ class Machine:
                 self.learned.know(k, s, self.integer(slots[stack.depth_param]))
         self.reserve_heap()
 
-    def launch_once(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> None:
+    def launch_once(self, k: int, kernel: KernelRecord, slots: Sequence[int], again: bool = False) -> None:
         first = self.kernel_symbols[k]
-        for dispatch in kernel.before:
+        for dispatch in () if again else kernel.before:
             self.around(dispatch, first, slots)
         if kernel.lanes:
             stacks = range(first + 2 + len(kernel.scratch), first + 2 + len(kernel.scratch) + 2 * len(kernel.stacks))
@@ -276,30 +248,46 @@ class Machine:
             entries = [SLOTS + slot for slot in slots]
             table = self.recorder.table([*entries, *used, first, VOID, ZERO, ZERO, first + 1, *stacks])
             pipeline = self.resources.pipeline(kernel.module)
-            if kernel.copies:
-                self.recorder.ordered(pipeline, kernel.lanes, table, kernel.copies, kernel.loops)
-            elif kernel.stacks:
-                self.recorder.stacked(pipeline, kernel.lanes, table, self.resident(kernel))
-            else:
-                self.recorder.plain(pipeline, kernel.lanes, table)
+            self.dispatch(k, kernel, pipeline, table)
             self.launched[k] = None
         for dispatch in kernel.after:
             self.around(dispatch, first, slots)
 
+    def dispatch(self, k: int, kernel: KernelRecord, pipeline: Any, table: int) -> None:
+        recorder, resident = self.recorder, self.residents[k]
+        if kernel.copies:
+            recorder.ordered(pipeline, kernel.lanes, table, kernel.copies, kernel.loops)
+        elif kernel.tiles:
+            groups = resident // pipeline.group if kernel.stacks else self.driver.filling(pipeline)
+            recorder.tiled(pipeline, kernel.tiles, table, min(kernel.tiles, groups))
+        elif kernel.stacks or kernel.rows:
+            recorder.stacked(pipeline, kernel.lanes, table, resident or kernel.rows)
+        else:
+            recorder.plain(pipeline, kernel.lanes, table)
+
     def around(self, dispatch: DispatchRecord, first: int, slots: Sequence[int]) -> None:
         arrays = [first + 2 + at if kind == SCRATCH else SLOTS + slots[at] for kind, at in dispatch.arrays]
-        self.support(dispatch.module, dispatch.lanes, arrays)
+        self.support(dispatch.module, dispatch.lanes, arrays, dispatch.tiles)
 
-    def support(self, module: int, lanes: int, arrays: Sequence[int]) -> None:
-        if lanes:
-            table = self.recorder.table([*arrays, SUPPORT, VOID, ZERO, ZERO, ZERO])
-            self.recorder.plain(self.resources.pipeline(module), lanes, table)
+    def support(self, module: int, lanes: int, arrays: Sequence[int], tiles: int = 0) -> None:
+        if not lanes:
+            return
+        table = self.recorder.table([*arrays, SUPPORT, VOID, ZERO, ZERO, ZERO])
+        pipeline = self.resources.pipeline(module)
+        if tiles:
+            self.recorder.tiled(pipeline, tiles, table, min(tiles, self.driver.filling(pipeline)))
+        else:
+            self.recorder.plain(pipeline, lanes, table)
 
     def copy(self, source: int, target: int, module: int, lanes: int) -> None:
         self.support(module, lanes, [SLOTS + source, SLOTS + target])
 
-    def matmul(self, slots: Sequence[int], module: int, lanes: int) -> None:
-        self.support(module, lanes, [SLOTS + slot for slot in slots])
+    def matmul(self, slots: Sequence[int], module: int, lanes: int, tiles: int, shape: Sequence[Any]) -> None:
+        arrays, dtype = [SLOTS + slot for slot in slots], self.program.slots[slots[2]].type.dtype
+        # a program that recordings hold with its loops has the same bits when it is driven
+        library = self.program.straight or not self.resources.recordable
+        if not (library and self.recorder.multiply(ProductShape(*shape), dtype, arrays)):
+            self.support(module, lanes, arrays, tiles)
 
     def host(self, name: str, inputs: Sequence[int], outputs: Sequence[int], attrs: Sequence[Sequence[Any]]) -> None:
         self.flush()
@@ -311,12 +299,14 @@ class Machine:
             type = self.program.slots[slot].type
             owner = self.owners[slot]
             assert owner is not None
-            self.resources.write(owner, np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape))
+            self.driver.write(owner, np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape))
 
     def array(self, slot: int) -> np.ndarray[Any, Any]:
         owner, type = self.owners[slot], self.program.slots[slot].type
+        if slot in self.counters:
+            return np.full(type.shape, self.counters[slot], type.dtype.np)
         assert owner is not None
-        return self.resources.read(owner, type)
+        return read(self.driver, owner, type)
 
     def integer(self, slot: int) -> int:
         """The slot's only element; the batch has run."""
@@ -326,13 +316,13 @@ class Machine:
         self.flush()
         record = self.program.stacks[stack]
         needed = max(self.integer(depth), 0) * aligned(max(record.type.nbytes, 1))
-        available = self.resources.available()
+        available = self.driver.available()
         if needed > available:
-            raise memory_failure(f"loop {record.name!r}", record.loc, needed, available)
+            raise memory_failure(loop_names([record.name]), record.loc, needed, available)
 
     def push(self, stack: int, slot: int, target: int, module: int, lanes: int) -> None:
         record = self.program.stacks[stack]
-        allocation = self.resources.data.take(record.type.nbytes)
+        allocation = self.driver.take(record.type.nbytes)
         self.stacks[stack].append(allocation)
         self.peaks[stack] = max(self.peaks[stack], len(self.stacks[stack]))
         self.symbols[SPARE] = allocation.address
@@ -355,15 +345,25 @@ class Machine:
     ) -> None:
         self.flush()
         trips = self.integer(count)
-        dtype = self.program.slots[index].type.dtype
+        own = self.symbols[SLOTS + index]
         for trip in range(trips):
-            k = trips - 1 - trip if reverse else trip
-            owner = self.owners[index]
-            assert owner is not None
-            self.recorder.commands.write(owner, np.asarray(k, dtype.np).tobytes())
-            self.recorder.commands.barrier()
+            self.count(index, trips - 1 - trip if reverse else trip)
             self.steps(body)
             self.rotate(rotate)
+        if self.counters.pop(index, None) is not None:
+            self.symbols[SLOTS + index] = own  # the slot serves other values after the loop
+
+    def count(self, index: int, value: int) -> None:
+        """Let the slot of a loop's index hold this number: as a word among the tables, which costs no command,
+        or where its memory moves into other slots, by a write."""
+        if index not in self.program.kept:
+            self.counters[index] = value
+            self.symbols[SLOTS + index] = self.recorder.word(value)
+            return
+        owner = self.owners[index]
+        assert owner is not None
+        self.recorder.commands.write(owner, np.asarray(value, self.program.slots[index].type.dtype.np).tobytes())
+        self.recorder.commands.barrier()
 
     def while_loop(
         self, condition: Sequence[Step], pred: int, body: Sequence[Step], rotate: Any, limit: int | None, loc: Any

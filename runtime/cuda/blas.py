@@ -1,0 +1,99 @@
+"""Products of matrices by cuBLAS, called through its C interface: the package nvidia-cublas, or the toolkit.
+
+Matrices here are row-major and cuBLAS's are column-major, so it is given the transposed product: the operands
+change places. One workspace for all calls, since they follow each other on the device's one stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
+from typing import Any, Final
+
+from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
+from loopgrad.runtime.gpu.driver import ProductShape, Words
+from loopgrad.runtime.gpu.streams.api import StreamFailure
+
+NAMES: Final = ("libcublas.so.13", "libcublas.so.12")
+WORKSPACE_BYTES: Final = 32 << 20  # what NVIDIA advises for Hopper
+SMALLEST_WORK: Final = 1 << 20  # multiplications; below that our own kernels, which graphs can hold
+LARGEST_SIDE: Final = (1 << 31) - 1
+DEFAULT_ALGORITHM: Final = -1
+PLAIN, TRANSPOSED = 0, 1
+
+# element type -> (cudaDataType, cublasComputeType, the type of the factors): sums in float32 at least
+TYPES: Final[dict[DType, tuple[int, int, Any]]] = {
+    float32: (0, 68, c_float),
+    float64: (1, 70, c_double),
+    float16: (2, 68, c_float),
+    bfloat16: (14, 68, c_float),
+}
+
+SIDES: Final = (c_int, c_int, c_int)
+OPERAND: Final = (c_void_p, c_int, c_int, c_longlong)
+GEMM: Final = (c_void_p, c_int, c_int, *SIDES, c_void_p, *OPERAND, *OPERAND, c_void_p, *OPERAND, c_int, c_int, c_int)
+
+
+def load() -> ctypes.CDLL | None:
+    """The library, where there is one."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib  # late: only installed where CUDA is wanted
+
+        path = load_nvidia_dynamic_lib("cublas").abs_path
+        if path:
+            return ctypes.CDLL(path)
+    except (ImportError, RuntimeError, OSError):  # too old a package, or nothing found
+        pass
+    for name in NAMES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+class Blas:
+    """One handle. Needs the device's context while it is made and used."""
+
+    def __init__(self, library: ctypes.CDLL, stream: int, workspace: int) -> None:
+        self._handle = c_void_p()
+        self._check(library.cublasCreate_v2(byref(self._handle)))
+        self._check(library.cublasSetStream_v2(self._handle, c_void_p(stream)))
+        self._check(library.cublasSetWorkspace_v2(self._handle, c_void_p(workspace), c_size_t(WORKSPACE_BYTES)))
+        self._gemm = library.cublasGemmStridedBatchedEx
+        self._gemm.argtypes = GEMM
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise StreamFailure(f"cuBLAS answered status {status}")
+
+    def product(self, shape: ProductShape, dtype: DType) -> Callable[[Words], None]:
+        """What starts such a product, given the addresses of left, right and result."""
+        kind, compute, factor = TYPES[dtype]
+        batch, m, k, n, transpose_left, transpose_right = shape
+        one, zero = factor(1), factor(0)
+        left = (kind, m if transpose_left else k, m * k)
+        right = (kind, k if transpose_right else n, k * n)
+        operations = (
+            TRANSPOSED if transpose_right else PLAIN,
+            TRANSPOSED if transpose_left else PLAIN,
+        )
+        handle, gemm, check = self._handle, self._gemm, self._check
+
+        def start(words: Words) -> None:
+            a, b, c = (int(word) for word in words)
+            check(
+                gemm(
+                    handle, *operations, n, m, k, byref(one), b, *right, a, *left, byref(zero), c, kind, n, m * n,
+                    batch, compute, DEFAULT_ALGORITHM,
+                )
+            )  # fmt: skip
+
+        return start
+
+
+def worthwhile(shape: ProductShape, dtype: DType) -> bool:
+    """Whether the library would be of use."""
+    batch, m, k, n = shape[:4]
+    return dtype in TYPES and max(batch, m, k, n) <= LARGEST_SIDE and batch * m * k * n >= SMALLEST_WORK

@@ -1,0 +1,93 @@
+"""CUDA's driver for the machine: graphs with loops and branches, where driver and packages allow them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopgrad.graph.types import DType
+from loopgrad.runtime.cache import DiskCache, kept_code
+from loopgrad.runtime.cuda.api import CudaApi
+from loopgrad.runtime.cuda.blas import WORKSPACE_BYTES, Blas, load, worthwhile
+from loopgrad.runtime.cuda.found import CudaMissing, capability
+from loopgrad.runtime.cuda.linking import check_driver, device_runtime, link
+from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words, Work
+from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.streams.api import StreamFailure
+from loopgrad.runtime.gpu.streams.driver import StreamDriver
+from loopgrad.runtime.gpu.streams.graph import StreamGraph
+
+
+class CudaDriver(StreamDriver):
+    """The first program with loops of its own finds out whether graphs can have them."""
+
+    def __init__(self, api: CudaApi, cache: DiskCache | None) -> None:
+        super().__init__(api, self._code)
+        self._cache = cache
+        self._cuda_api = api
+        self._stepped: str | None = None
+        self._linked = b""
+        self._blas: Blas | None = None
+        self._workspace: Allocation | None = None
+        self._without_blas = False
+
+    @property
+    def stepped(self) -> str:
+        if self._stepped is None:
+            self._stepped = self._link()
+        return self._stepped
+
+    def _link(self) -> str:
+        """Why graphs have no loops here; empty where they do."""
+        api = self._cuda_api
+        try:
+            check_driver(api.cuda)
+            library, target = device_runtime(), capability(api.cuda, api.device)
+            parts = ("linked update kernel", library, *map(str, target))
+            with self.lock:
+                self._linked = kept_code(self._cache, parts, lambda: link(api.cuda, ptx(True), library, target))
+        except CudaMissing as missing:
+            return str(missing)
+        return ""
+
+    def _code(self) -> tuple[bytes, str, int]:
+        from loopgrad.codegen.targets.nvptx.update import ENTRY, GROUP  # late: few programs need it
+
+        if not self.stepped:
+            return self._linked, ENTRY, GROUP
+        return kept_code(self._cache, ("update kernel", "ptx"), lambda: ptx(False)), ENTRY, GROUP
+
+    def product(self, shape: ProductShape, dtype: DType) -> Callable[[Words], None] | None:
+        if self._without_blas or not worthwhile(shape, dtype):
+            return None
+        if self._blas is None:
+            self._blas = self._load_blas()
+            self._without_blas = self._blas is None
+        return None if self._blas is None else self._blas.product(shape, dtype)
+
+    def _load_blas(self) -> Blas | None:
+        library = load()
+        if library is None:
+            return None
+        self._workspace = self.take(WORKSPACE_BYTES)
+        try:
+            with self.lock:
+                return Blas(library, self._cuda_api.stream, self._workspace.address)
+        except StreamFailure:  # a library for other drivers than this
+            self._workspace = None
+            return None
+
+    def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:
+        if self.stepped:
+            return None
+        try:
+            return StreamGraph(self, self._cuda_api, items, report, stop)
+        except StreamFailure as failure:
+            self._stepped, self._update = f"the driver refused a graph with loops: {failure}", None
+            return None
+
+
+def ptx(conditional: bool) -> bytes:
+    from loopgrad.codegen.targets.nvptx.update import update_ptx  # late, as above
+
+    return update_ptx(conditional)

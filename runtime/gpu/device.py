@@ -1,0 +1,133 @@
+"""A GPU as a device of loopgrad: graph -> cached or fresh code -> executable.
+
+A kind of device subclasses it with its driver and its target.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.program import Program
+from loopgrad.graph.key import key
+from loopgrad.graph.nodes import Graph
+from loopgrad.runtime.buffers import Buffer, host_buffer
+from loopgrad.runtime.cache import DiskCache, default_cache, source_digest
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.gpu.driver import Driver, put, read
+from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
+from loopgrad.runtime.gpu.memory import GpuBuffer
+from loopgrad.runtime.gpu.program import ProgramRecord, read_program
+from loopgrad.runtime.gpu.resources import Resources
+from loopgrad.runtime.options import Options
+from loopgrad.runtime.plan import MemoryStats
+
+
+class GpuDevice(ABC):
+    """`compiled` counts the programs that were not found in the disk cache. `stages`: text forms of a program."""
+
+    kind: ClassVar[str]
+    stages: ClassVar[tuple[str, ...]]
+
+    def __init__(self, name: str, driver: Driver, cache: DiskCache | None = None) -> None:
+        self.name = name
+        self.driver = driver
+        self.cache = cache if cache is not None else default_cache()
+        self.compiled = 0
+        self._environment: tuple[str, ...] | None = None
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def target(self) -> tuple[str, ...]:
+        """What of this device shapes code: part of every cache key."""
+
+    @abstractmethod
+    def emit(self, program: Program, options: Options) -> Artifact:
+        """The target's code."""
+
+    def emit_continued(self, program: Program, options: Options) -> Artifact:
+        """Code whose kernels end before the driver would stop their loops, to be launched again."""
+        return self.emit(program, options)
+
+    def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
+        dense = host_buffer(array, self.name, copy=False)
+        return GpuBuffer(put(self.driver, dense.array), self.name, dense.type)
+
+    def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        assert isinstance(buffer, GpuBuffer)
+        known = None if buffer.copied is None else buffer.copied()
+        if known is not None:
+            return known
+        array = read(self.driver, buffer.allocation, buffer.type)
+        array.flags.writeable = False
+        buffer.copied = weakref.ref(array)
+        return array
+
+    def compile(self, graph: Graph, options: Options) -> Executable:
+        artifact, found = self.artifact(graph, options)
+        origin = "found in the cache on disk"
+        if not found:
+            origin = "compiled: no earlier program has this structure, these shapes and dtypes, and these options"
+
+        def texts(stage: str) -> str:
+            return self.stage_text(graph, options, stage)
+
+        def revise() -> tuple[ProgramRecord, Resources]:
+            return self.resources(self.artifact(graph, options, continued=True)[0])
+
+        return self.load(artifact, options, texts, origin, None if self.driver.endless_loops else revise)
+
+    def artifact(self, graph: Graph, options: Options, continued: bool = False) -> tuple[Artifact, bool]:
+        """The program's code, and whether it was on disk. `continued`: as for `emit_continued`."""
+        kind = "continued program" if continued else "program"
+        parts = (kind, key(graph).hex(), options.key(), *self.environment())
+        known = self.cache.load(parts) if self.cache is not None else None
+        if known is not None:
+            return known, True
+        made = self.compile_artifact(graph, options, continued)
+        self.compiled += 1
+        if self.cache is not None:
+            self.cache.store(parts, made)
+        return made, False
+
+    def load(
+        self, artifact: Artifact, options: Options, texts: Any, origin: str, revise: Revise | None = None
+    ) -> GpuExecutable:
+        """An executable of code that exists. `revise` gives other code, where the driver stops loops."""
+        program, resources = self.resources(artifact)
+        return GpuExecutable(self.name, program, resources, texts, origin, options.stack_capacity, revise)
+
+    def resources(self, artifact: Artifact) -> tuple[ProgramRecord, Resources]:
+        program = read_program(artifact.metadata)
+        return program, Resources(self.driver, program, artifact.code, artifact.constants)
+
+    def memory_stats(self) -> MemoryStats:
+        return MemoryStats(heap_bytes=self.driver.held)
+
+    def environment(self) -> tuple[str, ...]:
+        """Everything beside the graph that shapes code."""
+        with self._lock:
+            if self._environment is None:
+                self._environment = (*self.target(), source_digest())
+            return self._environment
+
+    def compile_artifact(self, graph: Graph, options: Options, continued: bool = False) -> Artifact:
+        """Schedule, lower and emit."""
+        from loopgrad.codegen.pipeline import optimised  # late: a warm cache needs no scheduler
+        from loopgrad.codegen.schedule import schedule  # late, as above
+
+        program = optimised(schedule(graph, options))
+        return self.emit_continued(program, options) if continued else self.emit(program, options)
+
+    def stage_text(self, graph: Graph, options: Options, stage: str) -> str:
+        """The program in one of its forms; made again on demand."""
+        if stage not in self.stages:
+            raise ValueError(f"expected one of the stages {', '.join(self.stages)}, got {stage!r}")
+        if stage == "graph":
+            return str(graph)
+        return self.compile_artifact(graph, options).texts[stage]

@@ -1,0 +1,188 @@
+"""What the machine asks of a driver: memory, images, lists of commands, and how wide a launch should be.
+
+Vulkan, CUDA and HIP implement `Driver`. Work is done in the order in which it was started, so memory that
+nobody holds may be used again by later work; a driver whose work is not ordered waits in `Commands.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from loopgrad.graph.types import DType, TensorType
+from loopgrad.runtime.gpu.memory import Allocation, Bytes
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+Push = tuple[int, int, int, int, int, int]  # table, across, along, first, end, lanes
+
+
+class ProductShape(NamedTuple):
+    """`batch` products of `m` x `k` and `k` x `n` matrices, row-major; a flag says that the operand is stored
+    transposed."""
+
+    batch: int
+    m: int
+    k: int
+    n: int
+    transpose_left: bool
+    transpose_right: bool
+
+
+class Shared(Protocol):
+    """Words that the host writes or reads between runs: address tables and control blocks. `address` is
+    theirs on the device; they begin as zeros."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def words(self) -> Words: ...
+
+    def clear(self) -> None:
+        """Zero them, on the host and for the work that is started next."""
+        ...
+
+
+class Pipeline(Protocol):
+    """A kernel that can be launched. `group`: invocations of one workgroup."""
+
+    @property
+    def group(self) -> int: ...
+
+
+class Image(Protocol):
+    """Loaded code; gone with the last reference."""
+
+    def pipeline(self, name: str, entry: str, group: int) -> Pipeline:
+        """The function `entry`; `name` is the kernel's, for messages."""
+        ...
+
+
+class Work(Protocol):
+    """Something recorded, to be run any number of times."""
+
+    def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
+        """Send the first words of each upload, do the work, and fetch the report. Waits where there is a
+        report; else may return as soon as the work is started. Signal handlers run while it waits; what they
+        raise comes out when the device is idle. RuntimeError where a kernel or the device failed."""
+        ...
+
+
+class Commands(Work, Protocol):
+    """A list of work, done in order between `barrier`s. `count`: how many commands it has so far."""
+
+    count: int
+
+    def begin(self) -> None:
+        """Forget what was recorded."""
+        ...
+
+    def dispatch(self, pipeline: Any, groups: int, push: Push) -> None: ...
+
+    def barrier(self) -> None:
+        """What comes after sees all that came before."""
+        ...
+
+    def copy(self, source: Allocation, target: Allocation, size: int) -> None: ...
+
+    def write(self, target: Allocation, data: bytes) -> None:
+        """A few bytes that are known while recording; a multiple of 4."""
+        ...
+
+    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
+        """A product of matrices by a library; False where none has it. The words, asked for once, hold the
+        addresses of left, right and result whenever the commands run."""
+        ...
+
+    def end(self, again: bool) -> None:
+        """Nothing more is recorded. `again`: it is worth making ready for many runs."""
+        ...
+
+
+class Driver(Protocol):
+    """One device. `lock` is reentrant and guards everything. `endless_loops`: loops in kernels run to their
+    own end, however long."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def endless_loops(self) -> bool: ...
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
+
+    # memory
+
+    @property
+    def held(self) -> int:
+        """Bytes taken from the driver for arrays."""
+        ...
+
+    def available(self) -> int:
+        """Bytes that may still be taken from the driver."""
+        ...
+
+    def take(self, size: int) -> Allocation: ...
+
+    def ready(self, size: int) -> bool:
+        """Whether `take` would find a piece that was used before."""
+        ...
+
+    def write(self, allocation: Allocation, array: np.ndarray[Any, Any]) -> None:
+        """Copy a dense array to the device, after the work that was started; the array may change on return."""
+        ...
+
+    def fetch(self, allocation: Allocation, size: int) -> Bytes:
+        """A copy on the host, after the work that was started."""
+        ...
+
+    def shared(self, words: int) -> Shared: ...
+
+    # work
+
+    def image(self, code: bytes) -> Image: ...
+
+    def commands(self) -> Commands: ...
+
+    def update(self) -> Pipeline:
+        """The update kernel (codegen.targets.gpu.update); it tells its decisions as `graph` needs it."""
+        ...
+
+    @property
+    def stepped(self) -> str:
+        """Why the host reads the decisions on recorded loops and branches; empty where the device acts on them."""
+        ...
+
+    def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:
+        """Recorded items (runtime.gpu.flow), loops and branches among them, as one piece of work that reports
+        these words; None where `stepped` says why not. Where a wait is broken off, `stop` is the address of a word
+        that ends the loops."""
+        ...
+
+    def product(self, shape: ProductShape, dtype: DType) -> Any:
+        """What makes such a product by a library; None where none does."""
+        ...
+
+    def filling(self, pipeline: Any) -> int:
+        """The most workgroups of a kernel without stacks that one dispatch should have."""
+        ...
+
+    def resident(self, pipeline: Any, row_bytes: int) -> int:
+        """The most workgroups in flight of a kernel whose invocations have `row_bytes` of stacks each."""
+        ...
+
+
+def put(driver: Driver, array: np.ndarray[Any, Any]) -> Allocation:
+    """The array's elements in memory of their own."""
+    allocation = driver.take(array.nbytes)
+    driver.write(allocation, array)
+    return allocation
+
+
+def read(driver: Driver, allocation: Allocation, type: TensorType) -> np.ndarray[Any, Any]:
+    """The elements as an array on the host."""
+    return driver.fetch(allocation, type.nbytes).view(type.dtype.np).reshape(type.shape)

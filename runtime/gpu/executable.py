@@ -1,0 +1,210 @@
+"""A compiled Program that can be called on a GPU, and its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from loopgrad.runtime.buffers import Buffer, check_inputs
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.gpu.failures import StoppedLoopError
+from loopgrad.runtime.gpu.learned import Learned
+from loopgrad.runtime.gpu.machine import Machine
+from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
+from loopgrad.runtime.gpu.program import ProgramRecord
+from loopgrad.runtime.gpu.resources import Resources
+from loopgrad.runtime.plan import BufferRow, KernelRow, MemoryStats, Plan, ResidualRow
+from loopgrad.runtime.replay import Recording
+
+Texts = Callable[[str], str]
+Revise = Callable[[], tuple[ProgramRecord, Resources]]
+CONTINUED = (
+    "compiled again, since the driver stops long loops: kernels end before that, and the host launches them again"
+)
+HOST_DRIVEN = "replay: library calls run on the host, so loops and branches around them are driven by the host too"
+LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
+STEPPED = "replay: the host reads each decision of loops and branches over whole arrays"
+
+
+class GpuExecutable(Executable):
+    """Calls from several threads take turns on the device's one queue or stream."""
+
+    def __init__(
+        self,
+        device: str,
+        program: ProgramRecord,
+        resources: Resources,
+        texts: Texts,
+        origin: str,
+        forced: int | None,
+        revise: Revise | None = None,
+    ) -> None:
+        self.device = device
+        self.program = program
+        self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
+        self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
+        self.resources = resources
+        self.learned = Learned(program, forced, resources.driver.name)
+        self._revise = revise
+        self._texts = texts
+        self._origin = origin
+        self._machine: Machine | None = None
+        self._heap_peak = 0
+
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        check_inputs(self.input_types, buffers, self.device)
+        with self.resources.driver.lock:
+            if self._machine is None:
+                self._machine = self.machine(adapt=True)
+            self._machine, results = self.call_continued(self._machine, buffers)
+            self._machine.release()
+            return results
+
+    def machine(self, adapt: bool) -> Machine:
+        return Machine(self.program, self.resources, self.learned, adapt)
+
+    def call_continued(self, machine: Machine, buffers: Sequence[Buffer]) -> tuple[Machine, list[Buffer]]:
+        """As `call`; where the driver stopped a loop, by code that ends before that and is continued. Gives the
+        machine that is the right one from then on."""
+        try:
+            return machine, self.call(machine, buffers)
+        except StoppedLoopError:
+            if machine.program is self.program and not self._revised():
+                raise
+        machine = self.machine(machine.adapt)
+        return machine, self.call(machine, buffers)
+
+    def _revised(self) -> bool:
+        """Take other code for this program, where there is any."""
+        if self._revise is None:
+            return False
+        self.program, self.resources = self._revise()
+        self.learned = Learned(self.program, self.learned.forced, self.learned.device)
+        self._revise = None
+        return True
+
+    def call(self, machine: Machine, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """One run on this machine; the device's lock is held."""
+        allocations = machine.run([allocation_of(buffer) for buffer in buffers])
+        if machine.heap is not None:
+            self._heap_peak = max(self._heap_peak, machine.heap.size)
+        given = {buffer.allocation: buffer for buffer in buffers if isinstance(buffer, GpuBuffer)}
+        made: list[Buffer] = []
+        for allocation, type in zip(allocations, self.output_types, strict=True):
+            known = given.get(allocation)
+            made.append(known if known is not None else GpuBuffer(allocation, self.device, type))
+        return made
+
+    def record(self, buffers: Sequence[Buffer]) -> Recording:
+        return GpuRecording(self, buffers)
+
+    # looking inside
+
+    def plan(self) -> Plan:
+        program = self.program
+        kernels = tuple(
+            KernelRow(
+                k.name,
+                k.domain,
+                -(-k.lanes // self.width(number)),
+                self.width(number),
+                len(k.stacks),
+                next((s.loc for s in k.stacks), None),
+            )
+            for number, k in enumerate(program.kernels)
+        )
+        buffers = tuple(
+            BufferRow(i, slot.kind, str(slot.type), slot.type.nbytes, None) for i, slot in enumerate(program.slots)
+        )
+        residuals = self._residual_rows()
+        arena = 0 if self._machine is None else self._machine.arena_size
+        notes = self.notes()
+        stack_bytes = sum(row.bytes for row in residuals)
+        return Plan(
+            f"{self.device} ({self.resources.driver.name})", kernels, buffers, residuals, notes, arena, stack_bytes
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        program, stepped = self.program, self.resources.driver.stepped
+        if any(kernel.rows for kernel in program.kernels):
+            return (*program.notes, CONTINUED)
+        if program.straight:
+            return program.notes
+        if not self.resources.recordable:
+            return (*program.notes, LIBRARY if program.recordable else HOST_DRIVEN)
+        return (*program.notes, f"{STEPPED}: {stepped}") if stepped else program.notes
+
+    def width(self, k: int) -> int:
+        """Lanes in flight of a kernel, as far as that is known before it ran."""
+        kernel = self.program.kernels[k]
+        return max(min(kernel.lanes, kernel.copies or self.learned.residents[k] or kernel.lanes), 1)
+
+    def _residual_rows(self) -> tuple[ResidualRow, ...]:
+        found: dict[str, tuple[int | None, int]] = {}
+        for k, kernel in enumerate(self.program.kernels):
+            for s, stack in enumerate(kernel.stacks):
+                depth = self.learned.depths[k][s]
+                size = (depth or 0) * self.width(k) * stack.itemsize
+                if stack.name not in found or size >= found[stack.name][1]:
+                    found[stack.name] = (depth, size)
+        for s, record in enumerate(self.program.stacks):
+            if self._machine is not None and self.learned.ran:
+                depth = self._machine.peaks[s]
+                found[record.name] = (depth, depth * record.type.nbytes)
+        rows = []
+        for r in self.program.residuals:
+            depth, size = found.get(r.name, (None, 0))
+            rows.append(ResidualRow(r.name, str(r.type), r.formula, depth, size, r.place, r.reason, r.loc))
+        return tuple(rows)
+
+    def text(self, stage: str) -> str:
+        return self._texts(stage)
+
+    def explain(self) -> tuple[str, ...]:
+        return (self._origin, *self.notes())
+
+    def memory_stats(self) -> MemoryStats:
+        peaks = [] if self._machine is None else self._machine.peaks
+        saved = sum(peak * s.type.nbytes for peak, s in zip(peaks, self.program.stacks, strict=False))
+        return MemoryStats(
+            arena_bytes=0 if self._machine is None else self._machine.arena_size,
+            heap_bytes=self.resources.driver.held,
+            heap_peak_bytes=self._heap_peak,
+            program_stack_peak_bytes=saved,
+        )
+
+
+def allocation_of(buffer: Buffer) -> Allocation:
+    assert isinstance(buffer, GpuBuffer)
+    return buffer.allocation
+
+
+class GpuRecording(Recording):
+    """A machine with memory of its own; a replay is one submission where no step needs the host."""
+
+    def __init__(self, executable: GpuExecutable, buffers: Sequence[Buffer]) -> None:
+        self._executable = executable
+        self._before = executable.learned.growths
+        with executable.resources.driver.lock:
+            self._machine = executable.machine(adapt=False)
+        self._inputs = list(buffers)
+        self._outputs: list[Buffer] = []
+        self.submit()
+        if executable.resources.recordable and not self._machine.fixed:
+            self.submit()  # what ran first was driven by the host; this records
+        self._before = executable.learned.growths
+
+    def bind(self, buffers: Sequence[Buffer]) -> None:
+        self._inputs = list(buffers)
+
+    def submit(self) -> None:
+        with self._executable.resources.driver.lock:
+            self._machine, self._outputs = self._executable.call_continued(self._machine, self._inputs)
+
+    def settle(self) -> bool:
+        return True  # the machine grows stacks and submits again by itself
+
+    def outputs(self) -> list[Buffer]:
+        return self._outputs
+
+    def growths(self) -> int:
+        return self._executable.learned.growths - self._before

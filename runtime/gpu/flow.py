@@ -1,0 +1,265 @@
+"""Programs whose loops and branches the device decides, as a driver sees them, and how they are recorded.
+
+A list of items is the whole program: launches in order, loops and branches with bodies of their own. What the
+host would do between launches (change places of carries, count trips, test conditions, move on a stack) is done
+by update kernels (codegen.targets.gpu.update), of which there is one a trip where the steps allow it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from loopgrad.codegen.targets.gpu.update import UpdateList
+from loopgrad.graph.types import DType
+from loopgrad.runtime.gpu.driver import Driver, ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.recorder import Recorder
+
+
+class Condition:
+    """What an update kernel decides: whether a loop goes on, or a branch's number."""
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """`decides`: an update kernel whose third launch word stands for the condition's handle."""
+
+    pipeline: Any
+    groups: int
+    push: Push
+    decides: Condition | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """The body runs while the condition's value isn't 0."""
+
+    condition: Condition
+    body: list[Item]
+
+
+@dataclass(slots=True, eq=False)
+class Branches:
+    """The branch whose number is the condition's value; none where that is beyond them."""
+
+    condition: Condition
+    branches: list[list[Item]]
+
+
+Item = Launch | Loop | Branches
+
+
+# ---- while recording
+
+
+@dataclass(slots=True, eq=False)
+class Dispatch:
+    """A launch; `symbols` are what its table lists."""
+
+    launch: Launch
+    symbols: frozenset[int]
+
+
+@dataclass(slots=True, eq=False)
+class Update:
+    """One launch of the update kernel."""
+
+    operations: UpdateList
+    condition: Condition | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """A loop (one block, and the updates that decide on it) or branches."""
+
+    condition: Condition
+    blocks: list[list[Entry]]
+    deciding: list[Update] | None = None
+
+
+Entry = Dispatch | Update | Region
+
+
+@dataclass
+class _Commands:
+    """What a Recorder sees as its list of commands: dispatches become entries of the block being recorded."""
+
+    recorder: FlowRecorder
+    count: int = 0
+
+    def begin(self) -> None:
+        """Nothing was recorded before."""
+
+    def dispatch(self, pipeline: Any, groups: int, push: Push) -> None:
+        self.count += 1
+        self.recorder.block.append(Dispatch(Launch(pipeline, groups, push), self.recorder.listed[push[0]]))
+
+    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
+        """Libraries have no place in recordings."""
+        return False
+
+    def barrier(self) -> None:
+        """Launches of a recording run one after the other."""
+
+
+class FlowRecorder(Recorder):
+    """The state at that address holds the symbols from word `first` on; `aliases` says which symbols stand for
+    others while a block is recorded as it will run after these have changed places."""
+
+    def __init__(self, driver: Driver, symbols: Words, state: int, first: int) -> None:
+        super().__init__(driver, symbols, _Commands(self))
+        self.state, self.first = state, first
+        self.block: list[Entry] = []
+        self.listed: dict[int, frozenset[int]] = {}
+        self.aliases: dict[int, int] = {}
+
+    def symbol(self, number: int) -> int:
+        return self.aliases.get(number, number)
+
+    def position(self, number: int) -> int:
+        """Where the update kernel finds the symbol."""
+        return self.first + self.symbol(number)
+
+    def table(self, entries: Sequence[int]) -> int:
+        meant = [self.symbol(number) for number in entries]
+        address = super().table(meant)
+        self.listed[address] = frozenset(meant)
+        return address
+
+    @contextmanager
+    def nested(self) -> Iterator[list[Entry]]:
+        """A block of its own."""
+        outer, self.block = self.block, []
+        try:
+            yield self.block
+        finally:
+            self.block = outer
+
+    @contextmanager
+    def swapped(self, pairs: Iterable[tuple[int, int]]) -> Iterator[None]:
+        """Inside, the symbols of each pair stand for one another."""
+        before = dict(self.aliases)
+        for a, b in pairs:
+            self.aliases[a], self.aliases[b] = self.symbol(b), self.symbol(a)
+        try:
+            yield
+        finally:
+            self.aliases = before
+
+    def update(self) -> Update:
+        """An update to add operations to: the last one where nothing came after it."""
+        last = self.block[-1] if self.block else None
+        if isinstance(last, Update) and last.condition is None:
+            return last
+        made = Update(UpdateList())
+        self.block.append(made)
+        return made
+
+    def refresh(self) -> None:
+        """All tables as the symbols are now, whatever updates made of them."""
+        for table in self._tables:
+            if table.index is None:
+                table.index = np.array(table.symbols, np.intp)
+            table.words[: len(table.index)] = self.symbols[table.index]
+
+    def uploads(self) -> list[tuple[Shared, int]]:
+        return [(table.shared, len(table.symbols)) for table in self._tables]
+
+    def sources(self) -> dict[int, list[int]]:
+        """Where in the tables each symbol's word is copied to: positions, by the position of the symbol."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for table in self._tables:
+            start = (table.shared.address - self.state) // 8
+            for i, number in enumerate(table.symbols):
+                found[self.first + number].append(start + i)
+        return found
+
+
+def tidy(block: list[Entry], first: int) -> list[Entry]:
+    """The block with fewer updates. Pushes and pops move up to the last update before them, past launches that
+    don't use what they change, and from the beginning of a loop's body into the decision on each pass."""
+    done: list[Entry] = []
+    for entry in block:
+        if isinstance(entry, Region):
+            entry.blocks = [tidy(inner, first) for inner in entry.blocks]
+            if entry.deciding is not None:
+                _absorb(entry, entry.deciding)
+        if isinstance(entry, Update) and entry.condition is None and entry.operations.movable:
+            _raise(entry, done, first)
+        else:
+            done.append(entry)
+    return done
+
+
+def _raise(update: Update, done: list[Entry], first: int) -> None:
+    place = len(done)
+    while place:
+        above = done[place - 1]
+        if not isinstance(above, Dispatch) or any(first + s in update.operations.changed for s in above.symbols):
+            break
+        place -= 1
+    before = done[place - 1] if place else None
+    if isinstance(before, Update) and before.condition is None:
+        before.operations.extend(update.operations)
+    else:
+        done.insert(place, update)
+
+
+def _absorb(loop: Region, deciding: Sequence[Update]) -> None:
+    (body,) = loop.blocks
+    opening = body[0] if body else None
+    if isinstance(opening, Update) and opening.condition is None and opening not in deciding:
+        for update in deciding:
+            update.operations.extend(opening.operations)
+        del body[0]
+
+
+@dataclass
+class Lists:
+    """Update lists one after the other, in memory that the device reads."""
+
+    pipeline: Any
+    state: int
+    sources: dict[int, list[int]]
+    words: list[int] = field(default_factory=list)
+    launches: list[tuple[Launch, int]] = field(default_factory=list)
+
+    def launch(self, update: Update) -> Launch:
+        changed = sorted(update.operations.changed)
+        pairs = [(target, source) for source in changed for target in self.sources.get(source, ())]
+        made = Launch(self.pipeline, 1, (self.state, 0, 0, 0, 0, 0), update.condition)
+        self.launches.append((made, len(self.words)))
+        self.words += update.operations.encode(pairs)
+        return made
+
+    def items(self, block: Sequence[Entry]) -> list[Item]:
+        return [self.item(entry) for entry in block]
+
+    def item(self, entry: Entry) -> Item:
+        if isinstance(entry, Dispatch):
+            return entry.launch
+        if isinstance(entry, Update):
+            return self.launch(entry)
+        blocks = [self.items(block) for block in entry.blocks]
+        if entry.deciding is None:
+            return Branches(entry.condition, blocks)
+        return Loop(entry.condition, blocks[0])
+
+    def use(self, pipeline: Any) -> None:
+        """Another update kernel."""
+        for launch, _ in self.launches:
+            launch.pipeline = pipeline
+
+    def store(self, driver: Driver) -> Shared:
+        """The lists where the device finds them; the launches know where."""
+        shared = driver.shared(max(len(self.words), 1))
+        for i, word in enumerate(self.words):
+            shared.words[i] = word & 0xFFFFFFFFFFFFFFFF
+        for launch, start in self.launches:
+            launch.push = (self.state, shared.address + 8 * start, 0, 0, 0, 0)
+        return shared

@@ -1,0 +1,153 @@
+"""Device memory: few large driver allocations, cut into pieces of power-of-two sizes that are used again.
+
+An `Allocation` returns by itself when nobody holds it. Nothing on the device can still use it then, or
+whatever uses its memory next comes later on the same stream: each driver has one of the two.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer
+
+SMALLEST: Final = 256
+CHUNK: Final = 1 << 24
+LARGEST_PIECE: Final = 1 << 22
+LARGE_STEP: Final = 1 << 21  # sizes above LARGEST_PIECE are multiples of it
+PATIENCE: Final = 256  # requests during which most memory lies idle before it goes back
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Chunk(Protocol):
+    """Memory as the driver gives it. `destroy` waits for work that uses it."""
+
+    @property
+    def address(self) -> int: ...
+
+    def destroy(self) -> None: ...
+
+
+class Allocation:
+    """Some bytes of a chunk."""
+
+    __slots__ = ("_home", "address", "chunk", "offset", "size")
+
+    def __init__(self, home: Heap, chunk: Any, offset: int, size: int) -> None:
+        self._home, self.chunk, self.offset, self.size = home, chunk, offset, size
+        self.address: int = chunk.address + offset
+
+    def __del__(self) -> None:
+        self._home.given.append((self.chunk, self.offset, self.size))
+
+
+class Heap:
+    """Allocations of one kind of memory. Large pieces go back to the driver where it has no more, or when most
+    memory was of no use for long. `make` asks the driver for a chunk and raises MemoryError; `describe`
+    says what then is available, for the message."""
+
+    def __init__(self, make: Callable[[int], Chunk], describe: Callable[[], str]) -> None:
+        self._make = make
+        self._describe = describe
+        self._free: dict[int, list[tuple[Chunk, int]]] = {}
+        self._lock = threading.RLock()
+        self._idle = 0  # bytes of large free pieces
+        self._unused = 0  # requests since one of them was of use
+        self.given: deque[tuple[Chunk, int, int]] = deque()
+        self.held = 0
+
+    def take(self, size: int) -> Allocation:
+        """At least `size` bytes, aligned to 256; MemoryError where there are none."""
+        wanted = piece(size)
+        with self._lock:
+            if self.given:
+                self._collect()
+            self._unused += 1
+            if self._unused > PATIENCE and self._idle > self.held // 2:
+                self._release_large()
+            pieces = self._free.get(wanted)
+            if not pieces:
+                pieces = self._cut(wanted)
+                self._free[wanted] = pieces
+            elif wanted > LARGEST_PIECE:
+                self._idle -= wanted
+                self._unused = 0
+            chunk, offset = pieces.pop()
+        return Allocation(self, chunk, offset, wanted)
+
+    def ready(self, size: int) -> bool:
+        """Whether a free piece of that size is there, so that `take` asks the driver for nothing."""
+        with self._lock:
+            self._collect()
+            return bool(self._free.get(piece(size)))
+
+    def idle(self) -> int:
+        """Bytes that go back to the driver where it has no others."""
+        with self._lock:
+            self._collect()
+            return self._idle
+
+    def _cut(self, size: int) -> list[tuple[Chunk, int]]:
+        whole = size if size > LARGEST_PIECE else max(size, min(CHUNK, size * 64))
+        try:
+            chunk = self._make(whole)
+        except MemoryError:
+            self._release_large()
+            whole = size
+            try:
+                chunk = self._make(whole)
+            except MemoryError as refused:
+                raise MemoryError(f"{refused}: expected {whole:,} bytes, {self._describe()}") from None
+        self.held += whole
+        return [(chunk, offset) for offset in range(0, whole, size)]
+
+    def _collect(self) -> None:
+        while self.given:
+            chunk, offset, size = self.given.popleft()
+            self._free.setdefault(size, []).append((chunk, offset))
+            if size > LARGEST_PIECE:
+                self._idle += size
+
+    def _release_large(self) -> None:
+        """Give whole chunks back to the driver."""
+        for size in [s for s in self._free if s > LARGEST_PIECE]:
+            for chunk, _ in self._free.pop(size):
+                chunk.destroy()
+                self.held -= size
+        self._idle = self._unused = 0
+
+    def release(self) -> None:
+        """Give back what can be given back, since another device or library needs it."""
+        with self._lock:
+            self._collect()
+            self._release_large()
+
+
+def piece(size: int) -> int:
+    """The bytes that a request of `size` gets."""
+    if size > LARGEST_PIECE:
+        return -(-size // LARGE_STEP) * LARGE_STEP
+    return SMALLEST if size <= SMALLEST else 1 << (size - 1).bit_length()
+
+
+class GpuBuffer(Buffer):
+    """A tensor's elements in device memory. `copied` is the copy on the host, while somebody holds it."""
+
+    __slots__ = ("allocation", "copied")
+
+    def __init__(self, allocation: Allocation, device: str, type: TensorType) -> None:
+        super().__init__(EMPTY, device, type)
+        self.allocation = allocation
+        self.copied: weakref.ref[np.ndarray[Any, Any]] | None = None
+        self.address = allocation.address
+
+
+EMPTY: Final = np.empty(0, np.uint8)
+EMPTY.flags.writeable = False

@@ -1,0 +1,176 @@
+"""Commands for a stream: a list of calls with their arguments packed once, or a graph of them.
+
+A short list is issued call by call; a longer one that is run again and again becomes a graph, launched by
+one call. What the tables say may change between runs of the same graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from loopgrad.graph.types import DType
+from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.streams.words import SharedWords
+
+if TYPE_CHECKING:
+    from loopgrad.runtime.gpu.streams.driver import StreamDriver
+
+PACKED: Final = struct.Struct("<Qqqqqq")
+WORDS: Final = 6
+BLOCK: Final = 128  # launches whose arguments lie together
+SHORT: Final = 2  # so many calls cost the host no more than the launch of a graph
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel of a loaded module. `label` names it in messages; `fit`: its workgroups on one multiprocessor."""
+
+    handle: Any
+    label: str
+    group: int
+    fit: int
+    image: object  # keeps the module loaded
+
+
+class Arguments:
+    """The six words of some launches, each followed by pointers to them."""
+
+    def __init__(self) -> None:
+        self.memory = (ctypes.c_uint64 * (2 * WORDS * BLOCK))()
+        base = ctypes.addressof(self.memory)
+        for i in range(BLOCK):
+            first = 2 * WORDS * i
+            for w in range(WORDS):
+                self.memory[first + WORDS + w] = base + 8 * (first + w)
+        self._pointers = [base + 8 * (2 * WORDS * i + WORDS) for i in range(BLOCK)]
+
+    def pack(self, position: int, push: Push) -> int:
+        """The address of the pointers of that launch."""
+        PACKED.pack_into(self.memory, 16 * WORDS * position, *push)
+        return self._pointers[position]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One command: the call that issues it, the call that adds it to a graph, if it can be in one, and the
+    arguments of both."""
+
+    issue: Callable[..., None]
+    add: Callable[..., Any] | None
+    arguments: tuple[Any, ...]
+
+
+class StreamCommands:
+    """`nodes` are what was recorded, in order; each comes after the one before."""
+
+    def __init__(self, driver: StreamDriver) -> None:
+        self._driver = driver
+        self._api = driver.api
+        self._blocks = [Arguments()]
+        self.nodes: list[Node] = []
+        self.labels: dict[str, None] = {}
+        self.launches = 0
+        self.count = 0
+        self._again = False
+        self._executable: Any = None
+        self._reports: SharedWords | None = None
+
+    def begin(self) -> None:
+        self.nodes.clear()
+        self.labels = {}
+        self.launches = 0
+        self.count = 0
+        self._drop()
+
+    def dispatch(self, pipeline: Function, groups: int, push: Push) -> None:
+        block, position = divmod(self.launches, BLOCK)
+        if block == len(self._blocks):
+            self._blocks.append(Arguments())
+        params = self._blocks[block].pack(position, push)
+        api = self._api
+        self.nodes.append(Node(api.launch, api.add_launch, (pipeline.handle, groups, pipeline.group, params)))
+        self.labels[pipeline.label] = None
+        self.launches += 1
+        self.count += 1
+
+    def barrier(self) -> None:
+        """Commands of a stream follow each other."""
+
+    def copy(self, source: Allocation, target: Allocation, size: int) -> None:
+        api = self._api
+        self.nodes.append(Node(api.copy, api.add_copy, (target.address, source.address, size)))
+        self.count += 1
+
+    def write(self, target: Allocation, data: bytes) -> None:
+        api = self._api
+        for i in range(0, len(data), 4):
+            word = int.from_bytes(data[i : i + 4], "little")
+            self.nodes.append(Node(api.fill, api.add_fill, (target.address + i, word, 1)))
+        self.count += 1
+
+    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
+        start = self._driver.product(shape, dtype)
+        if start is None:
+            return False
+        self.nodes.append(Node(start, None, (words(),)))
+        self.labels["matmul"] = None
+        self.count += 1
+        return True
+
+    def end(self, again: bool) -> None:
+        """A list with library calls stays a list, since those are no nodes of a graph."""
+        self._again = again and all(node.add is not None for node in self.nodes)
+
+    def _prepare(self, report: SharedWords | None) -> None:
+        """A graph of everything, the way of the report to the host included."""
+        api = self._api
+        graph = api.make_graph()
+        try:
+            last = self.build(graph, ())
+            if report is not None:
+                api.add_download(graph, last, report.landing, report.address, report.words.nbytes)
+            self._executable = api.instantiate(graph)
+            self._reports = report
+        finally:
+            api.destroy_graph(graph)
+
+    def build(self, graph: Any, after: Sequence[Any]) -> Sequence[Any]:
+        """Add everything to a graph, after these nodes; the nodes that what follows must wait for."""
+        for node in self.nodes:
+            assert node.add is not None
+            after = (node.add(graph, after, *node.arguments),)
+        return after
+
+    def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
+        driver = self._driver
+        assert report is None or isinstance(report, SharedWords)
+        with driver.lock, driver.watched(self.labels):
+            for shared, count in uploads:
+                driver.send(shared.address, shared.words[:count])
+            if self._again and len(self.nodes) + (report is not None) > SHORT:
+                if self._executable is None or self._reports is not report:
+                    self._drop()
+                    self._prepare(report)
+                self._api.launch_graph(self._executable)
+            else:
+                for node in self.nodes:
+                    node.issue(*node.arguments)
+                if report is not None:
+                    self._api.download(report.landing, report.address, report.words.nbytes)
+            if report is not None:
+                driver.wait()
+                report.arrived()
+
+    def _drop(self) -> None:
+        if self._executable is not None:
+            self._driver.discard(self._api.destroy_executable, self._executable)
+            self._executable = self._reports = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_executable", None) is not None:
+            self._drop()

@@ -1,0 +1,264 @@
+"""A stream-ordered GPU as the machine sees it (runtime.gpu.driver).
+
+Work and transfers are put at the end of one stream, so memory that nobody holds is used again without
+waiting. Only who needs something on the host waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.types import DType
+from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words, Work
+from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
+from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
+from loopgrad.runtime.gpu.streams.commands import Function, StreamCommands
+from loopgrad.runtime.gpu.streams.pinned import Pinned, PinnedChunk
+from loopgrad.runtime.gpu.streams.staging import QUARTER, Staging
+from loopgrad.runtime.gpu.streams.words import SharedWords
+
+RECEIVED: Final = 1 << 16  # bytes that are fetched through pinned memory
+CACHE_SHARE: Final = 0.75  # of the second-level cache, for the stacks in flight
+FEWEST: Final = 2  # workgroups on a multiprocessor
+MOST_STACKS: Final = 1_800_000_000  # bytes: lanes with stacks of many kilobytes wait for memory, however many they are
+REMEMBERED: Final = 64  # runs whose kernels are named where one failed
+SPIN_SECONDS: Final = 0.01
+SLEEP_SHARE: Final = 1 / 200  # of the time waited so far
+LONGEST_SLEEP: Final = 1e-3
+
+
+class StreamChunk:
+    """Memory of the device."""
+
+    def __init__(self, driver: StreamDriver, size: int) -> None:
+        self._driver = driver
+        self.address = driver.api.allocate(size)
+
+    def destroy(self) -> None:
+        with self._driver.lock:
+            self._driver.api.free(self.address)
+
+
+class StreamImage:
+    """A loaded module."""
+
+    def __init__(self, driver: StreamDriver, code: bytes) -> None:
+        self._driver = driver
+        with driver.lock:
+            self._module = driver.api.load(code)
+
+    def pipeline(self, name: str, entry: str, group: int) -> Function:
+        api = self._driver.api
+        with self._driver.lock:
+            handle = api.function(self._module, entry)
+            return Function(handle, name, group, max(api.occupancy(handle, group), 1), self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_module"):
+            self._driver.discard(self._driver.api.unload, self._module)
+
+
+class ContextLock:
+    """A reentrant lock; who holds it has the device's context."""
+
+    def __init__(self, api: StreamApi) -> None:
+        self._api = api
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if not self._depth:
+            self._before = self._api.enter()
+        self._depth += 1
+
+    def __exit__(self, *failure: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._api.leave(self._before)
+        self._lock.release()
+
+
+class StreamDriver:
+    """Implements `Driver`. `lost`: why the device can't be used any more. `update_code` gives the update kernel:
+    its image, entry and workgroup size."""
+
+    endless_loops = True
+
+    def __init__(self, api: StreamApi, update_code: Callable[[], tuple[bytes, str, int]]) -> None:
+        self.api = api
+        self.name = api.name
+        self._update_code = update_code
+        self._update: Function | None = None
+        self.lock = ContextLock(api)
+        self.lost: str | None = None
+        self._data = Heap(lambda size: StreamChunk(self, size), lambda: f"{self.available():,} bytes are available")
+        self.pinned = Heap(lambda size: PinnedChunk(self, size), lambda: "more can't be pinned")
+        self._running: deque[Mapping[str, None]] = deque(maxlen=REMEMBERED)
+        self._discarded: deque[tuple[Callable[[Any], None], Any]] = deque()
+        with self.lock:
+            self._staging = Staging(api)
+            self._received = Pinned(api, RECEIVED)
+
+    # memory
+
+    @property
+    def held(self) -> int:
+        return self._data.held
+
+    def take(self, size: int) -> Allocation:
+        if self.lost is not None:
+            raise RuntimeError(self.lost)
+        with self.lock:
+            return self._data.take(size)
+
+    def ready(self, size: int) -> bool:
+        with self.lock:
+            return self._data.ready(size)
+
+    def available(self) -> int:
+        with self.lock:
+            return self.api.available() + self._data.idle()
+
+    def write(self, allocation: Allocation, array: np.ndarray[Any, Any]) -> None:
+        if array.nbytes:
+            with self.lock, self.watched({}):
+                self.send(allocation.address, array)
+
+    def send(self, target: int, content: np.ndarray[Any, Any]) -> None:
+        """To the device, after the work that was started; the content may change on return."""
+        if content.nbytes <= QUARTER:
+            self._staging.send(target, content)
+            return
+        self.api.upload(target, content.ctypes.data, content.nbytes)
+        self.wait()
+
+    def fetch(self, allocation: Allocation, size: int) -> Bytes:
+        if not size:
+            return np.empty(0, np.uint8)
+        with self.lock, self.watched({}):
+            if size <= RECEIVED:
+                self.api.download(self._received.address, allocation.address, size)
+                self.wait()
+                return self._received.bytes[:size].copy()
+            result = np.empty(size, np.uint8)
+            self.api.download(result.ctypes.data, allocation.address, size)
+            self.wait()
+            return result
+
+    def shared(self, words: int) -> SharedWords:
+        return SharedWords(self, words)
+
+    # work
+
+    def image(self, code: bytes) -> StreamImage:
+        return StreamImage(self, code)
+
+    def commands(self) -> StreamCommands:
+        return StreamCommands(self)
+
+    def update(self) -> Function:
+        if self._update is None:
+            code, entry, group = self._update_code()
+            self._update = self.image(code).pipeline("update", entry, group)
+        return self._update
+
+    @property
+    def stepped(self) -> str:
+        return "graphs of this driver have no loops"
+
+    def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:
+        """A driver with loops in graphs says so."""
+        return None
+
+    def product(self, shape: ProductShape, dtype: DType) -> Callable[[Words], None] | None:
+        """What starts such a product by a library, given the addresses of left, right and result."""
+        return None
+
+    def filling(self, pipeline: Function) -> int:
+        return min(self.api.multiprocessors * pipeline.fit, self.api.group_limit)
+
+    def resident(self, pipeline: Function, row_bytes: int) -> int:
+        """As many as fill the device, fewer where that keeps their stacks in the second-level cache, or below
+        MOST_STACKS."""
+        most, least = self.filling(pipeline), self.api.multiprocessors * min(FEWEST, pipeline.fit)
+        if not row_bytes:
+            return most
+        cached = int(self.api.cache_bytes * CACHE_SHARE) // (row_bytes * pipeline.group)
+        held = max(MOST_STACKS // (row_bytes * pipeline.group), 1)
+        return min(max(cached, least), most, held)
+
+    # waiting and failing
+
+    @contextmanager
+    def watched(self, labels: Mapping[str, None]) -> Iterator[None]:
+        """Start work of these kernels; a failure names the kernels that may have caused it."""
+        if self.lost is not None:
+            raise RuntimeError(self.lost)
+        if labels:
+            self._running.append(labels)
+        try:
+            yield
+        except StreamFailure as failure:
+            message = self._explain(failure)
+            if self._gone():
+                self.lost = message = f"{message}; the device can't be used again in this process"
+            raise RuntimeError(message) from None
+
+    def _explain(self, failure: StreamFailure) -> str:
+        names = list(dict.fromkeys(label for labels in self._running for label in labels))
+        match names:
+            case []:
+                what = "its work"
+            case [name]:
+                what = f"kernel {name}"
+            case _:
+                what = f"one of the kernels {', '.join(names)}"
+        return f"{self.name}: {what} failed: {failure}"
+
+    def _gone(self) -> bool:
+        """Whether the device refuses everything from now on."""
+        try:
+            self.api.synchronize()
+        except StreamFailure:
+            return True
+        self._running.clear()
+        return False
+
+    def wait(self, hurry: Callable[[], None] | None = None) -> None:
+        """Until all work is done. Python's signal handlers run meanwhile; what they raise comes out when the
+        device is idle, since memory in use can't be given back; `hurry` makes that soon."""
+        api = self.api
+        try:
+            if not api.idle():
+                self._poll()
+        except StreamFailure:
+            raise
+        except BaseException:
+            if hurry is not None:
+                hurry()
+            api.synchronize()
+            raise
+        self._running.clear()
+        while self._discarded:
+            destroy, handle = self._discarded.popleft()
+            destroy(handle)
+
+    def _poll(self) -> None:
+        api, begin = self.api, time.perf_counter()
+        while not api.idle():
+            waited = time.perf_counter() - begin
+            if waited > SPIN_SECONDS:
+                time.sleep(min(waited * SLEEP_SHARE, LONGEST_SLEEP))
+
+    def discard(self, destroy: Callable[[Any], None], handle: Any) -> None:
+        """Destroy a handle when no work can use it any more."""
+        self._discarded.append((destroy, handle))

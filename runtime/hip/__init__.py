@@ -1,0 +1,1 @@
+"""The `hip` devices: AMD code objects through hip-python."""

@@ -1,0 +1,140 @@
+"""A user's program as object files: it runs on the CPU, and what is compiled there is compiled for a target
+too and written, with descriptions for whoever wants to run it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from loopgrad.graph.key import key
+from loopgrad.graph.nodes import Graph
+from loopgrad.runtime import devices
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.cpu.device import CpuDevice
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.options import Options
+from loopgrad.runtime.session import SESSION
+
+FORMAT: Final = 1
+
+Run = Callable[[Sequence[Buffer]], list[Buffer]]
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A graph that the program had compiled. `inputs` and `outputs`: the bytes of one run, where they are wanted
+    and it ran."""
+
+    graph: Graph
+    options: Options
+    inputs: list[bytes] | None = None
+    outputs: list[bytes] | None = None
+
+
+class ProgramError(Exception):
+    """The user's program ended with the exception that is this one's cause, or compiled nothing."""
+
+
+class RecordingDevice(CpuDevice):
+    """The CPU, which notes each different graph that it compiles and, with `data`, what its first run takes and
+    gives."""
+
+    def __init__(self, data: bool) -> None:
+        super().__init__()
+        self.data = data
+        self.recorded: dict[tuple[bytes, str], Recorded] = {}
+
+    def compile(self, graph: Graph, options: Options) -> Executable:
+        one = self.recorded.setdefault((key(graph), options.key()), Recorded(graph, options))
+        executable = super().compile(graph, options)
+        if self.data and one.inputs is None:
+            executable.run = self._noted(executable.run, one)  # type: ignore[assignment,method-assign]
+        return executable
+
+    def _noted(self, run: Run, one: Recorded) -> Run:
+        def noted(buffers: Sequence[Buffer]) -> list[Buffer]:
+            if one.outputs is not None:
+                return run(buffers)
+            one.inputs = [self.get(buffer).tobytes() for buffer in buffers]
+            results = run(buffers)
+            one.outputs = [self.get(buffer).tobytes() for buffer in results]
+            return results
+
+        return noted
+
+
+def record(program: Path, arguments: Sequence[str] = (), data: bool = False) -> list[Recorded]:
+    """Run the file as Python would; the graphs that it had compiled for the device `cpu`, with the `data` of one
+    run each. ProgramError where it raises, ends with an exit code that isn't 0, or compiles nothing."""
+    device = RecordingDevice(data)
+    maker, made = devices.MAKERS["cpu"], devices._made.pop("cpu", None)
+    devices.MAKERS["cpu"] = lambda: device
+    SESSION.clear()  # what an earlier run had compiled must be compiled here
+    saved = sys.argv, sys.path[:]
+    sys.argv, sys.path[:] = [str(program), *arguments], [str(program.resolve().parent), *sys.path]
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise ProgramError(f"{program}: expected it to end well, it ended with exit code {ended.code!r}") from ended
+    except Exception as raised:
+        raise ProgramError(f"{program}: raised {type(raised).__name__}: {raised}") from raised
+    finally:
+        sys.argv, sys.path[:] = saved
+        devices.MAKERS["cpu"] = maker
+        devices._made.pop("cpu", None)
+        if made is not None:
+            devices._made["cpu"] = made
+        SESSION.clear()
+    if not device.recorded:
+        raise ProgramError(
+            f"{program}: expected it to evaluate something on the device 'cpu' (the default one), it compiled nothing"
+        )
+    return list(device.recorded.values())
+
+
+def write(recorded: Sequence[Recorded], target: str, folder: Path) -> list[Path]:
+    """A folder for each program: code, constants.bin, a description of each kernel, program.json. The folders."""
+    from loopgrad.codegen.objects.formats import FORMATS, compile_objects  # late: all targets, and LLVM
+    from loopgrad.codegen.pipeline import optimised  # late, as above
+    from loopgrad.codegen.schedule import schedule  # late, as above
+
+    suffix, made = FORMATS[target].suffix, []
+    for number, one in enumerate(recorded):
+        objects = compile_objects(optimised(schedule(one.graph, one.options)), one.options, target)
+        place = folder / f"program_{number:03d}"
+        place.mkdir(parents=True, exist_ok=True)
+        for name, code in objects.images.items():
+            (place / f"{name}.{suffix}").write_bytes(code)
+        (place / "constants.bin").write_bytes(objects.constants)
+        names = []
+        for kernel in objects.kernels:
+            names.append(f"{kernel['number']:02d}_{re.sub(r'[^A-Za-z0-9_-]', '_', kernel['kernel'])}.json")
+            _dump(place / names[-1], {"format": FORMAT, **kernel, "code": f"{kernel['code']}.{suffix}"})
+        about = {"format": FORMAT, "options": one.options.key(), "kernel_files": names, "constants": "constants.bin"}
+        _dump(place / "program.json", {**about, **_data(place, one), **objects.program})
+        made.append(place)
+    return made
+
+
+def _data(place: Path, one: Recorded) -> dict[str, Any]:
+    """Files with the elements of a run, where it is known: by the order of `inputs` and `outputs`."""
+    if one.inputs is None or one.outputs is None:
+        return {}
+    names: dict[str, list[str]] = {}
+    for kind, arrays in (("inputs", one.inputs), ("outputs", one.outputs)):
+        names[kind] = [f"{kind[:-1]}_{i}.bin" for i in range(len(arrays))]
+        for name, content in zip(names[kind], arrays, strict=True):
+            (place / name).write_bytes(content)
+    return {"data": names}
+
+
+def _dump(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=1) + "\n")

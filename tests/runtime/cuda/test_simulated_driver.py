@@ -1,0 +1,316 @@
+"""The runtime on a libcuda.so.1 without a GPU: what is called, in which order, and what a failure leaves.
+
+Run by itself this skips; `test_in_a_process_of_its_own` runs it where CUDA may be simulated.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.runtime.devices import get_device
+from tests.emitted_kernels import outside_the_run
+
+SIMULATED = "LOOPGRAD_TEST_SIMULATED_CUDA"
+inside = pytest.mark.skipif(SIMULATED not in os.environ, reason="for a process in which CUDA is simulated")
+
+
+@pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
+def test_in_a_process_of_its_own():
+    from tests.runtime.cuda.test_reasons import simulated
+
+    if not simulated():
+        pytest.skip("a CUDA driver, or no C compiler, or no cuda-bindings")
+    environment = {**outside_the_run(), SIMULATED: "1"}
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        capture_output=True, text=True, timeout=280, env=environment, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.fixture
+def sim():
+    from tests.simulator.cuda import device
+
+    with lg.default_device("cuda:0"):
+        yield device
+    device.set_state("capacity", 1 << 32)
+
+
+def spent(sim, work) -> dict[str, int]:
+    """What one call of `work` adds to the driver's counters."""
+    before = sim.counts()
+    work()
+    after = sim.counts()
+    return {name: after[name] - before[name] for name in after}
+
+
+def gradient_of_ragged_loops():
+    def loss(x, n):
+        def lane(v, trips):
+            return lg.fori_loop(0, trips, lambda _, s: lg.sin(s) * v, v)
+
+        return lg.sum(lg.vmap(lane)(x, n))
+
+    return lg.grad(loss)
+
+
+def reference(x, n):
+    out = np.zeros_like(x)
+    for i, (v, trips) in enumerate(zip(x, n, strict=True)):
+        value, derivative = v, 1.0
+        for _ in range(trips):
+            value, derivative = np.sin(value) * v, np.cos(value) * derivative * v + np.sin(value)
+        out[i] = derivative
+    return out
+
+
+@inside
+def test_a_program_without_stacks_waits_for_nothing(sim):
+    compiled = lg.compile(lambda x: lg.exp(x) * 2.0)
+    x = lg.asarray(np.arange(100.0))
+    for _ in range(3):
+        result = compiled(x)
+    calls = spent(sim, lambda: compiled(x))
+    assert calls["launches"] == 1
+    assert calls["downloads"] == calls["waits"] == 0
+    np.testing.assert_allclose(np.asarray(result), np.exp(np.arange(100.0)) * 2, rtol=1e-12)
+
+
+@inside
+def test_tables_are_sent_only_when_an_address_changed(sim):
+    device = get_device("cuda:0")
+    compiled = lg.compile(lambda x: x + 1.0)
+    x = lg.asarray(np.arange(5.0))
+    held = [compiled(x) for _ in range(4)]  # each has memory of its own
+    assert spent(sim, lambda: held.append(compiled(x)))["uploads"] == 1
+    held.clear()
+    compiled(x)
+    device.get(device.put(np.ones(1)))
+    assert spent(sim, lambda: compiled(x))["uploads"] == 0
+
+
+@inside
+def test_a_replay_is_one_launch_of_a_graph_and_one_wait(sim):
+    compiled = lg.compile(gradient_of_ragged_loops())
+    rng = np.random.default_rng(0)
+    x, n = rng.uniform(0.5, 1.5, 40), rng.integers(0, 4, 40, dtype=np.int32)
+    captured = compiled.capture(lg.asarray(x), lg.asarray(n))
+    captured.replay(lg.asarray(x), lg.asarray(n))
+    for most in (5, 60, 3):
+        n = rng.integers(0, most, 40, dtype=np.int32)
+        given = lg.asarray(x), lg.asarray(n)
+        before = captured.stats().growths
+        calls = spent(sim, lambda given=given: captured.replay(*given))
+        grown = captured.stats().growths - before
+        assert calls["graph_launches"] == 1 + grown
+        assert calls["launches"] == calls["downloads"] == 0
+        np.testing.assert_allclose(np.asarray(captured.replay(*given)), reference(x, n), rtol=1e-12)
+    assert captured.stats().captures == 1
+    assert captured.stats().growths >= 1
+
+
+@inside
+def test_earlier_results_stay_while_later_work_is_started(sim):
+    compiled = lg.compile(lambda x: (x * 2.0, lg.sum(x)))
+    results = [compiled(lg.asarray(np.full(1000, float(i)))) for i in range(20)]
+    for i, (array, total) in enumerate(results):
+        assert np.asarray(array).tolist() == [2.0 * i] * 1000
+        assert float(total) == 1000.0 * i
+
+
+@inside
+def test_many_small_arrays_go_around_the_staging_ring(sim):
+    arrays = [np.full(8000, float(i)) for i in range(100)]
+    placed = [lg.asarray(a) for a in arrays]
+    for a, b in zip(arrays, placed, strict=True):
+        np.testing.assert_array_equal(np.asarray(b), a)
+
+
+@inside
+@pytest.mark.parametrize("size", [0, 1, 1 << 13, 1 << 15, (1 << 15) + 1, 1 << 18])
+def test_put_and_get(sim, size):
+    device = get_device("cuda:0")
+    source = np.random.default_rng(size).normal(size=size)
+    np.testing.assert_array_equal(device.get(device.put(source)), source)
+
+
+@inside
+def test_what_a_loop_gives_after_a_put_from_memory_that_changes(sim):
+    source = np.ones(10)
+    x = lg.asarray(source)
+    source[:] = 7.0
+    y = np.asarray(x * 1.0)
+    assert y.tolist() == [1.0] * 10
+
+
+@inside
+def test_memory_that_is_refused(sim):
+    device = get_device("cuda:0")
+    held = device.driver.held
+    sim.set_state("capacity", held + (1 << 20))
+    with pytest.raises(MemoryError, match=r"expected [\d,]+ bytes, [\d,]+ bytes are available"):
+        np.asarray(lg.ones((1 << 22,), dtype=lg.float64) * 2.0 + lg.arange(1 << 22))
+    sim.set_state("capacity", 1 << 32)
+    assert float(lg.sum(lg.ones((100,)))) == 100.0
+
+
+@inside
+def test_memory_goes_back_under_pressure(sim):
+    device = get_device("cuda:0")
+    first = [device.put(np.ones(1 << 20)) for _ in range(4)]
+    held = device.driver.held
+    del first
+    sim.set_state("capacity", held + (4 << 20))
+    second = device.put(np.ones(3 << 20))
+    assert device.get(second)[-1] == 1.0
+    assert lg.memory_stats().heap_bytes == device.driver.held
+
+
+@inside
+def test_threads_share_the_stream(sim):
+    compiled = lg.compile(lambda x: lg.sum(lg.sin(x) * x))
+    wrong = []
+
+    def work(number):
+        with lg.default_device("cuda:0"):
+            x = np.linspace(0, number, 500)
+            for _ in range(20):
+                got = float(compiled(lg.asarray(x)))
+                if not np.isclose(got, (np.sin(x) * x).sum(), rtol=1e-12):
+                    wrong.append((number, got))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@inside
+def test_code_goes_with_its_executable(sim):
+    from loopgrad.runtime.session import SESSION
+
+    def once():
+        np.asarray(lg.compile(lambda x: lg.cos(x) * 3.0 + lg.tanh(x))(lg.ones((7,))))
+
+    SESSION.clear()
+    once()
+    modules = sim.counts()["modules"]
+    SESSION.clear()
+    once()
+    np.asarray(lg.ones((3,)) + 1.0)
+    assert sim.counts()["modules"] <= modules + 2
+
+
+@inside
+def test_the_context_of_others_is_left_alone(sim):
+    from loopgrad.runtime.cuda.found import driver
+
+    cuda = driver()
+    other = cuda.CUcontext(12345)
+    cuda.cuCtxSetCurrent(other)
+    try:
+        assert float(lg.sum(lg.ones((10,)))) == 10.0
+        assert int(cuda.cuCtxGetCurrent()[1]) == 12345
+    finally:
+        cuda.cuCtxSetCurrent(cuda.CUcontext(0))
+
+
+@inside
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("left", "right", "transpose"),
+    [
+        ((128, 70), (70, 130), (False, False)),
+        ((70, 128), (70, 130), (True, False)),
+        ((128, 70), (130, 70), (False, True)),
+        ((70, 128), (130, 70), (True, True)),
+        ((5, 64, 70), (5, 70, 66), (False, False)),
+        ((5, 70, 64), (5, 66, 70), (True, True)),
+        ((2048, 600), (600, 1), (False, False)),
+    ],
+)
+def test_large_products_are_the_librarys(sim, dtype, left, right, transpose):
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=left).astype(dtype), rng.normal(size=right).astype(dtype)
+
+    def product(a, b):
+        a = lg.swapaxes(a, -1, -2) if transpose[0] else a
+        b = lg.swapaxes(b, -1, -2) if transpose[1] else b
+        return lg.exp(a @ b * 0.01)
+
+    compiled = lg.compile(product)
+    wanted = (a.swapaxes(-1, -2) if transpose[0] else a) @ (b.swapaxes(-1, -2) if transpose[1] else b)
+    for _ in range(4):  # driven, then recorded
+        before = sim.blas().cublas_products()
+        got = compiled(lg.asarray(a), lg.asarray(b))
+        assert sim.blas().cublas_products() == before + 1
+        np.testing.assert_allclose(np.asarray(got), np.exp(wanted * 0.01), rtol=1e-5 if dtype == "float32" else 1e-12)
+
+
+@inside
+@pytest.mark.parametrize(("size", "dtype"), [(20, "float32"), (128, "int32")])
+def test_other_products_are_our_own(sim, size, dtype):
+    a = (np.arange(size * size).reshape(size, size) % 7).astype(dtype)
+    before = sim.blas().cublas_products()
+    got = np.asarray(lg.compile(lambda a: a @ a)(lg.asarray(a)))
+    assert sim.blas().cublas_products() == before
+    np.testing.assert_array_equal(got, a @ a)
+
+
+@inside
+def test_a_loop_over_products_has_the_same_bits_in_every_call(sim):
+    def powers(a, n):
+        return lg.fori_loop(0, n, lambda _, v: a @ v / lg.sum(v * v), a)
+
+    a = np.random.default_rng(7).normal(size=(110, 110))
+    compiled = lg.compile(powers)
+    results = [np.asarray(compiled(lg.asarray(a), lg.asarray(3))) for _ in range(4)]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@inside
+def test_ctrl_c_while_waiting(sim, monkeypatch):
+    device = get_device("cuda:0")
+    api = device.driver.api
+    asked = []
+
+    def idle():
+        asked.append(None)
+        if len(asked) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    monkeypatch.setattr(api, "idle", idle)
+    with pytest.raises(KeyboardInterrupt):
+        np.asarray(lg.ones((10,)) + 1.0)
+    monkeypatch.undo()
+    assert np.asarray(lg.ones((10,)) + 1.0).tolist() == [2.0] * 10
+
+
+@inside
+def test_a_lost_device_names_the_kernels(sim):
+    """Last: the device of this process is of no use afterwards."""
+    compiled = lg.compile(gradient_of_ragged_loops())
+    x, n = lg.ones((8,), dtype=lg.float64), lg.asarray(np.arange(8, dtype=np.int32))
+    np.asarray(compiled(x, n))
+    sim.set_state("lost", 700)
+    with pytest.raises(RuntimeError, match=r"one of the kernels k0.*CUDA_ERROR_ILLEGAL_ADDRESS.*can't be used again"):
+        np.asarray(compiled(x, n))
+    with pytest.raises(RuntimeError, match="can't be used again in this process"):
+        np.asarray(compiled(x, n))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="can't be used again in this process"):
+            np.asarray(lg.compile(lambda x: lg.cosh(x) * 5.0)(x))

@@ -1,0 +1,147 @@
+"""The machine that runs programs on any GPU: loops that the host drives, stacks that grow, memory that is short."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.gpu.recorder import Recorder
+
+DEVICES = ("simulator:0", "simulator:1")
+
+
+def gradient_of_ragged_loops():
+    def loss(x, n):
+        def lane(v, trips):
+            return lg.fori_loop(0, trips, lambda _, s: lg.sin(s) * v, v)
+
+        return lg.sum(lg.vmap(lane)(x, n))
+
+    return lg.grad(loss)
+
+
+def reference(x, n):
+    out = np.zeros_like(x)
+    for i, (v, trips) in enumerate(zip(x, n, strict=True)):
+        value, derivative = v, 1.0
+        for _ in range(trips):
+            value, derivative = np.sin(value) * v, np.cos(value) * derivative * v + np.sin(value)
+        out[i] = derivative
+    return out
+
+
+@pytest.fixture(params=DEVICES)
+def on(request):
+    with lg.default_device(request.param):
+        yield get_device(request.param)
+
+
+def test_a_loop_with_library_calls_counts_through_the_tables(on):
+    def sorted_sums(x, n):
+        return lg.fori_loop(0, n, lambda k, v: lg.sort(v * -1.0) + k.astype(lg.float64), x)
+
+    x = np.random.default_rng(0).normal(size=500)
+    compiled = lg.compile(sorted_sums)
+    for trips in (0, 1, 7):
+        wanted = x
+        for k in range(trips):
+            wanted = np.sort(-wanted) + k
+        got = np.asarray(compiled(lg.asarray(x), lg.asarray(trips)))
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_an_index_that_a_loop_inside_uses_after_the_host_looked(on):
+    def nested(x, n):
+        def outer(i, v):
+            inner = lg.fori_loop(0, i, lambda j, w: lg.sort(w) * 0.5 + j.astype(lg.float64), v)
+            return inner + i.astype(lg.float64)
+
+        return lg.fori_loop(0, n, outer, x)
+
+    x = np.random.default_rng(1).normal(size=400)
+    wanted = x
+    for i in range(5):
+        for j in range(i):
+            wanted = np.sort(wanted) * 0.5 + j
+        wanted = wanted + i
+    got = lg.compile(nested)(lg.asarray(x), lg.asarray(5))
+    np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-12)
+
+
+def test_an_index_that_is_carried_on(on):
+    def last_indices(x, n):
+        def body(k, carry):
+            v, last = carry
+            return lg.sort(v) + last.astype(lg.float64), k
+
+        return lg.fori_loop(0, n, body, (x, lg.asarray(0)))
+
+    x = np.random.default_rng(2).normal(size=300)
+    wanted, last = x, 0
+    for k in range(6):
+        wanted, last = np.sort(wanted) + last, k
+    got, index = lg.compile(last_indices)(lg.asarray(x), lg.asarray(6))
+    np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-12)
+    assert int(index) == 5
+
+
+def test_nothing_is_reported_where_nothing_can_fail(on, monkeypatch):
+    reports = []
+    original = Recorder.run
+    monkeypatch.setattr(Recorder, "run", lambda self, report: (reports.append(report), original(self, report)))
+    compiled = lg.compile(lambda x: lg.sum(lg.exp(x)))
+    for _ in range(3):
+        np.asarray(compiled(lg.ones((50,))))
+    assert reports
+    assert set(reports) == {None}
+    np.asarray(lg.compile(gradient_of_ragged_loops())(lg.ones((5,)), lg.asarray(np.arange(5))))
+    assert set(reports) != {None}
+
+
+def test_a_stack_that_grows_in_a_capture(on):
+    compiled = lg.compile(gradient_of_ragged_loops())
+    rng = np.random.default_rng(3)
+    x, n = rng.uniform(0.5, 1.5, 200), rng.integers(0, 4, 200)
+    replay = compiled.capture(lg.asarray(x), lg.asarray(n))
+    for most in (4, 50, 9):
+        n = rng.integers(0, most, 200)
+        got = replay.replay(lg.asarray(x), lg.asarray(n))
+        np.testing.assert_allclose(np.asarray(got), reference(x, n), rtol=1e-12)
+    assert replay.stats().captures == 1
+    assert replay.stats().growths >= 1
+
+
+def test_a_capture_after_the_program_was_called_with_deeper_loops(on):
+    compiled = lg.compile(gradient_of_ragged_loops())
+    rng = np.random.default_rng(5)
+    x, n = rng.uniform(0.5, 1.5, 100), rng.integers(0, 4, 100)
+    replay = compiled.capture(lg.asarray(x), lg.asarray(n))
+    deeper = rng.integers(0, 200, 100)
+    for trips in (n, deeper, n, deeper):
+        called = compiled(lg.asarray(x), lg.asarray(trips))
+        replayed = replay.replay(lg.asarray(x), lg.asarray(trips))
+        np.testing.assert_allclose(np.asarray(called), reference(x, trips), rtol=1e-12)
+        np.testing.assert_array_equal(np.asarray(called), np.asarray(replayed))
+
+
+def test_short_memory_means_fewer_lanes_in_flight(on, monkeypatch):
+    compiled = lg.compile(gradient_of_ragged_loops())
+    rng = np.random.default_rng(4)
+    x, n = rng.uniform(0.9, 1.1, 500), rng.integers(0, 4, 500)
+    few = lg.asarray(n)
+    n[7] = 6000
+    placed, many = lg.asarray(x), lg.asarray(n)
+    roomy = np.asarray(lg.compile(gradient_of_ragged_loops())(placed, many))
+    compiled(placed, few)
+    monkeypatch.setattr(type(on.driver), "ready", lambda _, size: size < 0)
+    monkeypatch.setattr(type(on.driver), "available", lambda _: 5 << 20)
+    replay = compiled.capture(placed, few)
+    np.testing.assert_array_equal(np.asarray(compiled(placed, many)), roomy)
+    np.testing.assert_array_equal(np.asarray(replay.replay(placed, many)), roomy)
+    n[7] = 1 << 20
+    with pytest.raises(MemoryError, match=r"expected its saved values to fit into 5,242,880 bytes available, needed"):
+        np.asarray(compiled(placed, lg.asarray(n)))
+    got = np.asarray(compiled(placed, few))
+    np.testing.assert_allclose(got, reference(x, np.asarray(few)), rtol=1e-12)

@@ -1,0 +1,130 @@
+"""Runs a folder that `python -m loopgrad objects --target spirv` wrote, by nothing but its files.
+
+A Vulkan device of loopgrad lends memory and dispatch; nothing else of the library is used. Programs whose
+steps need a host (loops over whole arrays, branches) are not for it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.gpu.driver import put
+
+
+class Harness:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.about = json.loads((folder / "program.json").read_text())
+        self.kernels = [json.loads((folder / name).read_text()) for name in self.about["kernel_files"]]
+        self.driver = get_device("vulkan:0").driver
+        self.launches = 0
+
+    def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        constants = (self.folder / "constants.bin").read_bytes()
+        self.slots: list[Any] = []
+        given = dict(zip(self.about["inputs"], inputs, strict=True))
+        for number, slot in enumerate(self.about["slots"]):
+            dtype, shape = slot["type"]
+            array = np.zeros(shape, dtype)
+            if number in given:
+                array = given[number]
+            elif slot["constant"] is not None:
+                array = np.frombuffer(constants, dtype, array.size, slot["constant"])
+            self.slots.append(put(self.driver, np.ascontiguousarray(array)))
+        for step in self.about["steps"]:
+            getattr(self, step[0])(*step[1:])
+        return [self.array(slot) for slot in self.about["outputs"]]
+
+    def data(self, kind: str) -> list[np.ndarray]:
+        """The `inputs` or `outputs` of the run that was recorded."""
+        found = []
+        for slot, name in zip(self.about[kind], self.about["data"][kind], strict=True):
+            dtype, shape = self.about["slots"][slot]["type"]
+            found.append(np.frombuffer((self.folder / name).read_bytes(), dtype).reshape(shape))
+        return found
+
+    def array(self, slot: int) -> np.ndarray:
+        dtype, shape = self.about["slots"][slot]["type"]
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        return self.driver.fetch(self.slots[slot], size).view(dtype).reshape(shape)
+
+    # steps
+
+    def launch(self, number: int, slots: list[int], initials: list[Any]) -> None:
+        record = self.about["kernels"][number]
+        kernel = self.kernels[record["module"]]
+        rows = [0] * len(kernel["stacks"])
+        while True:
+            for source, slot, module, lanes in initials:
+                arrays = [self.slots[s] for s in (source, slot) if s is not None]
+                self.support(module, lanes, arrays)
+            params = [self.slots[slot] for slot in slots]
+            scratch = [self.driver.take(size) for size in record["scratch"]]
+            arrays = {"param": params, "scratch": scratch}
+            for module, lanes, places, tiles in record["before"]:
+                self.support(module, lanes, [arrays[kind][i] for kind, i in places], tiles)
+            needed = self.dispatch(kernel, kernel["launch"]["example"], params, scratch, rows)
+            if needed:
+                rows = [max(pair) for pair in zip(rows, needed, strict=True)]
+                continue
+            for module, lanes, places, tiles in record["after"]:
+                self.support(module, lanes, [arrays[kind][i] for kind, i in places], tiles)
+            return
+
+    def copy(self, source: int, target: int, module: int, lanes: int) -> None:
+        self.support(module, lanes, [self.slots[source], self.slots[target]])
+
+    def matmul(self, slots: list[int], module: int, lanes: int, tiles: int, shape: list[int]) -> None:
+        assert lanes == shape[0] * shape[1] * shape[3]
+        self.support(module, lanes, [self.slots[slot] for slot in slots], tiles)
+
+    def support(self, module: int, lanes: int, arrays: list[Any], tiles: int = 0) -> None:
+        kernel = self.kernels[module]
+        assert kernel["support"]
+        assert kernel["launch"]["items"] == ("tiles" if tiles else "lanes")
+        units = 1 if tiles else kernel["launch"]["group"][0]
+        groups = min(-(-(tiles or lanes) // units), 3)
+        end = -(-(tiles or lanes) // (groups * units))
+        words = {"across": 1, "along": groups * units, "first": 0, "end": end, "lanes": tiles or lanes}
+        grid = {"groups": [groups, 1, 1], "invocations of the launch": 0, "words": words}
+        self.dispatch(kernel, grid, arrays, [], [])
+
+    def dispatch(
+        self, kernel: dict[str, Any], grid: dict[str, Any], params: list[Any], scratch: list[Any], rows: list[int]
+    ) -> list[int]:
+        """One launch; the rows that stacks needed, where one of them had fewer."""
+        driver, invocations = self.driver, grid["invocations of the launch"]
+        control = put(driver, np.zeros(kernel["control"]["bytes"], np.uint8))
+        void = put(driver, np.zeros(1, np.uint32))
+        stacks = [
+            driver.take(max(r, 1) * invocations * s["itemsize"]) for s, r in zip(kernel["stacks"], rows, strict=True)
+        ]
+        values = {
+            "address of param": lambda w: params[w["param"]].address,
+            "address of scratch": lambda w: scratch[w["scratch"]].address,
+            "address of stack": lambda w: stacks[w["stack"]].address,
+            "rows of stack": lambda w: rows[w["stack"]],
+        }
+        fixed = {"address of control block": control.address, "address of void word": void.address, "zero": 0,
+                 "invocations of the launch": invocations}  # fmt: skip
+        content = [fixed[w["kind"]] if w["kind"] in fixed else values[w["kind"]](w) for w in kernel["table"]]
+        table = put(driver, np.array(content, np.uint64))
+        words = {"table": table.address, **grid["words"]}
+        code = (self.folder / kernel["code"]).read_bytes()
+        pipeline = driver.image(code).pipeline(kernel["kernel"], kernel["entry"], kernel["launch"]["group"][0])
+        commands = driver.commands()
+        commands.begin()
+        commands.dispatch(pipeline, grid["groups"][0], tuple(words[a["name"]] for a in kernel["arguments"]))
+        commands.barrier()
+        commands.end(False)
+        commands.run([], None)
+        self.launches += 1
+        after = driver.fetch(control, kernel["control"]["bytes"])
+        needed = [int(after[s["needed"] : s["needed"] + 4].view(np.uint32)[0]) for s in kernel["stacks"]]
+        assert any(needed) or not after.any()
+        return needed if any(needed) else []
