@@ -184,4 +184,3 @@ def _is_shared_output(traced: Sequence[Traced], position: int, lanes: Shape) -> 
             return False
         arguments.add(found)
     return len(arguments) == 1 and scatters > 0
-

@@ -185,4 +185,3 @@ def same_dtype(types: Sequence[tuple[TensorType, bool]]) -> DType | None:
         return None
     fits = all(promote_weak(first, t.dtype) is first for t, weak in types if weak)
     return first if fits else None
-

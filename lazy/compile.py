@@ -22,6 +22,7 @@ from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.config import Config, current
 from loopgrad.lazy.core import TensorCore, TensorLeaf, tracing, wrap
 from loopgrad.lazy.evaluation import buffers_of, derivation, deriving
+from loopgrad.lazy.placement import common, place_of, place_of_arguments
 from loopgrad.lazy.promotion import scalar_dtype
 from loopgrad.lazy.trees import Tree, flatten, is_dynamic, leaf_names, unflatten
 from loopgrad.runtime.buffers import Buffer, dtype_of
@@ -96,6 +97,7 @@ class Compiled:
         inputs: list[Buffer] = []
         version = last[1]
         device = version.device
+        placed = False
         for x in args:
             kind = type(x)
             if kind is np.ndarray:
@@ -106,12 +108,15 @@ class Compiled:
                 key.append(x._value.type)
                 if buffer.device != device.name:
                     return None
+                placed = placed or place_of(x._value) is not None
             elif kind is float:
                 buffer = _borrowed(np.array(x, config.dtype.np), version)
                 key.append(float)
             else:
                 return None
             inputs.append(buffer)
+        if placed and self._device is None:
+            key[0] = (config, device.name)
         if last[0] != tuple(key):
             found = self._versions.get(tuple(key))
             if found is None or found.device is not device:
@@ -128,7 +133,9 @@ class Compiled:
         flat = not kwargs and len(leaves) == len(args) and all(x is y for x, y in zip(leaves, args, strict=True))
         dynamic = [x for x, s in zip(leaves, static, strict=True) if not s]
         kinds = [x if s else _kind(x) for x, s in zip(leaves, static, strict=True)]
-        key: Key = (config, None if flat and not any(static) else structure, *kinds)
+        place = None if self._device else place_of_arguments(leaves, "compile")
+        settings = config if place is None else (config, place)
+        key: Key = (settings, None if flat and not any(static) else structure, *kinds)
         try:
             version = self._versions.get(key)
         except TypeError:
@@ -137,7 +144,7 @@ class Compiled:
             message = explained("compile", "hashable static arguments", text, "pass arrays, or hashable values")
             raise DTypeError(message) from None
         if version is None:
-            version = self._trace(config, leaves, static, structure, key)
+            version = self._trace(config, place, leaves, static, structure, key)
             self._versions[key] = version
         self._last = (key, version)
         return version, _inputs(dynamic, version)
@@ -151,9 +158,9 @@ class Compiled:
         positions.extend([False] * (len(leaves) - len(positions)))
         return [s or not is_dynamic(x) for s, x in zip(positions, leaves, strict=True)]
 
-    def _trace(self, config: Config, leaves: list[Any], static: list[bool], structure: Any, key: Key) -> Version:
-        chosen = self._device or _argument_device(leaves)
-        device = get_device(chosen or config.device)
+    def _trace(
+        self, config: Config, place: str | None, leaves: list[Any], static: list[bool], structure: Any, key: Key
+    ) -> Version:
         dynamic = [(i, _type_of(x), _is_weak(x)) for i, (x, s) in enumerate(zip(leaves, static, strict=True)) if not s]
         found: list[Any] = []
 
@@ -170,7 +177,10 @@ class Compiled:
         types = [t for _, t, _ in dynamic]
         with derivation():
             graph, captures = trace(run, types)
-        captured = [move(b, device) for b in buffers_of([wrap(v) for v in captures])]
+        closed_over = [wrap(v) for v in captures]
+        chosen = self._device or common([place, place_of_arguments(closed_over, "compile")], "compile")
+        device = get_device(chosen or config.device)
+        captured = [move(b, device) for b in buffers_of(closed_over)]
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
@@ -331,14 +341,6 @@ def _is_weak(x: Any) -> bool:
     return x._weak if isinstance(x, TensorCore) else type(x) in _NUMBERS
 
 
-def _argument_device(leaves: Sequence[Any]) -> str | None:
-    """The device of an argument that the user placed."""
-    for x in leaves:
-        if isinstance(x, TensorCore) and isinstance(x._value, TensorLeaf) and x._value.committed:
-            return str(x._value.buffer.device)
-    return None
-
-
 def _form_of(result: Tree, outputs: Sequence[Any]) -> str:
     if len(outputs) == 1 and result is outputs[0]:
         return "single"
@@ -369,4 +371,3 @@ def compile(
     if fun is None:
         return lambda f: Compiled(f, device, static)
     return Compiled(fun, device, static)
-

@@ -65,10 +65,11 @@ class TensorLeaf(Leaf):
 
     `serial` orders leaves by age (equal for what was evaluated together). `history` leads to the value
     that was evaluated, for as long as the tensor lives; None for input data. `computed` says that there
-    was such a value. `committed`: the user chose its device.
+    was such a value. `committed`: the user chose its device. `generation`: for a leaf noted in `Value.known`,
+    how many evaluations in a row started from such leaves.
     """
 
-    __slots__ = ("committed", "computed", "history", "serial")
+    __slots__ = ("committed", "computed", "generation", "history", "serial")
 
     any_committed: ClassVar[bool] = False  # lets evaluation skip the search for the device
 
@@ -81,6 +82,7 @@ class TensorLeaf(Leaf):
         self.history = None if history is None else weakref.ref(history)
         self.computed = computed or history is not None
         self.committed = committed
+        self.generation = 0
         if committed:
             TensorLeaf.any_committed = True
 
@@ -258,4 +260,3 @@ def requested_dtype(dtype: Any) -> DType | None:
 def tracing() -> bool:
     """Whether a function is being traced now."""
     return current_scope() is not None
-

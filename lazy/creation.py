@@ -25,6 +25,7 @@ from loopgrad.lazy.core import (
     wrap,
 )
 from loopgrad.lazy.evaluation import to_device
+from loopgrad.lazy.exchange import from_gpu, placed
 from loopgrad.lazy.movement import broadcast_to
 from loopgrad.lazy.operands import normal_shape
 from loopgrad.lazy.promotion import as_dtype, scalar_dtype
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of `obj`: a tensor, NumPy array, number, nested sequence, or anything with DLPack.
 
-    NumPy arrays are copied, because the array may be written to before a lazy result is computed;
-    `copy=False` shares the memory, and then the caller must not write to it again.
+    Arrays are copied, because they may be written to before a lazy result is computed; `copy=False`
+    shares the memory, and then the caller must not write to it again. An array on a GPU stays there.
     """
     wanted = requested_dtype(dtype)
     if isinstance(obj, TensorCore):
@@ -49,8 +50,12 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: 
     if type(obj) is int:  # data: as a constant, an int that counts upwards would be a new program each time
         constant(obj, TensorType((), wanted or int64))  # refuses what doesn't fit
         obj = np.asarray(obj, dtype=(wanted or int64).np)
-    if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
-        obj = np.from_dlpack(obj)
+    if not isinstance(obj, np.ndarray | np.generic | list | tuple):
+        if (there := from_gpu(obj, copy is not False)) is not None:
+            tensor = there if wanted is None else cast(there, wanted)
+            return placed(tensor, device, copy)
+        if hasattr(obj, "__dlpack__"):
+            obj = np.from_dlpack(obj)
     return from_data(obj, wanted, device, copy=copy is not False)
 
 
@@ -65,7 +70,13 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor of any object that exports DLPack (host memory); copied unless `copy=False`."""
+    """A tensor of any object that exports DLPack.
+
+    Memory of a GPU is shared, unless `copy=True`: it must not be written to again. Memory of the host
+    is copied, unless `copy=False`.
+    """
+    if (there := from_gpu(x, copy)) is not None:
+        return placed(there, device, copy)
     return from_data(np.from_dlpack(x), None, device, copy=copy is not False)
 
 

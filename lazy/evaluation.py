@@ -11,19 +11,20 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 import numpy as np
 
 from loopgrad.graph.build import enter
-from loopgrad.graph.extract import extract
+from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.config import current
 from loopgrad.lazy.core import History, Siblings, TensorCore, TensorLeaf, next_serial, wrap
 from loopgrad.lazy.errors import traced_value_error
-from loopgrad.lazy.liveness import still_needed, without_known
+from loopgrad.lazy.liveness import Needed, known_leaf, still_needed, without_known
+from loopgrad.lazy.placement import places
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.plan import MemoryStats
@@ -65,26 +66,75 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     for t in pending.values():
         if t._value.scope is not None:
             raise traced_value_error(t._value, purpose)
-    kept: list[Value] = []
-    if not deriving():
+    if deriving():
+        wanted = list(dict.fromkeys([t._value for t in pending.values()]))
+        computed = dict(zip(wanted, [found.buffer for found in _run(wanted)], strict=True))
+    else:
         _add_siblings(pending)
-        along, kept = still_needed([t._value for t in pending.values()])
-        pending.update({id(t): t for t in along})
-    wanted = list(dict.fromkeys([*(t._value for t in pending.values()), *kept]))
+        computed = _settled(pending)
+    return [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
+
+
+def _settled(pending: dict[int, TensorCore]) -> dict[Value, Buffer]:
+    """The elements of these tensors, which become leaves, as does what should be computed along."""
+    needed = still_needed([t._value for t in pending.values()])
+    if needed.waiting:
+        more = {**pending, **{id(t): t for t in needed.waiting}}
+        with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
+            return _kept(more, still_needed([t._value for t in more.values()]))
+    return _kept(pending, needed)
+
+
+def _kept(pending: dict[int, TensorCore], needed: Needed) -> dict[Value, Buffer]:
+    """Make these tensors, and those computed along, refer to their elements (their history stays reachable while
+    they live), and note the elements of values that unevaluated tensors need."""
+    evaluated = list({**pending, **{id(t): t for t in needed.along}}.values())
+    wanted = list(dict.fromkeys([*(t._value for t in evaluated), *needed.read]))
     computed = dict(zip(wanted, _run(wanted), strict=True))
-    results = [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
-    if not deriving():
-        _keep(list(pending.values()), kept, computed)
-    return results
+    buffers = {value: found.buffer for value, found in computed.items()}
+    serial, read = next_serial(), set(needed.read)
+    for t in evaluated:
+        value = t._value
+        t._history = History(value)
+        leaf = _leaf(computed[value], t._history, serial)
+        t._value = leaf
+        leaf.generation = needed.generation
+        value.known = leaf if value in read else ref(leaf)  # what is read must outlive the tensor
+    for value in needed.read:
+        if known_leaf(value) is None:
+            value.known = leaf = _leaf(computed[value], None, serial)
+            leaf.generation = needed.generation
+    _collect_garbage(sum([b.nbytes for b in buffers.values()]))
+    return buffers
 
 
-def _run(values: Sequence[Value]) -> list[Buffer]:
+class Elements(NamedTuple):
+    """What was computed; `committed`: on a device that the user chose."""
+
+    buffer: Buffer
+    committed: bool
+
+
+def _leaf(found: Elements, history: History | None, serial: int) -> TensorLeaf:
+    buffer, committed = found
+    return TensorLeaf(buffer.type, buffer, history, computed=True, committed=committed, serial=serial)
+
+
+def _run(values: Sequence[Value]) -> list[Elements]:
+    """The elements of each value, one program a device, and whether the user chose the device."""
     from loopgrad.runtime.session import evaluate as run_session  # late: building graphs needs no session
 
     config = current()
     with enter(None):
         outputs = without_known(values)
-        return run_session(outputs, _place(outputs, config.device), config.options)
+        chosen = places(outputs)
+        on = [place or config.device for place in chosen]
+        computed: dict[int, Buffer] = {}
+        for device in dict.fromkeys(on):
+            mine = [i for i, name in enumerate(on) if name == device]
+            buffers = run_session([outputs[i] for i in mine], device, config.options)
+            computed.update(zip(mine, buffers, strict=True))
+    return [Elements(computed[i], place is not None) for i, place in enumerate(chosen)]
 
 
 def _add_siblings(pending: dict[int, TensorCore]) -> None:
@@ -95,22 +145,6 @@ def _add_siblings(pending: dict[int, TensorCore]) -> None:
                 other = member()
                 if other is not None and not isinstance(other._value, Leaf):
                     pending.setdefault(id(other), other)
-
-
-def _keep(evaluated: Sequence[TensorCore], kept: Sequence[Value], computed: dict[Value, Buffer]) -> None:
-    """Make evaluated tensors refer to their elements (their history stays reachable while they live),
-    and note the elements of values that unevaluated tensors need."""
-    serial = next_serial()
-    for t in evaluated:
-        value = t._value
-        t._history = History(value)
-        buffer = computed[value]
-        t._value = TensorLeaf(buffer.type, buffer, t._history, serial=serial)
-        value.known = ref(t._value)
-    for value in kept:
-        buffer = computed[value]
-        value.known = TensorLeaf(buffer.type, buffer, computed=True, serial=serial)
-    _collect_garbage(sum([b.nbytes for b in computed.values()]))
 
 
 class _Garbage(threading.local):
@@ -126,16 +160,6 @@ def _collect_garbage(nbytes: int) -> None:
     if _garbage.nbytes > GARBAGE_LIMIT:
         _garbage.nbytes = 0
         gc.collect()
-
-
-def _place(values: Sequence[Value], default: str) -> str:
-    """The device to compute on: that of a leaf placed by the user, else the default one."""
-    if not TensorLeaf.any_committed:
-        return default
-    for leaf in extract(values).inputs:
-        if isinstance(leaf, TensorLeaf) and leaf.committed:
-            return str(leaf.buffer.device)
-    return default
 
 
 def evaluate(*tensors: Any) -> None:
@@ -166,7 +190,8 @@ def device_of(t: TensorCore) -> str:
     """Where the elements are, or will be."""
     if isinstance(t._value, Leaf):
         return str(t._value.buffer.device)
-    return current().device if t._value.scope is not None else _place((t._value,), current().device)
+    place = None if t._value.scope is not None else places((t._value,))[0]
+    return place or current().device
 
 
 def memory_stats(device: str | None = None) -> MemoryStats:

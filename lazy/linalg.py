@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -21,6 +21,9 @@ from loopgrad.lazy.reduction import sum
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
+
+ELLIPSIS: Final = "..."
+FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
 
 
 def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
@@ -61,9 +64,7 @@ def _batched_matmul(a: Value, b: Value) -> Value:
     if len(b.shape) == 2 and len(a.shape) > 2:  # one matrix for the whole batch: a single tall product
         tall = ops.reshape(a, (prod(a.shape[:-1]), a.shape[-1]))
         return ops.reshape(ops.matmul(tall, b), (*a.shape[:-1], b.shape[-1]))
-    return ops.matmul(
-        broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:]))
-    )
+    return ops.matmul(broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:])))
 
 
 def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -182,10 +183,11 @@ def vector_norm(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, k
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     """Einstein summation over letters ("ij,jk->ik"); operands are contracted from left to right.
 
-    An ellipsis isn't understood; a letter repeated within one operand takes its diagonal.
+    A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the
+    axes without letters, which are broadcast against each other.
     """
-    inputs, output = _parse(subscripts, len(operands))
     values, _ = _one_dtype(operands)
+    inputs, output, values = _parse(subscripts, values)
     labels, value = _diagonals(inputs[0], values[0])
     for position in range(1, len(values)):
         other_labels, other = _diagonals(inputs[position], values[position])
@@ -194,20 +196,51 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     return wrap(_arranged(labels, value, output))
 
 
-def _parse(subscripts: str, count: int) -> tuple[list[str], str]:
+def _parse(subscripts: str, values: Sequence[Value]) -> tuple[list[str], str, list[Value]]:
+    """The letters of each operand and of the result, and the operands that they fit."""
     text = subscripts.replace(" ", "")
     left, arrow, output = text.partition("->")
     inputs = left.split(",")
-    letters = "".join(inputs)
-    if len(inputs) != count or (letters + output and not (letters + output).isalpha()):
+    letters = "".join(inputs).replace(ELLIPSIS, "")
+    named = letters + output.replace(ELLIPSIS, "")
+    if len(inputs) != len(values) or (named and not named.isalpha()):
         fix = "write one group of letters per operand, as in 'ij,jk->ik'"
-        raise ShapeError(explained("einsum", f"{count} groups of letters", repr(subscripts), fix))
+        raise ShapeError(explained("einsum", f"{len(values)} groups of letters", repr(subscripts), fix))
     if not arrow:
-        output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    if any(c not in letters for c in output) or len(set(output)) != len(output):
+        once = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+        output = ELLIPSIS * (ELLIPSIS in left) + once
+    inputs, output, values = _without_ellipsis(inputs, output, values)
+    if any(c not in "".join(inputs) for c in output) or len(set(output)) != len(output):
         fix = "name each result axis once, after an operand's"
         raise ShapeError(explained("einsum", "result letters that occur in the operands", output, fix))
-    return inputs, output
+    return inputs, output, values
+
+
+def _without_ellipsis(
+    inputs: Sequence[str], output: str, values: Sequence[Value]
+) -> tuple[list[str], str, list[Value]]:
+    """Letters in place of each ellipsis; an axis of extent 1 under it that others stretch is dropped."""
+    counts = []
+    for text, value in zip(inputs, values, strict=True):
+        count = len(value.shape) - len(text) + len(ELLIPSIS) if ELLIPSIS in text else 0
+        if count < 0 or text.count(ELLIPSIS) > 1:
+            raise ShapeError(explained("einsum", f"the dimensions of {text!r}", value.type, "fix the letters"))
+        counts.append(count)
+    rank = max(counts, default=0)
+    if ELLIPSIS not in output and ELLIPSIS in "".join(inputs) and rank:
+        fix = "write ... in the result too, or name the axes to sum over"
+        raise ShapeError(explained("einsum", "a result with the axes of ...", repr(output), fix))
+    own = [chr(FIRST_OWN_LABEL + i) for i in range(rank)]  # no letters of the user's
+    shapes = [v.shape[t.index(ELLIPSIS) :][:n] if n else () for t, v, n in zip(inputs, values, counts, strict=True)]
+    extents = joined_shape("einsum", shapes)
+    texts, kept = [], []
+    for text, value, shape in zip(inputs, values, shapes, strict=True):
+        first, labels = rank - len(shape), own[rank - len(shape) :]
+        stretched = [i for i, n in enumerate(shape) if n == 1 and extents[first + i] != 1]
+        gone = [text.find(ELLIPSIS) + i for i in stretched]
+        kept.append(ops.reshape(value, tuple([n for a, n in enumerate(value.shape) if a not in gone])))
+        texts.append(text.replace(ELLIPSIS, "".join([c for i, c in enumerate(labels) if i not in stretched])))
+    return texts, output.replace(ELLIPSIS, "".join(own)), kept
 
 
 def _diagonals(labels: str, value: Value) -> tuple[str, Value]:

@@ -9,12 +9,16 @@ Printing computes the old `x` on the way to `loss`; the new `x`, which the scrip
 evaluation also keeps (1) tensors of the user that get computed on the way, and (2) values on the way
 that unevaluated tensors of the user read. The latter are noted in `Value.known`, and later evaluations
 start there. Derivatives don't look at `known`: the graph itself never changes.
+
+So a state that is never asked for itself (`x` above) would hold its whole past, elements included. After
+some evaluations that each started from what the one before had noted, (3) tensors that still wait for such
+values are computed too: they become leaves, and the past goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import ref
 
 from loopgrad.graph.build import inline
@@ -32,6 +36,18 @@ _NOT_KEPT: Final = frozenset(
 # twice as many as are computed), so that a list of lazy tensors evaluated one by one stays linear.
 _TENSOR_LIMIT: Final = 256
 _NODE_LIMIT: Final = 1000
+GENERATIONS: Final = 4  # evaluations in a row that a tensor may wait
+
+
+class Needed(NamedTuple):
+    """`along`: tensors computed on the way. `read`: values on the way that unevaluated tensors read.
+    `generation`: evaluations in a row that started from noted values. `waiting`: tensors that read such
+    values for too long."""
+
+    along: list[TensorCore]
+    read: list[Value]
+    generation: int
+    waiting: list[TensorCore]
 
 
 def known_leaf(value: Value) -> TensorLeaf | None:
@@ -41,29 +57,37 @@ def known_leaf(value: Value) -> TensorLeaf | None:
     return leaf if isinstance(leaf, TensorLeaf) else None
 
 
-def still_needed(values: Sequence[Value]) -> tuple[list[TensorCore], list[Value]]:
-    """Tensors that get computed on the way to `values`, and values on the way that others read."""
+def still_needed(values: Sequence[Value]) -> Needed:
+    """What an evaluation of `values` should give beside them."""
     held = _held_tensors()
     if not held:
-        return [], []
+        return Needed([], [], 0, [])
     computed: set[Node] = set()
-    _reach(values, computed, None)
+    starts: dict[Value, None] = {}
+    _reach(values, computed, None, starts=starts)
+    generation = max([leaf.generation + 1 for v in starts if (leaf := known_leaf(v)) is not None], default=0)
     for node in list(computed):
         if node.replaces is not None:
             computed.add(node.replaces)
     along: list[TensorCore] = []
-    outside: list[Value] = []
+    outside: list[TensorCore] = []
     for t in held:
         made_by = t._value.node
         if made_by is not None and made_by in computed and made_by.op not in _NOT_KEPT:
             along.append(t)
         else:
-            outside.append(t._value)
-    met: dict[Value, None] = {}
+            outside.append(t)
     outside.reverse()  # the latest tensors are the likeliest to be read again
-    _reach(outside, computed.copy(), met, budget=_NODE_LIMIT + 2 * len(computed))
-    finished = {t._value for t in along}.union(values)
-    return along, [v for v in met if v not in finished and isinstance(v.type, TensorType)]
+    read = _values_read([t._value for t in outside], computed)
+    waiting = [t for t in outside if _values_read([t._value], computed)] if read and generation >= GENERATIONS else []
+    return Needed(along, read, generation, waiting)
+
+
+def _values_read(values: Sequence[Value], computed: set[Node]) -> list[Value]:
+    """Results of `computed` nodes on which `values` depend."""
+    met: dict[Value, None] = {}
+    _reach(values, computed.copy(), met, budget=_NODE_LIMIT + 2 * len(computed))
+    return [v for v in met if isinstance(v.type, TensorType)]
 
 
 def _held_tensors() -> list[TensorCore]:
@@ -80,17 +104,25 @@ def _held_tensors() -> list[TensorCore]:
 
 
 def _reach(
-    values: Sequence[Value], visited: set[Node], met: dict[Value, None] | None, budget: int = -1
+    values: Sequence[Value],
+    visited: set[Node],
+    met: dict[Value, None] | None,
+    budget: int = -1,
+    starts: dict[Value, None] | None = None,
 ) -> None:
-    """Walk to the operands of `values`, up to known values and to nodes in `visited`, and add what was
-    walked. The values at which the walk met nodes that were in `visited` go to `met`."""
+    """Walk to the operands of `values`, up to known values (they go to `starts`) and to nodes in `visited`, and
+    add what was walked. The values at which the walk met nodes that were in `visited` go to `met`."""
     border = frozenset(visited)
     passed: set[Node] = set()
     pending = list(reversed(values))
     while pending and budget != 0:
         value = pending.pop()
         node = value.node
-        if node is None or node in passed or known_leaf(value) is not None:
+        if node is None or node in passed:
+            continue
+        if known_leaf(value) is not None:
+            if starts is not None:
+                starts[value] = None
             continue
         if node in border and node.op not in _NOT_KEPT:
             if met is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
-from loopgrad.lazy import elementwise, linalg, movement, reduction
+from loopgrad.lazy import elementwise, exchange, linalg, movement, reduction
 from loopgrad.lazy.core import LIVE, ArrayLike, cast
 from loopgrad.lazy.errors import traced_value_error
 from loopgrad.lazy.evaluation import device_of, to_device, to_numpy
@@ -148,15 +148,19 @@ class Tensor(Operators):
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
-    def __dlpack__(self, **arguments: Any) -> Any:
-        array = to_numpy(self)
-        try:
-            return array.__dlpack__(**arguments)
-        except BufferError:  # consumers without a read-only flag get their own copy
-            return array.copy().__dlpack__(**arguments)
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """A DLPack capsule of the elements; evaluates. Whoever takes it must not write to it."""
+        return exchange.to_dlpack(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # host memory: elements are brought there on export
+        return exchange.dlpack_device(self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return exchange.cuda_interface(self)
 
     # ---- text
 

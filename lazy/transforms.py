@@ -323,4 +323,3 @@ def hvp(fun: Function, primals: Any, tangents: Any) -> Any:
     if not isinstance(primals, tuple):
         return jvp(grad(fun), (primals,), (tangents,))[1]
     return jvp(grad(fun, tuple(range(len(primals)))), primals, tangents)[1]
-

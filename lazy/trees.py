@@ -110,6 +110,4 @@ def _register(cls: type) -> None:
             object.__setattr__(instance, name, child)
         return instance
 
-    optree.register_pytree_node(
-        cls, parts, rebuild, path_entry_type=optree.DataclassEntry, namespace=NAMESPACE
-    )
+    optree.register_pytree_node(cls, parts, rebuild, path_entry_type=optree.DataclassEntry, namespace=NAMESPACE)

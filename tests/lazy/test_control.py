@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import check
 
 import loopgrad as lg
+from tests.lazy.oracle import check
 
 Pair = namedtuple("Pair", ["left", "right"])
 

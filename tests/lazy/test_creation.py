@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import check
 
 import loopgrad as lg
+from tests.lazy.oracle import check
 
 
 def test_filled(device: str) -> None:
@@ -64,9 +64,24 @@ def test_arrays_are_copied_unless_told_otherwise() -> None:
 
 def test_dlpack(device: str) -> None:
     x = lg.arange(4.0) * 2
-    check(np.from_dlpack(x), [0.0, 2.0, 4.0, 6.0])
     check(lg.from_dlpack(np.arange(3)), np.arange(3))
+    check(lg.from_dlpack(x), [0.0, 2.0, 4.0, 6.0])
+    if device.startswith(("cuda", "hip")):  # see tests/runtime/cuda/test_exchange.py
+        assert x.__dlpack_device__()[0] != 1
+        return
     assert x.__dlpack_device__() == (1, 0)
+    check(np.from_dlpack(x), [0.0, 2.0, 4.0, 6.0])
+    assert not hasattr(x, "__cuda_array_interface__")
+    with pytest.raises(BufferError, match="device"):
+        x.__dlpack__(dl_device=(2, 0))
+
+
+def test_dlpack_copies(device: str) -> None:
+    x = lg.asarray([1.0, 2.0]).to_device("cpu")
+    array = np.from_dlpack(x, copy=True)
+    array[:] = 5.0
+    check(x, [1.0, 2.0])
+    assert not np.from_dlpack(x).flags.writeable
 
 
 def test_lengths_must_be_known() -> None:

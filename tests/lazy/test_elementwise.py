@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import both, check
 
 import loopgrad as lg
+from tests.lazy.oracle import both, check
 
 WIDE = np.array([-3.7, -1.0, -0.5, -0.0, 0.0, 0.3, 0.5, 1.0, 1.5, 2.5, 7.25])
 UNIT = np.array([-0.99, -0.5, -0.0, 0.0, 0.25, 0.99])
@@ -56,9 +56,7 @@ def test_binary_floats(device: str, name: str, dtype: str) -> None:
     both(name, np.abs(x) if name == "power" else x, y, rtol=2e-5 if dtype == "float32" else 1e-11)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in BINARY if n not in ("power", "copysign", "logaddexp", "hypot", "atan2")]
-)
+@pytest.mark.parametrize("name", [n for n in BINARY if n not in ("power", "copysign", "logaddexp", "hypot", "atan2")])
 def test_binary_integers(device: str, name: str) -> None:
     both(name, INTS, np.array([[2], [-3], [7]], np.int32))
 
@@ -156,7 +154,7 @@ def test_where_and_clip(device: str) -> None:
 def test_round(device: str, decimals: int) -> None:
     x = np.array([0.125, 2.675, -1.5, 0.5, 1234.5])
     check(lg.round(lg.asarray(x), decimals), np.round(x, decimals))
-    check(lg.round(lg.asarray(np.array([14, 15, 26]) ), decimals), np.round(np.array([14, 15, 26]), decimals))
+    check(lg.round(lg.asarray(np.array([14, 15, 26])), decimals), np.round(np.array([14, 15, 26]), decimals))
 
 
 @pytest.mark.parametrize("source", ["int32", "uint8", "float32", "float64", "bool"])

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import check
 
 import loopgrad as lg
+from tests.lazy.oracle import check
 
 CUBE = np.arange(60.0).reshape(3, 4, 5)
 I = np.array([2, 0, -1])  # noqa: E741 - an index array, as in the tables below

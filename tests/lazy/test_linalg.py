@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import both, check, tensors
 
 import loopgrad as lg
+from tests.lazy.oracle import both, check, tensors
 
 RNG = np.random.default_rng(0)
 
@@ -66,14 +66,21 @@ def test_diagonals(device: str, k: int) -> None:
     [("ij,jk->ik", [(2, 3), (3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("i,i->", [(3,), (3,)]), ("ij->ji", [(2, 3)]),
      ("ij->", [(2, 3)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]), ("bij,bjk->bik", [(5, 2, 3), (5, 3, 4)]),
      ("i,j->ij", [(2,), (3,)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]), ("ijk,k->ij", [(2, 3, 4), (4,)]),
-     ("ab,ab->ab", [(2, 3), (2, 3)]), ("ij,kj->", [(2, 3), (4, 3)]), ("iij,j->i", [(2, 2, 3), (3,)])],
+     ("ab,ab->ab", [(2, 3), (2, 3)]), ("ij,kj->", [(2, 3), (4, 3)]), ("iij,j->i", [(2, 2, 3), (3,)]),
+     ("...ij,...jk->...ik", [(5, 2, 3), (5, 3, 4)]), ("...ij,jk", [(6, 5, 2, 3), (3, 4)]), ("...", [(2, 3)]),
+     ("i...->...i", [(2, 3, 4)]), ("...i,...i->...", [(5, 1, 3), (4, 3)]), ("...i,...i", [(1, 3), (6, 4, 3)]),
+     ("i...j,j->i...", [(2, 5, 6, 3), (3,)]), ("...ii->...i", [(4, 3, 3)]), ("...,...->...", [(1, 3), (1, 3)]),
+     ("...i->...", [(3,)]), ("a...b,c...b,...->ca", [(2, 3), (4, 3), ()]), ("...,i->i...", [(), (3,)])],
 )  # fmt: skip
 def test_einsum(device: str, text: str, shapes: list[tuple[int, ...]]) -> None:
     arrays = [rand(*s) for s in shapes]
     check(lg.einsum(text, *tensors(*arrays)), np.einsum(text, *arrays))
 
 
-@pytest.mark.parametrize(("text", "count"), [("ij,jk->ik", 1), ("ij->k", 1), ("i->ii", 1), ("ij,i", 2)])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("ij,jk->ik", 1), ("ij->k", 1), ("i->ii", 1), ("ij,i", 2), ("...i->i", 1), ("...ijk->...", 1), ("......", 1)],
+)
 def test_einsum_refuses(text: str, count: int) -> None:
     arrays = [lg.ones((2, 3)), lg.ones(4)][:count]
     with pytest.raises(lg.ShapeError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import both, check, tensors
 
 import loopgrad as lg
+from tests.lazy.oracle import both, check, tensors
 
 CUBE = np.arange(24.0).reshape(2, 3, 4)
 
@@ -94,9 +94,7 @@ def test_repetition(device: str) -> None:
     check(lg.broadcast_to(x[0, 0], (5, 4)), np.broadcast_to(CUBE[0, 0], (5, 4)))
     with pytest.raises(lg.ShapeError):
         lg.broadcast_to(x, (2, 3))
-    for got, expected in zip(
-        lg.broadcast_arrays(x, lg.ones(4)), np.broadcast_arrays(CUBE, np.ones(4)), strict=True
-    ):
+    for got, expected in zip(lg.broadcast_arrays(x, lg.ones(4)), np.broadcast_arrays(CUBE, np.ones(4)), strict=True):
         check(got, expected)
     assert lg.broadcast_shapes((2, 1), (3,)) == (2, 3)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import both, check
 
 import loopgrad as lg
+from tests.lazy.oracle import both, check
 
 CUBE = np.array([[[3.0, -1.0, 2.5, 0.0], [1.0, 1.0, -2.0, 7.0], [0.5, 4.0, 4.0, -3.0]]] * 2)
 CUBE[1] *= -0.5

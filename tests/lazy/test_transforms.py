@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import check
 
 import loopgrad as lg
+from tests.lazy.oracle import check
 
 X = np.array([0.1, 0.2, 0.3])
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import check
-from tests.lazy.test_indexing import CUBE, I, J, as_index
 
 import loopgrad as lg
+from tests.lazy.oracle import check
+from tests.lazy.test_indexing import CUBE, I, J, as_index
 
 INDICES: list[Any] = [
     0, -1, (1, 2), (1, 2, 3), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), slice(5, 1), slice(None, None, 2),

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lazy.oracle import check
 
 import loopgrad as lg
+from tests.lazy.oracle import check
 
 M = np.arange(12.0).reshape(3, 4)
 
