@@ -2,7 +2,8 @@
 
 The on-disk cache of a test run lives in a folder of its own that goes when the run ends; the
 workers of one parallel run share it. LOOPGRAD_TEST_DEVICES selects devices: names joined by commas, or
-"all" for every one that can be used here; without it the interpreter and the CPU.
+"all" for the first of every kind that can be used here; without it the interpreter and the CPU. A run with
+Vulkan among them is checked by spirv-val and by the validation layer too (see vulkan_checks).
 """
 
 from __future__ import annotations
@@ -14,16 +15,34 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
+
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _owned_cache: str | None = None
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Point the cache at a temporary folder; workers of pytest-xdist inherit the controller's."""
     global _owned_cache
+    os.environ.setdefault("LP_NUM_THREADS", "1")  # lavapipe would run a thread per core in every worker
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
         os.environ[_CACHE_VARIABLE] = _owned_cache
+    chosen = chosen_devices()
+    if "all" in chosen or any(name.startswith("vulkan") for name in chosen):
+        vulkan_checks.start(config)
+    if any(name.startswith("simulator") for name in chosen):
+        from tests.simulator.device import install  # late: it needs the whole library
+
+        install()
+    if "LOOPGRAD_TEST_SIMULATED_CUDA" in os.environ:
+        from tests.simulator.cuda.device import install as simulate_cuda  # late, as above
+
+        simulate_cuda()
+    if any(name.partition(":")[0] not in ("interpreter", "cpu") for name in chosen):
+        ptxas = ptx_checks.assembler()
+        judges = [amdgpu_checks.AmdCompiler(), *([ptx_checks.PtxAssembler(ptxas)] if ptxas is not None else [])]
+        emitted_kernels.start(config, judges)
 
 
 def pytest_unconfigure() -> None:
@@ -32,14 +51,22 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(_owned_cache, ignore_errors=True)
 
 
+def chosen_devices() -> list[str]:
+    return os.environ.get("LOOPGRAD_TEST_DEVICES", "interpreter,cpu").split(",")
+
+
 def selected_devices() -> list[str]:
     """The devices of this run."""
-    chosen = os.environ.get("LOOPGRAD_TEST_DEVICES", "interpreter,cpu")
-    if chosen != "all":
-        return chosen.split(",")
+    chosen = chosen_devices()
+    if chosen != ["all"]:
+        return chosen
     import loopgrad as lg  # late: tests of single layers must collect without the public package
 
-    return [status.name for status in lg.devices() if status.available]
+    first: dict[str, str] = {}
+    for status in lg.devices():
+        if status.available:
+            first.setdefault(status.kind, status.name)
+    return list(first.values())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -66,6 +93,14 @@ def compiled_device(request: pytest.FixtureRequest) -> Iterator[str]:
 
     with lg.default_device(request.param):
         yield request.param
+
+
+@pytest.fixture
+def process_device(compiled_device: str) -> str:
+    """As `compiled_device`, for tests that start processes: they don't know the simulator."""
+    if compiled_device.startswith("simulator") or "LOOPGRAD_TEST_SIMULATED_CUDA" in os.environ:
+        pytest.skip("only the process of the tests has a simulator")
+    return compiled_device
 
 
 @pytest.fixture(params=["float32", "float64"])

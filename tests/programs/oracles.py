@@ -60,9 +60,7 @@ def direction(shape: tuple[int, ...]) -> np.ndarray:
     return (np.where(steps % 2 == 0, 1.0, -1.0) * (0.5 + 1.0 / (steps + 2.0))).reshape(shape)
 
 
-def central_difference(
-    function: Callable[[np.ndarray], float], point: np.ndarray, step: float = 1e-6
-) -> np.ndarray:
+def central_difference(function: Callable[[np.ndarray], float], point: np.ndarray, step: float = 1e-6) -> np.ndarray:
     """The gradient of a NumPy `function` of one array, one element at a time."""
     point = np.array(point, dtype=np.float64)
     gradient = np.zeros_like(point)

@@ -6,24 +6,26 @@ records every decision it takes; `run_tensors` builds it with the library. `chec
 values, and the gradients with central differences of the Python run, leaving out a coordinate where a
 decision changes within the difference.
 
-    python tests/programs/random_programs.py --count 1000 --first 0 --devices cpu
+    python tests/programs/random_programs.py --count 1000 --first 0 --devices cpu --sizes small,wide
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import loopgrad as lg
 
-LANES, TABLE, CELLS, FLOATS = 5, 4, 3, 3
+FLOATS = 3
 STEP = 1e-6
+MOST_DIFFERENCES = 8  # of one array; each takes two runs in Python
 
 Tree = tuple[Any, ...]
 
@@ -89,6 +91,27 @@ class Generator:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Lanes, elements of the gather table, cells to scatter into."""
+
+    lanes: int
+    table: int
+    cells: int
+
+    def row(self, number: Any) -> Any:
+        """A row of the table for an integer."""
+        return number * (self.table // 4) % self.table
+
+    def cell(self, number: Any) -> Any:
+        """A cell for an integer; out of range where that is out of 0..2."""
+        return number * (self.cells // 3)
+
+
+SIZES = {"small": Sizes(5, 4, 3), "wide": Sizes(5, 300, 321), "many": Sizes(300, 4, 3)}
+SMALL = SIZES["small"]  # wide: more than registers hold; many: more lanes than one chunk of vectors
+
+
+@dataclass(frozen=True)
 class Inputs:
     """What a program runs on: starts, gather table, trip counts and first integers."""
 
@@ -96,14 +119,19 @@ class Inputs:
     table: np.ndarray
     trips: np.ndarray
     integers: np.ndarray
+    sizes: Sizes = SMALL
 
     @staticmethod
-    def drawn(seed: int) -> Inputs:
+    def drawn(seed: int, sizes: Sizes = SMALL) -> Inputs:
         generator = np.random.default_rng(seed)
-        trips = generator.integers(0, 65, LANES)
-        trips[generator.integers(LANES)] = 0
+        trips = generator.integers(0, 65, sizes.lanes)
+        trips[generator.integers(sizes.lanes)] = 0
         return Inputs(
-            generator.uniform(-0.9, 0.9, LANES), generator.uniform(-1, 1, TABLE), trips, generator.integers(0, 4, LANES)
+            generator.uniform(-0.9, 0.9, sizes.lanes),
+            generator.uniform(-1, 1, sizes.table),
+            trips,
+            generator.integers(0, 4, sizes.lanes),
+            sizes,
         )
 
 
@@ -134,8 +162,8 @@ class PythonLane:
             case ("flag", tree):
                 self.flag = self.truth(tree)
             case ("scatter", offset, tree):
-                index = self.integer + offset - 2
-                if 0 <= index < CELLS:
+                index = self.inputs.sizes.cell(self.integer + offset - 2)
+                if 0 <= index < self.inputs.sizes.cells:
                     self.cells[index] += self.value(tree)
             case ("if", tree, then, otherwise):
                 self.run(then if self.truth(tree) else otherwise)
@@ -165,7 +193,7 @@ class PythonLane:
             case ("integer",):
                 return 0.1 * self.integer
             case ("gather", offset):
-                return float(self.inputs.table[(self.integer + offset) % TABLE])
+                return float(self.inputs.table[self.inputs.sizes.row(self.integer + offset)])
             case ("where", condition, left, right):
                 chosen = self.truth(condition)
                 return self.value(left) if chosen else self.value(right)
@@ -182,9 +210,10 @@ class PythonLane:
 
 def run_python(program: Program, inputs: Inputs) -> tuple[float, list[int]]:
     """The program's loss and every decision taken on the way."""
-    total, decisions, cells = 0.0, [], [0.0] * CELLS
-    for lane in range(LANES):
-        own = [0.0] * CELLS if program.mapped else cells
+    sizes = inputs.sizes
+    total, decisions, cells = 0.0, [], [0.0] * sizes.cells
+    for lane in range(sizes.lanes):
+        own = [0.0] * sizes.cells if program.mapped else cells
         state = PythonLane(inputs, lane, own)
         state.run(program.statements)
         decisions += state.decisions
@@ -202,8 +231,8 @@ State = dict[str, Any]
 class TensorLanes:
     """The same statements on tensors: of one lane under `vmap`, or of all lanes at once."""
 
-    def __init__(self, table: Any, trips: Any) -> None:
-        self.table, self.trips = table, trips
+    def __init__(self, table: Any, trips: Any, sizes: Sizes) -> None:
+        self.table, self.trips, self.sizes = table, trips, sizes
 
     def run(self, block: tuple[Tree, ...], state: State) -> State:
         for statement in block:
@@ -221,8 +250,8 @@ class TensorLanes:
             case ("flag", tree):
                 return {**state, "flag": self.truth(tree, state)}
             case ("scatter", offset, tree):
-                index = integer + offset - 2
-                index = lg.where(index < 0, CELLS, index)  # out of range on purpose: dropped
+                index = self.sizes.cell(integer + offset - 2)
+                index = lg.where(index < 0, self.sizes.cells, index)  # out of range on purpose: dropped
                 return {**state, "cells": state["cells"].at[index].add(self.value(tree, state))}
             case ("if", tree, then, otherwise):
                 branches = [lambda s, block=block: self.run(block, s) for block in (then, otherwise)]
@@ -268,7 +297,7 @@ class TensorLanes:
             case "integer":
                 return 0.1 * lg.astype(state["integer"], lg.float64)
             case "gather":
-                return self.table[(state["integer"] + tree[1]) % TABLE]
+                return self.table[self.sizes.row(state["integer"] + tree[1])]
             case "where":
                 return lg.where(self.truth(tree[1], state), sub(2), sub(3))
         functions: dict[str, Callable[..., Any]] = {
@@ -278,29 +307,29 @@ class TensorLanes:
         return functions[tree[0]](*[sub(k) for k in range(1, len(tree))])
 
 
-def start_state(x: Any, integer: Any, flag: Any) -> State:
+def start_state(x: Any, integer: Any, flag: Any, sizes: Sizes) -> State:
     floats = tuple(x * (k + 1) / FLOATS for k in range(FLOATS))
-    return {"floats": floats, "integer": integer, "flag": flag, "cells": lg.zeros((CELLS,), dtype=lg.float64)}
+    return {"floats": floats, "integer": integer, "flag": flag, "cells": lg.zeros((sizes.cells,), dtype=lg.float64)}
 
 
 def weighted(state: State) -> Any:
     total = sum((k + 1) * v for k, v in enumerate(state["floats"]))
-    return total, lg.sum(state["cells"] * lg.asarray([1.0, 2.0, 3.0]))
+    return total, lg.sum(state["cells"] * lg.arange(1.0, state["cells"].shape[0] + 1))
 
 
 def run_tensors(program: Program, inputs: Inputs) -> Callable[[Any, Any], Any]:
     """The program's loss as a function of starts and table."""
-    trips, integers = lg.asarray(inputs.trips), lg.asarray(inputs.integers)
+    trips, integers, sizes = lg.asarray(inputs.trips), lg.asarray(inputs.integers), inputs.sizes
 
     def all_lanes(x: Any, table: Any) -> Any:
-        state = start_state(x, integers, lg.zeros((LANES,), dtype=lg.bool))
-        floats, cells = weighted(TensorLanes(table, trips).run(program.statements, state))
+        state = start_state(x, integers, lg.zeros((sizes.lanes,), dtype=lg.bool), sizes)
+        floats, cells = weighted(TensorLanes(table, trips, sizes).run(program.statements, state))
         return lg.sum(floats) + cells
 
     def mapped(x: Any, table: Any) -> Any:
         def lane(x: Any, trips: Any, integer: Any) -> Any:
-            state = start_state(x, integer, lg.asarray(False))
-            floats, cells = weighted(TensorLanes(table, trips).run(program.statements, state))
+            state = start_state(x, integer, lg.asarray(False), sizes)
+            floats, cells = weighted(TensorLanes(table, trips, sizes).run(program.statements, state))
             return floats + cells
 
         return lg.sum(lg.vmap(lane)(x, trips, integers))
@@ -311,29 +340,29 @@ def run_tensors(program: Program, inputs: Inputs) -> Callable[[Any, Any], Any]:
 def numeric_gradient(program: Program, inputs: Inputs, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Central differences of the Python run, and where they can be trusted."""
     point = getattr(inputs, which)
-    gradient, smooth = np.zeros_like(point), np.ones(point.shape, dtype=bool)
+    gradient, smooth = np.zeros_like(point), np.zeros(point.shape, dtype=bool)
     _, decisions = run_python(program, inputs)
-    for index in range(point.size):
+    few = np.linspace(0, point.size - 1, MOST_DIFFERENCES).astype(int)
+    for index in range(point.size) if point.size <= MOST_DIFFERENCES else few:
         sides = []
         for sign in (1.0, -1.0):
             moved = point.copy()
             moved[index] += sign * STEP
-            arrays = {name: getattr(inputs, name) for name in ("x", "table", "trips", "integers")}
-            sides.append(run_python(program, Inputs(**{**arrays, which: moved})))
+            sides.append(run_python(program, replace(inputs, **{which: moved})))
         gradient[index] = (sides[0][0] - sides[1][0]) / (2 * STEP)
         smooth[index] = sides[0][1] == decisions == sides[1][1]
     return gradient, smooth
 
 
-def check_program(seed: int, device: str) -> None:
+def check_program(seed: int, device: str, sizes: Sizes = SMALL) -> None:
     """Build, run and differentiate the program of `seed`; AssertionError with its text where it differs."""
-    program, inputs = Generator(seed).program(seed), Inputs.drawn(seed)
+    program, inputs = Generator(seed).program(seed), Inputs.drawn(seed, sizes)
     want, _ = run_python(program, inputs)
     with lg.default_device(device):
         loss = run_tensors(program, inputs)
         value, slopes = lg.value_and_grad(loss, argnums=(0, 1))(lg.asarray(inputs.x), lg.asarray(inputs.table))
         got = float(value), [np.asarray(s) for s in slopes]
-    message = f"seed {seed} on {device}: {program}"
+    message = f"seed {seed} on {device}, {sizes}: {program}"
     np.testing.assert_allclose(got[0], want, rtol=1e-11, atol=1e-11, err_msg=message)
     for which, slope in zip(("x", "table"), got[1], strict=True):
         numeric, smooth = numeric_gradient(program, inputs, which)
@@ -346,16 +375,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--devices", default="cpu,interpreter")
+    parser.add_argument("--sizes", default="small", help=", ".join(SIZES))
     chosen = parser.parse_args()
     failures = 0
     for seed in range(chosen.first, chosen.first + chosen.count):
-        for device in chosen.devices.split(","):
+        for device, sizes in itertools.product(chosen.devices.split(","), chosen.sizes.split(",")):
             try:
-                check_program(seed, device)
+                check_program(seed, device, SIZES[sizes])
             except Exception as error:  # any failure of one seed is reported and the run goes on
                 failures += 1
                 first_line = str(error).strip().splitlines()[0]
-                print(f"seed {seed} on {device}: {type(error).__name__}: {first_line}", flush=True)
+                print(f"seed {seed} on {device}, {sizes}: {type(error).__name__}: {first_line}", flush=True)
     print(f"{chosen.count} programs, {failures} failures")
     raise SystemExit(bool(failures))
 

@@ -174,3 +174,23 @@ def test_a_while_that_stands_still_reaches_its_limit(device, shape):
         np.asarray(lg.while_loop(lambda c: c[0] < 2.0, lambda c: (c[0] * 1.0, c[1] / 1.0), (x, x), max_steps=10)[1])
     done = lg.while_loop(lambda v: v < 1.0, lambda v: v * 1.0, x, max_steps=10)
     np.testing.assert_array_equal(np.asarray(done), np.ones(shape))
+
+
+def test_a_failed_check_ends_a_loop_that_follows_from_it(compiled_device):
+    """Out of range from its first trip on, the index only grows: without its check the loop would not end."""
+    if compiled_device == "cpu":
+        pytest.skip("a loop on the processor runs on until it is interrupted")
+    x = lg.asarray(np.linspace(-0.6, 0.9, 7))
+
+    def walk(start):
+        def body(state):
+            i, v = state
+            return i + 1, lg.sin(v) + x[i]
+
+        return lg.while_loop(lambda s: (s[0] < 3) | (s[0] > 6), body, (start, lg.zeros_like(x[0] + start)))[1]
+
+    with lg.options(check_indices=True):
+        compiled = lg.compile(walk)
+        assert np.isfinite(np.asarray(compiled(lg.asarray([0, 2, 1])))).all()
+        with pytest.raises(IndexError):
+            np.asarray(compiled(lg.asarray([0, 7, 1])))

@@ -274,3 +274,31 @@ def test_c7_branch_on_a_carried_value_in_a_lane_loop(device, mode):
 
     check(loss(lg.asarray(x)), reference(x), 1e-13)
     check_gradient(loss, (lg.asarray(x),), central_difference(reference, x), mode=mode, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_c8_a_sum_over_lanes_sees_the_branches_of_lanes_that_are_done(device, mode, heavy):
+    """In a lane that is done a `cond` gives what its branch gives, and a loop in it takes no trip."""
+    trips, inner = np.array([3, 0, 4, 1]), np.array([2, 1, 0, 3])
+    x = np.array([0.3, 1.2, 2.4, -0.7])
+
+    def reference(x):
+        value = np.array(x)
+        for k in range(trips.max()):
+            active = k < trips
+            other = value * 0.5 ** np.where(active, inner, 0) if heavy else 0.5 * value
+            mixed = np.where(value > 1.0, np.sin(value), other)
+            value = np.where(active, 0.9 * value + 0.1 * mixed.sum(), value)
+        return value.sum()
+
+    def loss(x):
+        def halved(v):
+            return lg.fori_loop(0, lg.asarray(inner), lambda _, u: 0.5 * u, v) if heavy else 0.5 * v
+
+        def body(_, v):
+            return 0.9 * v + 0.1 * lg.sum(lg.cond(v > 1.0, lg.sin, halved, v))
+
+        return lg.sum(lg.fori_loop(0, lg.asarray(trips), body, x))
+
+    check(loss(lg.asarray(x)), reference(x), 1e-13)
+    check_gradient(loss, (lg.asarray(x),), central_difference(reference, x), mode=mode, rtol=1e-7, atol=1e-7)

@@ -39,19 +39,19 @@ def entries(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 200)
 
 
-def test_a_second_process_compiles_nothing(compiled_device, tmp_path):
-    first = run_in(tmp_path, compiled_device)
+def test_a_second_process_compiles_nothing(process_device, tmp_path):
+    first = run_in(tmp_path, process_device)
     written = {p: p.stat().st_mtime_ns for p in entries(tmp_path)}
     assert written
-    second = run_in(tmp_path, compiled_device)
+    second = run_in(tmp_path, process_device)
     assert second.stdout.splitlines()[:2] == first.stdout.splitlines()[:2]
     assert second.stdout.splitlines()[2] == "nothing compiled"
     assert set(entries(tmp_path)) == set(written)
 
 
-def test_the_folder_belongs_to_its_owner_alone(compiled_device, tmp_path):
+def test_the_folder_belongs_to_its_owner_alone(process_device, tmp_path):
     folder = tmp_path / "cache"
-    run_in(folder, compiled_device)
+    run_in(folder, process_device)
     for path in [folder, *folder.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
@@ -65,18 +65,18 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
-def test_a_damaged_entry_is_a_miss_and_one_warning(compiled_device, tmp_path, damage):
-    first = run_in(tmp_path, compiled_device)
+def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, tmp_path, damage):
+    first = run_in(tmp_path, process_device)
     for path in entries(tmp_path):
         path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    second = run_in(tmp_path, compiled_device)
+    second = run_in(tmp_path, process_device)
     assert second.stdout.splitlines()[:2] == first.stdout.splitlines()[:2]
     assert "damaged" in second.stderr
-    third = run_in(tmp_path, compiled_device)
+    third = run_in(tmp_path, process_device)
     assert third.stderr == ""
 
 
-def test_a_folder_that_cannot_be_used_is_no_obstacle(compiled_device, tmp_path):
+def test_a_folder_that_cannot_be_used_is_no_obstacle(process_device, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    assert run_in(blocked / "below", compiled_device).stdout.count("[") == 2
+    assert run_in(blocked / "below", process_device).stdout.count("[") == 2

@@ -98,7 +98,7 @@ def test_i6_sixteen_lanes_overflow_at_once(compiled_device):
 
 
 @pytest.mark.parametrize("synchronise", [True, False])
-def test_i7_overflow_then_exit(compiled_device, synchronise):
+def test_i7_overflow_then_exit(process_device, synchronise):
     program = textwrap.dedent(f"""
         import numpy as np
         import loopgrad as lg
@@ -107,7 +107,7 @@ def test_i7_overflow_then_exit(compiled_device, synchronise):
             body = lambda _, c: (c[0] + lg.sin(c[1]), c[1] + 1.0)
             return lg.sum(lg.fori_loop(0, lg.full(x.shape, 1) * n, body, (x * 0.0, x))[0])
 
-        with lg.default_device({compiled_device!r}), lg.options(stack_capacity=32):
+        with lg.default_device({process_device!r}), lg.options(stack_capacity=32):
             x = lg.asarray([0.1, 0.2])
             try:
                 result = lg.compile(lg.grad(loss))(x, lg.asarray(66))
@@ -169,8 +169,9 @@ import resource
 import numpy as np
 import loopgrad as lg
 
-# a run that doesn't refuse would otherwise take the machine's memory
-resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+# a run that doesn't refuse would otherwise take the machine's memory; a GPU has its own, and CUDA maps far more
+if not DEVICE.startswith(("cuda", "hip")):
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 start = np.linspace(0, 1, 1024 * 1024).reshape(1024, 1024)
 
 def loss(x, n):
@@ -189,14 +190,29 @@ with lg.default_device(DEVICE):
 """
 
 
-def test_i15_out_of_memory_is_raised_before_the_launch(compiled_device):
+def test_i15_out_of_memory_is_raised_before_the_launch(process_device):
     """A uniform loop over a tensor whose saved values exceed any memory."""
-    program = OUT_OF_MEMORY.replace("DEVICE", repr(compiled_device))
+    program = OUT_OF_MEMORY.replace("DEVICE", repr(process_device))
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, env=os.environ)
     assert run.returncode == 0, run.stderr
     refused, works = run.stdout.splitlines()
     assert "need" in refused
     assert works == "the next call works"
+
+
+@pytest.mark.parametrize("lanes", [None, 3], ids=["tensor", "lanes"])
+def test_i15_refused_memory_names_the_loop(compiled_device, lanes):
+    """Values saved in kernels and by the host's steps: the message names the loop, not the value in it."""
+
+    def loss(x, n):
+        if lanes is None:
+            return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(lg.roll(v, 1)), x, name="steps"))
+        return lg.sum(lg.vmap(lambda v: lg.fori_loop(0, n, lambda _, c: lg.sin(c), v, name="steps"))(x))
+
+    gradient = lg.compile(lg.grad(loss))
+    x = lg.asarray(np.linspace(0, 1, lanes or 4096))
+    with pytest.raises(MemoryError, match=r"^loop 'steps': expected its saved values to fit into"):
+        np.asarray(gradient(x, lg.asarray(10**15)))
 
 
 def test_i16_bytes_of_a_saved_value(compiled_device):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from oracles import check
 
 import loopgrad as lg
+from loopgrad.runtime.session import SESSION
 
 
 def squares(x, trips):
@@ -71,3 +73,38 @@ def test_k9_repeated_gradients_compile_once(device):
     for start in (0.9, 0.8, 0.7, 0.6):
         check(gradient(lg.asarray([start])), [32 * start**31], 1e-12)
     assert gradient.explain().count("compiled") <= 1
+
+
+def block(x, i):
+    return x.reshape(4, 5)[:, i % 3 : i % 3 + 2]
+
+
+CHANGING = {
+    "element": (lambda x, i: x[i] * 2, lambda x, i: x[i] * 2),
+    "from the end": (lambda x, i: x[-i] * 2, lambda x, i: x[-i] * 2),
+    "slice": (lambda x, i: lg.sum(x[i : i + 3]), lambda x, i: x[i : i + 3].sum()),
+    "set": (lambda x, i: x.at[i].set(5.0), lambda x, i: np.where(np.arange(20) == i, 5.0, x)),
+    "gradient": (lambda x, i: lg.grad(lambda v: v[i] ** 2)(x), lambda x, i: np.where(np.arange(20) == i, 2 * x, 0.0)),
+    "trips": (lambda x, i: lg.fori_loop(0, i, lambda _, v: v + x, x), lambda x, i: x * (i + 1)),
+    "mask": (lambda x, i: lg.where(lg.arange(20) < i, x, 0.0), lambda x, i: np.where(np.arange(20) < i, x, 0.0)),
+    "block": (lambda x, i: block(x, i) * 1.5, lambda x, i: block(x, i) * 1.5),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_python_integers_that_change_are_compiled_a_few_times(device, name):
+    function, reference = CHANGING[name]
+    array = np.random.default_rng(1).normal(size=20)
+    x, compiled = lg.asarray(array), []
+    for i in range(3, 15):
+        before = SESSION.compiled
+        np.testing.assert_allclose(function(x, i), reference(array, i), rtol=1e-12)
+        compiled.append(SESSION.compiled - before)
+    assert compiled[4:] == [0] * 8
+
+
+def test_two_cases_keep_their_numbers_in_the_code(device):
+    x, before = lg.asarray(np.arange(9.0)), SESSION.compiled
+    for i in (3, 5) * 3:
+        np.testing.assert_array_equal(x[i : i + 2] * x[i - 3 : i - 1], [i * (i - 3), (i + 1) * (i - 2)])
+    assert SESSION.compiled - before == 2  # and no third that would take them as inputs

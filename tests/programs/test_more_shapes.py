@@ -29,3 +29,11 @@ def test_one_lane_that_sorts_and_accumulates(device: str) -> None:
     step = 1e-6 * np.array([[1.0, 2.0, 3.0]])
     difference = np.sum(np.sin(np.asarray(lg.vmap(one)(x + step)))) - np.sum(np.sin(np.asarray(lg.vmap(one)(x - step))))
     np.testing.assert_allclose(np.sum(np.asarray(slope) * step) * 2, difference, rtol=1e-6)
+
+
+def test_one_lane_with_a_count_of_its_own_in_lockstep(device: str) -> None:
+    """Masking reduces the counts over lanes, here over an axis of one element."""
+    x = np.array([0.75])
+    counts = lg.asarray(np.array([3]))
+    found = lg.fori_loop(0, counts, lambda k, v: lg.sort(v) * 0.5 + lg.sum(v), lg.asarray(x))
+    np.testing.assert_allclose(found, x * 1.5**3)

@@ -60,8 +60,6 @@ def test_o5_gradients_of_two_launches_add(device):
     check(total, [2.0, 1.0])
 
 
-
-
 def test_o6_pytrees_of_arrays(device):
     def loss(state):
         def step(_, state):

@@ -73,8 +73,6 @@ def test_p64_structured_carries(device):
     assert end["pair"][1] == []
 
 
-
-
 def test_p65_recurrent_network(device):
     generator = np.random.default_rng(65)
     w, u = generator.normal(size=(2, 2)), generator.normal(size=(2, 3))

@@ -6,16 +6,24 @@
 from __future__ import annotations
 
 import pytest
-from random_programs import Generator, Inputs, check_program, run_python
+from random_programs import SIZES, Generator, Inputs, check_program, run_python
 
 COUNT = 200
-FOUND = (447,)  # seeds beyond those that once failed
+LARGE = 12
+FOUND = (447, 5237)  # seeds beyond those that once failed
 NESTED = ("for", "while", "if")
 
 
 @pytest.mark.parametrize("seed", [*range(COUNT), *FOUND])
 def test_random_program(device, seed):
     check_program(seed, device)
+
+
+@pytest.mark.parametrize("size", ["wide", "many"])
+@pytest.mark.parametrize("seed", range(COUNT, COUNT + LARGE))
+def test_random_program_on_larger_arrays(device, seed, size):
+    """Tables and cells that no lane can hold in registers; more lanes than vectors have."""
+    check_program(seed, device, SIZES[size])
 
 
 def test_the_programs_cover_what_they_should():

@@ -36,11 +36,11 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
-def test_bits_do_not_depend_on_the_thread_count(compiled_device):
+def test_bits_do_not_depend_on_the_thread_count(process_device):
     outputs = []
     for threads in ("1", "2", "3"):
         environment = {**os.environ, "LOOPGRAD_NUM_THREADS": threads}
-        program = PROGRAM.replace("DEVICE", repr(compiled_device))
+        program = PROGRAM.replace("DEVICE", repr(process_device))
         run = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, env=environment
         )
@@ -51,10 +51,10 @@ def test_bits_do_not_depend_on_the_thread_count(compiled_device):
 
 
 @pytest.mark.parametrize("threads", ["0", "-1", "many"])
-def test_bad_thread_counts_are_refused_in_one_line(compiled_device, threads):
-    if compiled_device != "cpu":
+def test_bad_thread_counts_are_refused_in_one_line(process_device, threads):
+    if process_device != "cpu":
         pytest.skip("only the CPU has a pool of threads")
-    program = PROGRAM.replace("DEVICE", repr(compiled_device))
+    program = PROGRAM.replace("DEVICE", repr(process_device))
     environment = {**os.environ, "LOOPGRAD_NUM_THREADS": threads}
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, env=environment)
     assert run.returncode != 0

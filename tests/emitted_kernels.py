@@ -1,0 +1,167 @@
+"""Kernels that tests emit, for whatever GPU, kept so that other compilers see them at the end of the run.
+
+Those are kept that have an instruction, or two in a row, which no earlier one had, and a sample of the others
+(LOOPGRAD_TEST_SAMPLE is its share; with 1 every different kernel is kept). At the end of the run each judge sees
+the kept ones; what it rejects fails the run.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import json
+import os
+import pickle
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import pytest
+
+from tests.vulkan_checks import MODULES_VARIABLE
+
+FOLDER_VARIABLE = "LOOPGRAD_TEST_KERNELS"  # where the workers of one run put kernels
+SAMPLE = float(os.environ.get("LOOPGRAD_TEST_SAMPLE", 1 / 50))
+NUMBERS = re.compile(r"%[\w.]+|@[\w.]+|0x\w+|(?<= )-?\d+")
+
+
+def outside_the_run() -> dict[str, str]:
+    """The environment for tests that start pytest themselves: it isn't a worker that would judge, at its end, all
+    that this run has emitted."""
+    return {k: v for k, v in os.environ.items() if k not in (FOLDER_VARIABLE, MODULES_VARIABLE)}
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """`function` is LLVM IR for NVIDIA. `given` is what an image was given, pickled; `test` emitted it."""
+
+    function: str
+    declarations: list[str]
+    given: Path
+    test: str
+
+
+class Judge(Protocol):
+    """`name` stands before its verdict."""
+
+    name: str
+
+    def judge(self, kernels: Sequence[Emitted], folder: Path) -> list[str]:
+        """What it has against them; it may use the folder."""
+        ...
+
+
+def traits(function: str) -> set[str]:
+    """Its instructions without names and numbers, alone and in pairs."""
+    lines = [NUMBERS.sub("%", line.strip()) for line in function.splitlines()[2:] if not line.endswith(":")]
+    kinds = [line.removeprefix("% = ").split(" ")[0] for line in lines]
+    return {*lines, *[f"{x}\n{y}" for x, y in pairwise(kinds)]}
+
+
+class Kernels:
+    """Kernels in a folder that the workers of a run share, named by the content of their LLVM IR."""
+
+    def __init__(self, folder: Path, judges: Sequence[Judge]) -> None:
+        self.folder, self.judges = folder, judges
+        self.seen: set[str] = set()
+        self.known: set[str] = set()
+        self.verdicts: dict[str, list[str]] = {}
+        self.count = 0
+
+    def watch(self) -> None:
+        """Look at whatever is emitted from now on."""
+        from loopgrad.codegen.targets.gpu import compile  # late: only where there is a judge
+
+        picklable()
+
+        own = compile._Kernels.own
+
+        def looked_at(kernels: Any, kernel: Any, *arguments: Any) -> int:
+            self.look(kernel, *arguments)
+            return own(kernels, kernel, *arguments)
+
+        compile._Kernels.own = looked_at  # type: ignore[method-assign]
+
+    def look(self, kernel: Any, *arguments: Any) -> None:
+        from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage  # late, as above
+        from loopgrad.codegen.targets.nvptx.flavour import NVPTX
+        from loopgrad.codegen.targets.nvptx.target import GROUP
+
+        image = LlvmImage(NVPTX, lambda _: (b"", {}), GROUP)
+        image.add(kernel, *arguments)
+        self.keep(image._functions[0], list(image._declarations), (kernel, *arguments))
+
+    def keep(self, function: str, declarations: list[str], given: tuple[Any, ...]) -> None:
+        digest = hashlib.blake2b(function.encode(), digest_size=16).hexdigest()
+        if digest in self.known:
+            return
+        self.known.add(digest)
+        new = traits(function)
+        if new <= self.seen and int(digest[:8], 16) >= SAMPLE * 2**32:
+            return
+        self.seen |= new
+        test = os.environ.get("PYTEST_CURRENT_TEST", "")
+        self.put(f"{digest}.pickle", pickle.dumps(given))
+        self.put(f"{digest}.json", json.dumps([function, declarations, test]).encode())
+
+    def put(self, name: str, content: bytes) -> None:
+        part = self.folder / f"{name}.{os.getpid()}"
+        part.write_bytes(content)
+        part.rename(self.folder / name)
+
+    def chosen(self) -> Iterator[Emitted]:
+        """What the workers kept, less what the kernels of others cover."""
+        covered: set[str] = set()
+        files = sorted(self.folder.glob("*.json"), key=lambda file: file.stat().st_size)
+        for file in files:
+            function, declarations, test = json.loads(file.read_text())
+            new = traits(function)
+            if not new <= covered or int(file.name[:8], 16) < SAMPLE * 2**32:
+                covered |= new
+                yield Emitted(function, declarations, file.with_suffix(".pickle"), test)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workerinput"):
+            return
+        chosen = list(self.chosen())
+        self.count = len(chosen)
+        if chosen:
+            self.verdicts = {judge.name: judge.judge(chosen, self.folder) for judge in self.judges}
+        if any(self.verdicts.values()):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for name, rejected in self.verdicts.items():
+            terminalreporter.write_line(f"{name}: {self.count} kernels, {'rejected' if rejected else 'accepted'}")
+            for text in rejected:
+                terminalreporter.write_line(text, red=True)
+
+
+def picklable() -> None:
+    """Let kernels be pickled."""
+    from loopgrad.graph.types import DType, dtype_named  # late, as above
+
+    copyreg.pickle(MappingProxyType, lambda view: (_frozen, (dict(view),)))  # type: ignore[arg-type]
+    copyreg.pickle(DType, lambda dtype: (dtype_named, (dtype.name,)))  # there is one of each
+
+
+def _frozen(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(items)
+
+
+def start(config: pytest.Config, judges: Sequence[Judge]) -> None:
+    if not judges:
+        return
+    if FOLDER_VARIABLE not in os.environ:
+        folder = os.environ[FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="loopgrad-kernels-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        config.add_cleanup(lambda: os.environ.pop(FOLDER_VARIABLE, None))
+    kernels = Kernels(Path(os.environ[FOLDER_VARIABLE]), judges)
+    kernels.watch()
+    config.pluginmanager.register(kernels)

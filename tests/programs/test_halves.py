@@ -1,0 +1,95 @@
+"""float16 and bfloat16 programs: values and gradients near those in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+N = 70
+GENERATOR = np.random.default_rng(0)
+# away from the points where programs below have kinks, also once rounded
+X = np.linspace(0.21, 1.19, N)[GENERATOR.permutation(N)] + 0.003
+TRIPS = GENERATOR.integers(0, 12, N)
+PERMUTATION = GENERATOR.integers(0, N, N)
+BLOCK = (7, 10)
+
+
+def ragged(x: Any) -> Any:
+    return lg.sum(lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: lg.sin(v) * 0.9 + 0.1, x))
+
+
+def scattered(x: Any) -> Any:
+    return lg.sum(lg.zeros(N, dtype=x.dtype).at[lg.asarray(PERMUTATION)].add(x) ** 2) / 10
+
+
+def mapped(x: Any) -> Any:
+    def one(v: Any, n: Any) -> Any:
+        return lg.fori_loop(0, n, lambda _, c: c * 0.8 + v, v)
+
+    return lg.sum(lg.vmap(one)(x, lg.asarray(TRIPS))) / 10
+
+
+def scanned(x: Any) -> Any:
+    return lg.scan(lambda c, v: (c * 0.9 + v, c), lg.zeros((), dtype=x.dtype), x)[0]
+
+
+def softmax(x: Any) -> Any:
+    weights = lg.exp(x - lg.max(x))
+    return lg.sum(weights / lg.sum(weights) * x)
+
+
+def product(x: Any) -> Any:
+    tall = lg.tile(x, (20, 1))
+    return lg.mean(lg.matmul(tall.reshape(70, 20), tall.reshape(20, 70))) / 10
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "elementwise": lambda x: lg.mean(lg.sin(x) * lg.exp(-x) + lg.sqrt(x) / (1 + x * x)),
+    "special": lambda x: lg.mean(lg.atan2(x, 1 + x) + lg.log1p(x) + lg.erf(x) + x**2.5 + 2**x),
+    "ragged": ragged,
+    "while": lambda x: lg.mean(lg.while_loop(lambda v: v < 2.0, lambda v: v * 1.3 + 0.1, x)),
+    "gather": lambda x: lg.mean(x[lg.asarray(PERMUTATION)] * x),
+    "scatter": scattered,
+    "matmul": product,
+    "moments": lambda x: lg.mean(x) + lg.var(x) + lg.std(x),
+    "extremes": lambda x: lg.max(x) * lg.min(x) + x[lg.argmax(x)],
+    "product": lambda x: lg.prod(x[:8]),
+    "cumsum": lambda x: lg.mean(lg.cumsum(x[:20]) * x[:20]),
+    "cond": lambda x: lg.mean(lg.cond(x > 0.7, lambda v: v * v, lg.tanh, x)),
+    "switch": lambda x: lg.cond(lg.sum(x[:3]) > 1, lambda v: lg.mean(v * 2), lg.mean, x),
+    "scan": scanned,
+    "sort": lambda x: lg.mean(lg.sort(x)[:10] * 2),
+    "softmax": softmax,
+    "where": lambda x: lg.mean(lg.where(x > 0.5, x * x, -x)),
+    "vmap": mapped,
+    "whole": lambda x: lg.mean(lg.fori_loop(0, 5, lambda _, v: lg.roll(v, 1) * 0.5 + v * 0.4, x)),
+    "axes": lambda x: lg.mean(lg.sum(x.reshape(BLOCK), axis=0) * lg.max(x.reshape(BLOCK), axis=0)),
+    "movement": lambda x: lg.sum(lg.concat([lg.pad(x[:5], 2), x.reshape(BLOCK).T[2]]) ** 2),
+    "budget": lambda x: lg.mean(
+        lg.fori_loop(0, 20, lambda _, v: lg.roll(lg.sin(v), 1) * 0.9 + 0.1, x, memory_budget=600)
+    ),
+    "casts": lambda x: lg.mean(lg.astype(lg.astype(x, lg.float64) * 2 + lg.astype(x * 10, lg.int8), x.dtype)),
+}
+
+
+def evaluated(program: Callable[[Any], Any], dtype: Any) -> tuple[float, np.ndarray]:
+    value, slope = lg.value_and_grad(program)(lg.astype(lg.asarray(X), dtype))
+    assert value.dtype is slope.dtype is dtype
+    return float(value), np.asarray(lg.astype(slope, lg.float64))
+
+
+@pytest.mark.parametrize("half", [lg.float16, lg.bfloat16], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_halves_follow_float32(device: str, name: str, half: Any) -> None:
+    if device.startswith("simulator") and half is lg.float16:
+        pytest.skip("the host's conversions of float16 are in a library that the simulator doesn't link")
+    tolerance = 0.01 if half is lg.float16 else 0.08  # ten units of the last place or so
+    value, slope = evaluated(PROGRAMS[name], half)
+    expected, expected_slope = evaluated(PROGRAMS[name], lg.float32)
+    assert abs(value - expected) <= tolerance * max(1.0, abs(expected))
+    assert np.abs(slope - expected_slope).max() <= tolerance * max(1.0, np.abs(expected_slope).max())

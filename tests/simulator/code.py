@@ -1,0 +1,141 @@
+"""Kernels for GPUs as machine code of this computer: the host's flavour of LLVM IR.
+
+Each kernel gets a function `kN.run` that calls it for workgroups 0 .. groups-1 and, in each, for invocations
+first .. end-1. A kernel with barriers is called by one thread per invocation, which meet after each workgroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.program import LaunchStep, Program, Step
+from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.gpu.update import emit_update
+from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
+from loopgrad.codegen.targets.llvm_gpu.backend import optimised
+from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
+from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+
+GROUP = 32
+UPDATE_GROUP = 4
+WAIT = "call i32 @pthread_barrier_wait(ptr %barrier)"
+
+
+def flavour() -> Flavour:
+    return Flavour(
+        triple=host_machine().triple,
+        entry="internal ",
+        memory="ptr",
+        local="ptr",
+        constant="ptr",
+        workgroup="ptr",
+        device="",
+        group="",
+        local_id="add i32 %local_id, 0",
+        group_id="add i32 %group_id, 0",
+        barrier=(WAIT,),
+        attributes="nounwind",
+        declarations="declare i32 @pthread_barrier_wait(ptr)",
+        arguments=", i32 %group_id, i32 %local_id, ptr %shared, ptr %barrier",
+    )
+
+
+class HostAssembler(LlvmAssembler):
+    """Memory of a workgroup comes with the call."""
+
+    waits = False
+
+    def barrier(self) -> None:
+        self.waits = True
+        super().barrier()
+
+    def _shared_array(self, offset: int, type: str, count: int) -> str:
+        name = self._name()
+        self._locals.append(f"  {name} = getelementptr i8, ptr %shared, i64 {offset}")
+        return name
+
+    def finish(self, attributes: int) -> str:
+        words = ", ".join(f"i64 %{word}" for word in WORDS)
+        loop = f"""define void @{self.symbol}.run({words}, i32 %groups, i32 %first_id, i32 %end_id, ptr %shared,
+    ptr %barrier) {{
+entry:
+  br label %group
+group:
+  %group_id = phi i32 [ 0, %entry ], [ %next_group, %after ]
+  br label %member
+member:
+  %local_id = phi i32 [ %first_id, %group ], [ %next, %member ]
+  call void @{self.symbol}({words}, i32 %group_id, i32 %local_id, ptr %shared, ptr %barrier)
+  %next = add i32 %local_id, 1
+  %more = icmp slt i32 %next, %end_id
+  br i1 %more, label %member, label %after
+after:
+  {WAIT if self.waits else ""}
+  %next_group = add i32 %group_id, 1
+  %again = icmp slt i32 %next_group, %groups
+  br i1 %again, label %group, label %done
+done:
+  ret void
+}}
+@{self.symbol}.waits = constant i8 {int(self.waits)}
+"""
+        return f"{super().finish(attributes)}\n{loop}"
+
+
+@cache
+def target_machine() -> Any:
+    from llvmlite import binding
+
+    host = host_machine()
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_triple(host.triple)
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
+
+
+def generate(text: str) -> tuple[bytes, Mapping[str, str]]:
+    """A relocatable object."""
+    machine = target_machine()
+    return bytes(machine.emit_object(optimised(text, machine, unroll=False))), {}
+
+
+@cache
+def update_code(conditional: bool = False) -> bytes:
+    """The update kernel, as function k0. `conditional`: it tells its decisions as in a CUDA graph."""
+    f = flavour()
+    b = HostAssembler(f, "k0", UPDATE_GROUP)
+
+    def set_condition(handle: Val, value: Val) -> None:
+        b.call("cudaGraphSetConditional", handle, b.inst("UConvert", "i32", value))
+
+    emit_update(b, set_condition if conditional else None)
+    attributes = f"attributes #0 = {{ {f.attributes} }}"
+    parts = [f'target triple = "{f.triple}"', b.finish(0), f.declarations, *b.declarations, attributes]
+    return generate("\n".join([*parts, "!0 = !{}", ""]))[0]
+
+
+def walk(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        parts = [getattr(step, name, ()) for name in ("condition", "body")]
+        for part in (*parts, *getattr(step, "branches", ())):
+            yield from walk(part)
+
+
+def check_reads(program: Program) -> None:
+    """Loads of what is only read may go through a cache that sees no stores: no launch writes what it so reads."""
+    for step in walk(program.steps):
+        if isinstance(step, LaunchStep):
+            pairs = list(zip(step.slots, program.kernels[step.kernel].params, strict=True))
+            read = {slot for slot, param in pairs if param.access == "read"}
+            assert read.isdisjoint(slot for slot, param in pairs if param.access != "read"), step
+
+
+def compile_program(program: Program, options: Any) -> Artifact:
+    check_reads(program)
+    return compile_for(program, options, LlvmImage(flavour(), generate, GROUP, HostAssembler))

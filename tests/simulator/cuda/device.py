@@ -1,0 +1,103 @@
+"""`cuda:0` without a GPU: the package cuda-bindings on a libcuda.so.1 of our own (libcuda.c), whose images are
+machine code of this computer. Everything of the runtime is what a GPU gets.
+
+`install` is for a process of its own: from then on CUDA is there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+from loopgrad.runtime.cuda import device, driver
+from loopgrad.runtime.cuda.device import CudaDevice
+from loopgrad.runtime.cuda.driver import CudaDriver
+from loopgrad.runtime.devices import NUMBERED
+from loopgrad.runtime.options import Options
+from tests.simulator.code import GROUP, UPDATE_GROUP, HostAssembler, flavour, generate, update_code
+
+LIBRARY = "libcuda.so.1"
+COUNTS = ("launches", "graph_launches", "instantiations", "uploads", "downloads", "waits", "modules", "orders")
+
+
+class SimulatedCudaDevice(CudaDevice):
+    """The same device with another code generator."""
+
+    def target(self) -> tuple[str, ...]:
+        return ("simulated cuda",)
+
+    def emit(self, program: Program, options: Options) -> Artifact:
+        return compile_for(program, options, LlvmImage(flavour(), image, GROUP, HostAssembler))
+
+
+def image(text: str) -> tuple[bytes, Mapping[str, str]]:
+    return digits(generate(text)[0]), {"ptx": ""}
+
+
+def digits(code: bytes) -> bytes:
+    """An object as what this libcuda loads."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "code.o"), Path(folder, "code.so")
+        source.write_bytes(code)
+        subprocess.run(["cc", "-shared", "-nostartfiles", "-o", target, source], check=True)
+        return target.read_bytes().hex().encode()
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Our libcuda; loaded first, so that whoever wants libcuda.so.1 gets it."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, LIBRARY)
+        source = Path(__file__).with_name("libcuda.c")
+        options = ["-shared", "-fPIC", "-O1", f"-Wl,-soname,{LIBRARY}"]
+        subprocess.run(["cc", *options, "-o", target, source, "-ldl", "-lpthread"], check=True)
+        loaded = ctypes.CDLL(str(target), mode=ctypes.RTLD_GLOBAL)
+    loaded.sim_set.argtypes = [ctypes.c_char_p, ctypes.c_longlong]
+    loaded.sim_count.restype = ctypes.c_longlong
+    return loaded
+
+
+@cache
+def blas() -> ctypes.CDLL:
+    """Our cuBLAS."""
+    library()
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "libcublas.so")
+        source = Path(__file__).with_name("libcublas.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", target, source], check=True)
+        loaded = ctypes.CDLL(str(target))
+    loaded.cublas_products.restype = ctypes.c_longlong
+    return loaded
+
+
+def set_state(what: str, value: int) -> None:
+    library().sim_set(what.encode(), value)
+
+
+def counts() -> dict[str, int]:
+    return {name: int(library().sim_count(i)) for i, name in enumerate(COUNTS)}
+
+
+class SimulatedCudaDriver(CudaDriver):
+    """What links the update kernel isn't there; its code comes ready."""
+
+    stepped = ""
+
+    def _code(self) -> tuple[bytes, str, int]:
+        return digits(update_code(conditional=True)), "k0", UPDATE_GROUP
+
+
+def install() -> None:
+    """Let `cuda:0` be simulated in this process."""
+    library()
+    driver.load = blas
+    device.CudaDriver = SimulatedCudaDriver  # type: ignore[misc]
+    NUMBERED["cuda"] = (NUMBERED["cuda"][0], SimulatedCudaDevice)

@@ -1,0 +1,36 @@
+"""`simulator:0`: the GPU machine and the LLVM emitter without a GPU; `simulator:1`: with the driver for streams
+and graphs between them. Only tests know them."""
+
+from __future__ import annotations
+
+from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.runtime.devices import NUMBERED
+from loopgrad.runtime.gpu.device import GpuDevice
+from loopgrad.runtime.options import Options
+from tests.simulator.code import compile_program
+from tests.simulator.driver import SimulatorDriver
+from tests.simulator.streams import GraphDriver
+
+
+class SimulatorDevice(GpuDevice):
+    """Kernels as they are for CUDA and HIP, as machine code of this computer."""
+
+    kind = "simulator"
+    stages = ("graph", "kernel", "llvm")
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"simulator:{position}", GraphDriver() if position else SimulatorDriver())
+
+    def target(self) -> tuple[str, ...]:
+        host = host_machine()
+        return ("simulator", host.cpu, host.features)
+
+    def emit(self, program: Program, options: Options) -> Artifact:
+        return compile_program(program, options)
+
+
+def install() -> None:
+    """Let the device be one of this process."""
+    NUMBERED["simulator"] = (lambda: (2, ""), SimulatorDevice)

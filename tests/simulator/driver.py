@@ -1,0 +1,200 @@
+"""The GPU machine's driver protocol (runtime.gpu.driver) in this process: memory is NumPy's, code is native.
+
+Everything runs at once, in `Commands.run`. Fresh memory holds a pattern, so that nothing relies on zeros.
+Launches are narrow: small programs still have invocations with several lanes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.types import DType
+from loopgrad.runtime.cpu.loader import Code
+from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
+from tests.simulator.code import UPDATE_GROUP, update_code
+
+GROUPS = 8
+RESIDENT_GROUPS = 4
+CAPACITY = 1 << 32
+SHARED_BYTES = 1 << 16
+PATTERN = 0xA5
+REFILLED = 1 << 16
+BARRIER_BYTES = 64  # sizeof(pthread_barrier_t), with room to spare
+
+
+class Chunk:
+    def __init__(self, size: int) -> None:
+        if size > CAPACITY:
+            raise MemoryError("the simulator has no more memory")
+        self.memory = np.empty(size + 256, np.uint8)
+        start = -self.memory.ctypes.data % 256
+        self.memory[start : start + min(size, REFILLED)] = PATTERN
+        self.address = self.memory.ctypes.data + start
+
+    def destroy(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+
+
+class HostWords:
+    def __init__(self, count: int) -> None:
+        self.words: Words = np.zeros(max(count, 1), np.uint64)
+        self.address = self.words.ctypes.data
+
+    def clear(self) -> None:
+        self.words[:] = 0
+
+
+class Pipeline:
+    def __init__(self, code: Code, entry: str, group: int) -> None:
+        self.code, self.group = code, group
+        words, numbers, places = [ctypes.c_int64] * 6, [ctypes.c_int32] * 3, [ctypes.c_void_p] * 2
+        self.run = ctypes.CFUNCTYPE(None, *words, *numbers, *places)(code.address(f"{entry}.run"))
+        self.waits = bool(ctypes.c_uint8.from_address(code.address(f"{entry}.waits")).value)
+
+    def dispatch(self, groups: int, push: Push) -> None:
+        words = [ctypes.c_int64(word) for word in push]
+        memory = (ctypes.c_uint64 * (SHARED_BYTES // 8))()
+        if not self.waits:
+            self.run(*words, groups, 0, self.group, memory, None)
+            return
+        ctypes.memset(memory, PATTERN, SHARED_BYTES)
+        barrier = ctypes.create_string_buffer(BARRIER_BYTES)
+        libc = ctypes.CDLL(None)
+        libc.pthread_barrier_init(barrier, None, self.group)
+        members = [
+            threads(self.group).submit(self.run, *words, groups, i, i + 1, memory, barrier) for i in range(self.group)
+        ]
+        for member in members:
+            member.result()
+        libc.pthread_barrier_destroy(barrier)
+
+
+@cache
+def threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count)
+
+
+class Image:
+    def __init__(self, code: bytes) -> None:
+        self.object = code
+        self._loaded: Code | None = None
+
+    def pipeline(self, name: str, entry: str, group: int) -> Pipeline:
+        if self._loaded is None:
+            self._loaded = Code(self.object, symbols(self.object))
+        return Pipeline(self._loaded, entry, group)
+
+
+def symbols(code: bytes) -> list[str]:
+    """The trampolines of an object, by their regular names."""
+    count = 0
+    while f"k{count}.run\0".encode() in code:
+        count += 1
+    return [f"k{i}.{part}" for i in range(count) for part in ("run", "waits")]
+
+
+class Commands:
+    def __init__(self) -> None:
+        self.count = 0
+        self._work: list[Callable[[], Any]] = []
+
+    def begin(self) -> None:
+        self.count = 0
+        self._work = []
+
+    def _add(self, work: Callable[[], Any]) -> None:
+        self._work.append(work)
+        self.count += 1
+
+    def dispatch(self, pipeline: Pipeline, groups: int, push: Push) -> None:
+        self._add(lambda: pipeline.dispatch(groups, push))
+
+    def barrier(self) -> None:
+        """Commands run one after the other."""
+
+    def copy(self, source: Allocation, target: Allocation, size: int) -> None:
+        self._add(lambda: ctypes.memmove(target.address, source.address, size))
+
+    def write(self, target: Allocation, data: bytes) -> None:
+        self._add(lambda: ctypes.memmove(target.address, data, len(data)))
+
+    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
+        return False
+
+    def end(self, again: bool) -> None:
+        """Nothing to make ready."""
+
+    def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
+        for work in self._work:
+            work()
+
+
+class SimulatorDriver:
+    """Implements `Driver`."""
+
+    name = "simulator"
+    endless_loops = True
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._update: Pipeline | None = None
+        self._heap = Heap(Chunk, lambda: f"{self.available():,} bytes are available")
+
+    @property
+    def held(self) -> int:
+        return self._heap.held
+
+    def available(self) -> int:
+        return CAPACITY - self._heap.held
+
+    def take(self, size: int) -> Allocation:
+        allocation = self._heap.take(size)
+        ctypes.memset(allocation.address, PATTERN, min(allocation.size, REFILLED))
+        return allocation
+
+    def ready(self, size: int) -> bool:
+        return self._heap.ready(size)
+
+    def write(self, allocation: Allocation, array: np.ndarray[Any, Any]) -> None:
+        ctypes.memmove(allocation.address, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+
+    def fetch(self, allocation: Allocation, size: int) -> Bytes:
+        return np.frombuffer(ctypes.string_at(allocation.address, size), np.uint8).copy()
+
+    bytes = fetch
+
+    def shared(self, words: int) -> HostWords:
+        return HostWords(words)
+
+    def update(self) -> Pipeline:
+        if self._update is None:
+            self._update = Image(update_code()).pipeline("update", "k0", UPDATE_GROUP)
+        return self._update
+
+    def product(self, shape: ProductShape, dtype: DType) -> None:
+        """No library."""
+
+    stepped = "the simulator has no graphs"
+
+    def graph(self, items: Sequence[Any], report: Shared, stop: int) -> None:
+        """Recordings are run in steps."""
+
+    def image(self, code: Any) -> Image:
+        return Image(code)
+
+    def commands(self) -> Commands:
+        return Commands()
+
+    def filling(self, pipeline: Pipeline) -> int:
+        return GROUPS
+
+    def resident(self, pipeline: Pipeline, row_bytes: int) -> int:
+        return RESIDENT_GROUPS

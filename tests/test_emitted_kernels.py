@@ -1,0 +1,54 @@
+"""What sees the kernels of a run keeps enough of them, and names the test whose kernel is rejected."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.targets.gpu.plan import UNTILED
+from loopgrad.codegen.targets.gpu.support import copy_kernel, fill_kernel, tree_kernel
+from loopgrad.graph.types import float32, float64
+from tests import emitted_kernels
+from tests.amdgpu_checks import PROCESSORS, AmdCompiler
+from tests.emitted_kernels import Emitted, Kernels
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    monkeypatch.setattr(emitted_kernels, "SAMPLE", 0.0)
+    emitted_kernels.picklable()
+    return Kernels(tmp_path, [AmdCompiler()])
+
+
+def look(kernels: Kernels, *given: Kernel) -> list[Emitted]:
+    for kernel in given:
+        kernels.look(kernel, False, UNTILED)
+    return list(kernels.chosen())
+
+
+def test_a_kernel_with_nothing_new_is_left_out(kernels: Kernels) -> None:
+    chosen = look(kernels, tree_kernel("add", float64, 3, 500, 8), tree_kernel("add", float64, 5, 700, 11))
+    assert len(chosen) == 1
+    assert len(look(kernels, tree_kernel("max", float32, 3, 500, 8))) == 2
+    assert "test_a_kernel_with_nothing_new_is_left_out" in chosen[0].test
+
+
+def test_good_kernels_are_accepted_for_every_gpu(kernels: Kernels, tmp_path: Path) -> None:
+    chosen = look(kernels, fill_kernel(float64, 2.5), copy_kernel(2), tree_kernel("mul", float32, 2, 90, 2))
+    assert len(chosen) == 3
+    assert AmdCompiler().judge(chosen, tmp_path) == []
+
+
+def test_a_bad_kernel_is_rejected_by_name(kernels: Kernels, tmp_path: Path) -> None:
+    (good,) = look(kernels, fill_kernel(float64, 2.5))
+    kernel, *rest = pickle.loads(good.given.read_bytes())
+    kernel.body.ops[-1].attrs = {"param": 7}
+    good.given.write_bytes(pickle.dumps((kernel, *rest)))
+    verdicts = AmdCompiler().judge([good], tmp_path)
+    assert [text.partition(":")[0] for text in verdicts] == list(PROCESSORS)
+    for text in verdicts:
+        assert "IndexError" in text
+        assert "k0: emitted by tests/test_emitted_kernels.py::test_a_bad_kernel_is_rejected_by_name" in text
