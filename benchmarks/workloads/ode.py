@@ -7,6 +7,7 @@ JAX differentiates a masked scan, so it is given the largest number of attempts 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -97,26 +98,24 @@ def _step_tangents(y: Any, tangents: np.ndarray, h: np.ndarray, p: np.ndarray, d
     return moved_tangents
 
 
-def loopgrad(arrays: Arrays) -> Contender:
-    import loopgrad as lg
+def loopgrad(**options: Any) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        lg = peers.loopgrad(**options)
 
-    def loss(starts: lg.Tensor, parameters: lg.Tensor) -> lg.Tensor:
-        y = tuple(starts[k] for k in range(3))
-        p = [parameters[k] for k in range(3)]
-        begin = (y, lg.full(y[0].shape, END), lg.full(y[0].shape, FIRST))
-        body = lambda c: attempt(lg, lg.stop_gradient, *c, p)
-        y, _, _ = lg.while_loop(lambda c: c[1] > 0.0, body, begin)
-        return lg.sum(y[0] + y[1] + y[2])
+        def loss(starts: Any, parameters: Any) -> Any:
+            y = tuple(starts[k] for k in range(3))
+            p = [parameters[k] for k in range(3)]
+            begin = (y, lg.full(y[0].shape, END), lg.full(y[0].shape, FIRST))
+            body = lambda c: attempt(lg, lg.stop_gradient, *c, p)
+            y, _, _ = lg.while_loop(lambda c: c[1] > 0.0, body, begin)
+            return lg.sum(y[0] + y[1] + y[2])
 
-    step = lg.compile(lg.grad(loss, argnums=(0, 1)))
-    starts, parameters = lg.asarray(arrays["starts"]), lg.asarray(arrays["parameters"])
+        step = lg.compile(lg.grad(loss, argnums=(0, 1)))
+        starts, parameters = lg.asarray(arrays["starts"]), lg.asarray(arrays["parameters"])
+        notes = lambda: {"stack bytes": f"{step.plan(starts, parameters).stack_bytes:,}"}
+        return peers.own(lambda: step(starts, parameters), list, pair, notes)
 
-    def run() -> Any:
-        result = step(starts, parameters)
-        lg.eval(*result)
-        return result
-
-    return Contender(run, pair)
+    return build_contender
 
 
 def pair(result: Any) -> Arrays:
@@ -141,7 +140,8 @@ def jax(arrays: Arrays) -> Contender:
 
     step = module.jit(module.grad(loss, argnums=(0, 1)))
     starts, parameters = jnp.asarray(arrays["starts"]), jnp.asarray(arrays["parameters"])
-    return Contender(lambda: module.block_until_ready(step(starts, parameters)), pair)
+    return peers.jax_contender(module, lambda: step(starts, parameters), pair)
 
 
-CONTENDERS = {"loopgrad": loopgrad, "jax": jax}
+CONTENDERS = {"loopgrad": loopgrad(), "jax": jax}
+GPU_CONTENDERS = {"loopgrad": loopgrad(), "loopgrad:unsorted": loopgrad(sort_lanes=False), "jax": jax}

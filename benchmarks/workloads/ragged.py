@@ -7,16 +7,19 @@ respect to x. Trips are uniform in 0..63.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.contender import Arrays, Contender
+from benchmarks.contender import Arrays, Contender, asynchronous
 from benchmarks.native import build
+from benchmarks.oracles import in_pieces
+from benchmarks.workloads import ragged_cuda
 
 TITLE = "ragged: v = sin(v) + 0.1, trips uniform in 0..63, float32, value and gradient"
-SIZES = {"full": 1_000_000, "quick": 10_000}
+SIZES = {"full": 1_000_000, "quick": 10_000, "gpu": 16_777_216}
 TOLERANCE = {"value": 5e-3, "gradient": 1e-3}  # float32 sums of a million terms, summed by each in its way
 
 
@@ -27,9 +30,14 @@ def inputs(size: int) -> Arrays:
 
 
 def oracle(arrays: Arrays) -> Arrays:
+    parts = in_pieces(lambda at: _piece(arrays["x"][at], arrays["trips"][at]), arrays["x"].size)
+    return {"value": np.sum([value for value, _ in parts]), "gradient": np.concatenate([slope for _, slope in parts])}
+
+
+def _piece(x: np.ndarray, given: np.ndarray) -> tuple[float, np.ndarray]:
     """float64, lanes in order of their trips so that the active ones stay a prefix."""
-    order = np.argsort(-arrays["trips"], kind="stable")
-    trips, v = arrays["trips"][order], arrays["x"][order].astype(np.float64)
+    order = np.argsort(-given, kind="stable")
+    trips, v = given[order], x[order].astype(np.float64)
     slope = np.ones_like(v)
     for k in range(int(trips.max(initial=0))):
         active = int(np.searchsorted(-trips, -k, side="left"))
@@ -37,44 +45,37 @@ def oracle(arrays: Arrays) -> Arrays:
         v[:active] = np.sin(v[:active]) + 0.1
     gradient = np.empty_like(slope)
     gradient[order] = slope
-    return {"value": v.sum(), "gradient": gradient}
+    return float(v.sum()), gradient
 
 
 def pair(result: Any) -> Arrays:
     return {"value": np.asarray(result[0]), "gradient": np.asarray(result[1])}
 
 
-def loopgrad(arrays: Arrays) -> Contender:
-    import loopgrad as lg
+def loopgrad(*, replayed: bool = False, **options: Any) -> Callable[[Arrays], Contender]:
+    """Ours with the given options; `replayed` captures once and replays."""
 
-    def loss(x: lg.Tensor, trips: lg.Tensor) -> lg.Tensor:
-        return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
+    def build_contender(arrays: Arrays) -> Contender:
+        lg = peers.loopgrad(**options)
 
-    x, trips = lg.asarray(arrays["x"]), lg.asarray(arrays["trips"])
-    step = lg.compile(lg.value_and_grad(loss))
+        def loss(x: Any, trips: Any) -> Any:
+            return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
 
-    def run() -> Any:
-        result = step(x, trips)
-        lg.eval(*result)
-        return result
+        x, trips = lg.asarray(arrays["x"]), lg.asarray(arrays["trips"])
+        step = lg.compile(lg.value_and_grad(loss))
+        if replayed:
+            replay = step.capture(x, trips)
+            return peers.own(lambda: replay.replay(x, trips), list, pair)
 
-    def notes() -> dict[str, Any]:
-        depth = int(arrays["trips"].max(initial=0))
-        all_lanes = 4 * depth * len(arrays["x"])
-        return {"stack bytes": f"{step.plan(x, trips).stack_bytes:,} (all lanes at full depth: {all_lanes:,})"}
+        def notes() -> dict[str, Any]:
+            depth = int(arrays["trips"].max(initial=0))
+            all_lanes = 4 * depth * len(arrays["x"])
+            heap = step.memory_stats().heap_peak_bytes
+            return {"stack heap, bytes": f"{heap:,} (all lanes at full depth: {all_lanes:,})"}
 
-    return Contender(run, pair, notes)
+        return peers.own(lambda: step(x, trips), list, pair, notes)
 
-
-def loopgrad_replay(arrays: Arrays) -> Contender:
-    import loopgrad as lg
-
-    def loss(x: lg.Tensor, trips: lg.Tensor) -> lg.Tensor:
-        return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
-
-    x, trips = lg.asarray(arrays["x"]), lg.asarray(arrays["trips"])
-    replay = lg.compile(lg.value_and_grad(loss)).capture(x, trips)
-    return Contender(lambda: replay.replay(x, trips), pair)
+    return build_contender
 
 
 def numpy(arrays: Arrays) -> Contender:
@@ -131,12 +132,12 @@ def jax(arrays: Arrays) -> Contender:
         return jnp.sum(module.lax.scan(step, x, jnp.arange(deepest))[0])
 
     compiled = module.jit(module.value_and_grad(loss))
-    return Contender(lambda: module.block_until_ready(compiled(x)), pair)
+    return peers.jax_contender(module, lambda: compiled(x), pair)
 
 
 def torch(arrays: Arrays) -> Contender:
     module = peers.torch()
-    x, trips = module.from_numpy(arrays["x"]), module.from_numpy(arrays["trips"])
+    x, trips = (peers.torch_tensor(module, arrays[k]) for k in ("x", "trips"))
     deepest = int(arrays["trips"].max(initial=0))
 
     def run() -> Any:
@@ -146,9 +147,9 @@ def torch(arrays: Arrays) -> Contender:
             v = module.where(trips > k, module.sin(v) + 0.1, v)
         total = v.sum()
         total.backward()
-        return total.detach().numpy(), leaf.grad.numpy()
+        return total, leaf.grad
 
-    return Contender(run, pair)
+    return peers.torch_contender(module, run, lambda result: pair([peers.numpy_of(r) for r in result]))
 
 
 def drjit(arrays: Arrays) -> Contender:
@@ -167,10 +168,9 @@ def drjit(arrays: Arrays) -> Contender:
         dr.backward(total)
         gradient = dr.grad(leaf)
         dr.eval(total, gradient)
-        dr.sync_thread()
         return total, gradient
 
-    return Contender(run, lambda result: {"value": result[0].numpy()[0], "gradient": result[1].numpy()})
+    return peers.drjit_contender(dr, run, lambda result: {"value": result[0].numpy()[0], "gradient": result[1].numpy()})
 
 
 def quadrants(arrays: Arrays) -> Contender:
@@ -190,15 +190,15 @@ def quadrants(arrays: Arrays) -> Contender:
 
     kernel = qd.kernel(loss)
 
-    def run() -> None:
+    def launch() -> None:
         total[None] = 0
         x.grad.fill(0)
         total.grad[None] = 1
         kernel()
         kernel.grad()
-        qd.sync()
 
-    return Contender(run, lambda _: {"value": np.asarray(total[None]), "gradient": x.grad.to_numpy()})
+    fetch = lambda _: {"value": np.asarray(total[None]), "gradient": x.grad.to_numpy()}
+    return asynchronous(launch, lambda _: qd.sync(), fetch)
 
 
 HAND_WRITTEN = r"""
@@ -265,8 +265,8 @@ def limit(arrays: Arrays) -> Contender:
 
 
 CONTENDERS = {
-    "loopgrad": loopgrad,
-    "loopgrad:replay": loopgrad_replay,
+    "loopgrad": loopgrad(),
+    "loopgrad:replay": loopgrad(replayed=True),
     "limit": limit,
     "drjit": drjit,
     "quadrants": quadrants,
@@ -274,4 +274,18 @@ CONTENDERS = {
     "torch": torch,
     "numba": numba,
     "numpy": numpy,
+}
+
+GPU_CONTENDERS = {
+    "loopgrad": loopgrad(),
+    "loopgrad:fast math": loopgrad(fast_math=True),
+    "loopgrad:unsorted": loopgrad(sort_lanes=False),
+    "loopgrad:fast math, unsorted": loopgrad(fast_math=True, sort_lanes=False),
+    "loopgrad:replay": loopgrad(replayed=True),
+    "loopgrad:fast math, replay": loopgrad(replayed=True, fast_math=True),
+    **ragged_cuda.CONTENDERS,
+    "drjit": drjit,
+    "jax": jax,
+    "torch": torch,
+    "quadrants": quadrants,
 }

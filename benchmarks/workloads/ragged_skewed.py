@@ -12,11 +12,11 @@ from benchmarks.workloads import ragged
 from benchmarks.workloads.ragged import oracle
 
 TITLE = "ragged-skewed: as ragged, trips from a Zipf law (exponent 1.3) cut at 4096"
-SIZES = {"full": 100_000, "quick": 2_000}
+SIZES = {"full": 100_000, "quick": 2_000, "gpu": 1_048_576}
 TOLERANCE = ragged.TOLERANCE
 DEEPEST = 4096
 
-__all__ = ["CONTENDERS", "SIZES", "TITLE", "TOLERANCE", "inputs", "oracle"]
+__all__ = ["CONTENDERS", "GPU_CONTENDERS", "SIZES", "TITLE", "TOLERANCE", "inputs", "oracle"]
 
 
 def inputs(size: int) -> Arrays:
@@ -27,3 +27,4 @@ def inputs(size: int) -> Arrays:
 
 NAMES = ("loopgrad", "limit", "drjit", "quadrants", "jax", "numba", "numpy")
 CONTENDERS = {name: ragged.CONTENDERS[name] for name in NAMES}
+GPU_CONTENDERS = {name: build for name, build in ragged.GPU_CONTENDERS.items() if name != "torch"}

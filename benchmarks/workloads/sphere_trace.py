@@ -6,15 +6,17 @@ as many steps as the longest walk takes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from benchmarks import peers
 from benchmarks.contender import Arrays, Contender
+from benchmarks.oracles import in_pieces
 
 TITLE = "sphere-trace: 8 blended spheres, float32, image loss, gradient by centres and radii"
-SIZES = {"full": 512, "quick": 48}
+SIZES = {"full": 512, "quick": 48, "gpu": 1024}
 TOLERANCE = {"value": 1e-3, "gradient": 2e-2}  # float32 walks against a float64 one
 SPHERES, BLEND, EDGE = 8, 8.0, 10.0
 FAR, HIT, LONGEST = 5.0, 1e-3, 160
@@ -60,7 +62,14 @@ def brightness(xp: Any, carry: Any) -> Any:
 
 def oracle(arrays: Arrays) -> Arrays:
     """Forward mode by hand in float64: 32 tangents walk along with every pixel."""
-    s, rays = arrays["spheres"].astype(np.float64), arrays["rays"].astype(np.float64)
+    rays = arrays["rays"]
+    parts = in_pieces(lambda at: _piece(arrays["spheres"], rays[:, at]), rays.shape[1], 1 << 14)
+    value, gradient = (np.sum([part[k] for part in parts], axis=0) / rays.shape[1] for k in range(2))
+    return {"value": value, "gradient": gradient.reshape(SPHERES, 4)}
+
+
+def _piece(spheres: np.ndarray, given: np.ndarray) -> tuple[float, np.ndarray]:
+    s, rays = spheres.astype(np.float64), given.astype(np.float64)
     rows = s.tolist()
     t, dt = np.full(rays.shape[1], 1.5), np.zeros((4 * SPHERES, rays.shape[1]))
     here, dhere = _distance_tangents(t, dt, rays, s)
@@ -78,7 +87,7 @@ def oracle(arrays: Arrays) -> Arrays:
         nearest[closer], dnearest[:, closer] = here[closer], dhere[:, closer]
     image = brightness(np, (t, nearest, here))
     slope = image * (-0.3 * dt - EDGE * np.where(nearest > 0, dnearest, 0.0))
-    return {"value": np.mean(image * image), "gradient": np.mean(2.0 * image * slope, axis=1).reshape(SPHERES, 4)}
+    return float(np.sum(image * image)), np.sum(2.0 * image * slope, axis=1)
 
 
 def _distance_tangents(t: np.ndarray, dt: np.ndarray, rays: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -97,27 +106,24 @@ def pair(result: Any) -> Arrays:
     return {"value": np.asarray(result[0]), "gradient": np.asarray(result[1])}
 
 
-def loopgrad(arrays: Arrays) -> Contender:
-    import loopgrad as lg
+def loopgrad(**options: Any) -> Callable[[Arrays], Contender]:
+    def build_contender(arrays: Arrays) -> Contender:
+        lg = peers.loopgrad(**options)
+        rays = [lg.asarray(r) for r in arrays["rays"]]
 
-    rays = [lg.asarray(r) for r in arrays["rays"]]
+        def loss(spheres: Any) -> Any:
+            s = [[spheres[k, i] for i in range(4)] for k in range(SPHERES)]
+            start = lg.full(rays[0].shape, 1.5, dtype=lg.float32)
+            first = distance(lg, start, rays, s)
+            end = lg.while_loop(walking, lambda c: walk(lg, c, rays, s), (start, first, first))
+            image = brightness(lg, end)
+            return lg.mean(image * image)
 
-    def loss(spheres: lg.Tensor) -> lg.Tensor:
-        s = [[spheres[k, i] for i in range(4)] for k in range(SPHERES)]
-        start = lg.full(rays[0].shape, 1.5, dtype=lg.float32)
-        first = distance(lg, start, rays, s)
-        end = lg.while_loop(walking, lambda c: walk(lg, c, rays, s), (start, first, first))
-        image = brightness(lg, end)
-        return lg.mean(image * image)
+        step, spheres = lg.compile(lg.value_and_grad(loss)), lg.asarray(arrays["spheres"])
+        notes = lambda: {"stack bytes": f"{step.plan(spheres).stack_bytes:,}"}
+        return peers.own(lambda: step(spheres), list, pair, notes)
 
-    step, spheres = lg.compile(lg.value_and_grad(loss)), lg.asarray(arrays["spheres"])
-
-    def run() -> Any:
-        result = step(spheres)
-        lg.eval(*result)
-        return result
-
-    return Contender(run, pair)
+    return build_contender
 
 
 def jax(arrays: Arrays) -> Contender:
@@ -137,7 +143,7 @@ def jax(arrays: Arrays) -> Contender:
         return jnp.mean(image * image)
 
     step, spheres = module.jit(module.value_and_grad(loss)), jnp.asarray(arrays["spheres"])
-    return Contender(lambda: module.block_until_ready(step(spheres)), pair)
+    return peers.jax_contender(module, lambda: step(spheres), pair)
 
 
 def drjit(arrays: Arrays) -> Contender:
@@ -160,14 +166,21 @@ def drjit(arrays: Arrays) -> Contender:
         dr.backward(value)
         gradient = [[dr.grad(v) for v in row] for row in s]
         dr.eval(value, gradient)
-        dr.sync_thread()
         return value, gradient
 
     def fetch(result: Any) -> Arrays:
         rows = [[v.numpy()[0] for v in row] for row in result[1]]
         return {"value": result[0].numpy()[0], "gradient": np.asarray(rows)}
 
-    return Contender(run, fetch)
+    return peers.drjit_contender(dr, run, fetch)
 
 
-CONTENDERS = {"loopgrad": loopgrad, "drjit": drjit, "jax": jax}
+CONTENDERS = {"loopgrad": loopgrad(), "drjit": drjit, "jax": jax}
+
+GPU_CONTENDERS = {
+    "loopgrad": loopgrad(),
+    "loopgrad:fast math": loopgrad(fast_math=True),
+    "loopgrad:unsorted": loopgrad(sort_lanes=False),
+    "drjit": drjit,
+    "jax": jax,
+}

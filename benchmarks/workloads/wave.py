@@ -53,11 +53,10 @@ def gradient_of(result: Any) -> Arrays:
 
 def loopgrad(budgeted: bool) -> Any:
     def build(arrays: Arrays) -> Contender:
-        import loopgrad as lg
-
+        lg = peers.loopgrad()
         budget = STEPS * arrays["field"].nbytes // 4 if budgeted else None
 
-        def energy(field: lg.Tensor, steps: lg.Tensor) -> lg.Tensor:
+        def energy(field: Any, steps: Any) -> Any:
             body = lambda _, c: (update(lg, c[0], c[1]), c[0])
             u, _ = lg.fori_loop(0, steps, body, (field, field), memory_budget=budget)
             return lg.sum(u * u)
@@ -65,12 +64,7 @@ def loopgrad(budgeted: bool) -> Any:
         step = lg.compile(lg.grad(energy))
         field, steps = lg.asarray(arrays["field"]), lg.asarray(STEPS)
 
-        def run() -> Any:
-            result = step(field, steps)
-            lg.eval(result)
-            return result
-
-        return Contender(run, gradient_of)
+        return peers.own(lambda: step(field, steps), lambda result: [result], gradient_of)
 
     return build
 
@@ -85,12 +79,12 @@ def jax(arrays: Arrays) -> Contender:
         return jnp.sum(u * u)
 
     step, field = module.jit(module.grad(energy)), jnp.asarray(arrays["field"])
-    return Contender(lambda: step(field).block_until_ready(), gradient_of)
+    return peers.jax_contender(module, lambda: step(field), gradient_of)
 
 
 def torch(arrays: Arrays) -> Contender:
     module = peers.torch()
-    field = module.from_numpy(arrays["field"])
+    field = peers.torch_tensor(module, arrays["field"])
 
     class Rolled:
         """torch.roll with NumPy's argument order."""
@@ -107,7 +101,8 @@ def torch(arrays: Arrays) -> Contender:
         (u * u).sum().backward()
         return leaf.grad
 
-    return Contender(run, gradient_of)
+    return peers.torch_contender(module, run, lambda result: gradient_of(peers.numpy_of(result)))
 
 
 CONTENDERS = {"loopgrad": loopgrad(False), "loopgrad:quarter budget": loopgrad(True), "jax": jax, "torch": torch}
+GPU_CONTENDERS = CONTENDERS
