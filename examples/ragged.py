@@ -1,6 +1,6 @@
 """Per-lane loops: a million elements, each with a trip count of its own, value and gradient.
 
-    python examples/ragged.py
+python examples/ragged.py
 """
 
 from __future__ import annotations
