@@ -2,8 +2,9 @@
 
 `div.rn.f32` and `sqrt.rn.f32` call a subroutine for operands of unusual size (zero numerators among them),
 and a call costs a loop its registers: Newton's iteration runs 4.5 times faster on an H200 with what follows.
-A quotient or a root from the hardware's approximation is corrected by its exact remainder (Markstein 1990);
-where that could leave the range of normal numbers, a branch that is rarely taken computes in f64 or scales.
+A quotient or a root from the hardware's approximation is corrected by its exact remainder (Markstein 1990): that
+of a quotient needs the reciprocal rounded to nearest, which one step of Newton's makes of the approximation. Where
+it could leave the range of normal numbers, a branch that is rarely taken computes in f64 or scales.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 
-LARGEST: Final = 2.0**60  # of operands whose remainder is exact
+LEAST_DIVIDEND: Final = 2.0**-100  # of those whose remainder is exact
+SMALLEST: Final = 2.0**-125  # quotient that is correct: all that led to it was a normal number
 SMALLEST_ROOT: Final = 0x0D000000  # bits of 2**-101, below which a root's remainder isn't exact
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
 SCALE: Final = 64  # a power of two, even
@@ -68,26 +70,27 @@ class NvptxAssembler(LlvmAssembler):
     # division
 
     def _quotient(self, x: Val, y: Val) -> Val:
+        """Usual: the remainder is exact, and no step leaves the range of normal numbers. Where one did, `fine` is no
+        number or less than SMALLEST."""
         first = self._approximate("rcp", y)
-        rough = self._times(x, first)
-        fine = self._fma(self._fma(self._minus(y), rough, x), first, rough)
-        zero = self.inst("FOrdEqual", "bool", x, self.const("f32", 0.0))
-        whole = self.inst("LogicalOr", "bool", self._above(x), zero)
-        usual = self.inst("LogicalAnd", "bool", self.inst("LogicalAnd", "bool", whole, self._below(x)), self._middle(y))
-        common = self.inst("Select", "f32", zero, rough, fine)  # the remainder of a zero loses its sign
-        return self._rarely(usual, common, lambda: self._wide_quotient(x, y, zero))
+        inverse = self._fma(self._fma(self._minus(y), first, self.const("f32", 1.0)), first, first)
+        rough = self._times(x, inverse)
+        fine = self._fma(self._fma(self._minus(y), rough, x), inverse, rough)
+        usual = self.inst("LogicalAnd", "bool", self._above(x, LEAST_DIVIDEND), self._above(fine, SMALLEST))
+        return self._rarely(usual, fine, lambda: self._unusual_quotient(x, y, rough))
 
-    def _above(self, x: Val) -> Val:
-        least = self.const("f32", 1 / LARGEST)
-        return self.inst("FOrdGreaterThan", "bool", self.extended("FAbs", "f32", x), least)
+    def _above(self, x: Val, least: float) -> Val:
+        return self.inst("FOrdGreaterThan", "bool", self.extended("FAbs", "f32", x), self.const("f32", least))
 
-    def _below(self, x: Val) -> Val:
-        return self.inst("FOrdLessThan", "bool", self.extended("FAbs", "f32", x), self.const("f32", LARGEST))
+    def _unusual_quotient(self, x: Val, y: Val, rough: Val) -> Val:
+        """Zeros are frequent among gradients: the product has their sign, which the remainder loses."""
+        zero = self.inst("LogicalAnd", "bool", self._is_zero(x), self._is_zero(rough))
+        return self._rarely(zero, rough, lambda: self._wide_quotient(x, y))
 
-    def _middle(self, x: Val) -> Val:
-        return self.inst("LogicalAnd", "bool", self._above(x), self._below(x))
+    def _is_zero(self, x: Val) -> Val:
+        return self.inst("FOrdEqual", "bool", x, self.const("f32", 0.0))
 
-    def _wide_quotient(self, x: Val, y: Val, zero: Val) -> Val:
+    def _wide_quotient(self, x: Val, y: Val) -> Val:
         """In f64, whose rounding to f32 is the quotient's (2 * 24 + 2 bits would do)."""
         a, b = (self.exact("FConvert", "f64", v) for v in (x, y))
         one, minus = self.const("f64", 1.0), self._minus(b)
@@ -96,8 +99,8 @@ class NvptxAssembler(LlvmAssembler):
             inverse = self._fma(inverse, self._fma(minus, inverse, one), inverse)
         rough = self._times(a, inverse)
         fine = self._fma(self._fma(minus, rough, a), inverse, rough)
-        special = self.inst("LogicalOr", "bool", self.inst("IsNan", "bool", fine), zero)  # or infinite operands
-        whole = self.inst("Select", "f64", special, self._times(a, simple), fine)
+        special = self.inst("LogicalOr", "bool", self.inst("IsNan", "bool", fine), self._is_zero(x))
+        whole = self.inst("Select", "f64", special, self._times(a, simple), fine)  # or infinite operands
         return self.exact("FConvert", "f32", whole)
 
     # square root
@@ -118,7 +121,6 @@ class NvptxAssembler(LlvmAssembler):
         """Of tiny, negative, infinite numbers, zeros and NaN."""
         larger = self._normal_root(self._times(x, self.const("f32", 2.0**SCALE)))
         root = self._times(larger, self.const("f32", 2.0 ** (-SCALE // 2)))
-        zero = self.inst("FOrdEqual", "bool", x, self.const("f32", 0.0))
         endless = self.inst("FOrdEqual", "bool", x, self.const("f32", float("inf")))
-        itself = self.inst("LogicalOr", "bool", zero, endless)
+        itself = self.inst("LogicalOr", "bool", self._is_zero(x), endless)
         return self.inst("Select", "f32", itself, x, root)

@@ -1,0 +1,164 @@
+"""Our quotients and square roots as machine code of this computer, with the approximations that they start from
+modelled: whatever these lose within NVIDIA's bounds, the results are IEEE's, bit by bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
+from tests.simulator.code import GROUP, HostAssembler, flavour, generate
+from tests.simulator.driver import Image
+
+ODD = [0.0, np.inf, np.nan, 1.0, 3.0, 2.0**-149, 2.0**-127, 2.0**-126, 2.0**-125, 2.0**-101, 2.0**-100, 2.0**-99,
+       0.5, 2.0**100, 2.0**125, 2.0**126, 2.0**126 * (1 + 2.0**-23), 2.0**127, 2.0**128 - 2.0**104]  # fmt: skip
+# for nearly all ones 1/y is so close to the middle between two numbers that Newton's step only mends some errors;
+# NVIDIA's own rcp.rn and div.rn begin with the same step, so those are the errors there
+NEAR_MIDDLE = 0x7FFFFD
+MODELS = """
+define float @model.rcp(float %y) {{
+  %size = call float @llvm.fabs.f32(float %y)
+  %least = fcmp olt float %size, 0x3810000000000000
+  %none = call float @llvm.copysign.f32(float 0.0, float %y)
+  %operand = select i1 %least, float %none, float %y
+  %near = fdiv float 1.0, %operand
+  %bits = bitcast float %near to i32
+  %fraction.y = bitcast float %y to i32
+  %fraction = and i32 %fraction.y, 8388607
+  %sure = icmp uge i32 %fraction, {near_middle}
+  %size.near = call float @llvm.fabs.f32(float %near)
+  %finite = fcmp olt float %size.near, 0x7FF0000000000000
+  %normal = fcmp oge float %size.near, 0x3810000000000000
+  %usual = and i1 %finite, %normal
+  %step = select i1 %sure, i32 0, i32 {error}
+  %moved = add i32 %bits, %step
+  %wrong = bitcast i32 %moved to float
+  %size.wrong = call float @llvm.fabs.f32(float %wrong)
+  %flush = fcmp olt float %size.wrong, 0x3810000000000000
+  %nothing = call float @llvm.copysign.f32(float 0.0, float %wrong)
+  %flushed = select i1 %flush, float %nothing, float %wrong
+  %gone = fcmp olt float %size.near, 0x3810000000000000
+  %plain = select i1 %gone, float %nothing, float %near
+  %result = select i1 %usual, float %flushed, float %plain
+  ret float %result
+}}
+define double @model.rcp64(double %y) {{
+  %near = fdiv double 1.0, %y
+  %bits = bitcast double %near to i64
+  %high = and i64 %bits, -4294967296
+  %result = bitcast i64 %high to double
+  ret double %result
+}}
+define float @model.rsqrt(float %x) {{
+  %root = call float @llvm.sqrt.f32(float %x)
+  %near = fdiv float 1.0, %root
+  %bits = bitcast float %near to i32
+  %moved = add i32 %bits, {error}
+  %wrong = bitcast i32 %moved to float
+  %size = call float @llvm.fabs.f32(float %near)
+  %finite = fcmp olt float %size, 0x7FF0000000000000
+  %usual = select i1 %finite, float %wrong, float %near
+  ret float %usual
+}}
+declare float @llvm.fabs.f32(float)
+declare float @llvm.copysign.f32(float, float)
+declare float @llvm.sqrt.f32(float)
+"""
+
+
+class Modelled(HostAssembler, NvptxAssembler):
+    """NVIDIA's arithmetic with models of its special functions."""
+
+    def _approximate(self, function, x):
+        kind = {"f32": "float", "f64": "double"}[x.type]
+        name = f"@model.{function}{'64' if x.type == 'f64' else ''}"
+        return self._value(x.type, f"call {kind} {name}({kind} {x.id})")
+
+
+def compute(write, error, *operands):
+    """write(b, *operands) of every element; each invocation does one."""
+    count = operands[0].size
+    groups = -(-count // GROUP)
+    arrays = [np.resize(a, groups * GROUP) for a in (*operands, np.zeros(1, np.float32))]
+    f = flavour()
+    b = Modelled(f, "k0", GROUP)
+    table, *_ = b.launch_words()
+    places = []
+    for i in range(len(arrays)):
+        base = b.load(b.inst("IAdd", "i64", table, b.const("i64", 8 * i)), "i64", invariant=True)
+        offset = b.inst("IMul", "i64", b.inst("UConvert", "i64", b.invocation()), b.const("i64", 4))
+        places.append(b.inst("IAdd", "i64", base, offset))
+    b.store(places[-1], write(b, *[b.load(place, "f32") for place in places[:-1]]))
+    declared = [line for line in b.declarations if line.split("(")[0].split("@")[1] + "(float" not in MODELS]
+    text = "\n".join(
+        [
+            f'target triple = "{f.triple}"',
+            b.finish(0),
+            f.declarations,
+            *declared,
+            MODELS.format(error=error, near_middle=NEAR_MIDDLE),
+            f"attributes #0 = {{ {f.attributes} }}",
+            "!0 = !{}",
+            '!1 = !{!"branch_weights", i32 2000, i32 1}',
+        ]
+    )
+    addresses = np.array([a.ctypes.data for a in arrays], np.uint64)
+    Image(generate(text)[0]).pipeline("k0", "k0", GROUP).dispatch(groups, (addresses.ctypes.data, 0, 0, 0, 0, 0))
+    return arrays[-1][:count]
+
+
+def divide(x, y, error):
+    return compute(lambda b, x, y: b.exact("FDiv", "f32", x, y), error, x, y)
+
+
+def differing(got, wanted):
+    same = (got.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(got) & np.isnan(wanted))
+    return np.flatnonzero(~same)
+
+
+def hard_quotients():
+    """Operands whose quotient is next to the middle between two numbers: 2**s x = (2 m + 1) y + k for small k."""
+    y = np.random.default_rng(0).integers(1 << 22, 1 << 23, 20_000, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    inverse = y.copy()  # modulo 2**64, by Newton's method
+    for _ in range(6):
+        inverse *= np.uint64(2) - y * inverse
+    pairs = []
+    for shift in (24, 25):
+        for k in (-3, -1, 1, 3):
+            middle = (np.uint64(-k % (1 << 64)) * inverse) & np.uint64((1 << shift) - 1)
+            product = middle * y + np.uint64(k % (1 << 64))
+            x = product >> np.uint64(shift)
+            fits = (x >= 1 << 23) & (x < 1 << 24) & (middle >= 1 << 24) & (x << np.uint64(shift) == product)
+            pairs.append(np.stack([x[fits], y[fits]]).astype(np.float32))
+    return np.concatenate(pairs, axis=1)
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_hard_quotients(error):
+    x, y = hard_quotients()
+    assert x.size > 20_000
+    assert differing(divide(x, y, error), x / y).size == 0
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_any_operands(error):
+    bits = np.random.default_rng(1).integers(0, 1 << 32, (2, 200_000), dtype=np.uint32)
+    odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
+    any_x, any_y = bits.view(np.float32)
+    x = np.concatenate([any_x, np.repeat(odd, odd.size), odd.repeat(200)])
+    y = np.concatenate([any_y, np.tile(odd, odd.size), any_x[: odd.size * 200]])
+    x, y = np.concatenate([x, y]), np.concatenate([y, x])
+    with np.errstate(all="ignore"):
+        wanted = x / y
+    wrong = differing(divide(x, y, error), wanted)
+    assert wrong.size == 0, (x[wrong][:3], y[wrong][:3])
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_roots(error):
+    bits = np.random.default_rng(2).integers(0, 1 << 32, 200_000, dtype=np.uint32)
+    x = np.concatenate([bits.view(np.float32), np.array([*ODD, *(-v for v in ODD)], np.float32)])
+    with np.errstate(all="ignore"):
+        wanted = np.sqrt(x)
+    got = compute(lambda b, x: b.extended("Sqrt", "f32", x), error, x)
+    assert differing(got, wanted).size == 0
