@@ -1,7 +1,7 @@
 """What a GPU runtime must know of a compiled Program, as JSON-able data.
 
-`describe` is the only writer and `runtime.gpu.program` the only reader. Locations are
-[file, line, function] or None, types are [dtype name, shape]; a step is a list that begins with its name.
+`describe` is the only writer and `runtime.gpu.program` the only reader. Common parts are codegen.records'; a step
+is a list that begins with its name.
 """
 
 from __future__ import annotations
@@ -24,16 +24,21 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
+from loopgrad.codegen.records import (
+    write_attributes,
+    write_errors,
+    write_location,
+    write_residuals,
+    write_slots,
+    write_type,
+)
 from loopgrad.codegen.targets.gpu.interface import Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.layout import Support
 from loopgrad.codegen.targets.gpu.plan import UNTILED, Plan
 from loopgrad.codegen.targets.gpu.product import squared
 from loopgrad.codegen.targets.gpu.support import copy_kernel, fill_kernel, matmul_kernel
-from loopgrad.graph.nodes import Location
-from loopgrad.graph.types import TensorType
 
 FORMAT: Final = 1
-ALIGNMENT: Final = 64
 
 
 class _Steps:
@@ -46,7 +51,7 @@ class _Steps:
             LaunchStep: self.launch,
             CopyStep: lambda s: ["copy", *self.copy(s.source, s.target)],
             MatmulStep: self.matmul,
-            HostCallStep: lambda s: ["host", s.name, list(s.inputs), list(s.outputs), [list(a) for a in s.attrs]],
+            HostCallStep: lambda s: ["host", s.name, list(s.inputs), list(s.outputs), write_attributes(s)],
             ReserveStep: lambda s: ["reserve", s.stack, s.depth],
             PushStep: lambda s: ["push", s.stack, *self.copy(s.slot, s.slot)],
             PopStep: lambda s: ["pop", s.stack, s.slot],
@@ -87,25 +92,17 @@ class _Steps:
 
     def for_loop(self, step: ForStep) -> list[Any]:
         rotate = [list(pair) for pair in step.rotate]
-        return ["for", step.count, step.index, self.steps(step.body), rotate, step.reverse, _location(step.loc)]
+        return ["for", step.count, step.index, self.steps(step.body), rotate, step.reverse, write_location(step.loc)]
 
     def while_loop(self, step: WhileStep) -> list[Any]:
         condition, body = self.steps(step.condition), self.steps(step.body)
         rotate = [list(pair) for pair in step.rotate]
-        return ["while", condition, step.pred, body, rotate, step.max_steps, _location(step.loc)]
+        return ["while", condition, step.pred, body, rotate, step.max_steps, write_location(step.loc)]
 
 
 def describe(program: Program, interfaces: Sequence[KernelInterface], support: Support) -> tuple[dict[str, Any], bytes]:
     """The metadata without its modules, and the bytes of all constants."""
-    constants = bytearray()
-    slots = []
-    for slot in program.slots:
-        offset = None
-        if slot.constant is not None:
-            offset = len(constants)
-            constants += slot.constant
-            constants += bytes(-len(constants) % ALIGNMENT)
-        slots.append({"kind": slot.kind, "type": _type(slot.type), "constant": offset})
+    slots, constants = write_slots(program)
     metadata = {
         "format": FORMAT,
         "slots": slots,
@@ -113,26 +110,18 @@ def describe(program: Program, interfaces: Sequence[KernelInterface], support: S
         "outputs": list(program.outputs),
         "kernels": [_kernel(k, i) for k, i in zip(program.kernels, interfaces, strict=True)],
         "steps": _Steps(program, support).steps(program.steps),
-        "stacks": [{"name": s.name, "type": _type(s.element), "loc": _location(s.loc)} for s in program.stacks],
-        "residuals": [
-            {
-                "name": r.name,
-                "type": _type(r.element),
-                "formula": r.formula,
-                "reason": r.reason,
-                "place": r.place,
-                "loc": _location(r.loc),
-            }
-            for r in program.residuals
+        "stacks": [
+            {"name": s.name, "type": write_type(s.element), "loc": write_location(s.loc)} for s in program.stacks
         ],
+        "residuals": write_residuals(program.residuals),
         "notes": [*program.notes, *[note for i in interfaces for note in i.notes]],
     }
-    return metadata, bytes(constants)
+    return metadata, constants
 
 
 def _kernel(kernel: Kernel, interface: KernelInterface) -> dict[str, Any]:
     stacks = [
-        {"name": slot.name, "itemsize": size, "depth_param": slot.depth_param, "loc": _location(slot.loc)}
+        {"name": slot.name, "itemsize": size, "depth_param": slot.depth_param, "loc": write_location(slot.loc)}
         for slot, size in zip(kernel.stacks, interface.stacks, strict=True)
     ]
     return {
@@ -150,17 +139,9 @@ def _kernel(kernel: Kernel, interface: KernelInterface) -> dict[str, Any]:
         "before": [_dispatch(d) for d in interface.before],
         "after": [_dispatch(d) for d in interface.after],
         "stacks": stacks,
-        "errors": [{"kind": x.kind, "message": x.message, "loc": _location(x.loc)} for x in kernel.errors],
+        "errors": write_errors(kernel),
     }
 
 
 def _dispatch(dispatch: Dispatch) -> list[Any]:
     return [dispatch.module, dispatch.lanes, [list(a) for a in dispatch.arrays], dispatch.tiles]
-
-
-def _type(type: TensorType) -> list[Any]:
-    return [type.dtype.name, list(type.shape)]
-
-
-def _location(loc: Location | None) -> list[Any] | None:
-    return None if loc is None else list(loc)
