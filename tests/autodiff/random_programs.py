@@ -4,20 +4,19 @@ carries, gathers, scatters into shared accumulators.
 `random_program(seed)` gives a function of Values and arrays for it. As a script, it checks as many seeds as wanted
 (reverse against forward mode, and both against central differences where those have converged):
 
-    python tests/autodiff/random_programs.py 1000 2000
+    python -m tests.autodiff.random_programs 1000 2000
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.types import TensorType, bool_, float64, int64
+from tests.autodiff import gradients
 
 N = 4
 TABLE = 5
@@ -197,14 +196,6 @@ def random_program(seed, depth=4):
     return function, arrays
 
 
-def checker():
-    path = Path(__file__).with_name("gradients.py")
-    spec = importlib.util.spec_from_file_location("autodiff_gradients_of_random_programs", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def check_program(derivatives, seed, depth=4):
     """Reverse agrees with forward; forward with central differences where two step sizes agree."""
     function, arrays = random_program(seed, depth)
@@ -222,7 +213,6 @@ def check_program(derivatives, seed, depth=4):
 
 if __name__ == "__main__":
     first, last = (int(a) for a in sys.argv[1:3])
-    gradients = checker()
     for number in range(first, last):
         with np.errstate(all="ignore"):
             check_program(gradients, number)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-_path = Path(__file__).with_name("random_programs.py")
-_spec = importlib.util.spec_from_file_location("autodiff_random_programs", _path)
-_programs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_programs)
+from tests.autodiff import random_programs as _programs
 
 
 @pytest.mark.parametrize("seed", range(90))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from loopgrad.graph import ops
@@ -13,10 +10,7 @@ from loopgrad.graph.key import abstract_key, key
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float32, float64, int64
-
-_spec = importlib.util.spec_from_file_location("random_graphs", Path(__file__).with_name("random_graphs.py"))
-random_graphs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(random_graphs)
+from tests.graph import random_graphs
 
 X = TensorType((4,), float64)
 COUNT = TensorType((), int64)

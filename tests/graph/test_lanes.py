@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,10 +14,7 @@ from loopgrad.graph.lanes import candidate_domain, lane_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.types import StackType, TensorType, bool_, float64, int64
-
-_spec = importlib.util.spec_from_file_location("random_graphs", Path(__file__).with_name("random_graphs.py"))
-random_graphs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(random_graphs)
+from tests.graph import random_graphs
 
 N = 5
 

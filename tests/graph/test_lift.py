@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,10 +13,7 @@ from loopgrad.graph.lift import lift
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float64, int64
 from loopgrad.graph.verify import verify
-
-_spec = importlib.util.spec_from_file_location("random_graphs", Path(__file__).with_name("random_graphs.py"))
-random_graphs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(random_graphs)
+from tests.graph import random_graphs
 
 X = TensorType((5, 6), float64)
 COUNT = TensorType((), int64)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,10 +12,8 @@ from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.types import float32, int32, int64
+from tests.codegen.kernel import random_kernels as _random_kernels
 
-_spec = importlib.util.spec_from_file_location("random_kernels", Path(__file__).with_name("random_kernels.py"))
-_random_kernels = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_random_kernels)
 random_kernel = _random_kernels.random_kernel
 
 

@@ -1,8 +1,6 @@
 """Units in the last place of every recipe, as compiled for the CPU, against extended precision."""
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,21 +8,9 @@ import scipy.special
 
 from loopgrad.codegen.math.table import RECIPES
 from loopgrad.graph.types import float32, float64
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel
+from tests.codegen.targets.cpu.kernel_build import Build
 
-
-def _support(name):
-    path = Path(__file__).parents[1] / "targets" / "cpu" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"accuracy_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    import sys  # dataclasses look their module up
-
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CompiledKernel = _support("cpu_harness").CompiledKernel
-Build = _support("kernel_build").Build
 LANES = 20_011
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
          "atanh": "arctanh", "atan2": "arctan2", "pow": "power", "rem": "fmod", "mod": "remainder",

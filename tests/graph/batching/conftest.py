@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,10 +11,7 @@ from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.types import DTYPES, TensorType
 from loopgrad.graph.verify import verify
-
-_spec = importlib.util.spec_from_file_location("random_graphs", Path(__file__).parents[1] / "random_graphs.py")
-_random_graphs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_random_graphs)
+from tests.graph import random_graphs as _random_graphs
 
 
 def type_of(array):

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.types import TensorType, bool_, float64, int64
 from loopgrad.graph.verify import verify
-
-_spec = importlib.util.spec_from_file_location("random_graphs", Path(__file__).parents[1] / "random_graphs.py")
-random_graphs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(random_graphs)
+from tests.graph import random_graphs
 
 SEEDS = range(25)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,10 +15,8 @@ from loopgrad.graph.passes import PIPELINE, mask, optimise
 from loopgrad.graph.text import parse_graph, print_graph
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.graph.verify import verify
+from tests.graph.passes import checking
 
-_spec = importlib.util.spec_from_file_location("checking", Path(__file__).with_name("checking.py"))
-checking = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(checking)
 random_program, random_arrays = checking.random_graphs.random_program, checking.random_graphs.random_arrays
 
 SIZE = 5

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,10 +12,8 @@ from loopgrad.graph.passes import mask, optimise
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.types import TensorType, uint8
 from loopgrad.graph.verify import verify
+from tests.graph.passes import checking
 
-_spec = importlib.util.spec_from_file_location("checking", Path(__file__).with_name("checking.py"))
-checking = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(checking)
 f, i, ops_of, traced = checking.f, checking.i, checking.ops_of, checking.traced
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from loopgrad.graph import ops
 from loopgrad.graph.passes import dce, fold, simplify
 from loopgrad.graph.types import bool_, float32, float64, int32, int64, uint8
+from tests.graph.passes import checking
 
-_spec = importlib.util.spec_from_file_location("checking", Path(__file__).with_name("checking.py"))
-checking = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(checking)
 checked, f, i, b, ops_of = checking.checked, checking.f, checking.i, checking.b, checking.ops_of
 
 

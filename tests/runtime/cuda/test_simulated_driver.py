@@ -18,6 +18,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
 from tests.emitted_kernels import outside_the_run
+from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 SIMULATED = "LOOPGRAD_TEST_SIMULATED_CUDA"
 inside = pytest.mark.skipif(SIMULATED not in os.environ, reason="for a process in which CUDA is simulated")
@@ -52,26 +53,6 @@ def spent(sim, work) -> dict[str, int]:
     work()
     after = sim.counts()
     return {name: after[name] - before[name] for name in after}
-
-
-def gradient_of_ragged_loops():
-    def loss(x, n):
-        def lane(v, trips):
-            return lg.fori_loop(0, trips, lambda _, s: lg.sin(s) * v, v)
-
-        return lg.sum(lg.vmap(lane)(x, n))
-
-    return lg.grad(loss)
-
-
-def reference(x, n):
-    out = np.zeros_like(x)
-    for i, (v, trips) in enumerate(zip(x, n, strict=True)):
-        value, derivative = v, 1.0
-        for _ in range(trips):
-            value, derivative = np.sin(value) * v, np.cos(value) * derivative * v + np.sin(value)
-        out[i] = derivative
-    return out
 
 
 @inside
@@ -114,7 +95,7 @@ def test_a_replay_is_one_launch_of_a_graph_and_one_wait(sim):
         grown = captured.stats().growths - before
         assert calls["graph_launches"] == 1 + grown
         assert calls["launches"] == calls["downloads"] == 0
-        np.testing.assert_allclose(np.asarray(captured.replay(*given)), reference(x, n), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(captured.replay(*given)), ragged_reference(x, n), rtol=1e-12)
     assert captured.stats().captures == 1
     assert captured.stats().growths >= 1
 

@@ -12,19 +12,10 @@ from loopgrad.graph.nodes import Location
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu import flow
 from loopgrad.runtime.gpu.machine import Machine
+from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 
 N = 300  # more than one lane of a kernel carries
 X = np.linspace(-0.6, 0.9, N)
-
-
-def summed(x, n):
-    return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(v) + 0.3 * lg.mean(v), x))
-
-
-def reference(x, trips):
-    for _ in range(trips):
-        x = np.sin(x) + 0.3 * x.mean()
-    return x.sum()
 
 
 @pytest.fixture
@@ -65,21 +56,21 @@ def updates(block):
 
 def test_a_replay_is_one_graph_launch():
     host = get_device("simulator:1").driver.host
-    replay = captured("simulator:1", summed, X, 3)
+    replay = captured("simulator:1", sum_of_mixing_loop, X, 3)
     for trips in (3, 50, 0, 7):
         before = host.launches
-        np.testing.assert_allclose(replayed("simulator:1", replay, X, trips), reference(X, trips), rtol=1e-12)
+        np.testing.assert_allclose(replayed("simulator:1", replay, X, trips), mixing_reference(X, trips), rtol=1e-12)
         assert host.launches == before + 1
 
 
 def test_a_growth_is_one_launch_more_and_no_capture():
     host = get_device("simulator:1").driver.host
-    replay = captured("simulator:1", lg.value_and_grad(summed), X, 3)
+    replay = captured("simulator:1", lg.value_and_grad(sum_of_mixing_loop), X, 3)
     graphs, before = host.graphs, host.launches
     for trips, launches in ((2, 1), (60, 2), (60, 1), (3, 1), (200, 2)):
         start = host.launches
         value, _ = replayed("simulator:1", replay, X, trips)
-        np.testing.assert_allclose(value, reference(X, trips), rtol=1e-12)
+        np.testing.assert_allclose(value, mixing_reference(X, trips), rtol=1e-12)
         assert host.launches == start + launches
     assert host.launches == before + 7
     assert host.graphs == graphs
@@ -89,7 +80,7 @@ def test_a_growth_is_one_launch_more_and_no_capture():
 def test_capture_records():
     """The first replay has no more to do than the others."""
     host = get_device("simulator:1").driver.host
-    replay = captured("simulator:1", lg.value_and_grad(summed), X + 0.5, 3)
+    replay = captured("simulator:1", lg.value_and_grad(sum_of_mixing_loop), X + 0.5, 3)
     graphs = host.graphs
     replayed("simulator:1", replay, X, 3)
     assert host.graphs == graphs
@@ -98,7 +89,7 @@ def test_capture_records():
 @pytest.mark.parametrize("name", ["for", "while", "gradient"])
 def test_one_update_a_trip(flows, name):
     def counted(x, n):
-        return summed(x, n)
+        return sum_of_mixing_loop(x, n)
 
     def conditional(x, n):
         return lg.sum(lg.while_loop(lambda v: lg.max(v) < n, lambda v: 1.3 * v + 0.1 * lg.mean(v), x))
@@ -142,7 +133,7 @@ def test_what_reads_memory_stays():
 def test_why_the_host_decides():
     def notes(device):
         with lg.default_device(device):
-            compiled = lg.compile(summed)
+            compiled = lg.compile(sum_of_mixing_loop)
             compiled(lg.asarray(X), lg.asarray(2))
             return "\n".join(compiled.plan(lg.asarray(X), lg.asarray(2)).notes)
 
@@ -195,16 +186,16 @@ def test_loops_with_large_products_are_left_to_the_library(monkeypatch, large):
 def test_a_refused_graph_is_run_in_steps(monkeypatch):
     device = get_device("simulator:1")
     monkeypatch.setattr(type(device.driver), "graph", lambda *_: None)
-    replay = captured("simulator:1", summed, X - 0.1, 2)
+    replay = captured("simulator:1", sum_of_mixing_loop, X - 0.1, 2)
     before = device.driver.host.launches
     for trips in (3, 0, 5):
-        np.testing.assert_allclose(replayed("simulator:1", replay, X, trips), reference(X, trips), rtol=1e-12)
+        np.testing.assert_allclose(replayed("simulator:1", replay, X, trips), mixing_reference(X, trips), rtol=1e-12)
     assert device.driver.host.launches >= before
 
 
 def test_a_wait_that_is_broken_off_ends_the_loops(monkeypatch):
     host = get_device("simulator:1").driver.host
-    replay = captured("simulator:1", summed, X, 2)
+    replay = captured("simulator:1", sum_of_mixing_loop, X, 2)
     poked = []
     monkeypatch.setattr(host, "poke", lambda _, value: poked.append(value))
 
@@ -216,12 +207,12 @@ def test_a_wait_that_is_broken_off_ends_the_loops(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         replayed("simulator:1", replay, X, 4)
     assert set(poked) == {1}
-    np.testing.assert_allclose(replayed("simulator:1", replay, X, 4), reference(X, 4), rtol=1e-12)
+    np.testing.assert_allclose(replayed("simulator:1", replay, X, 4), mixing_reference(X, 4), rtol=1e-12)
 
 
 def test_an_interruption_before_the_wait_ends_the_loops_too(monkeypatch):
     host = get_device("simulator:1").driver.host
-    replay = captured("simulator:1", summed, X, 2)
+    replay = captured("simulator:1", sum_of_mixing_loop, X, 2)
     calls = []
     original = host.launch_graph
 
@@ -236,14 +227,14 @@ def test_an_interruption_before_the_wait_ends_the_loops_too(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         replayed("simulator:1", replay, X, 4)
     assert calls == [1, "synchronize"]
-    np.testing.assert_allclose(replayed("simulator:1", replay, X, 4), reference(X, 4), rtol=1e-12)
+    np.testing.assert_allclose(replayed("simulator:1", replay, X, 4), mixing_reference(X, 4), rtol=1e-12)
 
 
 def test_a_popped_empty_stack_is_reported():
     """It would be a bug of the compiler: nothing it makes does this."""
     device = get_device("simulator:0")
     with lg.default_device("simulator:0"):
-        replay = lg.compile(lg.grad(summed)).capture(lg.asarray(X), lg.asarray(2))
+        replay = lg.compile(lg.grad(sum_of_mixing_loop)).capture(lg.asarray(X), lg.asarray(2))
     assert device
     machine = replay._recorded._recording._machine
     assert isinstance(machine, Machine)

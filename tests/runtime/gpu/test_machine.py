@@ -8,28 +8,9 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu.recorder import Recorder
+from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 DEVICES = ("simulator:0", "simulator:1")
-
-
-def gradient_of_ragged_loops():
-    def loss(x, n):
-        def lane(v, trips):
-            return lg.fori_loop(0, trips, lambda _, s: lg.sin(s) * v, v)
-
-        return lg.sum(lg.vmap(lane)(x, n))
-
-    return lg.grad(loss)
-
-
-def reference(x, n):
-    out = np.zeros_like(x)
-    for i, (v, trips) in enumerate(zip(x, n, strict=True)):
-        value, derivative = v, 1.0
-        for _ in range(trips):
-            value, derivative = np.sin(value) * v, np.cos(value) * derivative * v + np.sin(value)
-        out[i] = derivative
-    return out
 
 
 @pytest.fixture(params=DEVICES)
@@ -108,7 +89,7 @@ def test_a_stack_that_grows_in_a_capture(on):
     for most in (4, 50, 9):
         n = rng.integers(0, most, 200)
         got = replay.replay(lg.asarray(x), lg.asarray(n))
-        np.testing.assert_allclose(np.asarray(got), reference(x, n), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(got), ragged_reference(x, n), rtol=1e-12)
     assert replay.stats().captures == 1
     assert replay.stats().growths >= 1
 
@@ -122,7 +103,7 @@ def test_a_capture_after_the_program_was_called_with_deeper_loops(on):
     for trips in (n, deeper, n, deeper):
         called = compiled(lg.asarray(x), lg.asarray(trips))
         replayed = replay.replay(lg.asarray(x), lg.asarray(trips))
-        np.testing.assert_allclose(np.asarray(called), reference(x, trips), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(called), ragged_reference(x, trips), rtol=1e-12)
         np.testing.assert_array_equal(np.asarray(called), np.asarray(replayed))
 
 
@@ -144,4 +125,4 @@ def test_short_memory_means_fewer_lanes_in_flight(on, monkeypatch):
     with pytest.raises(MemoryError, match=r"expected its saved values to fit into 5,242,880 bytes available, needed"):
         np.asarray(compiled(placed, lg.asarray(n)))
     got = np.asarray(compiled(placed, few))
-    np.testing.assert_allclose(got, reference(x, np.asarray(few)), rtol=1e-12)
+    np.testing.assert_allclose(got, ragged_reference(x, np.asarray(few)), rtol=1e-12)

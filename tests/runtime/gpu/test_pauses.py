@@ -9,6 +9,7 @@ import loopgrad as lg
 from loopgrad.codegen.targets.gpu import update as u
 from loopgrad.graph.errors import LoopLimitError
 from loopgrad.runtime.gpu.stepped import AT_ONCE
+from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 from tests.simulator.code import UPDATE_GROUP, update_code
 from tests.simulator.driver import Commands, Image
 
@@ -66,16 +67,6 @@ def test_a_failure_is_no_pause():
     assert (state.answer[0], state.void[0]) == (0, 1)
 
 
-def summed(x, n):
-    return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(v) + 0.3 * lg.mean(v), x))
-
-
-def reference(x, trips):
-    for _ in range(trips):
-        x = np.sin(x) + 0.3 * x.mean()
-    return x.sum()
-
-
 @pytest.fixture
 def starts(monkeypatch):
     """How often commands of the simulator were started."""
@@ -92,16 +83,18 @@ def starts(monkeypatch):
 
 def test_long_loops_are_started_many_passes_at_a_time(starts):
     with lg.default_device("simulator:0"):
-        replay = lg.compile(summed).capture(lg.asarray(X), lg.asarray(3))
+        replay = lg.compile(sum_of_mixing_loop).capture(lg.asarray(X), lg.asarray(3))
         for trips in (3, 100, 100, 0, 1, 5, 16, 17, 33, 200, 2, 48):
             starts[0] = 0
             value = replay.replay(lg.asarray(X), lg.asarray(trips))
-            np.testing.assert_allclose(value, reference(X, trips), rtol=1e-12)
+            np.testing.assert_allclose(value, mixing_reference(X, trips), rtol=1e-12)
             assert starts[0] <= 4 + AT_ONCE + -(-trips // AT_ONCE) + AT_ONCE
         starts[0] = 0
         for _ in range(2):
             starts[0] = 0
-            np.testing.assert_allclose(replay.replay(lg.asarray(X), lg.asarray(160)), reference(X, 160), rtol=1e-12)
+            np.testing.assert_allclose(
+                replay.replay(lg.asarray(X), lg.asarray(160)), mixing_reference(X, 160), rtol=1e-12
+            )
         assert starts[0] < 160 // AT_ONCE + AT_ONCE
 
 

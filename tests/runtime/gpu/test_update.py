@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from update_reference import Memory, run_update
 
 from loopgrad.codegen.targets.gpu import update as u
 from loopgrad.graph.types import DTYPES, bool_
+from tests.runtime.gpu.update_reference import Memory, run_update
 from tests.simulator.code import UPDATE_GROUP, update_code
 from tests.simulator.driver import Image
 

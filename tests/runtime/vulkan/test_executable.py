@@ -7,6 +7,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.vulkan.driver import device_count
+from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
 
@@ -17,33 +18,13 @@ def on_vulkan():
         yield
 
 
-def gradient_of_ragged_loops():
-    def loss(x, n):
-        def lane(v, trips):
-            return lg.fori_loop(0, trips, lambda _, s: lg.sin(s) * v, v)
-
-        return lg.sum(lg.vmap(lane)(x, n))
-
-    return lg.grad(loss)
-
-
-def reference(x, n):
-    out = np.zeros_like(x)
-    for i, (v, trips) in enumerate(zip(x, n, strict=True)):
-        value, derivative = v, 1.0
-        for _ in range(trips):
-            value, derivative = np.sin(value) * v, np.cos(value) * derivative * v + np.sin(value)
-        out[i] = derivative
-    return out
-
-
 def test_calls_after_the_first_submit_the_recorded_commands():
     compiled = lg.compile(gradient_of_ragged_loops())
     rng = np.random.default_rng(0)
     for most in (3, 4, 30, 5):
         x, n = rng.uniform(0.5, 1.5, 40), rng.integers(0, most, 40, dtype=np.int32)
         got = compiled(lg.asarray(x), lg.asarray(n))
-        np.testing.assert_allclose(np.asarray(got), reference(x, n), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(got), ragged_reference(x, n), rtol=1e-12)
 
 
 def test_outputs_of_earlier_calls_stay():
@@ -63,7 +44,7 @@ def test_replay_with_other_values_and_deeper_loops():
     for most in (4, 60, 3):
         n = rng.integers(0, most, 20, dtype=np.int32)
         got = captured.replay(lg.asarray(x), lg.asarray(n))
-        np.testing.assert_allclose(np.asarray(got), reference(x, n), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(got), ragged_reference(x, n), rtol=1e-12)
     assert np.asarray(first).shape == (20,)
 
 

@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from amdgpu_objects import assert_same, by_lld, kernels, needs_lld, relocatable, with_tables
 
 from loopgrad.codegen.targets.amdgpu import elf
 from loopgrad.codegen.targets.amdgpu.code_object import check, loadable
@@ -14,6 +13,14 @@ from loopgrad.codegen.targets.amdgpu.comgr import Comgr, ComgrError
 from loopgrad.codegen.targets.amdgpu.hashes import gnu_hash, system_v_hash
 from loopgrad.codegen.targets.amdgpu.linker import LinkError, link
 from loopgrad.codegen.targets.amdgpu.notes import descriptor, kernel_notes, unpack
+from tests.codegen.targets.amdgpu.amdgpu_objects import (
+    assert_same,
+    by_lld,
+    kernels,
+    needs_lld,
+    relocatable,
+    with_tables,
+)
 
 CPUS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 

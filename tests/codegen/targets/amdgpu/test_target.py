@@ -9,10 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amdgpu_objects import assert_same, by_lld, needs_lld
-from every_operation import DTYPE_NAMES, every_operation
-from gpu_harness import program_of
-from kernel_build import Build
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.amdgpu import elf
@@ -30,6 +26,10 @@ from loopgrad.codegen.targets.gpu.support import fill_kernel
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.graph.types import DTYPES, DType, bool_, float32, float64, int32
 from loopgrad.runtime.options import DEFAULT_OPTIONS
+from tests.codegen.targets.amdgpu.amdgpu_objects import assert_same, by_lld, needs_lld
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.every_operation import DTYPE_NAMES, every_operation
+from tests.codegen.targets.gpu.gpu_harness import program_of
 from tests.simulator.code import HostAssembler
 from tests.simulator.device import SimulatorDevice
 

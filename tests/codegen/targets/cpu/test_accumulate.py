@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, Options, check
-from kernel_build import Build
 
 from loopgrad.codegen.kernel.nodes import KValue
 from loopgrad.graph.types import bool_, float32, float64, int32, int64
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options, check
+from tests.codegen.targets.cpu.kernel_build import Build
 
 
 def scatter(size, target, kind, dtype=float32, exclusive=False):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, Options, check, narrower
-from kernel_build import Build
 
 from loopgrad.codegen.kernel.nodes import Block, ErrorSite, KValue
 from loopgrad.graph.types import bool_, float32, float64, int32, int64
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options, check, narrower
+from tests.codegen.targets.cpu.kernel_build import Build
 
 LANES = [1, 3, 64, 1000, 9001]
 

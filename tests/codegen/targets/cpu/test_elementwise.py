@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from cpu_harness import Options, check
-from kernel_build import Build
 
 from loopgrad.graph.types import (
     bool_,
@@ -19,6 +17,8 @@ from loopgrad.graph.types import (
     uint32,
     uint64,
 )  # fmt: skip
+from tests.codegen.targets.cpu.cpu_harness import Options, check
+from tests.codegen.targets.cpu.kernel_build import Build
 
 LANES = 83
 INTEGERS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, check, narrower
-from kernel_build import Build
 
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.types import bfloat16, bool_, float16, float32, float64, int32, int64, uint8
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, check, narrower
+from tests.codegen.targets.cpu.kernel_build import Build
 
 HALVES = (float16, bfloat16)
 MACHINES = {"host": host_machine, "256": lambda: narrower(256), "128": lambda: narrower(128)}

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, Options, check, narrower
-from kernel_build import Build
 
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.lanes import plan_lanes
 from loopgrad.graph.types import bool_, float32, float64, int32, int64, uint8
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options, check, narrower
+from tests.codegen.targets.cpu.kernel_build import Build
 
 DOMAINS = [
     (),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, Options
-from kernel_build import Build
 
 from loopgrad.codegen.math.table import RECIPES
 from loopgrad.codegen.targets.cpu import math_calls
 from loopgrad.graph.types import bfloat16, float16, float32, float64, int64
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options
+from tests.codegen.targets.cpu.kernel_build import Build
 
 LANES = 83
 BINARY = {"atan2", "pow", "rem", "mod", "floordiv"}

@@ -1,19 +1,12 @@
 """Random structured kernels, compiled, against the interpreter, bit for bit."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, narrower
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.targets.cpu.lanes import walk
-
-_path = Path(__file__).parents[2] / "kernel" / "random_kernels.py"
-_spec = importlib.util.spec_from_file_location("random_kernels", _path)
-_random_kernels = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_random_kernels)
+from tests.codegen.kernel import random_kernels as _random_kernels
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, narrower
 
 EXACT = {"sin": "floor", "cos": "neg"}  # so that rounding of sin and cos can't turn into other integers
 

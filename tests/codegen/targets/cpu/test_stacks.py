@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cpu_harness import CompiledKernel, Options, check, narrower
-from kernel_build import Build
 
 from loopgrad.graph.types import bool_, float32, float64, int8, int32, int64
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options, check, narrower
+from tests.codegen.targets.cpu.kernel_build import Build
 
 
 def round_trip(size, dtype, depth_limit=9, nested=True):

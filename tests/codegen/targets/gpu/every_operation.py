@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kernel_build import Build
-
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.graph.types import DTYPES, int64
+from tests.codegen.targets.cpu.kernel_build import Build
 
 FLOAT_UNARY = [
     "neg",

@@ -4,8 +4,6 @@ from math import fsum
 
 import numpy as np
 import pytest
-from gpu_harness import check, device, executable_of, program_of, run_kernel
-from kernel_build import Build
 
 from loopgrad.codegen.targets.gpu import accumulate, layout
 from loopgrad.codegen.targets.gpu.accumulate import Accumulator, exact_sum
@@ -27,6 +25,8 @@ from loopgrad.graph.types import (
     uint64,
 )  # fmt: skip
 from loopgrad.runtime.options import Options
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.gpu_harness import check, device, executable_of, program_of, run_kernel
 
 SIZE = 700
 FLOATS = (float16, bfloat16, float32, float64)

@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from gpu_harness import check, device, executable_of, program_of, run_kernel
-from kernel_build import Build
-from random_kernels import random_kernel
 
 from loopgrad.codegen.kernel.nodes import ErrorSite
 from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError, StackCapacityError
@@ -24,6 +21,9 @@ from loopgrad.graph.types import (
     uint64,
 )  # fmt: skip
 from loopgrad.runtime.options import Options
+from tests.codegen.kernel.random_kernels import random_kernel
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.gpu_harness import check, device, executable_of, program_of, run_kernel
 
 LANES = 83
 INTEGERS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from gpu_harness import device, executable_of
 
 from loopgrad.codegen.program import MatmulStep, Program, Slot
 from loopgrad.codegen.targets.gpu import product
 from loopgrad.codegen.targets.gpu.product import MOST_SUMS, squared
 from loopgrad.graph.types import TensorType, dtype_named, float32, float64, int32
+from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
 
 def multiplied(left, right, transpose_left=False, transpose_right=False):

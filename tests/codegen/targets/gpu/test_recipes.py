@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import scipy.special
-from gpu_harness import run_kernel
-from kernel_build import Build
 
 from loopgrad.codegen.math.table import RECIPES
 from loopgrad.graph.types import float32, float64
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.gpu_harness import run_kernel
 
 LANES = 4000
 TINY = {float32: 1e-30, float64: 1e-300}  # below, devices may flush to zero

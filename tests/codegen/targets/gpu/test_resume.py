@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from gpu_harness import check, device, executable_of, program_of, run_kernel
-from kernel_build import Build
-from random_kernels import random_kernel
 
 from loopgrad.codegen.kernel.nodes import ErrorSite
 from loopgrad.codegen.targets.gpu import resume
 from loopgrad.graph.errors import LoopLimitError
 from loopgrad.graph.types import bool_, float32, float64, int32, int64
+from tests.codegen.kernel.random_kernels import random_kernel
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.gpu_harness import check, device, executable_of, program_of, run_kernel
 
 
 @pytest.fixture(autouse=True, params=[1, 20])

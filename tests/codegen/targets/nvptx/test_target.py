@@ -7,16 +7,16 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from every_operation import DTYPE_NAMES, every_operation
-from gpu_harness import program_of
-from kernel_build import Build
-from random_kernels import random_kernel
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import LaunchStep, Program, Slot
 from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
 from loopgrad.graph.types import DTYPES, TensorType, float32, float64, int32, int64, uint64
 from loopgrad.runtime.options import Options
+from tests.codegen.kernel.random_kernels import random_kernel
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.every_operation import DTYPE_NAMES, every_operation
+from tests.codegen.targets.gpu.gpu_harness import program_of
 from tests.ptx_checks import ARCHITECTURES, assembler
 
 PTXAS = assembler()

@@ -4,10 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gpu_harness import program_of
-from kernel_build import Build
-from random_kernels import random_kernel
-from vulkan_harness import validate
 
 from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.targets.gpu.support import tree_widths
@@ -17,6 +13,10 @@ from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.types import bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
 from loopgrad.runtime.options import Options
+from tests.codegen.kernel.random_kernels import random_kernel
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.gpu_harness import program_of
+from tests.codegen.targets.spirv.vulkan_harness import validate
 
 POOREST = Features(
     fused=False, endless_loops=False, widening=False, denormals=(32, 64), specials=(16, 32), nearest=(64,)
