@@ -1,7 +1,7 @@
 """What the machine asks of a driver: memory, images, lists of commands, and how wide a launch should be.
 
 Vulkan, CUDA and HIP implement `Driver`. Work is done in the order in which it was started, so memory that
-nobody holds may be used again by later work; a driver whose work is not ordered waits in `Commands.run`.
+nobody holds may be used again by later work.
 """
 
 from __future__ import annotations
@@ -136,8 +136,13 @@ class Driver(Protocol):
         """Copy a dense array to the device, after the work that was started; the array may change on return."""
         ...
 
+    def made(self, allocation: Allocation) -> None:
+        """The work that was started last makes its final content."""
+        ...
+
     def fetch(self, allocation: Allocation, size: int) -> Bytes:
-        """A copy on the host, after the work that was started."""
+        """A copy on the host, after the work that was started, or after what makes its content, where that is
+        known."""
         ...
 
     def shared(self, words: int) -> Shared: ...
@@ -147,6 +152,10 @@ class Driver(Protocol):
     def image(self, code: bytes) -> Image: ...
 
     def commands(self) -> Commands: ...
+
+    def start(self, work: Sequence[Any], uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> Any:
+        """As `Commands.run` of all these lists, one after the other; one may be there several times."""
+        ...
 
     def update(self) -> Pipeline:
         """The update kernel (codegen.targets.gpu.update); it tells its decisions as `graph` needs it."""

@@ -85,6 +85,8 @@ class GpuExecutable(Executable):
     def call(self, machine: Machine, buffers: Sequence[Buffer]) -> list[Buffer]:
         """One run on this machine; the device's lock is held."""
         allocations = machine.run([allocation_of(buffer) for buffer in buffers])
+        for allocation in allocations:
+            self.resources.driver.made(allocation)
         if machine.heap is not None:
             self._heap_peak = max(self._heap_peak, machine.heap.size)
         given = {buffer.allocation: buffer for buffer in buffers if isinstance(buffer, GpuBuffer)}

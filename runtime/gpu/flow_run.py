@@ -47,7 +47,7 @@ class Flow:
         self.recorder = FlowRecorder(driver, machine.symbols, self.state, self.layout.symbols)
         self.stacks: list[Allocation | None] = [None] * len(program.stacks)
         script = Script(machine, self.recorder, self.layout)
-        machine.launched.clear()
+        machine.forget_launches()
         with machine.recording_into(self.recorder):
             script.steps(program.steps)
         self.limits = script.limits

@@ -43,6 +43,7 @@ class Machine(Placement):
         self.recording = False
         self.reported = False
         self.launched: dict[int, None] = {}
+        self.looping = False  # something launched may have loops
         self.retired: list[Allocation | None] = []
         self.stacks: list[list[Allocation]] = [[] for _ in program.stacks]
         self.peaks = [0] * len(program.stacks)
@@ -89,7 +90,7 @@ class Machine(Placement):
         self.control.clear()
         self.flow = None
         self.fixed = self.recording = False
-        self.launched.clear()
+        self.forget_launches()
         self.counters.clear()
         self.release()
 
@@ -132,7 +133,7 @@ class Machine(Placement):
             return
         self.recording = True
         self.recorder.restart()
-        self.launched.clear()
+        self.forget_launches()
         self.steps(self.program.steps)
         self.recorder.end(again=True)
         self.recording = False
@@ -160,10 +161,12 @@ class Machine(Placement):
         finally:
             self.recorder, self.recording = own, False
 
-    def start(self) -> None:
-        """Run what was recorded; wait where a launch may have something to report."""
-        self.reported = not self.driver.endless_loops or not self.reporting.isdisjoint(self.launched)
-        self.recorder.run(self.control if self.reported else None)
+    def start(self, again: bool = False) -> None:
+        """Run what was recorded; wait where a launch may have something to report. `again`: the control blocks are
+        as the host left them."""
+        stoppable = self.looping and not self.driver.endless_loops
+        self.reported = stoppable or not self.reporting.isdisjoint(self.launched)
+        self.recorder.run(self.control if self.reported else None, (self.control,) if again else ())
 
     def settle(self) -> bool:
         """Raise what the launches report; False where a stack grew and they must run again."""
@@ -179,15 +182,19 @@ class Machine(Placement):
         """Run the batch; False where a stack grew."""
         fine = not self.submit() or self.settle()
         self.retired.clear()
-        self.launched.clear()
+        self.forget_launches()
         return fine
 
-    def submit(self) -> bool:
-        """Run the batch, if there is one."""
+    def forget_launches(self) -> None:
+        self.launched.clear()
+        self.looping = False
+
+    def submit(self, again: bool = False) -> bool:
+        """Run the batch, if there is one. `again`: as for `start`."""
         if not self.recorder.commands.count:
             return False
         self.recorder.end(again=False)
-        self.start()
+        self.start(again)
         self.recorder.restart()
         for slot, value in self.counters.items():
             self.symbols[SLOTS + slot] = self.recorder.word(value)
@@ -219,15 +226,14 @@ class Machine(Placement):
                 return
 
     def continue_lanes(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> bool:
-        """Launch again until no lane is left in the middle; False where a stack grew. The drivers that need this
-        share their words with the host."""
+        """Launch again until no lane is left in the middle; False where a stack grew."""
         self.submit()
         while unfinished(self.words[self.control_at[k] :]):
             self.words[:CONTROL] = 0
             self.launch_once(k, kernel, slots, again=True)
-            self.submit()
+            self.submit(again=True)
         fine = self.settle()
-        self.launched.clear()
+        self.forget_launches()
         return fine
 
     def know_depths(self, k: int, slots: Sequence[int]) -> None:
@@ -250,6 +256,7 @@ class Machine(Placement):
             pipeline = self.resources.pipeline(kernel.module)
             self.dispatch(k, kernel, pipeline, table)
             self.launched[k] = None
+            self.looping |= kernel.loops or kernel.copies > 0
         for dispatch in kernel.after:
             self.around(dispatch, first, slots)
 
@@ -272,6 +279,7 @@ class Machine(Placement):
     def support(self, module: int, lanes: int, arrays: Sequence[int], tiles: int = 0) -> None:
         if not lanes:
             return
+        self.looping = True
         table = self.recorder.table([*arrays, SUPPORT, VOID, ZERO, ZERO, ZERO])
         pipeline = self.resources.pipeline(module)
         if tiles:

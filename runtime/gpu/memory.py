@@ -35,13 +35,18 @@ class Chunk(Protocol):
     def destroy(self) -> None: ...
 
 
-class Allocation:
-    """Some bytes of a chunk."""
+Piece = tuple[Chunk, int, int]  # and where it begins there, and its size
 
-    __slots__ = ("_home", "address", "chunk", "offset", "size")
+
+class Allocation:
+    """Some bytes of a chunk. `made`: for drivers that number their work, that after which the content is final; None
+    where nobody said so."""
+
+    __slots__ = ("_home", "address", "chunk", "made", "offset", "size")
 
     def __init__(self, home: Heap, chunk: Any, offset: int, size: int) -> None:
         self._home, self.chunk, self.offset, self.size = home, chunk, offset, size
+        self.made: int | None = None
         self.address: int = chunk.address + offset
 
     def __del__(self) -> None:
@@ -60,15 +65,14 @@ class Heap:
         self._lock = threading.RLock()
         self._idle = 0  # bytes of large free pieces
         self._unused = 0  # requests since one of them was of use
-        self.given: deque[tuple[Chunk, int, int]] = deque()
+        self.given: deque[Piece] = deque()
         self.held = 0
 
     def take(self, size: int) -> Allocation:
         """At least `size` bytes, aligned to 256; MemoryError where there are none."""
         wanted = piece(size)
         with self._lock:
-            if self.given:
-                self._collect()
+            self.collect()
             self._unused += 1
             if self._unused > PATIENCE and self._idle > self.held // 2:
                 self._release_large()
@@ -85,13 +89,13 @@ class Heap:
     def ready(self, size: int) -> bool:
         """Whether a free piece of that size is there, so that `take` asks the driver for nothing."""
         with self._lock:
-            self._collect()
+            self.collect()
             return bool(self._free.get(piece(size)))
 
     def idle(self) -> int:
         """Bytes that go back to the driver where it has no others."""
         with self._lock:
-            self._collect()
+            self.collect()
             return self._idle
 
     def _cut(self, size: int) -> list[tuple[Chunk, int]]:
@@ -108,9 +112,13 @@ class Heap:
         self.held += whole
         return [(chunk, offset) for offset in range(0, whole, size)]
 
-    def _collect(self) -> None:
-        while self.given:
-            chunk, offset, size = self.given.popleft()
+    def collect(self) -> None:
+        """Take back what nobody holds any more."""
+        self.free(self.given)
+
+    def free(self, pieces: deque[Piece]) -> None:
+        while pieces:
+            chunk, offset, size = pieces.popleft()
             self._free.setdefault(size, []).append((chunk, offset))
             if size > LARGEST_PIECE:
                 self._idle += size
@@ -126,7 +134,7 @@ class Heap:
     def release(self) -> None:
         """Give back what can be given back, since another device or library needs it."""
         with self._lock:
-            self._collect()
+            self.collect()
             self._release_large()
 
 

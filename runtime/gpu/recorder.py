@@ -129,10 +129,11 @@ class Recorder:
         """Nothing more is recorded; `again`: to be run many times."""
         self.commands.end(again)
 
-    def run(self, report: Shared | None) -> None:
-        """Do what was recorded up to `end`; wait where there is a report."""
+    def run(self, report: Shared | None, sent: Sequence[Shared] = ()) -> None:
+        """Do what was recorded up to `end`, after these words are sent; wait where there is a report."""
         changed = [table for table in self._tables if table.changed]
-        self.commands.run([(table.shared, len(table.symbols)) for table in changed], report)
+        uploads = [(table.shared, len(table.symbols)) for table in changed]
+        self.commands.run([*uploads, *[(shared, len(shared.words)) for shared in sent]], report)
         for table in changed:
             table.changed = False
 

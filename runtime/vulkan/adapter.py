@@ -1,13 +1,14 @@
 """One Vulkan device as the machine sees it (runtime.gpu.driver).
 
 Arrays live in device memory; on `unified` devices the host writes and reads it in place, on others through
-a staging buffer. Words that the host often writes lie in host memory, where the device reads them.
+staging memory of the host.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,48 +17,56 @@ from loopgrad.codegen.targets.spirv.assembly import ENTRY_NAME
 from loopgrad.codegen.targets.spirv.update import update_module
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache
-from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words
-from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
-from loopgrad.runtime.vulkan.commands import Commands
+from loopgrad.runtime.gpu.driver import ProductShape, Shared
+from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
+from loopgrad.runtime.vulkan.commands import CommandBuffers, Commands
 from loopgrad.runtime.vulkan.driver import TYPE_CPU
 from loopgrad.runtime.vulkan.gpu import Gpu
 from loopgrad.runtime.vulkan.memory import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, Chunk, mapped
 from loopgrad.runtime.vulkan.pipelines import Image, Pipeline, Pipelines
+from loopgrad.runtime.vulkan.timeline import Timeline
+from loopgrad.runtime.vulkan.transfers import PART, Transfers
+from loopgrad.runtime.vulkan.words import SharedWords
 
 MAPPED: Final = HOST_VISIBLE | HOST_COHERENT
 HEADROOM: Final = 0.9
 
 
-class SharedWords:
-    """Mapped memory: the device sees what the host writes."""
+class HostHeap(Heap):
+    """Memory that the host writes while work is under way: a piece that nobody holds waits for the submissions that
+    may still use it."""
 
-    def __init__(self, allocation: Allocation, count: int) -> None:
-        self._allocation = allocation
-        self.address = allocation.address
-        content = mapped(allocation, 8 * count)
-        assert content is not None
-        self.words: Words = content.view(np.uint64)
-        self.words[:] = 0
+    def __init__(self, timeline: Timeline, make: Callable[[int], Chunk], describe: Callable[[], str]) -> None:
+        super().__init__(make, describe)
+        self._timeline = timeline
+        self._resting: deque[tuple[int, deque[Piece]]] = deque()
 
-    def clear(self) -> None:
-        self.words[:] = 0
+    def collect(self) -> None:
+        if self.given:
+            given, self.given = self.given, deque()
+            self._resting.append((self._timeline.submitted, given))
+        while self._resting and self._timeline.done(self._resting[0][0]):
+            self.free(self._resting.popleft()[1])
 
 
 class VulkanDriver:
-    """Implements `Driver`. Every run waits, so nothing uses memory that is given back."""
+    """Implements `Driver`. Work is started and not waited for (see timeline)."""
 
     def __init__(self, gpu: Gpu, disk: DiskCache | None) -> None:
         self.gpu = gpu
         self.pipelines = Pipelines(gpu, disk)
         self.name, self.lock = gpu.name, gpu.lock
+        self.buffers = CommandBuffers(gpu)
+        self.transfers = Transfers(self)
         shared = (DEVICE_LOCAL | MAPPED | HOST_CACHED, DEVICE_LOCAL | MAPPED, MAPPED)
-        self.data = self._heap(shared if gpu.unified else (DEVICE_LOCAL,))
-        self.host = self._heap((MAPPED | HOST_CACHED, MAPPED))
-        self._transfers: Commands | None = None
+        kinds = shared if gpu.unified else (DEVICE_LOCAL,)
+        self.data = Heap(lambda size: Chunk(gpu, size, kinds, self.settle), self._describe)
+        wanted = (MAPPED | HOST_CACHED, MAPPED)
+        self.host = HostHeap(gpu.timeline, lambda size: Chunk(gpu, size, wanted, self.settle), self._describe)
         self._update: Pipeline | None = None
 
-    def _heap(self, wanted: tuple[int, ...]) -> Heap:
-        return Heap(lambda size: Chunk(self.gpu, size, wanted), lambda: f"{self.available():,} bytes are available")
+    def _describe(self) -> str:
+        return f"{self.available():,} bytes are available"
 
     @property
     def endless_loops(self) -> bool:
@@ -70,48 +79,69 @@ class VulkanDriver:
         return self.data.held
 
     def take(self, size: int) -> Allocation:
-        return self.data.take(size)
+        self.gpu.timeline.require()
+        with self.lock:
+            return self.data.take(size)
 
     def ready(self, size: int) -> bool:
-        return self.data.ready(size)
+        with self.lock:
+            return self.data.ready(size)
 
     def write(self, allocation: Allocation, array: np.ndarray[Any, Any]) -> None:
+        """In place where the host sees the memory and no work can still use what it was before."""
         if not array.nbytes:
             return
         content = array.reshape(-1).view(np.uint8)
         place = mapped(allocation, array.nbytes)
-        if place is not None:
-            place[:] = content
-            return
-        staging = self.host.take(array.nbytes)
-        staged = mapped(staging, array.nbytes)
-        assert staged is not None
-        staged[:] = content
-        self._transfer(staging, allocation, array.nbytes)
+        with self.lock:
+            if place is None or self.transfers.pending or not self.gpu.timeline.done(self.gpu.timeline.submitted):
+                self.transfers.upload(allocation, content)
+            else:
+                place[:] = content
+
+    def made(self, allocation: Allocation) -> None:
+        allocation.made = self.gpu.timeline.submitted + self.transfers.pending
 
     def fetch(self, allocation: Allocation, size: int) -> Bytes:
         if not size:
             return np.empty(0, np.uint8)
-        place = mapped(allocation, size)
-        if place is not None:
-            return place.copy()
-        staging = self.host.take(size)
-        self._transfer(allocation, staging, size)
-        staged = mapped(staging, size)
-        assert staged is not None
-        return staged.copy()
-
-    def _transfer(self, source: Allocation, target: Allocation, size: int) -> None:
         with self.lock:
-            if self._transfers is None:
-                self._transfers = Commands(self.gpu)
-            self._transfers.begin()
-            self._transfers.copy(source, target, size)
-            self._transfers.end()
-            self._transfers.run()
+            place = mapped(allocation, size)
+            if place is None:
+                return self._download(allocation, size)
+            timeline = self.gpu.timeline
+            made = timeline.submitted + self.transfers.pending if allocation.made is None else allocation.made
+            if made > timeline.submitted:
+                self.flush()
+            timeline.wait(made)
+            return place.copy()
+
+    def _download(self, source: Allocation, size: int) -> Bytes:
+        """In parts: one is copied out of staging memory while the next one is on its way."""
+        result = np.empty(size, np.uint8)
+        under_way: list[tuple[int, int, Allocation]] = []
+        for start in [*range(0, size, PART), size]:
+            if start < size:
+                under_way.append((start, *self._part(source, start, min(PART, size - start))))
+            if len(under_way) == 2 or (start == size and under_way):
+                begin, number, staging = under_way.pop(0)
+                self.gpu.timeline.wait(number)
+                count = min(PART, size - begin)
+                staged = mapped(staging, count)
+                assert staged is not None
+                result[begin : begin + count] = staged
+        return result
+
+    def _part(self, source: Allocation, start: int, size: int) -> tuple[int, Allocation]:
+        """Bytes on their way to the host: the number of the submission, and where they arrive."""
+        staging, commands = self.host.take(size), Commands(self)
+        commands.begin()
+        commands.copy(source, staging, size, start=start)
+        commands.end()
+        return self.start([commands], (), None), staging
 
     def shared(self, words: int) -> SharedWords:
-        return SharedWords(self.host.take(8 * words), words)
+        return SharedWords(self, words)
 
     def available(self) -> int:
         memory = self.gpu.memory
@@ -124,6 +154,38 @@ class VulkanDriver:
         return largest
 
     # work
+
+    def start(self, work: Sequence[Commands], uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> int:
+        """The number of the submission."""
+        assert report is None or isinstance(report, SharedWords)
+        with self.lock:
+            self.gpu.timeline.throttle()
+            for shared, count in uploads:
+                assert isinstance(shared, SharedWords)
+                shared.upload(count)
+            lists = [*self.transfers.take(), *work]
+            if report is not None:
+                lists.append(report.report())
+            labels = {label: None for commands in work for label in commands.labels}
+            number = self.gpu.timeline.submit([commands.buffer for commands in lists], labels)
+            for commands in lists:
+                commands.last = number
+            self.transfers.submitted()
+            if report is not None:
+                self.gpu.timeline.wait(number)
+                report.arrived()
+            return number
+
+    def flush(self) -> None:
+        """Submit what waits for a submission."""
+        if self.transfers.pending:
+            self.start((), (), None)
+
+    def settle(self) -> None:
+        """Until nothing can use any memory but what is held. Signal handlers run afterwards."""
+        if self.gpu.timeline.lost is None:
+            self.flush()
+        self.gpu.lib.vkDeviceWaitIdle(self.gpu.device)
 
     def update(self) -> Pipeline:
         if self._update is None:
@@ -145,7 +207,7 @@ class VulkanDriver:
         return self.pipelines.image(code)
 
     def commands(self) -> Commands:
-        return Commands(self.gpu)
+        return Commands(self)
 
     def filling(self, pipeline: Pipeline) -> int:
         return self.gpu.max_groups

@@ -14,6 +14,7 @@ API_VERSION: Final = 1 << 22 | 2 << 12
 QUEUE_COMPUTE: Final = 2
 TYPE_INTEGRATED, TYPE_CPU = 1, 4
 ERROR_OUT_OF_MEMORY: Final = (-1, -2)
+ERROR_DEVICE_LOST: Final = -4
 NAMES: Final = {-1: "out of host memory", -2: "out of device memory", -3: "initialization failed", -4: "device lost"}
 
 
@@ -73,9 +74,32 @@ class Api:
         self.lib.vkGetPhysicalDeviceProperties(physical, out)
         return out
 
+    def features(self, physical: Any) -> Any:
+        """What the device has, as `feature_chain`."""
+        chain = feature_chain(self)
+        self.lib.vkGetPhysicalDeviceFeatures2(physical, chain[0])
+        return chain
+
     def device_name(self, physical: Any) -> str:
         text: bytes = self.ffi.string(self.properties(physical).deviceName)
         return text.decode(errors="replace")
+
+
+def feature_chain(api: Api) -> tuple[Any, Any, Any]:
+    """Structs for the features of Vulkan 1.0 (with the others behind it), 1.1 and 1.2."""
+    twelve = api.struct("VkPhysicalDeviceVulkan12Features")
+    eleven = api.struct("VkPhysicalDeviceVulkan11Features", pNext=twelve)
+    return api.struct("VkPhysicalDeviceFeatures2", pNext=eleven), eleven, twelve
+
+
+def lacking(base: Any, twelve: Any) -> str:
+    """What is needed of a device and isn't there; empty where nothing is missing."""
+    needed = {
+        "shaderInt64": base.features.shaderInt64,
+        "bufferDeviceAddress": twelve.bufferDeviceAddress,
+        "timelineSemaphore": twelve.timelineSemaphore,
+    }
+    return ", ".join(name for name, there in needed.items() if not there)
 
 
 @cache
@@ -102,12 +126,28 @@ def api() -> Api:
 
 
 def usable_devices() -> list[Any]:
-    """The physical devices with Vulkan 1.2; VulkanMissing where there is none."""
+    """The physical devices that have what is needed; VulkanMissing where there is none."""
     loaded = api()
-    found = [p for p in loaded.physical_devices() if loaded.properties(p).apiVersion >= API_VERSION]
+    reasons, found = [], []
+    for physical in loaded.physical_devices():
+        reason = unfit(loaded, physical)
+        if reason:
+            reasons.append(f"{loaded.device_name(physical)} {reason}")
+        else:
+            found.append(physical)
     if not found:
-        raise VulkanMissing("the Vulkan loader finds no device with Vulkan 1.2")
+        raise VulkanMissing("; ".join(reasons) or "the Vulkan loader finds no device")
     return found
+
+
+def unfit(loaded: Api, physical: Any) -> str:
+    """Why the device can't be used; empty where it can."""
+    version = loaded.properties(physical).apiVersion
+    if version < API_VERSION:
+        return f"has Vulkan {version >> 22}.{version >> 12 & 0x3FF}, and 1.2 is needed"
+    base, _, twelve = loaded.features(physical)
+    missing = lacking(base, twelve)
+    return f"lacks {missing}" if missing else ""
 
 
 def usable(position: int) -> Any:

@@ -1,7 +1,7 @@
-"""One logical device: its queue, features, memory types, and submission.
+"""One logical device: its queue, features, memory types and pipelines.
 
 `unified` devices share memory with the host, so that buffers are written and read in place; on others data
-goes through a staging buffer. One submission runs at a time; `lock` guards everything.
+goes through a staging buffer. `lock` guards everything.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from typing import Any, Final
 
 from loopgrad.codegen.targets.gpu.interface import PUSH_BYTES
 from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.runtime.vulkan.driver import QUEUE_COMPUTE, TYPE_CPU, TYPE_INTEGRATED, Api, VulkanMissing
+from loopgrad.runtime.vulkan.driver import (
+    QUEUE_COMPUTE,
+    TYPE_CPU,
+    TYPE_INTEGRATED,
+    Api,
+    VulkanMissing,
+    feature_chain,
+    lacking,
+)
+from loopgrad.runtime.vulkan.timeline import Timeline
 
 STAGE_COMPUTE: Final = 0x20
-POLL_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
 LARGEST_TILE_GROUP: Final = 256
 RESIDENT_DISCRETE: Final = 1 << 17  # fills 132 multiprocessors, and short stacks stay in the second-level cache
@@ -42,12 +50,10 @@ class Gpu:
         self.device, self.features = self._make_device()
         queue = self.ffi.new("VkQueue*")
         self.lib.vkGetDeviceQueue(self.device, self.family, 0, queue)
-        self.queue = queue[0]
+        self.timeline = Timeline(self, queue[0])
         self.memory = self.ffi.new("VkPhysicalDeviceMemoryProperties*")
         self.lib.vkGetPhysicalDeviceMemoryProperties(physical, self.memory)
         self.layout = self._pipeline_layout()
-        self.fence = self.made("vkCreateFence", "VkFence", api.struct("VkFenceCreateInfo"))
-        self._fence_array = self.ffi.new("VkFence[]", [self.fence])
 
     def made(self, function: str, type: str, info: Any) -> Any:
         out = self.ffi.new(f"{type}*")
@@ -66,24 +72,18 @@ class Gpu:
 
     # features
 
-    def _chain(self) -> tuple[Any, Any, Any]:
-        twelve = self.api.struct("VkPhysicalDeviceVulkan12Features")
-        eleven = self.api.struct("VkPhysicalDeviceVulkan11Features", pNext=twelve)
-        return self.api.struct("VkPhysicalDeviceFeatures2", pNext=eleven), eleven, twelve
-
     def _make_device(self) -> tuple[Any, Features]:
-        has, has_eleven, has_twelve = self._chain()
-        self._alive.append((has, has_eleven, has_twelve))
-        self.lib.vkGetPhysicalDeviceFeatures2(self.physical, has)
-        if not has_twelve.bufferDeviceAddress or not has.features.shaderInt64:
-            raise VulkanMissing(f"{self.name} lacks bufferDeviceAddress or shaderInt64")
-        want, want_eleven, want_twelve = self._chain()
+        has, has_eleven, has_twelve = self.api.features(self.physical)
+        missing = lacking(has, has_twelve)
+        if missing:
+            raise VulkanMissing(f"{self.name} lacks {missing}")
+        want, want_eleven, want_twelve = feature_chain(self.api)
         for name in WANTED_10:
             setattr(want.features, name, getattr(has.features, name))
         want_eleven.storageBuffer16BitAccess = has_eleven.storageBuffer16BitAccess
         for name in WANTED_12:
             setattr(want_twelve, name, getattr(has_twelve, name))
-        want_twelve.bufferDeviceAddress = 1
+        want_twelve.bufferDeviceAddress = want_twelve.timelineSemaphore = 1
         priority = self.ffi.new("float[]", [1.0])
         queue = self.api.struct(
             "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=priority
@@ -150,25 +150,3 @@ class Gpu:
         result = self.lib.vkCreateComputePipelines(self.device, cache, 1, create, null, out)
         self.api.check(result, "vkCreateComputePipelines")
         return out[0]
-
-    # submission
-
-    def submit(self, commands: Any) -> None:
-        """Start the command buffer (a VkCommandBuffer[1])."""
-        info = self.api.struct("VkSubmitInfo", commandBufferCount=1, pCommandBuffers=commands)
-        self.api.check(self.lib.vkQueueSubmit(self.queue, 1, info, self.fence), "vkQueueSubmit")
-
-    def wait(self) -> None:
-        """Until the submission is done. Python's signal handlers run meanwhile; what they raise comes
-        out when the device is idle, since memory in use can't be given back."""
-        try:
-            while True:
-                result = self.lib.vkWaitForFences(self.device, 1, self._fence_array, 1, POLL_NANOSECONDS)
-                if result != 2:  # VK_TIMEOUT
-                    break
-        except BaseException:
-            self.lib.vkDeviceWaitIdle(self.device)
-            self.lib.vkResetFences(self.device, 1, self._fence_array)
-            raise
-        self.api.check(result, "waiting for the device")
-        self.lib.vkResetFences(self.device, 1, self._fence_array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -16,11 +17,11 @@ WHOLE: Final = 0xFFFFFFFFFFFFFFFF
 
 
 class Chunk:
-    """One VkBuffer with memory of its own."""
+    """One VkBuffer with memory of its own. `settle` waits for all work that may use it."""
 
-    def __init__(self, gpu: Gpu, size: int, wanted: tuple[int, ...]) -> None:
+    def __init__(self, gpu: Gpu, size: int, wanted: tuple[int, ...], settle: Callable[[], None]) -> None:
         api, lib, ffi = gpu.api, gpu.lib, gpu.ffi
-        self.gpu, self.size = gpu, size
+        self.gpu, self.size, self._settle = gpu, size, settle
         info = api.struct("VkBufferCreateInfo", size=size, usage=USAGE)
         self.buffer = gpu.made("vkCreateBuffer", "VkBuffer", info)
         needs = ffi.new("VkMemoryRequirements*")
@@ -46,6 +47,7 @@ class Chunk:
 
     def destroy(self) -> None:
         gpu, null = self.gpu, self.gpu.ffi.NULL
+        self._settle()
         self.host = None
         gpu.lib.vkDestroyBuffer(gpu.device, self.buffer, null)
         gpu.lib.vkFreeMemory(gpu.device, self.memory, null)

@@ -71,13 +71,13 @@ class Pipelines:
 
 
 class Pipeline:
-    """A kernel of an image."""
+    """A kernel of an image. `label` names it in messages."""
 
-    def __init__(self, gpu: Gpu, handle: Any, group: int) -> None:
-        self._gpu, self.handle, self.group = gpu, handle, group
+    def __init__(self, gpu: Gpu, handle: Any, group: int, label: str) -> None:
+        self._gpu, self.handle, self.group, self.label = gpu, handle, group, label
 
     def __del__(self) -> None:
-        self._gpu.lib.vkDestroyPipeline(self._gpu.device, self.handle, self._gpu.ffi.NULL)
+        self._gpu.timeline.discard(self._gpu.lib.vkDestroyPipeline, self.handle)
 
 
 class Image:
@@ -88,7 +88,7 @@ class Image:
         self._module = gpu.module(code)
 
     def pipeline(self, name: str, entry: str, group: int) -> Pipeline:
-        return Pipeline(self._gpu, self._pipelines.make(self._module, self._code, entry), group)
+        return Pipeline(self._gpu, self._pipelines.make(self._module, self._code, entry), group, name)
 
     def __del__(self) -> None:
         if hasattr(self, "_module"):

@@ -174,6 +174,13 @@ class SimulatorDriver:
     def shared(self, words: int) -> HostWords:
         return HostWords(words)
 
+    def made(self, allocation: Allocation) -> None:
+        """All work is done at once."""
+
+    def start(self, work: Sequence[Commands], uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
+        for commands in work:
+            commands.run((), None)
+
     def update(self) -> Pipeline:
         if self._update is None:
             self._update = Image(update_code()).pipeline("update", "k0", UPDATE_GROUP)

@@ -147,24 +147,21 @@ class StreamCommands:
         return after
 
     def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
-        driver = self._driver
-        assert report is None or isinstance(report, SharedWords)
-        with driver.lock, driver.watched(self.labels):
-            for shared, count in uploads:
-                driver.send(shared.address, shared.words[:count])
-            if self._again and len(self.nodes) + (report is not None) > SHORT:
-                if self._executable is None or self._reports is not report:
-                    self._drop()
-                    self._prepare(report)
-                self._api.launch_graph(self._executable)
-            else:
-                for node in self.nodes:
-                    node.issue(*node.arguments)
-                if report is not None:
-                    self._api.download(report.landing, report.address, report.words.nbytes)
-            if report is not None:
-                driver.wait()
-                report.arrived()
+        self._driver.start([self], uploads, report)
+
+    def issue(self, report: SharedWords | None) -> None:
+        """Put everything on the stream, the way of the report to the host included."""
+        if self._again and len(self.nodes) + (report is not None) > SHORT:
+            if self._executable is None:
+                self._prepare(report)
+            self._api.launch_graph(self._executable)
+            if self._reports is report:
+                return
+        else:
+            for node in self.nodes:
+                node.issue(*node.arguments)
+        if report is not None:
+            self._api.download(report.landing, report.address, report.words.nbytes)
 
     def _drop(self) -> None:
         if self._executable is not None:

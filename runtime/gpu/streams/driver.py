@@ -141,6 +141,9 @@ class StreamDriver:
         self.api.upload(target, content.ctypes.data, content.nbytes)
         self.wait()
 
+    def made(self, allocation: Allocation) -> None:
+        """Who needs the content waits for all work."""
+
     def fetch(self, allocation: Allocation, size: int) -> Bytes:
         if not size:
             return np.empty(0, np.uint8)
@@ -164,6 +167,22 @@ class StreamDriver:
 
     def commands(self) -> StreamCommands:
         return StreamCommands(self)
+
+    def start(
+        self, work: Sequence[StreamCommands], uploads: Sequence[tuple[Shared, int]], report: Shared | None
+    ) -> None:
+        assert report is None or isinstance(report, SharedWords)
+        labels = {label: None for commands in work for label in commands.labels}
+        with self.lock, self.watched(labels):
+            for shared, count in uploads:
+                self.send(shared.address, shared.words[:count])
+            for commands in work[:-1]:
+                commands.issue(None)
+            if work:
+                work[-1].issue(report)
+            if report is not None:
+                self.wait()
+                report.arrived()
 
     def update(self) -> Function:
         if self._update is None:

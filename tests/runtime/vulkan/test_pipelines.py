@@ -19,13 +19,14 @@ class Driver:
 
     def __init__(self, content: bytes, version: str = "1") -> None:
         self.api, self.ffi, self.device, self.physical, self.version = self, api().ffi, None, None, version
-        self.content, self.began, self.lib = content, [], self
+        self.content, self.began, self.lib, self.timeline = content, [], self, self
 
     struct = staticmethod(lambda name, **fields: api().struct(name, **fields))
     check = staticmethod(lambda *_: None)
     properties = staticmethod(lambda _: SimpleNamespace(pipelineCacheUUID=[7] * 16))
     module = staticmethod(lambda code: code)
     pipeline = staticmethod(lambda _module, entry, _cache: entry)
+    discard = staticmethod(lambda *_: None)
     vkDestroyPipeline = vkDestroyPipelineCache = vkDestroyShaderModule = staticmethod(lambda *_: None)
 
     def made(self, function, type, info):

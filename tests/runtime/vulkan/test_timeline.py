@@ -1,0 +1,219 @@
+"""Submissions that nobody waits for, transfers in front of them, and what happens when the device is lost."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.vulkan import adapter, transfers
+from loopgrad.runtime.vulkan.adapter import VulkanDriver
+from loopgrad.runtime.vulkan.device import VulkanDevice
+from loopgrad.runtime.vulkan.driver import device_count, lacking
+from loopgrad.runtime.vulkan.memory import mapped
+
+pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
+
+
+class Library:
+    """The driver's functions, some of them other ones."""
+
+    def __init__(self, real, **other):
+        self._real = real
+        for name, function in other.items():
+            setattr(self, name, function)
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+@pytest.fixture
+def device():
+    found = get_device("vulkan:0")
+    with lg.default_device("vulkan:0"):
+        yield found
+
+
+@pytest.fixture
+def waits(device, monkeypatch):
+    """How often the host waited for the device."""
+    calls, real = [], device.gpu.lib
+
+    def counted(*arguments):
+        calls.append(1)
+        return real.vkWaitSemaphores(*arguments)
+
+    monkeypatch.setattr(device.gpu, "lib", Library(real, vkWaitSemaphores=counted))
+    return calls
+
+
+@pytest.fixture
+def separate(device, monkeypatch):
+    """Memory of the device's own, which the host doesn't see."""
+    data = device.driver.data
+
+    def seen(allocation, size):
+        return None if allocation._home is data else mapped(allocation, size)
+
+    monkeypatch.setattr(adapter, "mapped", seen)
+    return device
+
+
+def test_calls_are_started_and_not_waited_for(device, waits):
+    compiled = lg.compile(lambda x, y: x * 2.0 + y)
+    x = lg.asarray(np.arange(1000.0))
+    for _ in range(2):
+        compiled(x, x)
+    device.gpu.timeline.idle()
+    waits.clear()
+    before, results = device.gpu.timeline.submitted, [x]
+    for _ in range(20):
+        results.append(compiled(results[-1], x))
+    assert device.gpu.timeline.submitted == before + 20
+    assert not waits
+    wanted = np.arange(1000.0)
+    for result in results:
+        np.testing.assert_array_equal(np.asarray(result), wanted)
+        wanted = wanted * 2.0 + np.arange(1000.0)
+
+
+def test_elements_wait_for_what_makes_them_only(device, monkeypatch):
+    """Not for work that was started later."""
+    timeline, asked = device.gpu.timeline, []
+    original = timeline.wait
+    monkeypatch.setattr(timeline, "wait", lambda number: (asked.append(number), original(number)))
+    compiled = lg.compile(lambda x: x - 1.0)
+    first = compiled(lg.asarray(np.ones(10)))
+    made = timeline.submitted
+    for _ in range(5):
+        compiled(first)
+    assert np.asarray(first).tolist() == [0.0] * 10
+    assert asked[-1] == made < timeline.submitted
+
+
+def test_a_loop_of_calls_does_not_run_ahead_without_end(device, waits):
+    compiled = lg.compile(lambda x: x + 1.0)
+    x = lg.asarray(np.zeros(3))
+    for _ in range(300):
+        x = compiled(x)
+        assert device.gpu.timeline.submitted - device.gpu.timeline._reached <= 64
+    assert np.asarray(x).tolist() == [300.0] * 3
+
+
+def test_arrays_go_in_front_of_the_work_that_needs_them(separate, waits):
+    """Uploads cost no submission and no wait of their own, whatever becomes of their memory."""
+    compiled = lg.compile(lambda x: x * 3.0)
+    compiled(lg.asarray(np.ones(50_000)))
+    separate.driver.flush()
+    separate.gpu.timeline.idle()
+    waits.clear()
+    before, results = separate.gpu.timeline.submitted, []
+    for i in range(12):
+        results.append(compiled(lg.asarray(np.full(50_000, float(i)))))
+        gc.collect()
+    assert separate.gpu.timeline.submitted == before + 12
+    assert not waits
+    for i, result in enumerate(results):
+        assert np.asarray(result).tolist() == [3.0 * i] * 50_000
+
+
+def test_an_array_that_nobody_wanted(separate):
+    """Its copy was recorded when its memory already served another."""
+    wanted = np.arange(70_000.0)
+    for _ in range(3):
+        lg.asarray(-wanted)
+        gc.collect()
+        placed = lg.asarray(wanted)
+        np.testing.assert_array_equal(np.asarray(placed), wanted)
+
+
+def test_much_data_goes_in_parts(separate, monkeypatch):
+    monkeypatch.setattr(transfers, "PART", 1 << 12)
+    monkeypatch.setattr(adapter, "PART", 1 << 12)
+    monkeypatch.setattr(transfers, "MOST_STAGED", 1 << 16)
+    for size in (1, 511, 512, 513, 40_000):
+        wanted = np.random.default_rng(size).normal(size=size)
+        placed = lg.asarray(np.concatenate([wanted, wanted]))
+        np.testing.assert_array_equal(np.asarray(placed), np.concatenate([wanted, wanted]))
+
+
+def test_programs_without_memory_in_common(separate):
+    def loss(x, n):
+        return lg.sum(lg.vmap(lambda v, trips: lg.fori_loop(0, trips, lambda _, s: lg.sin(s) + 0.1 * v, v))(x, n))
+
+    x, gradient = np.linspace(-1.0, 1.0, 3000), lg.compile(lg.grad(loss))
+    for most in (3, 40, 10):
+        n = np.arange(3000) % most
+        got = np.asarray(gradient(lg.asarray(x), lg.asarray(n)))
+        with lg.default_device("cpu"):
+            wanted = np.asarray(lg.grad(loss)(lg.asarray(x), lg.asarray(n)))
+        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+
+
+def test_staging_memory_is_used_again_when_its_submission_is_done(separate):
+    heap = separate.driver.host
+    for i in range(40):
+        np.asarray(lg.compile(lambda x: x + 1.0)(lg.asarray(np.full(30_000, float(i)))))
+    held = heap.held
+    for i in range(40):
+        np.asarray(lg.compile(lambda x: x + 1.0)(lg.asarray(np.full(30_000, float(i)))))
+    assert heap.held == held
+
+
+def test_a_wait_that_is_broken_off_ends_when_the_device_is_idle(device, monkeypatch):
+    timeline, real, calls = device.gpu.timeline, device.gpu.lib, []
+    compiled = lg.compile(lambda x: lg.sum(lg.cos(x)))
+    x = lg.asarray(np.zeros(400))
+
+    def interrupted(*_):
+        calls.append("wait")
+        if len(calls) == 1:
+            return 2  # VK_TIMEOUT
+        raise KeyboardInterrupt
+
+    def idle(handle):
+        calls.append("idle")
+        return real.vkDeviceWaitIdle(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device.gpu, "lib", Library(real, vkWaitSemaphores=interrupted, vkDeviceWaitIdle=idle))
+        with pytest.raises(KeyboardInterrupt):
+            np.asarray(compiled(x))
+    assert calls == ["wait", "wait", "idle"]
+    assert timeline.done(timeline.submitted)
+    assert float(compiled(x)) == 400.0
+
+
+@pytest.mark.parametrize("where", ["vkQueueSubmit", "vkWaitSemaphores"])
+def test_a_lost_device_names_the_kernel_and_the_line(where):
+    lost = VulkanDevice(0)
+    driver, report = lost.driver, lost.driver.shared(4)
+    lost.gpu.lib = Library(lost.gpu.lib, **{where: lambda *_: -4})
+    commands = driver.commands()
+    commands.begin()
+    commands.labels["k0_for (script.py:3)"] = None
+    commands.end()
+    with pytest.raises(RuntimeError, match=r": kernel k0_for \(script.py:3\) failed: the device was lost"):
+        driver.start([commands], (), report)
+    for again in (lambda: driver.take(8), lambda: driver.start([commands], (), None), lambda: driver.shared(3)):
+        with pytest.raises(RuntimeError, match="it can't be used again in this process"):
+            again()
+
+
+def test_what_a_device_lacks_is_named(device):
+    base, _, twelve = device.gpu.api.features(device.gpu.physical)
+    assert not lacking(base, twelve)
+    twelve.timelineSemaphore = 0
+    assert lacking(base, twelve) == "timelineSemaphore"
+    assert isinstance(device.driver, VulkanDriver)
+
+
+def test_a_device_without_timelines_is_one_line(monkeypatch):
+    monkeypatch.setattr("loopgrad.runtime.vulkan.driver.lacking", lambda *_: "timelineSemaphore")
+    (status,) = [s for s in lg.devices() if s.kind == "vulkan"]
+    assert not status.available
+    assert str(status).endswith("lacks timelineSemaphore")
+    assert "\n" not in str(status)
