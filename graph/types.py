@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
+import numpy
 import numpy as np
 
 
 class DType:
-    """An element type; compare with ``is``. ``kind`` is one of ``b i u f c`` as in NumPy."""
+    """An element type; compare with ``is``. ``kind`` is one of ``b i u f c`` as in NumPy.
+
+    Equal to NumPy's dtype, its scalar type and their name as well; NumPy takes it where it takes a dtype.
+    """
 
     __slots__ = ("_np", "bits", "kind", "name")
+    __hash__ = object.__hash__
 
     def __init__(self, name: str, kind: str, bits: int) -> None:
         self.name = name
@@ -32,6 +37,27 @@ class DType:
             else:
                 self._np = np.dtype(self.name)
         return self._np
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        """As `np`: by this attribute NumPy's functions take a DType for a dtype."""
+        return self.np
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType) or other is None:
+            return self is other
+        if not isinstance(other, np.dtype | type | str):
+            return NotImplemented
+        try:
+            return self.np == np.dtype(other)
+        except TypeError:
+            return False
+
+    def __call__(self, value: Any = 0, /) -> Any:
+        """`value` as NumPy's scalar of this dtype (an array for sequences), which keeps its dtype beside tensors."""
+        if hasattr(value, "astype") and not isinstance(value, np.ndarray | np.generic):
+            raise TypeError(f"{self.name}: expected a number, got {type(value).__name__}; use .astype(lg.{self.name})")
+        return self.np.type(value)
 
     @property
     def itemsize(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from loopgrad.lazy.core import (
     tracing,
     wrap,
 )
+from loopgrad.lazy.elementwise import multiply, power, where
 from loopgrad.lazy.evaluation import to_device
 from loopgrad.lazy.exchange import from_gpu, placed
-from loopgrad.lazy.movement import broadcast_to
-from loopgrad.lazy.operands import normal_shape
+from loopgrad.lazy.movement import broadcast_to, stack, tril
+from loopgrad.lazy.operands import normal_shape, positions
 from loopgrad.lazy.promotion import as_dtype, scalar_dtype
 
 if TYPE_CHECKING:
@@ -184,5 +186,57 @@ def eye(
 
 
 def identity(n: int, /, *, dtype: Any = None) -> Tensor:
-    """The identity matrix."""
+    """The n by n identity matrix."""
     return eye(n, dtype=dtype)
+
+
+def logspace(
+    start: float, stop: float, /, num: int = 50, *, base: float = 10.0, dtype: Any = None,
+    device: str | None = None, endpoint: bool = True,
+) -> Tensor:  # fmt: skip
+    """`base` to the powers `linspace(start, stop)`."""
+    result = power(base, linspace(start, stop, num, device=device, endpoint=endpoint))
+    return result if dtype is None else cast(result, as_dtype(dtype))
+
+
+def geomspace(
+    start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+) -> Tensor:
+    """`num` numbers from `start` to `stop` with one ratio between neighbours; both ends of one sign, not 0."""
+    if not start * stop > 0:
+        fix = "the ratio between neighbours would not exist"
+        raise ValueError(explained("geomspace", "two ends of one sign", f"{start} and {stop}", fix))
+    sign = 1.0 if start > 0 else -1.0
+    powers = linspace(math.log10(abs(start)), math.log10(abs(stop)), num, device=device, endpoint=endpoint)
+    result = multiply(sign, power(10.0, powers))
+    at = positions((int(num),), 0)
+    result = where(wrap(ops.eq(at, 0)), start, result)
+    if endpoint and num > 1:  # the ends exactly, as in linspace
+        result = where(wrap(ops.eq(at, num - 1)), stop, result)
+    return result if dtype is None else cast(result, as_dtype(dtype))
+
+
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None) -> Tensor:
+    """Ones at and below diagonal `k`, zeros above."""
+    return tril(ones((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype), k=k)
+
+
+def indices(dimensions: Any, /, dtype: Any = None) -> Tensor:
+    """The index of every element along each axis, stacked: shape (rank, *dimensions), int64 unless given."""
+    shape = normal_shape("indices", dimensions)
+    wanted: DType = requested_dtype(dtype) or int64
+    if not shape:
+        return zeros((0,), dtype=wanted)
+    return stack([cast(wrap(positions(shape, d)), wanted) for d in range(len(shape))])
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = None) -> Any:
+    """`function` called once, with the index of every element along each axis as tensors of that shape."""
+    wanted: DType = requested_dtype(dtype) or default_dtype()
+    extents = normal_shape("fromfunction", shape)
+    return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))])
+
+
+def copy(x: ArrayLike, /) -> Tensor:
+    """Another name for the same value; tensors don't change, `y = copy(x); y[i] = v` leaves x."""
+    return as_tensor(x).copy()

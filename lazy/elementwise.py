@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from loopgrad.lazy.core import (
     is_scalar,
     wrap,
 )
+from loopgrad.lazy.indexing import nonzero
 from loopgrad.lazy.operands import dtype_refused, joined_shape, meet
 from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
 from loopgrad.lazy.trees import is_dynamic, map_leaves
@@ -322,8 +323,16 @@ def _product(x: Tensor, exponent: int) -> Tensor:
 # ---- choices
 
 
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """x where the condition holds, y elsewhere."""
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor: ...
+@overload
+def where(condition: ArrayLike, /) -> tuple[Tensor, ...]: ...
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Any:
+    """x where the condition holds, y elsewhere; without them `nonzero(condition)`."""
+    if x is None or y is None:
+        if x is not None or y is not None:
+            raise TypeError(explained("where", "both x and y, or neither", "one of them", "pass the other"))
+        return nonzero(condition)
     predicate = as_bool(condition)
     (a, b), weak = meet("where", (x, y))
     shape = joined_shape("where", (predicate._value.shape, a.shape))

@@ -28,7 +28,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType, TensorType, int32, int64
 from loopgrad.lazy.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.evaluation import to_numpy
-from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, positions
+from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, normal_shape, positions
 from loopgrad.lazy.promotion import promote
 
 if TYPE_CHECKING:
@@ -355,3 +355,49 @@ def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
     """The positions of elements that aren't 0; evaluates `x`, so it isn't available while tracing."""
     positions = np.nonzero(to_numpy(as_tensor(x), "index"))
     return tuple([wrap(array_leaf(p)) for p in positions])
+
+
+def flatnonzero(x: ArrayLike, /) -> Tensor:
+    """The positions in the raveled array of elements that aren't 0; evaluates, as `nonzero` does."""
+    return nonzero(wrap(ops.reshape(as_tensor(x)._value, (prod(as_tensor(x)._value.shape),))))[0]
+
+
+def argwhere(x: ArrayLike, /) -> Tensor:
+    """The positions of elements that aren't 0, one row each; evaluates, as `nonzero` does."""
+    return wrap(array_leaf(np.argwhere(to_numpy(as_tensor(x), "index"))))
+
+
+def extract(condition: ArrayLike, x: ArrayLike, /) -> Tensor:
+    """The elements of the raveled array where the condition holds; evaluates it, as a mask does."""
+    return take(x, flatnonzero(condition))
+
+
+def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Tensor:
+    """The slices along an axis for which a vector of conditions holds; evaluates it, as a mask does."""
+    return take(x, flatnonzero(condition), axis=axis)
+
+
+def delete(x: ArrayLike, positions: Any, /, axis: int | None = None) -> Tensor:
+    """x without the slices at the given positions (Python ints, a slice) along an axis (None: of x raveled)."""
+    t = as_tensor(x)
+    shape = t._value.shape
+    extent = prod(shape) if axis is None else shape[normal_axis("delete", axis, len(shape))]
+    if isinstance(positions, TensorCore):
+        fix = "the result's shape must be known: pass Python ints, or choose with lg.where"
+        raise DTypeError(explained("delete", "Python ints or a slice", positions._value.type, fix))
+    try:
+        kept = np.delete(np.arange(extent), positions)
+    except IndexError:
+        expected = f"positions from {-extent} to {extent - 1}"
+        raise IndexRangeError(explained("delete", expected, positions, "check the bounds")) from None
+    return take(t, kept, axis=axis)
+
+
+def unravel_index(indices: ArrayLike, shape: Any, /) -> tuple[Tensor, ...]:
+    """Positions in a raveled array of that shape as one index per axis."""
+    rest = as_tensor(indices)._value
+    found: list[Tensor] = []
+    for extent in reversed(normal_shape("unravel_index", shape)):
+        found.append(wrap(ops.mod(rest, extent)))
+        rest = ops.floordiv(rest, extent)
+    return tuple(reversed(found))

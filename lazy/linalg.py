@@ -12,7 +12,7 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, wrap
-from loopgrad.lazy.elementwise import multiply, sqrt, subtract
+from loopgrad.lazy.elementwise import multiply, subtract
 from loopgrad.lazy.indexing import get_item
 from loopgrad.lazy.movement import moveaxis, ravel, reshape, stack
 from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, positions
@@ -82,6 +82,11 @@ def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
     return sum(multiply(x, y), axis=axis)
 
 
+def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The inner product of all elements."""
+    return matmul(ravel(x), ravel(y))
+
+
 def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The sum of products over the last axes."""
     a, b = as_tensor(x), as_tensor(y)
@@ -124,8 +129,8 @@ def _listed(axes: int | Sequence[int]) -> Sequence[int]:
 # ---- diagonals
 
 
-def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """The diagonal of matrices, as a new last axis."""
+def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonal over two axes, as a new last axis."""
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
     start_row, start_column = max(-offset, 0), max(offset, 0)
@@ -151,8 +156,13 @@ def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     return wrap(ops.select(on_diagonal, placed, ops.zeros_like(placed)))
 
 
-def trace(x: ArrayLike, /, offset: int = 0, *, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """The sum of the diagonal."""
+def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
+    """A matrix with the elements of x on diagonal `k`."""
+    return diag(ravel(x), k)
+
+
+def trace(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of the diagonal over two axes."""
     return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
 
 
@@ -170,11 +180,6 @@ def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
         subtract(multiply(a0, b1), multiply(a1, b0)),
     ]
     return moveaxis(stack(parts, axis=-1), -1, axis)
-
-
-def vector_norm(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Tensor:
-    """The Euclidean length."""
-    return sqrt(sum(multiply(x, x), axis=axis, keepdims=keepdims))
 
 
 # ---- einsum

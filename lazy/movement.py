@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast_value, is_scalar, wrap
+from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
+from loopgrad.lazy.indexing import take
 from loopgrad.lazy.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.promotion import promote_all
 
@@ -23,9 +26,15 @@ if TYPE_CHECKING:
 # ---- shape
 
 
-def reshape(x: ArrayLike, /, shape: Any, *, copy: bool | None = None) -> Tensor:
-    """The same elements, row-major, in another shape; one extent may be -1 (what is left)."""
+def reshape(x: ArrayLike, /, shape: Any, *, order: str = "C", copy: bool | None = None) -> Tensor:
+    """The same elements in another shape, of which one extent may be -1 (what is left).
+
+    They are read and written row by row (`order="C"`) or column by column ("F").
+    """
     t = as_tensor(x)
+    if _by_columns("reshape", order):
+        items = shape if isinstance(shape, tuple | list) else (shape,)
+        return transpose(reshape(transpose(t), tuple(reversed(items))))
     items = shape if isinstance(shape, tuple | list) else (shape,)
     if any(_is_minus_one(n) for n in items):
         items = _fill_in(t._value, items)
@@ -47,8 +56,17 @@ def _fill_in(value: Value, items: Sequence[Any]) -> tuple[int, ...]:
     return tuple([size // rest if _is_minus_one(n) else int(n) for n in items])
 
 
-def ravel(x: ArrayLike, /) -> Tensor:
-    """All elements in one dimension, row-major."""
+def _by_columns(op: str, order: str) -> bool:
+    if order not in ("C", "F"):
+        fix = "tensors have no other order in memory: leave it out"
+        raise ValueError(explained(op, "order 'C' or 'F'", repr(order), fix))
+    return order == "F"
+
+
+def ravel(x: ArrayLike, /, order: str = "C") -> Tensor:
+    """All elements in one dimension, row by row (`order="C"`) or column by column ("F")."""
+    if _by_columns("ravel", order):
+        return ravel(transpose(x))
     return reshape(x, (-1,)) if prod(as_tensor(x)._value.shape) else reshape(x, (0,))
 
 
@@ -233,7 +251,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int =
     t = as_tensor(x)
     d = normal_axis("split", axis, len(t._value.shape))
     extent = t._value.shape[d]
-    if isinstance(indices_or_sections, tuple | list):
+    if isinstance(indices_or_sections, tuple | list | np.ndarray):
         cuts = [min(max(c + extent if c < 0 else c, 0), extent) for c in indices_or_sections]
     else:
         sections = int(indices_or_sections)  # type: ignore[arg-type]
@@ -245,19 +263,28 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int =
     return [wrap(_span(t._value, d, a, max(a, b)), t._weak) for a, b in pairwise(bounds)]
 
 
-def repeat(x: ArrayLike, repeats: int, /, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times in a row."""
+def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = None) -> Tensor:
+    """Each element `repeats` times in a row: one int, or one per element along the axis (None: of x raveled)."""
     t = as_tensor(x)
     if axis is None:
         t, axis = ravel(t), 0
-    if not hasattr(repeats, "__index__"):
-        fix = "the result's shape must be known while tracing"
-        raise DTypeError(explained("repeat", "one int", repr(repeats), fix))
     shape = t._value.shape
     d = normal_axis("repeat", axis, len(shape))
+    if isinstance(repeats, np.ndarray | list | tuple):
+        counts = np.asarray(repeats)
+        if counts.dtype.kind not in "iu" or counts.shape not in ((shape[d],), (1,)) or (counts < 0).any():
+            fix = "give one per element along the axis"
+            raise ShapeError(explained("repeat", f"{shape[d]} counts of at least 0", repeats, fix))
+        return take(t, np.repeat(np.arange(shape[d]), counts), axis=d)
+    if isinstance(repeats, TensorCore | Sequence) or not hasattr(repeats, "__index__"):
+        fix = "the result's shape must be known while tracing: pass Python ints"
+        raise DTypeError(explained("repeat", "one int, or one per element", repr(repeats), fix))
+    count = repeats.__index__()
+    if count < 0:
+        raise ShapeError(explained("repeat", "a count of at least 0", count, "check the count"))
     columns = reshape(t, (*shape[: d + 1], 1, *shape[d + 1 :]))
-    wide = broadcast_to(columns, (*shape[: d + 1], int(repeats), *shape[d + 1 :]))
-    return reshape(wide, (*shape[:d], shape[d] * int(repeats), *shape[d + 1 :]))
+    wide = broadcast_to(columns, (*shape[: d + 1], count, *shape[d + 1 :]))
+    return reshape(wide, (*shape[:d], shape[d] * count, *shape[d + 1 :]))
 
 
 def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
@@ -274,17 +301,39 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
 
 
 def pad(x: ArrayLike, pad_width: Any, /, mode: str = "constant", *, constant_values: ArrayLike = 0) -> Tensor:
-    """Add elements around: `pad_width` is an int, (low, high), or one such pair per axis."""
-    if mode != "constant":
-        raise ValueError(explained("pad", "mode 'constant'", repr(mode), "build other modes with concat and flip"))
+    """Add elements around: `pad_width` is an int, (low, high), or one such pair per axis.
+
+    They are `constant_values`, or repeat x: its `edge`, its mirror image (`reflect`, `symmetric` with the edge
+    doubled) or x from the other side (`wrap`).
+    """
     t = as_tensor(x)
     rank = len(t._value.shape)
     pairs = _pairs(pad_width, rank)
     if any(n < 0 for pair in pairs for n in pair):
         raise ShapeError(explained("pad", "widths of at least 0", pad_width, "slice to shrink"))
+    if mode != "constant":
+        return _repeated_around(t, pairs, mode)
     value = as_tensor(constant_values, t._value.dtype)._value
     low, high = [p[0] for p in pairs], [p[1] for p in pairs]
     return wrap(ops.pad(t._value, low, high, ops.reshape(value, ())), t._weak)
+
+
+_PAD_MODES: Final = ("edge", "reflect", "symmetric", "wrap")
+
+
+def _repeated_around(t: Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> Tensor:
+    """Every axis read at positions that run over its ends."""
+    if mode not in _PAD_MODES:
+        known = ", ".join(map(repr, ("constant", *_PAD_MODES)))
+        raise ValueError(explained("pad", f"mode {known}", repr(mode), "pass one of them"))
+    for d, (low, high) in enumerate(pairs):
+        extent = t._value.shape[d]
+        if not low and not high:
+            continue
+        if not extent:
+            raise ShapeError(explained("pad", f"elements along axis {d} to repeat", t._value.type, "use 'constant'"))
+        t = take(t, np.pad(np.arange(extent), (low, high), mode=mode), axis=d)  # type: ignore[call-overload]
+    return t
 
 
 def _pairs(width: Any, rank: int) -> list[tuple[int, int]]:
@@ -300,8 +349,8 @@ def _pairs(width: Any, rank: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def meshgrid(*xs: ArrayLike, indexing: str = "xy") -> list[Tensor]:
-    """Coordinate arrays from one-dimensional coordinates."""
+def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Tensor]:
+    """Coordinate arrays from one-dimensional coordinates; `sparse` leaves axes of extent 1 unstretched."""
     if indexing not in ("xy", "ij"):
         raise ValueError(explained("meshgrid", "indexing 'xy' or 'ij'", repr(indexing), "pass one of them"))
     tensors = [as_tensor(x) for x in xs]
@@ -315,7 +364,8 @@ def meshgrid(*xs: ArrayLike, indexing: str = "xy") -> list[Tensor]:
     for t, d in zip(tensors, order, strict=True):
         column = [1] * len(tensors)
         column[d] = shape[d]
-        result.append(broadcast_to(reshape(t, tuple(column)), tuple(shape)))
+        line = reshape(t, tuple(column))
+        result.append(line if sparse else broadcast_to(line, tuple(shape)))
     return result
 
 

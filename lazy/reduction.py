@@ -7,6 +7,7 @@ True, any False; min, max, argmin and argmax refuse.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,18 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DType, bool_, float32, int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, cast, cast_value, requested_dtype, wrap
+from loopgrad.graph.types import DType, TensorType, bool_, float32, int64
+from loopgrad.lazy.core import (
+    ArrayLike,
+    as_tensor,
+    broadcast_value,
+    cast,
+    cast_value,
+    constant,
+    integer_range,
+    requested_dtype,
+    wrap,
+)
 from loopgrad.lazy.elementwise import (
     add,
     as_bool,
@@ -29,14 +40,16 @@ from loopgrad.lazy.elementwise import (
     log,
     logical_and,
     logical_or,
+    maximum,
+    minimum,
     multiply,
     not_equal,
     sqrt,
     subtract,
     where,
 )
-from loopgrad.lazy.movement import broadcast_to, flip, ravel, reshape
-from loopgrad.lazy.operands import dtype_refused, normal_axes, normal_axis
+from loopgrad.lazy.movement import broadcast_to, concat, flip, ravel, reshape
+from loopgrad.lazy.operands import dtype_refused, joined_shape, normal_axes, normal_axis
 from loopgrad.lazy.promotion import float_dtype, sum_dtype
 
 if TYPE_CHECKING:
@@ -53,16 +66,39 @@ def _reduced(op: str, value: Value, axis: Any, keepdims: bool) -> Value:
     return result
 
 
-def sum(x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum."""
-    value = as_tensor(x)._value
-    return wrap(_reduced("reduce_sum", cast_value(value, _wide(value, dtype)), axis, keepdims))
+def _kept(value: Value, where: ArrayLike | None, identity: Any) -> Value:
+    """The value, with what `where` leaves out replaced by what changes nothing."""
+    if where is None:
+        return value
+    chosen = as_bool(where)._value
+    shape = joined_shape("where", (value.shape, chosen.shape))
+    if shape != value.shape:
+        fix = "give `where` a shape that stretches to the array's"
+        raise ShapeError(explained("where", f"a mask for {value.shape}", chosen.shape, fix))
+    rest = constant(identity, TensorType(shape, value.dtype))
+    return emit("select", (broadcast_value(chosen, shape), value, rest))[0]
 
 
-def prod(x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product."""
+def sum(
+    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum, of those elements where `where` holds, plus `initial`."""
     value = as_tensor(x)._value
-    return wrap(_reduced("reduce_prod", cast_value(value, _wide(value, dtype)), axis, keepdims))
+    wide = _kept(cast_value(value, _wide(value, dtype)), where, 0)
+    result = wrap(_reduced("reduce_sum", wide, axis, keepdims))
+    return result if initial is None else add(result, initial)
+
+
+def prod(
+    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The product, of those elements where `where` holds, times `initial`."""
+    value = as_tensor(x)._value
+    wide = _kept(cast_value(value, _wide(value, dtype)), where, 1)
+    result = wrap(_reduced("reduce_prod", wide, axis, keepdims))
+    return result if initial is None else multiply(result, initial)
 
 
 def _wide(value: Value, dtype: Any) -> DType:
@@ -70,27 +106,58 @@ def _wide(value: Value, dtype: Any) -> DType:
 
 
 def _extremum(op: str, on_bool: str, name: str) -> Callable[..., Tensor]:
-    def function(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    def function(
+        x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False,
+        initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    ) -> Tensor:  # fmt: skip
         value = as_tensor(x)._value
-        return wrap(_reduced(on_bool if value.dtype is bool_ else op, value, axis, keepdims))
+        if where is not None and initial is None:
+            fix = "pass what to give where the mask leaves nothing"
+            raise ValueError(explained(name, "`initial` beside `where`", "none", fix))
+        value = _kept(value, where, _limit(value.dtype, name))
+        if initial is not None and product_of(value.shape) == 0:  # there is nothing to compare `initial` with
+            value = _nothing(value, axis, _limit(value.dtype, name))
+        result = wrap(_reduced(on_bool if value.dtype is bool_ else op, value, axis, keepdims))
+        if initial is None:
+            return result
+        return minimum(result, initial) if name == "min" else maximum(result, initial)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {'smallest' if name == 'min' else 'largest'} element; NaN where any is NaN."
+    function.__doc__ = (
+        f"The {'smallest' if name == 'min' else 'largest'} element; NaN where any is NaN. `where` chooses among the "
+        "elements, `initial` is one more."
+    )
     return function
+
+
+def _limit(dtype: DType, name: str) -> float | int | bool:
+    """What loses every comparison."""
+    if dtype.kind == "b":
+        return name == "min"
+    if dtype.kind == "f":
+        return math.inf if name == "min" else -math.inf
+    return integer_range(dtype)[name == "min"]
+
+
+def _nothing(value: Value, axis: Any, limit: float | int | bool) -> Value:
+    """An array without elements, its reduced axes replaced by ones of extent 1."""
+    axes = normal_axes("initial", axis, len(value.shape))
+    shape = tuple([1 if d in axes else n for d, n in enumerate(value.shape)])
+    return constant(limit, TensorType(shape, value.dtype))
 
 
 min = _extremum("reduce_min", "reduce_and", "min")
 max = _extremum("reduce_max", "reduce_or", "max")
 
 
-def all(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """Whether every element is true (not 0)."""
-    return wrap(_reduced("reduce_and", as_bool(x)._value, axis, keepdims))
+def all(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
+    """Whether every element is true (not 0), among those where `where` holds."""
+    return wrap(_reduced("reduce_and", _kept(as_bool(x)._value, where, True), axis, keepdims))
 
 
-def any(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """Whether some element is true (not 0)."""
-    return wrap(_reduced("reduce_or", as_bool(x)._value, axis, keepdims))
+def any(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
+    """Whether some element is true (not 0), among those where `where` holds."""
+    return wrap(_reduced("reduce_or", _kept(as_bool(x)._value, where, False), axis, keepdims))
 
 
 def count_nonzero(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -98,14 +165,22 @@ def count_nonzero(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) 
     return sum(as_bool(x), axis=axis, keepdims=keepdims)
 
 
-def mean(x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The mean; NaN of no elements."""
+def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where: ArrayLike | None) -> Tensor | float:
+    """How many elements are reduced into one."""
+    if where is None:
+        return float(product_of(shape[d] for d in axes))
+    return sum(broadcast_to(as_bool(where), shape), axis=axes, keepdims=keepdims)
+
+
+def mean(
+    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: ArrayLike | None = None
+) -> Tensor:
+    """The mean, of those elements where `where` holds; NaN of no elements."""
     value = as_tensor(x)._value
     work = requested_dtype(dtype) or float_dtype(value.dtype)
     axes = normal_axes("mean", axis, len(value.shape))
-    count = product_of(value.shape[d] for d in axes)
-    total = sum(cast(wrap(value), _accumulator(work)), axis=axes, keepdims=keepdims)
-    return cast(divide(total, float(count)), work)
+    total = sum(cast(wrap(value), _accumulator(work)), axis=axes, keepdims=keepdims, where=where)
+    return cast(divide(total, _count(value.shape, axes, keepdims, where)), work)
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -114,22 +189,29 @@ def _accumulator(dtype: DType) -> DType:
 
 
 def var(
-    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None
-) -> Tensor:
-    """The variance; the sum of squares is divided by the count less `correction` (NumPy: `ddof`)."""
+    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The variance, of those elements where `where` holds; the sum of squares is divided by the count less
+    `correction` (NumPy: `ddof`)."""
     value = as_tensor(x)._value
     axes = normal_axes("var", axis, len(value.shape))
     t = cast(wrap(value), float_dtype(value.dtype))
-    count = product_of(value.shape[d] for d in axes) - (correction if ddof is None else ddof)
-    gap = subtract(t, mean(t, axis=axes, keepdims=True))
-    return divide(sum(multiply(gap, gap), axis=axes, keepdims=keepdims), float(count) if count > 0 else 0.0)
+    gap = subtract(t, mean(t, axis=axes, keepdims=True, where=where))
+    squares = sum(multiply(gap, gap), axis=axes, keepdims=keepdims, where=where)
+    taken = correction if ddof is None else ddof
+    count = _count(value.shape, axes, keepdims, where)
+    if isinstance(count, float):
+        return divide(squares, count - taken if count > taken else 0.0)
+    return divide(squares, cast(maximum(subtract(count, taken), 0), t._value.dtype))
 
 
 def std(
-    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None
-) -> Tensor:
+    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The standard deviation, the root of `var`."""
-    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof))
+    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof, where=where))
 
 
 def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -170,7 +252,10 @@ argmax = _position("argmax")
 
 
 def _running(op: str, widen: bool, text: str) -> Callable[..., Tensor]:
-    def function(x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False) -> Tensor:
+    def function(
+        x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False,
+        include_initial: bool = False,
+    ) -> Tensor:  # fmt: skip
         t = as_tensor(x)
         if axis is None:
             t, axis = ravel(t), 0
@@ -178,23 +263,38 @@ def _running(op: str, widen: bool, text: str) -> Callable[..., Tensor]:
         value = cast_value(t._value, _wide(t._value, dtype)) if widen else t._value
         if not widen and value.dtype is bool_:
             raise dtype_refused(op, "iuf", bool_)
-        return wrap(emit(op, (value,), {"axis": d, "reverse": reverse})[0])
+        result = wrap(emit(op, (value,), {"axis": d, "reverse": reverse})[0])
+        if not include_initial:
+            return result
+        if not widen:
+            fix = "prepend it with lg.concat"
+            raise ValueError(explained(op, "include_initial of cumsum and cumprod only", True, fix))
+        edge = TensorType((*value.shape[:d], 1, *value.shape[d + 1 :]), value.dtype)
+        first = wrap(constant(0 if op == "cumsum" else 1, edge))
+        return concat([result, first] if reverse else [first, result], axis=d)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = text
     return function
 
 
-cumsum = _running("cumsum", True, "The running sum along an axis (of all elements where None).")
-cumprod = _running("cumprod", True, "The running product along an axis (of all elements where None).")
+cumsum = _running("cumsum", True, "The running sum along an axis (None: of all); `include_initial` puts 0 in front.")
+cumprod = _running("cumprod", True, "The running product along an axis (None: of all); `include_initial` puts 1 first.")
 cummax = _running("cummax", False, "The largest so far along an axis.")
 cummin = _running("cummin", False, "The smallest so far along an axis.")
 
 
-def diff(x: ArrayLike, /, n: int = 1, axis: int = -1) -> Tensor:
-    """Differences of neighbours along an axis, `n` times."""
+def diff(
+    x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Tensor:
+    """Differences of neighbours along an axis, `n` times; `prepend` and `append` are put around x first."""
     t = as_tensor(x)
     d = normal_axis("diff", axis, len(t._value.shape))
+    if prepend is not None or append is not None:
+        edge = (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])
+        around = [None if p is None else as_tensor(p) for p in (prepend, append)]
+        parts = [p if p is None or p._value.shape else broadcast_to(p, edge) for p in (around[0], t, around[1])]
+        t = concat([p for p in parts if p is not None], axis=d)
     for _ in range(n):
         shape = t._value.shape
         low, high = [0] * len(shape), list(shape)

@@ -16,7 +16,8 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
-from loopgrad.lazy import elementwise, exchange, linalg, movement, reduction
+from loopgrad.lazy import elementwise, exchange, indexing, linalg, movement, numpy_calls, reduction
+from loopgrad.lazy.absent import TENSOR_ABSENT, absent_name
 from loopgrad.lazy.core import LIVE, ArrayLike, cast
 from loopgrad.lazy.errors import traced_value_error
 from loopgrad.lazy.evaluation import device_of, to_device, to_numpy
@@ -33,7 +34,6 @@ class Tensor(Operators):
 
     __slots__ = ()
     __array_priority__ = 1000
-    __array_ufunc__ = None  # NumPy arrays on the left leave operators to us
     __hash__ = None  # == compares elements
 
     def __new__(cls, *_: Any, **__: Any) -> Tensor:
@@ -103,6 +103,12 @@ class Tensor(Operators):
         if dtype is not None and np.dtype(dtype) != array.dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return numpy_calls.call_ufunc(self.__array_namespace__(), ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_calls.call_function(self.__array_namespace__(), function, args, kwargs)
 
     def item(self, *index: int) -> bool | int | float | complex:
         """The only element (or the one at `index`) as a Python number; evaluates."""
@@ -216,9 +222,9 @@ class Tensor(Operators):
         """The elements converted; a float becomes an integer by dropping its fraction."""
         return cast(self, as_dtype(dtype))
 
-    def reshape(self, *shape: Any) -> Tensor:
-        """The same elements in another shape."""
-        return movement.reshape(self, shape[0] if len(shape) == 1 else shape)
+    def reshape(self, *shape: Any, order: str = "C") -> Tensor:
+        """The same elements in another shape, read and written row by row ("C") or column by column ("F")."""
+        return movement.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)
 
     def transpose(self, *axes: Any) -> Tensor:
         """The axes permuted, or reversed."""
@@ -267,4 +273,15 @@ class Tensor(Operators):
     clip = elementwise.clip
     round = elementwise.round
     dot = linalg.dot
+    trace = linalg.trace
+    diagonal = linalg.diagonal
+    nonzero = indexing.nonzero
+    searchsorted = reduction.searchsorted
     take = take
+
+    def __getattr__(self, name: str) -> Any:
+        """NumPy's attributes that tensors lack: what to use instead."""
+        instead = absent_name("Tensor", name, TENSOR_ABSENT)
+        if instead is not None:
+            raise AttributeError(instead)
+        return object.__getattribute__(self, name)  # the error that was

@@ -38,6 +38,7 @@ from loopgrad.graph.types import (
     uint64,
 )
 from loopgrad.graph.types import bool_ as bool
+from loopgrad.lazy.absent import ABSENT, absent_name
 from loopgrad.lazy.branches import cond, switch
 from loopgrad.lazy.config import default_device, default_dtype, options, set_default_dtype
 from loopgrad.lazy.control import EndlessLoopError, fori_loop, scan, while_loop
@@ -46,16 +47,22 @@ from loopgrad.lazy.creation import (
     array,
     asarray,
     astype,
+    copy,
     empty,
     empty_like,
     eye,
     from_dlpack,
+    fromfunction,
     full,
     full_like,
+    geomspace,
     identity,
+    indices,
     linspace,
+    logspace,
     ones,
     ones_like,
+    tri,
     zeros,
     zeros_like,
 )
@@ -141,10 +148,21 @@ from loopgrad.lazy.errors import GradientError, HistoryError, StructureError, Tr
 from loopgrad.lazy.evaluation import evaluate as eval
 from loopgrad.lazy.evaluation import memory_stats, to_device
 from loopgrad.lazy.export import to_dot, to_networkx, to_text
-from loopgrad.lazy.indexing import nonzero, take, take_along_axis
+from loopgrad.lazy.indexing import (
+    argwhere,
+    compress,
+    delete,
+    extract,
+    flatnonzero,
+    nonzero,
+    take,
+    take_along_axis,
+    unravel_index,
+)
 from loopgrad.lazy.linalg import (
     cross,
     diag,
+    diagflat,
     diagonal,
     dot,
     einsum,
@@ -153,8 +171,8 @@ from loopgrad.lazy.linalg import (
     outer,
     tensordot,
     trace,
+    vdot,
     vecdot,
-    vector_norm,
 )
 from loopgrad.lazy.movement import (
     broadcast_arrays,
@@ -211,36 +229,121 @@ from loopgrad.runtime.devices import devices
 from loopgrad.runtime.options import Options
 
 if TYPE_CHECKING:
+    from loopgrad import linalg
     from loopgrad.lazy.checkpoint import checkpoint
     from loopgrad.lazy.compile import Compiled, Replay, compile
+    from loopgrad.lazy.compositions import (
+        allclose,
+        array_equal,
+        bitwise_count,
+        deg2rad,
+        degrees,
+        divmod,
+        fabs,
+        float_power,
+        fmax,
+        fmin,
+        gcd,
+        heaviside,
+        isclose,
+        isin,
+        isneginf,
+        isposinf,
+        lcm,
+        ldexp,
+        logaddexp2,
+        modf,
+        rad2deg,
+        radians,
+        rint,
+        select,
+        sinc,
+    )
     from loopgrad.lazy.gradients import gradients
+    from loopgrad.lazy.inspection import finfo, iinfo, isdtype, ndim, promote_types, shape, size
+    from loopgrad.lazy.joining import (
+        append,
+        array_split,
+        atleast_1d,
+        atleast_2d,
+        atleast_3d,
+        block,
+        column_stack,
+        dsplit,
+        dstack,
+        fliplr,
+        flipud,
+        hsplit,
+        hstack,
+        kron,
+        rot90,
+        vsplit,
+        vstack,
+    )
+    from loopgrad.lazy.norms import matrix_norm, vector_norm
+    from loopgrad.lazy.samples import convolve, correlate, gradient, interp, polyval, trapezoid, vander
+    from loopgrad.lazy.statistics import (
+        average,
+        bincount,
+        corrcoef,
+        cov,
+        digitize,
+        histogram,
+        median,
+        nanargmax,
+        nanargmin,
+        nancumprod,
+        nancumsum,
+        nanmax,
+        nanmean,
+        nanmedian,
+        nanmin,
+        nanpercentile,
+        nanprod,
+        nanquantile,
+        nanstd,
+        nansum,
+        nanvar,
+        percentile,
+        ptp,
+        quantile,
+    )
     from loopgrad.lazy.transforms import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
     from loopgrad.lazy.vectorize import vmap
 
-# name -> module, imported when the name is first used: derivatives and batching bring half of the package
-_LATER: Final = {
-    "Compiled": "compile",
-    "Replay": "compile",
+# module -> names, imported when the name is first used: derivatives and batching bring half of the package
+_MODULES: Final = {
     "checkpoint": "checkpoint",
-    "compile": "compile",
-    "grad": "transforms",
+    "compile": "Compiled Replay compile",
+    "compositions": (
+        "allclose array_equal bitwise_count deg2rad degrees divmod fabs float_power fmax fmin gcd heaviside isclose "
+        "isin isneginf isposinf lcm ldexp logaddexp2 modf rad2deg radians rint select sinc"
+    ),
     "gradients": "gradients",
-    "hessian": "transforms",
-    "hvp": "transforms",
-    "jacfwd": "transforms",
-    "jacrev": "transforms",
-    "jvp": "transforms",
-    "linearize": "transforms",
-    "value_and_grad": "transforms",
-    "vjp": "transforms",
-    "vmap": "vectorize",
+    "inspection": "finfo iinfo isdtype ndim promote_types shape size",
+    "joining": (
+        "append array_split atleast_1d atleast_2d atleast_3d block column_stack dsplit dstack fliplr flipud hsplit "
+        "hstack kron rot90 vsplit vstack"
+    ),
+    "norms": "matrix_norm vector_norm",
+    "samples": "convolve correlate gradient interp polyval trapezoid vander",
+    "statistics": (
+        "average bincount corrcoef cov digitize histogram median nanargmax nanargmin nancumprod nancumsum nanmax "
+        "nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"
+    ),
+    "transforms": "grad hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp",
+    "vectorize": "vmap",
 }
+_LATER: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "linalg":
+        return import_module("loopgrad.linalg")
     module = _LATER.get(name)
     if module is None:
-        raise AttributeError(f"module 'loopgrad' has no attribute {name!r}")
+        instead = absent_name("loopgrad", name, ABSENT)
+        raise AttributeError(instead or f"module 'loopgrad' has no attribute {name!r}")
     value = getattr(import_module(f"loopgrad.lazy.{module}"), name)
     globals()[name] = value
     return value
@@ -265,6 +368,7 @@ arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
 arcsinh, arccosh, arctanh = asinh, acosh, atanh
 concatenate = concat
 amin, amax = min, max
+around = round
 cumulative_sum, cumulative_prod = cumsum, cumprod
 bool_ = bool
 
@@ -272,27 +376,37 @@ __all__ = [
     "Compiled", "DType", "DTypeError", "DeviceError", "EndlessLoopError", "GradientError", "HistoryError",
     "IndexRangeError", "LeakedValueError", "LoopLimitError", "LoopgradError", "Options", "Replay", "ShapeError",
     "StackCapacityError", "StructureError", "Tensor", "TracedValueError", "abs", "absolute", "acos", "acosh", "add",
-    "all", "amax", "amin",
-    "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
-    "argsort", "array", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bool",
-    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "checkpoint", "clip",
-    "compile", "complex64", "complex128", "concat", "concatenate", "cond", "copysign", "cos", "cosh", "count_nonzero",
-    "cross", "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "default_device",
-    "default_dtype", "devices", "diag", "diagonal", "diff", "digamma", "divide", "dot", "e", "einsum", "empty",
-    "empty_like", "equal", "erf", "erfc", "eval", "exp", "exp2", "expand_dims", "expm1", "eye", "flip", "float16",
-    "float32", "float64", "floor", "floor_divide", "fmod", "fori_loop", "from_dlpack", "full", "full_like", "grad",
-    "gradients", "greater", "greater_equal", "hessian", "hvp", "hypot", "identity", "inf", "inner", "int8", "int16",
-    "int32", "int64", "invert", "isfinite", "isinf", "isnan", "jacfwd", "jacrev", "jvp", "left_shift", "less",
-    "less_equal", "lgamma", "linearize", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsumexp", "matmul", "matrix_transpose", "max", "maximum", "mean",
-    "memory_stats", "meshgrid", "min", "minimum", "mod", "moveaxis", "multiply", "nan", "nan_to_num", "negative",
-    "newaxis", "nonzero", "not_equal", "ones", "ones_like", "options", "outer", "pad", "permute_dims", "pi", "positive",
-    "pow", "power", "prod", "ravel", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift",
-    "roll", "round", "rsqrt", "scan", "searchsorted", "set_default_dtype", "sigmoid", "sign", "signbit", "sin", "sinh",
-    "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes",
-    "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device", "to_dot", "to_networkx",
-    "to_text", "trace", "transpose", "tril", "triu", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64",
-    "unstack", "value_and_grad", "var", "vecdot", "vector_norm", "vjp", "vmap", "where", "while_loop", "zeros",
-    "zeros_like",
+    "all", "allclose", "amax", "amin", "any", "append", "arange", "arccos", "arccosh", "arcsin", "arcsinh",
+    "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere", "around", "array", "array_equal",
+    "array_split", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d",
+    "atleast_3d", "average", "bfloat16", "bincount", "bitwise_and", "bitwise_count", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool",
+    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "checkpoint",
+    "clip", "column_stack", "compile", "complex64", "complex128", "compress", "concat", "concatenate", "cond",
+    "convolve", "copy", "copysign", "corrcoef", "correlate", "cos", "cosh", "count_nonzero", "cov", "cross",
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "default_device", "default_dtype",
+    "deg2rad", "degrees", "delete", "devices", "diag", "diagflat", "diagonal", "diff", "digamma", "digitize",
+    "divide", "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "erf", "erfc",
+    "eval", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs", "finfo", "flatnonzero", "flip",
+    "fliplr", "flipud", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin",
+    "fmod", "fori_loop", "from_dlpack", "fromfunction", "full", "full_like", "gcd", "geomspace", "grad", "gradient",
+    "gradients", "greater", "greater_equal", "heaviside", "hessian", "histogram", "hsplit", "hstack", "hvp",
+    "hypot", "identity", "iinfo", "indices", "inf", "inner", "int8", "int16", "int32", "int64", "interp", "invert",
+    "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "jacfwd", "jacrev", "jvp",
+    "kron", "lcm", "ldexp", "left_shift", "less", "less_equal", "lgamma", "linalg", "linearize", "linspace", "log",
+    "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logspace", "logsumexp", "matmul", "matrix_norm", "matrix_transpose", "max", "maximum", "mean", "median",
+    "memory_stats", "meshgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num",
+    "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin",
+    "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
+    "nonzero", "not_equal", "ones", "ones_like", "options", "outer", "pad", "percentile", "permute_dims", "pi",
+    "polyval", "positive", "pow", "power", "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians",
+    "ravel", "reciprocal", "remainder", "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90",
+    "round", "rsqrt", "scan", "searchsorted", "select", "set_default_dtype", "shape", "sigmoid", "sign", "signbit",
+    "sin", "sinc", "sinh", "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient",
+    "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
+    "to_device", "to_dot", "to_networkx", "to_text", "trace", "transpose", "trapezoid", "tri", "tril", "triu",
+    "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64", "unravel_index", "unstack", "value_and_grad",
+    "vander", "var", "vdot", "vecdot", "vector_norm", "vjp", "vmap", "vsplit", "vstack", "where", "while_loop",
+    "zeros", "zeros_like",
 ]  # fmt: skip

@@ -57,8 +57,19 @@ def test_products(device: str) -> None:
 def test_diagonals(device: str, k: int) -> None:
     both("diag", rand(3), k=k)
     both("diag", rand(3, 4), k=k)
-    check(lg.diagonal(lg.asarray(np.arange(24.0).reshape(2, 3, 4)), offset=k),
-          np.diagonal(np.arange(24.0).reshape(2, 3, 4), k, 1, 2))  # fmt: skip
+    x = np.arange(24.0).reshape(2, 3, 4)
+    check(lg.linalg.diagonal(lg.asarray(x), offset=k), np.diagonal(x, k, 1, 2))
+    check(lg.linalg.trace(lg.asarray(x), offset=k), np.trace(x, k, 1, 2))
+
+
+@pytest.mark.parametrize("k", [-1, 0, 2])
+def test_diagonals_lie_over_the_first_two_axes_as_in_numpy(device: str, k: int) -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    both("diagonal", x, offset=k)
+    both("trace", x, offset=k)
+    both("diagonal", x, offset=k, axis1=2, axis2=0)
+    check(lg.asarray(x).diagonal(k), x.diagonal(k))
+    check(lg.asarray(x).trace(k), x.trace(k))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,223 @@
+"""Elementwise functions of NumPy's that are compositions of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.types import DTYPES, float64, uint8, uint64
+from loopgrad.lazy.control import while_loop
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast, wrap
+from loopgrad.lazy.elementwise import (
+    absolute,
+    add,
+    bitwise_and,
+    bitwise_right_shift,
+    copysign,
+    divide,
+    equal,
+    exp2,
+    floor_divide,
+    greater,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    logaddexp,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    power,
+    remainder,
+    round,
+    sin,
+    subtract,
+    trunc,
+    where,
+)
+from loopgrad.lazy.operands import dtype_refused, meet
+from loopgrad.lazy.reduction import all
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+
+def _as_float(x: ArrayLike) -> Tensor:
+    """`x`, integers as the default float."""
+    t = as_tensor(x)
+    return t if t._value.dtype.is_float else divide(t, 1)
+
+
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
+    """`floor_divide(x, y)` and `remainder(x, y)`."""
+    return floor_divide(x, y), remainder(x, y)
+
+
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """x to the power y in float64, whatever the operands: integers may have negative powers."""
+    return power(cast(as_tensor(x), float64), cast(as_tensor(y), float64))
+
+
+def fmax(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The larger of x and y; where one is NaN, the other."""
+    return where(isnan(x), y, where(isnan(y), x, maximum(x, y)))
+
+
+def fmin(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The smaller of x and y; where one is NaN, the other."""
+    return where(isnan(x), y, where(isnan(y), x, minimum(x, y)))
+
+
+def fabs(x: ArrayLike, /) -> Tensor:
+    """The absolute value as a float."""
+    return absolute(_as_float(x))
+
+
+def deg2rad(x: ArrayLike, /) -> Tensor:
+    """Degrees to radians."""
+    return multiply(_as_float(x), math.pi / 180.0)
+
+
+def rad2deg(x: ArrayLike, /) -> Tensor:
+    """Radians to degrees."""
+    return multiply(_as_float(x), 180.0 / math.pi)
+
+
+def rint(x: ArrayLike, /) -> Tensor:
+    """The nearest whole number as a float, half to even."""
+    return round(_as_float(x))
+
+
+def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
+    """The fraction and the whole part of x, both with x's sign."""
+    t = _as_float(x)
+    whole = trunc(t)
+    return copysign(where(isinf(t), 0.0, subtract(t, whole)), t), whole
+
+
+def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
+    """x * 2**exponent, for integer exponents; 2**exponent must be within the dtype's range itself."""
+    t, e = _as_float(x), as_tensor(exponent)
+    if not e._value.dtype.is_integer:
+        raise DTypeError(explained("ldexp", "an integer exponent", e._value.type, "use x * lg.exp2(exponent)"))
+    return multiply(t, exp2(cast(e, t._value.dtype)))
+
+
+def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """log2(2**x + 2**y) without overflow."""
+    scale = math.log(2.0)
+    return divide(logaddexp(multiply(x, scale), multiply(y, scale)), scale)
+
+
+def sinc(x: ArrayLike, /) -> Tensor:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    t = _as_float(x)
+    zero = equal(t, 0)
+    angle = multiply(where(zero, 1.0, t), math.pi)
+    return where(zero, 1.0, divide(sin(angle), angle))
+
+
+def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
+    """0 where x is negative, 1 where it is positive, `at_zero` where it is 0; NaN stays."""
+    (a, b), weak = meet("heaviside", (x, at_zero), floating=True)
+    t = wrap(a, weak)
+    step = where(equal(t, 0), wrap(b, weak), where(less(t, 0), 0.0, 1.0))
+    return where(isnan(t), t, step)
+
+
+def isposinf(x: ArrayLike, /) -> Tensor:
+    """Whether x is positive infinity."""
+    return logical_and(isinf(x), greater(x, 0))
+
+
+def isneginf(x: ArrayLike, /) -> Tensor:
+    """Whether x is negative infinity."""
+    return logical_and(isinf(x), less(x, 0))
+
+
+def isclose(
+    x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """|x - y| <= atol + rtol * |y|; infinities equal themselves, NaN only where `equal_nan`."""
+    (a, b), _ = meet("isclose", (x, y), floating=True)
+    s, t = wrap(a), wrap(b)
+    near = logical_and(less_equal(absolute(subtract(s, t)), add(atol, multiply(rtol, absolute(t)))), isfinite(t))
+    result = logical_or(near, equal(s, t))
+    return logical_or(result, logical_and(isnan(s), isnan(t))) if equal_nan else result
+
+
+def allclose(
+    x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether `isclose` holds everywhere, as a bool tensor without axes."""
+    return all(isclose(x, y, rtol, atol, equal_nan))
+
+
+def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tensor:
+    """Whether the shapes agree and all elements do, as a bool tensor without axes."""
+    a, b = as_tensor(x), as_tensor(y)
+    if a._value.shape != b._value.shape:
+        return as_tensor(False)
+    same = equal(a, b)
+    return all(logical_or(same, logical_and(isnan(a), isnan(b))) if equal_nan else same)
+
+
+def isin(x: ArrayLike, test: ArrayLike, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of x occurs among those of `test`."""
+    t, table = as_tensor(x), as_tensor(test).ravel()
+    found = equal(t[..., None], table).any(axis=-1)
+    return not_equal(found, True) if invert else found
+
+
+def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, default: ArrayLike = 0) -> Tensor:
+    """For each element the choice of the first condition that holds, `default` where none does."""
+    if len(conditions) != len(choices) or not len(choices):
+        got = f"{len(conditions)} conditions and {len(choices)} choices"
+        raise ShapeError(explained("select", "as many conditions as choices, at least one", got, "pair them up"))
+    result: Any = default
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        result = where(condition, choice, result)
+    return as_tensor(result)
+
+
+# ---- integers
+
+
+def gcd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The greatest common divisor, by Euclid's algorithm, each element in a loop of its own."""
+    values, _ = meet("gcd", (x, y))
+    if not values[0].dtype.is_integer:
+        raise dtype_refused("gcd", "iu", values[0].dtype)
+    pair = tuple([absolute(wrap(v)) for v in values])
+    found: tuple[Tensor, Tensor] = while_loop(
+        lambda c: not_equal(c[1], 0), lambda c: (c[1], remainder(c[0], c[1])), pair, name="gcd"
+    )
+    return found[0]
+
+
+def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The least common multiple; 0 where one is 0."""
+    return absolute(multiply(floor_divide(x, gcd(x, y)), y))  # an integer divided by 0 gives 0
+
+
+def bitwise_count(x: ArrayLike, /) -> Tensor:
+    """How many bits of |x| are set, as uint8."""
+    t = as_tensor(x)
+    if not t._value.dtype.is_integer:
+        raise dtype_refused("bitwise_count", "iu", t._value.dtype)
+    size = cast(absolute(t), DTYPES[f"uint{t._value.dtype.bits}"])  # the smallest number is its own absolute value
+    bits = cast(size, uint64)
+    for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
+        bits = add(bitwise_and(bits, mask), bitwise_and(bitwise_right_shift(bits, shift), mask))
+    for shift in (8, 16, 32):  # a byte holds any of the counts
+        bits = add(bits, bitwise_right_shift(bits, shift))
+    return cast(bitwise_and(bits, 0xFF), uint8)
+
+
+degrees, radians = rad2deg, deg2rad

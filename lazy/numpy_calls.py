@@ -1,0 +1,66 @@
+"""NumPy's functions called with tensors (NEP 13 and NEP 18).
+
+`np.sin(x)` and `np.concatenate([x, y])` are loopgrad's functions of those names: lazy, traced, differentiated. A NumPy
+function that loopgrad hasn't gets the elements, as `np.asarray` gives them. `ours` is the public package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.lazy.core import TensorCore
+from loopgrad.lazy.evaluation import to_numpy
+
+# NumPy's answer is meant: an array to write to, NumPy's dtypes
+_NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
+_REDUCTIONS: Final = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
+                      "logical_or": "any"}  # fmt: skip
+_RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+
+
+def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`ufunc(*inputs)` as loopgrad's function of that name."""
+    out = options.pop("out", None)
+    in_place = out is not None and len(out) == 1 and out[0] is inputs[0] and isinstance(inputs[0], np.ndarray)
+    if method != "__call__":
+        name = (_REDUCTIONS if method == "reduce" else _RUNNING if method == "accumulate" else {}).get(ufunc.__name__)
+        fix = f"use lg.{name}" if name else "use loopgrad's functions, or np.asarray(x)"
+        raise DTypeError(explained(f"np.{ufunc.__name__}.{method}", "NumPy arrays", "a tensor", fix))
+    if options or (out is not None and not in_place):
+        names = ", ".join([*options, *(["out"] if out is not None else [])])
+        fix = "tensors don't change: use the result, and lg.where or .astype on it"
+        raise DTypeError(explained(f"np.{ufunc.__name__}", "no further arguments beside tensors", names, fix))
+    function = _offered(ours, ufunc.__name__)
+    if function is None:
+        fix = "docs/numpy.md lists what there is; np.asarray(x) gives the elements"
+        raise DTypeError(explained(f"np.{ufunc.__name__}", "a function that loopgrad has", "another one", fix))
+    return function(*inputs)  # `array += tensor` makes the name a tensor, as it does for every immutable value
+
+
+def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A function of NumPy's as loopgrad's of that name, else on the elements."""
+    name = function.__name__
+    found = None
+    if function.__module__ == "numpy" and name not in _NUMPYS_OWN:
+        found = _offered(ours, name)
+    elif function.__module__ == "numpy.linalg":
+        found = _offered(ours.linalg, name)
+    if found is None:
+        return function(*_elements(args), **_elements(kwargs))
+    return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
+
+
+def _offered(ours: Any, name: str) -> Callable[..., Any] | None:
+    return getattr(ours, name) if name in ours.__all__ else None
+
+
+def _elements(tree: Any) -> Any:
+    if isinstance(tree, TensorCore):
+        return to_numpy(tree)
+    if type(tree) in (list, tuple):
+        return type(tree)(map(_elements, tree))
+    return {k: _elements(v) for k, v in tree.items()} if type(tree) is dict else tree

@@ -1,0 +1,299 @@
+"""Statistics: order statistics, sums that skip NaN, averages, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.types import int64
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.creation import linspace, zeros
+from loopgrad.lazy.elementwise import (
+    add,
+    clip,
+    divide,
+    floor,
+    isnan,
+    less,
+    logical_not,
+    maximum,
+    minimum,
+    multiply,
+    sqrt,
+    subtract,
+    where,
+)
+from loopgrad.lazy.evaluation import to_numpy
+from loopgrad.lazy.indexing import take_along_axis
+from loopgrad.lazy.linalg import diagonal, matmul
+from loopgrad.lazy.movement import broadcast_to, concat, expand_dims, moveaxis, ravel, reshape
+from loopgrad.lazy.operands import normal_axes
+from loopgrad.lazy.promotion import float_dtype
+from loopgrad.lazy.reduction import (
+    argmax,
+    argmin,
+    count_nonzero,
+    cumprod,
+    cumsum,
+    max,
+    mean,
+    min,
+    prod,
+    searchsorted,
+    sort,
+    sum,
+    var,
+)
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+
+def _as_float(x: ArrayLike) -> Tensor:
+    t = as_tensor(x)
+    return cast(t, float_dtype(t._value.dtype))
+
+
+# ---- sums that skip NaN
+
+
+def _skipping(reduce: Callable[..., Tensor], name: str, identity: float) -> Callable[..., Tensor]:
+    def function(x: ArrayLike, /, axis: Any = None, **how: Any) -> Tensor:
+        t = as_tensor(x)
+        return reduce(where(isnan(t), identity, t) if t._value.dtype.is_float else t, axis=axis, **how)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{name[3:]}` of the elements that aren't NaN, with its options."
+    return function
+
+
+nansum = _skipping(sum, "nansum", 0.0)
+nanprod = _skipping(prod, "nanprod", 1.0)
+nancumsum = _skipping(cumsum, "nancumsum", 0.0)
+nancumprod = _skipping(cumprod, "nancumprod", 1.0)
+nanargmax = _skipping(argmax, "nanargmax", float("-inf"))
+nanargmin = _skipping(argmin, "nanargmin", float("inf"))
+
+
+def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float) -> Callable[..., Tensor]:
+    def function(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+        t = as_tensor(x)
+        if not t._value.dtype.is_float:
+            return reduce(t, axis=axis, keepdims=keepdims)
+        found = reduce(where(isnan(t), limit, t), axis=axis, keepdims=keepdims)
+        nothing = isnan(t).all(axis=axis, keepdims=keepdims)
+        return where(nothing, float("nan"), found)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{name[3:]}` of the elements that aren't NaN; NaN where all are."
+    return function
+
+
+nanmax = _nan_extremum(max, "nanmax", float("-inf"))
+nanmin = _nan_extremum(min, "nanmin", float("inf"))
+
+
+def nanmean(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The mean of the elements that aren't NaN."""
+    t = _as_float(x)
+    there = logical_not(isnan(t))
+    return mean(where(there, t, 0.0), axis=axis, keepdims=keepdims, where=there)
+
+
+def nanvar(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The variance of the elements that aren't NaN."""
+    t = _as_float(x)
+    there = logical_not(isnan(t))
+    return var(where(there, t, 0.0), axis=axis, ddof=ddof, keepdims=keepdims, where=there)
+
+
+def nanstd(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
+    """The standard deviation of the elements that aren't NaN."""
+    return sqrt(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims))
+
+
+# ---- order
+
+
+def ptp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The largest element less the smallest."""
+    return subtract(max(x, axis=axis, keepdims=keepdims), min(x, axis=axis, keepdims=keepdims))
+
+
+def _rows(x: ArrayLike, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """The reduced axes as the last one, the axes, and the shape with them kept."""
+    t = _as_float(x)
+    shape = t._value.shape
+    axes = normal_axes("quantile", axis, len(shape))
+    moved = moveaxis(t, axes, tuple(range(-len(axes), 0)))
+    rest = moved._value.shape[: len(shape) - len(axes)]
+    count = product_of(shape[d] for d in axes)
+    if not count:
+        raise ShapeError(explained("quantile", "at least one element", t._value.type, "check the axis"))
+    return reshape(moved, (*rest, count)), axes, tuple([1 if d in axes else n for d, n in enumerate(shape)])
+
+
+def _quantile(x: ArrayLike, q: ArrayLike, axis: Any, keepdims: bool, skip_nan: bool) -> Tensor:
+    """Linear interpolation between the sorted elements around position q * (count - 1)."""
+    rows, _, kept = _rows(x, axis)
+    at = cast(as_tensor(q), rows._value.dtype)
+    if len(at._value.shape) > 1:
+        raise ShapeError(explained("quantile", "one quantile or a vector of them", at._value.type, "ravel it"))
+    ordered = sort(rows)
+    missing = count_nonzero(isnan(ordered), axis=-1, keepdims=True)
+    present = subtract(rows._value.shape[-1], missing) if skip_nan else rows._value.shape[-1]
+    last = cast(as_tensor(subtract(present, 1)), rows._value.dtype)
+    rank = len(ordered._value.shape) - 1
+    place = multiply(reshape(at, (-1, *(1,) * (rank + 1))), last)
+    low = floor(place)
+    below = _elements(ordered, low)
+    above = _elements(ordered, minimum(add(low, 1.0), last))
+    part = subtract(place, low)
+    result = add(below, multiply(subtract(above, below), part))
+    result = where(less(part, 0.5), result, subtract(above, multiply(subtract(above, below), subtract(1.0, part))))
+    empty = less(present, 1) if skip_nan else less(0, missing)
+    result = where(empty, float("nan"), result)
+    target = kept if keepdims else ordered._value.shape[:-1]
+    return reshape(result, (*at._value.shape, *target))
+
+
+def _elements(ordered: Tensor, place: Tensor) -> Tensor:
+    """The elements of each row at places of shape (quantiles, rows..., 1)."""
+    count = place._value.shape[0]
+    shape = (count, *ordered._value.shape[:-1], 1)
+    rows = broadcast_to(expand_dims(ordered, 0), (count, *ordered._value.shape))
+    return take_along_axis(rows, cast(broadcast_to(maximum(place, 0.0), shape), int64), axis=-1)
+
+
+def quantile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The elements below which a part q (0 to 1) lies, by linear interpolation; NaN where any is NaN.
+
+    `q` is a number or a vector; a vector's axis comes first in the result.
+    """
+    return _quantile(x, q, axis, keepdims, skip_nan=False)
+
+
+def percentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """`quantile` of q / 100."""
+    return _quantile(x, divide(q, 100.0), axis, keepdims, skip_nan=False)
+
+
+def nanquantile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """`quantile` of the elements that aren't NaN."""
+    return _quantile(x, q, axis, keepdims, skip_nan=True)
+
+
+def nanpercentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """`percentile` of the elements that aren't NaN."""
+    return _quantile(x, divide(q, 100.0), axis, keepdims, skip_nan=True)
+
+
+def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """The middle element, the mean of two where the count is even; NaN where any is NaN."""
+    return _quantile(x, 0.5, axis, keepdims, skip_nan=False)
+
+
+def nanmedian(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """`median` of the elements that aren't NaN."""
+    return _quantile(x, 0.5, axis, keepdims, skip_nan=True)
+
+
+# ---- averages
+
+
+def average(x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None, *, keepdims: bool = False) -> Tensor:
+    """The mean, or with weights (of x's shape, or a vector along the one axis) sum(w * x) / sum(w)."""
+    if weights is None:
+        return mean(x, axis=axis, keepdims=keepdims)
+    t, w = as_tensor(x), as_tensor(weights)
+    shape = t._value.shape
+    if w._value.shape != shape:
+        axes = normal_axes("average", axis, len(shape))
+        if len(axes) != 1 or axis is None or w._value.shape != (shape[axes[0]],):
+            fix = "give weights the array's shape, or one per element along the axis"
+            raise ShapeError(explained("average", f"weights that fit {shape} along axis {axis}", w._value.shape, fix))
+        w = broadcast_to(reshape(w, tuple([n if d in axes else 1 for d, n in enumerate(shape)])), shape)
+    return divide(sum(multiply(t, w), axis=axis, keepdims=keepdims), sum(w, axis=axis, keepdims=keepdims))
+
+
+def cov(x: ArrayLike, /, *, rowvar: bool = True, ddof: float = 1.0) -> Tensor:
+    """The covariance matrix of the rows (the columns unless `rowvar`), by the count less `ddof`."""
+    t = _as_float(x)
+    if len(t._value.shape) > 2:
+        raise ShapeError(explained("cov", "one or two dimensions", t._value.type, "reshape it"))
+    vector = len(t._value.shape) < 2
+    rows = reshape(t, (1, -1)) if vector else t if rowvar else t.T
+    gap = subtract(rows, mean(rows, axis=1, keepdims=True))
+    result = divide(matmul(gap, gap.T), float(rows._value.shape[1]) - ddof)
+    return reshape(result, ()) if vector or result._value.shape == (1, 1) else result
+
+
+def corrcoef(x: ArrayLike, /, *, rowvar: bool = True) -> Tensor:
+    """The matrix of Pearson's correlation coefficients of the rows (the columns unless `rowvar`)."""
+    spread = cov(x, rowvar=rowvar)
+    if not spread._value.shape:
+        return divide(spread, spread)
+    deviation = sqrt(diagonal(spread))
+    return clip(divide(divide(spread, expand_dims(deviation, 1)), expand_dims(deviation, 0)), -1.0, 1.0)
+
+
+# ---- counts
+
+
+def bincount(
+    x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None
+) -> Tensor:
+    """How often each of 0, 1, ... occurs in a vector of integers, or the sum of the weights of each.
+
+    The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must
+    say how many; numbers outside of 0 .. length - 1 aren't counted.
+    """
+    t = as_tensor(x)
+    if not t._value.dtype.is_integer or len(t._value.shape) != 1:
+        raise DTypeError(explained("bincount", "a vector of integers", t._value.type, "ravel or convert it"))
+    if length is None:
+        if t._value.scope is not None:
+            fix = "pass length=, the number of bins"
+            raise DTypeError(explained("bincount", "a known number of bins", "a vector that is being traced", fix))
+        numbers = to_numpy(t)
+        if numbers.size and numbers.min() < 0:
+            raise ValueError(explained("bincount", "numbers of at least 0", int(numbers.min()), "shift them first"))
+        length = int(numbers.max()) + 1 if numbers.size else 0
+    bins = int(length) if int(length) > minlength else int(minlength)
+    target = where(less(t, 0), bins, t)  # behind the last: dropped
+    if weights is None:
+        return zeros((bins,), dtype=int64).at[target].add(1)
+    w = _as_float(weights)
+    return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
+
+
+def digitize(x: ArrayLike, bins: ArrayLike, /, right: bool = False) -> Tensor:
+    """The number of the bin of each element, by edges that increase; `right` puts edges into the lower bin."""
+    return searchsorted(bins, x, side="left" if right else "right")
+
+
+def histogram(
+    x: ArrayLike, /, bins: int | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
+    *, weights: ArrayLike | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The counts of elements (or the sums of their weights) between edges, and the edges.
+
+    `bins` are edges, or a number of equal bins over `range` (from the smallest to the largest element unless given).
+    """
+    t = ravel(x)
+    if isinstance(bins, int):
+        work = _as_float(t)
+        low, high = (min(work), max(work)) if range is None else (as_tensor(range[0]), as_tensor(range[1]))
+        steps = linspace(0.0, 1.0, bins + 1, dtype=work._value.dtype)
+        edges = add(low, multiply(steps, subtract(high, low)))
+        edges = concat([edges[:-1], reshape(cast(high, work._value.dtype), (1,))])
+    else:
+        edges = as_tensor(bins)
+        if len(edges._value.shape) != 1 or edges._value.shape[0] < 2:
+            raise ShapeError(explained("histogram", "a vector of at least two edges", edges._value.type, "add edges"))
+    count = edges._value.shape[0] - 1
+    bin_of = where(t == edges[-1], count - 1, subtract(searchsorted(edges, t, side="right"), 1))
+    w = None if weights is None else ravel(weights)
+    return bincount(where(isnan(t), -1, bin_of), w, length=count), edges

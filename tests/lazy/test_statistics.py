@@ -1,0 +1,133 @@
+"""Statistics against NumPy, with NaN, axes and empty corners."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.lazy.oracle import both, check
+
+rng = np.random.default_rng(7)
+X = rng.normal(size=(3, 4, 5))
+HOLES = np.where(rng.random((3, 6)) < 0.4, np.nan, rng.normal(size=(3, 6)))
+EMPTY_ROW = np.where(np.arange(3)[:, None] == 1, np.nan, HOLES)
+COUNTS = np.array([3, 0, 1, 1, 5, 3])
+
+
+@pytest.mark.parametrize(
+    "name", ["nansum", "nanprod", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin", "nanmedian", "nancumsum",
+             "nancumprod"]
+)  # fmt: skip
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.filterwarnings("ignore")
+def test_what_skips_nan(device: str, name: str, axis: int | None) -> None:
+    both(name, HOLES, axis=axis)
+    both(name, EMPTY_ROW, axis=axis)
+    both(name, np.arange(6).reshape(2, 3), axis=axis)
+
+
+def test_positions_that_skip_nan(device: str) -> None:
+    with_elements = np.where(np.isnan(HOLES).all(axis=1, keepdims=True), 0.0, HOLES)
+    both("nanargmax", with_elements, axis=1)
+    both("nanargmin", with_elements, axis=1)
+
+
+@pytest.mark.parametrize("axis", [None, 1, (0, 2), (2, 0), -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_quantiles(device: str, axis: object, keepdims: bool) -> None:
+    for q in (0.0, 0.3, 1.0, [0.25, 0.5]):
+        check(lg.quantile(lg.asarray(X), q, axis, keepdims=keepdims), np.quantile(X, q, axis, keepdims=keepdims))
+    check(lg.percentile(lg.asarray(X), 35, axis, keepdims=keepdims), np.percentile(X, 35, axis, keepdims=keepdims))
+    both("median", X, axis=axis, keepdims=keepdims)
+    both("ptp", X, axis=axis, keepdims=keepdims)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantiles_and_nan(device: str) -> None:
+    both("median", HOLES, axis=1)
+    check(lg.nanquantile(lg.asarray(EMPTY_ROW), [0.2, 0.9], axis=1), np.nanquantile(EMPTY_ROW, [0.2, 0.9], axis=1))
+    check(lg.nanpercentile(lg.asarray(HOLES), 20.0), np.nanpercentile(HOLES, 20.0))
+    with pytest.raises(lg.ShapeError, match="at least one element"):
+        lg.median(lg.zeros((0,)))
+
+
+def test_a_median_has_a_gradient(device: str) -> None:
+    slope = lg.grad(lambda x: lg.median(x))(lg.asarray([5.0, 1.0, 3.0, 9.0]))
+    assert slope.tolist() == [0.5, 0.0, 0.5, 0.0]
+
+
+def test_averages(device: str) -> None:
+    w = np.array([1.0, 2.0, 3.0, 4.0])
+    check(lg.average(lg.asarray(X), axis=1, weights=w), np.average(X, axis=1, weights=w))
+    check(lg.average(lg.asarray(X), weights=X * X), np.average(X, weights=X * X))
+    both("average", X, axis=0)
+    with pytest.raises(lg.ShapeError, match="weights that fit"):
+        lg.average(X, axis=0, weights=w)
+    both("cov", X[0])
+    both("cov", X[0, 0])
+    both("cov", X[0], rowvar=False, ddof=0)
+    both("corrcoef", X[0])
+
+
+def test_counts(device: str) -> None:
+    both("bincount", COUNTS)
+    both("bincount", COUNTS, minlength=9)
+    check(lg.bincount(lg.asarray(COUNTS), weights=np.arange(6.0)), np.bincount(COUNTS, weights=np.arange(6.0)))
+    count = lg.compile(lambda x: lg.bincount(x, length=4))
+    assert count(lg.asarray([3, 0, 5, -1, 3])).tolist() == [1, 0, 0, 2]
+    with pytest.raises(lg.DTypeError, match="pass length="):
+        lg.compile(lambda x: lg.bincount(x))(lg.asarray(COUNTS))
+    with pytest.raises(ValueError, match="at least 0"):
+        lg.bincount([-1, 2])
+    with pytest.raises(lg.DTypeError, match="vector of integers"):
+        lg.bincount([0.5])
+
+
+def test_histograms(device: str) -> None:
+    flat = X.ravel()
+    for options in ({}, {"bins": 4}, {"bins": 5, "range": (-1.0, 1.0)}, {"bins": np.array([-2.0, -0.5, 0.0, 2.5])}):
+        for got, expected in zip(lg.histogram(lg.asarray(flat), **options), np.histogram(flat, **options), strict=True):
+            check(got, expected)
+    w = np.arange(60.0)
+    check(lg.histogram(lg.asarray(flat), weights=w)[0], np.histogram(flat, weights=w)[0])
+    both("digitize", flat, np.array([-1.0, 0.0, 0.5]))
+    edges = np.array([-1.0, 0.0, 0.5])
+    check(lg.digitize(edges, edges, right=True), np.digitize(edges, edges, right=True))
+
+
+@pytest.mark.parametrize("axis", [None, 0, (0, 2)])
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "var", "std", "all", "any"])
+def test_reductions_of_chosen_elements(device: str, name: str, axis: object) -> None:
+    where = X > -0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = getattr(np, name)(X, axis=axis, where=where)
+    check(getattr(lg, name)(lg.asarray(X), axis=axis, where=lg.asarray(where)), expected)
+
+
+def test_initial_elements(device: str) -> None:
+    x = lg.asarray(X)
+    check(lg.sum(x, axis=0, initial=3.0), np.sum(X, axis=0, initial=3.0))
+    check(lg.prod(x, initial=2.0), np.prod(X, initial=2.0))
+    check(lg.max(x, axis=1, initial=0.5), np.max(X, axis=1, initial=0.5))
+    check(lg.min(x, axis=1, initial=9.0, where=X > 0), np.min(X, axis=1, initial=9.0, where=X > 0))
+    check(lg.max(lg.zeros((0, 3)), axis=0, initial=-1.0), np.max(np.zeros((0, 3)), axis=0, initial=-1.0))
+    check(lg.min(lg.asarray([3, 5]), initial=4), np.min([3, 5], initial=4))
+    check(lg.sum(x, where=X[0] > 0), np.sum(X, where=X[0] > 0))
+    with pytest.raises(ValueError, match="`initial` beside `where`"):
+        lg.max(x, where=X > 0)
+    with pytest.raises(lg.ShapeError, match="a mask for"):
+        lg.sum(lg.ones(3), where=lg.asarray([[True], [False]]))
+
+
+def test_running_sums_from_nothing(device: str) -> None:
+    both("cumulative_sum", X, axis=1, include_initial=True)
+    check(lg.cumprod([2, 3], include_initial=True), [1, 2, 6])
+    check(lg.cumsum([2, 3], include_initial=True, reverse=True), [5, 3, 0])
+    both("diff", X, prepend=0.0)
+    check(lg.diff(lg.asarray(X), axis=0, append=X[:1]), np.diff(X, axis=0, append=X[:1]))
+    with pytest.raises(ValueError, match="include_initial"):
+        lg.cummax([1, 2], include_initial=True)
