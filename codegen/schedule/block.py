@@ -302,7 +302,7 @@ class BlockScheduler:
         if source in self.graph.outputs:
             return False
         for node in self.graph.nodes:
-            times = node.operands.count(source)
+            times = self.partition.reads(node).count(source)
             if node is value.node:
                 times -= 1
             if times and not self._done_before(node, group):

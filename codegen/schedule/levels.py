@@ -34,7 +34,7 @@ class Levels:
     def _visit(self, node: Node) -> None:
         role = self.partition.role[node]
         if role in ("library", "program"):
-            self.step[node] = max([self.after(v) for v in node.operands], default=0)
+            self.step[node] = max([self.after(v) for v in self.partition.reads(node)], default=0)
         elif role != "memory":
             for r in node.results:
                 if r in self.stored:

@@ -82,6 +82,12 @@ class Partition:
         """Whether a kernel makes it (once stored)."""
         return value.node is not None and self.role[value.node] in ("inline", "lanes", "reduce", "scatter", "scan")
 
+    def reads(self, node: Node) -> Sequence[Value]:
+        """What a call or sub-program finds in memory: a library transposes the operands of a product itself."""
+        if self.role[node] == "library" and node.op == "matmul":
+            return [matmul_source(v)[0] for v in node.operands]
+        return node.operands
+
     def edges(self, value: Value, kept: bool, n: int) -> list[tuple[Value, bool]]:
         """What computing the value inside a kernel of n lanes reads, and whether at the lane's own index."""
         node = value.node
