@@ -4,10 +4,15 @@ Lanes move in lockstep, so the depth is one scalar per stack: push at lockstep i
 that are inactive leave anything there), and the mirrored reverse loop pops rows in the opposite order.
 Push and pop are then plain vector stores and loads. A bool takes one bit.
 
+Few counters live in registers. Many don't fit there, and LLVM's strength reduction takes minutes over loops with that
+many induction variables: their loads and stores are volatile, so they stay in memory and are none.
+
 A row beyond capacity isn't stored; its number goes to `needed`, and pops there read zeros.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import KOp
 from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
@@ -16,6 +21,8 @@ from loopgrad.codegen.targets.cpu.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.outline import overflow_function
 from loopgrad.codegen.targets.cpu.vector import Val
 from loopgrad.graph.types import DType
+
+MOST_IN_REGISTERS: Final = 15  # counters: an x86 processor has 16 general registers
 
 
 def vector_bytes(dtype: DType, width: int) -> int:
@@ -54,16 +61,28 @@ def declare_stacks(e: Emitter) -> None:
 def reset_stacks(e: Emitter) -> None:
     """Before each group of lanes: empty."""
     for s in range(len(e.kernel.stacks)):
-        e.b.line(f"store i64 0, ptr %depth.{s}")
+        _set_depth(e, s, "0")
+
+
+def _depth(e: Emitter, s: int) -> Val:
+    return e.b.scalar("i64", f"load {_volatile(e)}i64, ptr %depth.{s}")
+
+
+def _set_depth(e: Emitter, s: int, depth: str) -> None:
+    e.b.line(f"store {_volatile(e)}i64 {depth}, ptr %depth.{s}")
+
+
+def _volatile(e: Emitter) -> str:
+    return "volatile " if len(e.kernel.stacks) > MOST_IN_REGISTERS else ""
 
 
 def emit_push(e: Emitter, op: KOp) -> None:
     b, s = e.b, op.attrs["stack"]
     dtype = e.kernel.stacks[s].dtype
     value = b.vector(e.wide(op.operands[0]))
-    depth = b.scalar("i64", f"load i64, ptr %depth.{s}")
+    depth = _depth(e, s)
     deeper = b.scalar("i64", f"add nuw nsw i64 {depth.name}, 1")
-    b.line(f"store i64 {deeper.name}, ptr %depth.{s}")
+    _set_depth(e, s, deeper.name)
     fits = b.scalar("i1", f"icmp ult i64 {depth.name}, %capacity.{s}")
     put, over, done = b.fresh_label("put"), b.fresh_label("over"), b.fresh_label("pushed")
     b.branch(fits.name, put, over)
@@ -112,9 +131,9 @@ def store_lane_vector(e: Emitter, row: str, u: int, dtype: DType, name: str) -> 
 def emit_pop(e: Emitter, op: KOp) -> Val:
     b, s = e.b, op.attrs["stack"]
     dtype = e.kernel.stacks[s].dtype
-    depth = b.scalar("i64", f"load i64, ptr %depth.{s}")
+    depth = _depth(e, s)
     row = b.scalar("i64", f"add nsw i64 {depth.name}, -1")
-    b.line(f"store i64 {row.name}, ptr %depth.{s}")
+    _set_depth(e, s, row.name)
     fits = b.scalar("i1", f"icmp ult i64 {row.name}, %capacity.{s}")
     inside = address(e, s, row)
     at = b.scalar("ptr", f"select i1 {fits.name}, ptr {inside}, ptr %zeros.{s}").name

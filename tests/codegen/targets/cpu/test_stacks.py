@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from loopgrad.codegen.targets.cpu.stacks import MOST_IN_REGISTERS
 from loopgrad.graph.types import bool_, float32, float64, int8, int32, int64
 from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options, check, narrower
 from tests.codegen.targets.cpu.kernel_build import Build
@@ -122,3 +123,31 @@ def test_stack_under_a_branch():
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(-1, 1, size).astype(np.float32), rng.integers(0, 5, size).astype(np.int32)]
     check(build.kernel(), [*arrays, np.zeros(size, np.float32)])
+
+
+@pytest.mark.parametrize("many", [MOST_IN_REGISTERS, MOST_IN_REGISTERS + 1])
+def test_counters_of_many_stacks_stay_in_memory(many):
+    """As induction variables they would keep LLVM's strength reduction busy for minutes."""
+    build = Build(70)
+    (i,) = build.indices
+    x, n = build.load(build.param(float64, 70), i), build.load(build.param(int32, 70), i)
+    out = build.param(float64, 70, "write")
+    stacks = [build.stack(float64) for _ in range(many)]
+
+    def forward(k, v):
+        for stack in stacks:
+            build.op("push", (v,), (), stack=stack)
+            v = build.one("mul", (v, build.const(0.5, float64)))
+        return [v]
+
+    def reverse(k, g):
+        for stack in reversed(stacks):
+            g = build.one("add", (g, build.one("pop", (), float64, stack=stack)))
+        return [g]
+
+    (last,) = build.loop(n, [x], forward)
+    (g,) = build.loop(n, [last], reverse, reverse=True)
+    build.store(out, i, g)
+    kernel = build.kernel()
+    check(kernel, inputs(70, float64))
+    assert ("volatile" in CompiledKernel(kernel).text) == (many > MOST_IN_REGISTERS)
