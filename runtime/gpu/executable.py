@@ -22,7 +22,7 @@ CONTINUED = (
 )
 HOST_DRIVEN = "replay: library calls run on the host, so loops and branches around them are driven by the host too"
 LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
-STEPPED = "replay: the host reads each decision of loops and branches over whole arrays"
+STEPPED = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
 
 
 class GpuExecutable(Executable):

@@ -24,8 +24,8 @@ from loopgrad.runtime.gpu.driver import Shared
 from loopgrad.runtime.gpu.flow import FlowRecorder, Lists, tidy
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, aligned
-from loopgrad.runtime.gpu.script import Script, StateLayout, loop_records
-from loopgrad.runtime.gpu.stepped import SteppedWork
+from loopgrad.runtime.gpu.script import Script, StateLayout
+from loopgrad.runtime.gpu.stepped import StatePlace, SteppedWork
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.machine import Machine
@@ -38,7 +38,7 @@ class Flow:
     def __init__(self, machine: Machine) -> None:
         program, driver = machine.program, machine.driver
         self.machine = machine
-        self.layout = StateLayout(loop_records(program.steps), len(program.stacks), len(machine.symbols))
+        self.layout = StateLayout(program.steps, len(program.stacks), len(machine.symbols))
         control = machine.control_size // 8
         self.shared: Shared = driver.shared(control + self.layout.size)
         machine.use_control(self.shared)
@@ -61,7 +61,11 @@ class Flow:
     def _stepped(self, lists: Lists) -> SteppedWork:
         """For a driver that refused a graph, the update kernel may be another one by now."""
         lists.use(self.machine.driver.update())
-        return SteppedWork(self.machine.driver, self.items)
+        machine, layout = self.machine, self.layout
+        void = (int(machine.symbols[placement.VOID]) - self.shared.address) // 8
+        nothing = self.state + 8 * layout.nothing
+        place = StatePlace(self.shared, void, machine.control_size // 8, layout.answers, nothing)
+        return SteppedWork(machine.driver, self.items, place)
 
     def run(self) -> bool:
         """One run; False where a stack grew and it must be done again. Then, and after a failure, nothing that

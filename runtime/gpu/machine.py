@@ -1,7 +1,7 @@
 """Runs a Program's steps on a device: one machine per call in progress.
 
-The first run is driven by the host: kernels with stacks are looked at as soon as they ran, known depths are
-read before. A program whose steps need no host is then recorded once; later runs write addresses into the
+The first run is driven by the host, as a rule: kernels with stacks are looked at as soon as they ran, known depths
+are read before. A program whose steps need no host is then recorded once; later runs write addresses into the
 tables and start that list of commands again. Other programs stay host-driven, in batches between the points
 where the host must look.
 """
@@ -56,13 +56,20 @@ class Machine(Placement):
         self.owners[slot] = allocation
         self.symbols[SLOTS + slot] = allocation.address
 
+    @property
+    def foreseeable(self) -> bool:
+        """Whether the first run is recorded too: it has no sizes to learn, and recorded loops need the host less."""
+        program = self.program
+        nothing = not (program.straight or program.stacks or program.kernel_stacks)
+        return nothing and bool(self.driver.stepped)
+
     # one run
 
     def run(self, inputs: Sequence[Allocation]) -> list[Allocation]:
         """The outputs' memory."""
         try:
             self.prepare(inputs)
-            if not self.learned.ran or not self.resources.recordable:
+            if not self.resources.recordable or not (self.learned.ran or self.foreseeable):
                 self.drive()
             elif self.program.straight:
                 self.resubmit()

@@ -9,7 +9,7 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.codegen.targets.gpu.update import HEADER, LOOP, STACK, integer_kind
 from loopgrad.runtime.gpu.flow import Condition, Entry, FlowRecorder, Region, Update
@@ -19,26 +19,33 @@ from loopgrad.runtime.gpu.program import Step, blocks
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.machine import Machine
 
+EMPTY_LIST: Final = 2  # words: no operations, no pairs
 Pairs = Sequence[Sequence[int]]
 
 
-def loop_records(steps: Sequence[Step]) -> int:
-    """How many loops a recording has; those in the condition of a `while` count twice."""
+LOOPS: Final = ("for", "while")
+
+
+def recorded(steps: Sequence[Step], kinds: Sequence[str]) -> int:
+    """How many steps of these kinds a recording has; those in the condition of a `while` count twice."""
     count = 0
     for step in steps:
-        inner = [loop_records(block) for block in blocks(step)]
+        inner = [recorded(block, kinds) for block in blocks(step)]
         if step[0] == "while":
             inner.append(inner[0])
-        count += sum(inner) + (step[0] in ("for", "while"))
+        count += sum(inner) + (step[0] in kinds)
     return count
 
 
 class StateLayout:
-    """Where things are in the state: the header, loops, stacks, symbols. Positions in words."""
+    """Where things are in the state: the header, loops, stacks, decisions that the host reads, an update list that
+    does nothing, symbols. Positions in words."""
 
-    def __init__(self, loops: int, stacks: int, symbols: int) -> None:
-        self.stacks = HEADER + LOOP * loops
-        self.symbols = self.stacks + STACK * stacks
+    def __init__(self, steps: Sequence[Step], stacks: int, symbols: int) -> None:
+        self.stacks = HEADER + LOOP * recorded(steps, LOOPS)
+        self.answers = self.stacks + STACK * stacks
+        self.nothing = self.answers + recorded(steps, (*LOOPS, "switch"))
+        self.symbols = self.nothing + EMPTY_LIST
         self.size = self.symbols + symbols
 
     def loop(self, number: int) -> int:

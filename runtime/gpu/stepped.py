@@ -1,159 +1,248 @@
-"""Recorded loops and branches on a driver that can't decide on them: the host reads each decision.
+"""Recorded loops and branches on a driver that can't decide on them: the host reads decisions, few times.
 
-What lies between two decisions is one list of commands, made once, so that a trip costs one start and one
-short wait. Loops that hold no others are also started many passes at a time: the pass that ends the loop pauses
-those behind it. This is done where the loop made so many passes before.
+What lies between two decisions is a stretch: one list of commands, made once, and started as often as it is
+needed. The host foresees how loops and branches will be decided (as in the run before; a loop that it knows
+nothing of goes on for as many passes as it has made, and for FIRST at least), and starts all the stretches
+of that way at once. Every decision is recorded with the answer that was foreseen: another one pauses what follows,
+so that nothing of it is done, and the host goes on from there with the answer that it reads. A replay whose loops
+make as many trips as before is so one start and one wait; a loop of n trips that nobody knows takes about log2(n).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from loopgrad.runtime.gpu.driver import Commands, Driver, Shared
+from loopgrad.codegen.targets.gpu.update import PAUSED, PROGRESS
+from loopgrad.runtime.gpu.driver import Commands, Driver, Shared, Words
 from loopgrad.runtime.gpu.flow import Branches, Condition, Item, Launch, Loop
 
-AT_ONCE: Final = 16  # passes
-LAUNCHES: Final = 64  # of all of them
-EMPTY_LIST: Final = 2  # words: no operations, no pairs
+FIRST: Final = 8  # passes of a loop that nobody knows
+MOST: Final = 4096  # launches of one start
+START_SECONDS: Final = 0.25  # what one start should take at most, so that signals are seen in time
+REMEMBERED: Final = 4096  # loops and branches of one place in a program whose answers are kept
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlace:
+    """Where the words of a run are. `void`, `state`: positions of the void word and of the state in `shared`, whose
+    address is `address`; `answers`: position of the first decision in the state; `nothing`: the address of an update
+    list that does nothing."""
+
+    shared: Shared
+    void: int
+    state: int
+    answers: int
+    nothing: int
+
+    @property
+    def words(self) -> Words:
+        return self.shared.words
+
+    def answer(self, number: int) -> int:
+        """The address of a decision."""
+        return self.shared.address + 8 * (self.state + self.answers + number)
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A loop's condition, or a branch's: where each answer leads. `past` has what the last run found, `found` what
+    this one has so far: trips of a loop each time that it ran, answers of a branch. `made`: trips of the loop that
+    runs."""
+
+    number: int
+    loops: bool
+    targets: list[_Stretch | None]
+    past: list[int] = field(default_factory=list)
+    found: list[int] = field(default_factory=list)
+    made: int = 0
+
+    def begin(self) -> None:
+        """Another run."""
+        if self.found:
+            self.past = self.found
+        self.found, self.made = [], 0
+
+    def take(self, answer: int) -> _Stretch | None:
+        """What follows an answer."""
+        if self.loops and answer:
+            self.made += 1
+        else:
+            if len(self.found) < REMEMBERED:
+                self.found.append(self.made if self.loops else answer)
+            self.made = 0
+        return self.target(answer)
+
+    def target(self, answer: int) -> _Stretch | None:
+        return self.targets[min(answer, len(self.targets) - 1)]
+
+    def known(self, ordinal: int) -> int | None:
+        """What the loop or branch number `ordinal` of the run will find."""
+        if ordinal < len(self.past):
+            return self.past[ordinal]
+        known = self.found or self.past
+        return known[-1] if known else None
+
+
+@dataclass(slots=True, eq=False)
+class _Stretch:
+    """Launches, of which the last one decides, where there is a turn; else `following` comes. `recorded`: by the
+    answer that is expected, None where any will do."""
+
+    launches: list[Launch]
+    turn: _Turn | None
+    following: _Stretch | None
+    recorded: dict[int | None, Commands] = field(default_factory=dict)
+
+
+Step = tuple[_Stretch, int | None]  # and the answer that is expected
+
+
+class _Foresight:
+    """A way through the program, as it is expected to go on."""
+
+    def __init__(self) -> None:
+        self._reached: dict[_Turn, tuple[int, int]] = {}  # how many loops or branches were through, and trips made
+
+    def expected(self, turn: _Turn) -> int | None:
+        """The next answer; None where nothing is known."""
+        ordinal, made = self._reached.get(turn, (len(turn.found), turn.made))
+        known = turn.known(ordinal)
+        if not turn.loops:
+            answer = known
+        elif known is not None and made <= known:
+            answer = int(made < known)
+        else:
+            answer = 1 if made < max(2 * turn.made, FIRST) else None
+        ended = answer is not None and not (turn.loops and answer)
+        self._reached[turn] = (ordinal + 1, 0) if ended else (ordinal, made + 1)
+        return answer
 
 
 class SteppedWork:
-    """`run` as of Commands. `_answers` has a word per condition, which update kernels write, then an update list
-    that does nothing."""
+    """`run` as of Commands, whose report must be `place.shared`; the first upload holds it as zeros there."""
 
-    def __init__(self, driver: Driver, items: Sequence[Item]) -> None:
-        self._driver = driver
-        self._numbers: dict[Condition, int] = {}
-        self._conditions = _conditions(items)
-        self._answers: Shared = driver.shared(self._conditions + EMPTY_LIST)
-        self._steps = self._block(items)
-        self._last = driver.commands()
-        self._last.begin()
-        self._last.end(again=True)
+    def __init__(self, driver: Driver, items: Sequence[Item], place: StatePlace) -> None:
+        self._driver, self._place = driver, place
+        self._turns: dict[Condition, _Turn] = {}
+        self._update: Launch | None = None
+        self._entry = self._chain(items, None)
+        self._resume = None if self._update is None else self._resuming(self._update)
+        self._seconds = 0.0  # of a launch
 
-    def _block(self, items: Sequence[Item]) -> list[_Stretch | _Repeat | _Choice]:
-        made: list[_Stretch | _Repeat | _Choice] = []
-        pending: list[Launch] = []
-        for item in items:
+    # the program
+
+    def _chain(self, items: Sequence[Item], following: _Stretch | None) -> _Stretch | None:
+        """The first stretch of these items; `following` comes after them. From the last to the first, since what
+        decides on a loop or branch comes right before it, and at the end of a loop's body."""
+        launches: list[Launch] = []
+        turn: _Turn | None = None
+        for item in reversed(items):
+            decides = item.decides if isinstance(item, Launch) else None
+            if launches and (decides is not None or not isinstance(item, Launch)):
+                following = _Stretch(launches[::-1], turn, following)
+                launches, turn = [], None
             if isinstance(item, Launch):
-                pending.append(item)
-                if item.decides is not None:
-                    made.append(self._stretch(pending))
-                    pending = []
-                continue
-            if pending:
-                made.append(self._stretch(pending))
-                pending = []
-            number = self._number(item.condition)
-            if isinstance(item, Loop):
-                made.append(_Repeat(number, self._block(item.body), *self._passes(item)))
+                launches.append(item)
+                if decides is not None:
+                    self._update, turn = item, self._turns[decides]
             else:
-                made.append(_Choice(number, [self._block(branch) for branch in item.branches]))
-        if pending:
-            made.append(self._stretch(pending))
-        return made
+                self._region(item, following)
+        return _Stretch(launches[::-1], turn, following) if launches else following
 
-    def _number(self, condition: Condition) -> int:
-        return self._numbers.setdefault(condition, len(self._numbers))
+    def _region(self, item: Loop | Branches, following: _Stretch | None) -> None:
+        """Its turn: what decides on it leads there."""
+        turn = self._turns[item.condition] = _Turn(len(self._turns), isinstance(item, Loop), [])
+        if isinstance(item, Loop):
+            turn.targets = [following, None]
+            turn.targets[1] = self._chain(item.body, None)
+        else:
+            turn.targets = [*[self._chain(branch, following) for branch in item.branches], following]
 
-    def _stretch(self, launches: Sequence[Launch]) -> _Stretch:
+    # commands
+
+    def _commands(self, stretch: _Stretch, expected: int | None) -> Commands:
+        known = stretch.recorded.get(expected)
+        if known is None:
+            known = stretch.recorded[expected] = self._driver.commands()
+            known.begin()
+            for launch in stretch.launches:
+                push = launch.push
+                if launch.decides is not None:
+                    address = self._place.answer(self._turns[launch.decides].number)
+                    push = (push[0], push[1], address, 0 if expected is None else expected + 1, 0, 0)
+                known.dispatch(launch.pipeline, launch.groups, push)
+                known.barrier()
+            known.end(again=True)
+        return known
+
+    def _resuming(self, update: Launch) -> Commands:
+        """What lifts a pause."""
         commands = self._driver.commands()
         commands.begin()
-        self._record(commands, launches, pause=0)
-        commands.end(again=True)
-        return _Stretch(commands, any(launch.decides is not None for launch in launches))
-
-    def _record(self, commands: Commands, launches: Sequence[Launch], pause: int) -> None:
-        for launch in launches:
-            push = launch.push
-            if launch.decides is not None:
-                address = self._answers.address + 8 * self._number(launch.decides)
-                push = (push[0], push[1], address, pause, 0, 0)
-            commands.dispatch(launch.pipeline, launch.groups, push)
-            commands.barrier()
-
-    def _passes(self, loop: Loop) -> tuple[Commands | None, int]:
-        """Several passes of a loop in one list, and how many."""
-        body = [item for item in loop.body if isinstance(item, Launch)]
-        deciding = [launch for launch in body if launch.decides is not None]
-        count = min(AT_ONCE, LAUNCHES // max(len(body), 1))
-        if count < 2 or len(body) < len(loop.body) or len(deciding) != 1 or body[-1] is not deciding[0]:
-            return None, 0
-        commands = self._driver.commands()
-        commands.begin()
-        for _ in range(count):
-            self._record(commands, body, pause=1)
-        resume = (body[-1].push[0], self._answers.address + 8 * self._conditions, 0, 0, 1, 0)
-        commands.dispatch(body[-1].pipeline, 1, resume)
+        commands.dispatch(update.pipeline, 1, (update.push[0], self._place.nothing, 0, 0, 1, 0))
         commands.barrier()
         commands.end(again=True)
-        return commands, count
+        return commands
+
+    # a run
 
     def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
-        self._uploads = [(self._answers, len(self._answers.words)), *uploads]
-        self._run(self._steps)
-        self._start(self._last, report)
+        assert report is self._place.shared
+        for turn in self._turns.values():
+            turn.begin()
+        stretch, paused, counted = self._entry, False, 0
+        while True:
+            way = self._foreseen(stretch)
+            lists = [self._commands(*step) for step in way]
+            if paused and self._resume is not None:
+                lists.insert(0, self._resume)
+            began = time.perf_counter()
+            self._driver.start(lists, uploads, self._place.shared)
+            spent, uploads, paused = time.perf_counter() - began, (), self._void() == PAUSED
+            if self._void() and not paused:  # a failure, or a stack that is too small
+                return
+            made = int(self._place.words[self._place.state + PROGRESS])
+            stretch, launches = self._follow(way, made - counted, paused)
+            counted, self._seconds = made, spent / max(launches, 1)
+            if stretch is None:
+                return
 
-    def _start(self, commands: Commands, report: Shared | None) -> None:
-        commands.run(self._uploads, report)
-        self._uploads = []
+    def _foreseen(self, stretch: _Stretch | None) -> list[Step]:
+        """Stretches, and the answer that is expected of each; of the last one any will do."""
+        way: list[Step] = []
+        foresight, launches = _Foresight(), 0
+        most = min(START_SECONDS / max(self._seconds, 1e-9), MOST)
+        while stretch is not None:
+            expected = None if stretch.turn is None else foresight.expected(stretch.turn)
+            launches += len(stretch.launches)
+            full = launches >= most
+            way.append((stretch, None if full else expected))
+            if full or (stretch.turn is not None and expected is None):
+                break
+            stretch = stretch.following if stretch.turn is None else stretch.turn.target(expected or 0)
+        return way
 
-    def _run(self, steps: Sequence[_Stretch | _Repeat | _Choice]) -> None:
-        for step in steps:
-            if isinstance(step, _Stretch):
-                self._start(step.commands, self._answers if step.decides else None)
-            elif isinstance(step, _Repeat):
-                self._repeat(step)
-            else:
-                chosen = int(self._answers.words[step.number])
-                if chosen < len(step.branches):
-                    self._run(step.branches[chosen])
+    def _void(self) -> int:
+        return int(self._place.words[self._place.void]) & 0xFFFFFFFF
 
-    def _repeat(self, loop: _Repeat) -> None:
-        made = 0
-        while self._answers.words[loop.number]:
-            if loop.passes is not None and loop.likely(made):
-                self._start(loop.passes, self._answers)
-                made += loop.count
-            else:
-                self._run(loop.body)
-                made += 1
-        loop.last = made
+    def _follow(self, way: Sequence[Step], left: int, paused: bool) -> tuple[_Stretch | None, int]:
+        """What comes after that way, of which `left` foreseen decisions were made, and how many launches were."""
+        launches, stretch = 0, None
+        for stretch, expected in way:
+            launches += len(stretch.launches)
+            turn = stretch.turn
+            if turn is None:
+                stretch = stretch.following
+                continue
+            left -= expected is not None
+            if expected is None or (paused and not left):
+                return turn.take(self._answer(turn)), launches
+            stretch = turn.take(expected)
+        return stretch, launches
 
-
-class _Stretch:
-    def __init__(self, commands: Commands, decides: bool) -> None:
-        self.commands, self.decides = commands, decides
-
-
-class _Repeat:
-    """`passes` are `count` of them in one list, where there is one; `last`: how many passes there were the last
-    time, or some more."""
-
-    def __init__(
-        self, number: int, body: list[_Stretch | _Repeat | _Choice], passes: Commands | None, count: int
-    ) -> None:
-        self.number, self.body, self.passes, self.count = number, body, passes, count
-        self.last = 0
-
-    def likely(self, made: int) -> bool:
-        """Whether `count` more passes are."""
-        if made < self.last:
-            return made + self.count <= self.last
-        return made >= self.count
-
-
-class _Choice:
-    def __init__(self, number: int, branches: list[list[_Stretch | _Repeat | _Choice]]) -> None:
-        self.number, self.branches = number, branches
-
-
-def _conditions(items: Sequence[Item]) -> int:
-    count = 0
-    for item in items:
-        if isinstance(item, Loop):
-            count += 1 + _conditions(item.body)
-        elif isinstance(item, Branches):
-            count += 1 + sum(_conditions(branch) for branch in item.branches)
-    return count
+    def _answer(self, turn: _Turn) -> int:
+        place = self._place
+        return int(place.words[place.state + place.answers + turn.number])

@@ -7,8 +7,8 @@ together bring the tables up to date (`words[target] = words[source]` for each p
 decide one condition: whether a loop goes on, or which branch is taken. Operations after the decision that a
 loop ends are not done, so that what begins a pass may follow the decision on it.
 
-Launch words (the ABI of interface.py): the state's address, the list's, the condition's handle or 0, `pause`,
-`resume`. Where `pause` isn't 0, a loop's end makes the void word PAUSED: of further passes that were started
+Launch words (the ABI of interface.py): the state's address, the list's, the condition's handle or 0, `expected`,
+`resume`. Where `expected` isn't 0, any decision but `expected` - 1 makes the void word PAUSED: of what was started
 already nothing is done, until an update with `resume` lifts it. A list: the number of operations, the number
 of pairs, the operations, the pairs. An operation is OPERATION words: its code, then positions of words and small
 numbers as `UpdateList` says. Positions count from the state's address and may lie outside of it, also before.
@@ -33,10 +33,11 @@ LOOP_ERROR: Final = 0  # 0, or 1 + the number of the loop that reached its limit
 LOOP_MADE: Final = 1  # the trips it had made
 STOP: Final = 2  # the host asks loops to end
 VOID: Final = 3  # the address of the void word
-HEADER: Final = 4
+PROGRESS: Final = 4  # decisions of which one answer was expected
+HEADER: Final = 5
 EMPTY_STACK: Final = (1 << 32) - 1
 
-PAUSED: Final = 2  # the void word between the end of a loop and the next update that resumes
+PAUSED: Final = 2  # the void word between an unexpected decision and the next update that resumes
 
 # a loop's record
 TRIPS, COUNT = 0, 1  # trips made (of a `for`: the trip in progress), and the count of a `for`
@@ -136,13 +137,13 @@ def emit_update(b: Assembler, set_condition: SetCondition | None = None) -> None
     """The kernel's program, into `b`. `set_condition(handle, value)`, both i64, tells the driver; without
     it the value goes to the word at the address `handle`."""
     e = Emitter(Kernel("update", (), (), Block()), b)
-    state, record, handle, pause, resume, _ = b.launch_words()
+    state, record, handle, expected, resume, _ = b.launch_words()
     own = b.local_id()
     operations, copies = b.load(record, "i64"), b.load(e.offset(record, 8), "i64")
     first = e.offset(record, 16)
     leader = b.inst("IEqual", "bool", own, b.const("i32", 0))
     interpreter = _Interpreter(e, state, first, operations, handle, set_condition or _store(b))
-    e.when(leader, lambda: interpreter.run(pause, resume))
+    e.when(leader, lambda: interpreter.run(expected, resume))
     b.barrier()
     pairs = e.at(first, operations, 8 * OPERATION)
     _refresh(e, state, pairs, copies, e.resize(own, "i64", signed=False))
@@ -181,17 +182,17 @@ class _Interpreter:
         self.void: Variable = self.b.local("i32")
         self.done: Variable = self.b.local("i64")
 
-    def run(self, pause: Val, resume: Val) -> None:
-        """Nothing where a loop's end has paused everything."""
+    def run(self, expected: Val, resume: Val) -> None:
+        """Nothing where an unexpected decision has paused everything."""
         b = self.b
         self.where = self.word(self.const(VOID))
         void = b.load(self.where, "i32")
         paused = b.inst("IEqual", "bool", void, b.const("i32", PAUSED))
         resumes = self.e.both(paused, self.unlike(resume, 0))
         self.e.when(resumes, lambda: b.store(self.where, b.const("i32", 0)))
-        self.e.when(b.inst("LogicalNot", "bool", paused), partial(self.interpret, void, pause))
+        self.e.when(b.inst("LogicalNot", "bool", paused), partial(self.interpret, void, expected))
 
-    def interpret(self, void: Val, pause: Val) -> None:
+    def interpret(self, void: Val, expected: Val) -> None:
         b = self.b
         b.set(self.decision, self.const(0))
         b.set(self.void, void)
@@ -221,9 +222,16 @@ class _Interpreter:
         emit_loop(self.e, lambda: self.less(b.get(self.done, "i64"), self.count), step)
         decision = b.get(self.decision, "i64")
         self.e.when(self.unlike(self.handle, 0), lambda: self.set_condition(self.handle, decision))
+        self.e.when(self.unlike(expected, 0), partial(self.compare, self.add(decision, 1), expected))
+
+    def compare(self, answer: Val, expected: Val) -> None:
+        """Pause where the decision isn't the expected one."""
+        b = self.b
+        progress = self.const(PROGRESS)
+        self.put(self.add(self.word(progress), 1), progress)
         fine = b.inst("IEqual", "bool", b.get(self.void, "i32"), b.const("i32", 0))
-        ended = self.e.both(self.e.both(self.equal(decision, 0), fine), self.unlike(pause, 0))
-        self.e.when(ended, lambda: b.store(self.where, b.const("i32", PAUSED)))
+        other = self.e.both(b.inst("INotEqual", "bool", answer, expected), fine)
+        self.e.when(other, lambda: b.store(self.where, b.const("i32", PAUSED)))
 
     # pieces
 

@@ -137,7 +137,7 @@ def test_why_the_host_decides():
             compiled(lg.asarray(X), lg.asarray(2))
             return "\n".join(compiled.plan(lg.asarray(X), lg.asarray(2)).notes)
 
-    assert "the host reads each decision" in notes("simulator:0")
+    assert "the host reads the decisions" in notes("simulator:0")
     assert "replay" not in notes("simulator:1")
 
 

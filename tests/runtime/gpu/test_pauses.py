@@ -1,6 +1,8 @@
-"""Many passes of a loop started at once: the pass that ends the loop pauses those behind it."""
+"""A way through loops and branches started at once: a decision that nobody expected pauses what follows."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +10,9 @@ import pytest
 import loopgrad as lg
 from loopgrad.codegen.targets.gpu import update as u
 from loopgrad.graph.errors import LoopLimitError
-from loopgrad.runtime.gpu.stepped import AT_ONCE
 from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 from tests.simulator.code import UPDATE_GROUP, update_code
-from tests.simulator.driver import Commands, Image
+from tests.simulator.driver import Image, SimulatorDriver
 
 X = np.linspace(-0.6, 0.9, 300)
 
@@ -24,7 +25,7 @@ class State:
 
     def __init__(self) -> None:
         self.void, self.index, self.answer = np.zeros(1, np.int32), np.zeros(1, np.int64), np.full(1, 77, np.int64)
-        self.words = np.array([0, 0, 0, self.void.ctypes.data, -1, 2, self.index.ctypes.data, 5, 6], np.int64)
+        self.words = np.array([0, 0, 0, self.void.ctypes.data, 0, -1, 2, self.index.ctypes.data, 5, 6], np.int64)
         made = u.UpdateList()
         made.next(u.HEADER, SYMBOLS, 8 + 16, False)
         made.swap(SYMBOLS + 1, SYMBOLS + 2)
@@ -32,15 +33,15 @@ class State:
         self.nothing = np.zeros(2, np.uint64)
         self.kernel = Image(update_code()).pipeline("update", "k0", UPDATE_GROUP)
 
-    def decide(self) -> None:
-        words = (self.words.ctypes.data, self.next.ctypes.data, self.answer.ctypes.data, 1, 0, 0)
+    def decide(self, expected: int = 1) -> None:
+        words = (self.words.ctypes.data, self.next.ctypes.data, self.answer.ctypes.data, expected + 1, 0, 0)
         self.kernel.dispatch(1, words)
 
     def resume(self) -> None:
         self.kernel.dispatch(1, (self.words.ctypes.data, self.nothing.ctypes.data, 0, 0, 1, 0))
 
 
-def test_the_end_of_a_loop_pauses_what_follows_until_it_is_resumed():
+def test_an_unexpected_end_pauses_what_follows_until_it_is_resumed():
     state = State()
     for goes in (1, 1):
         state.decide()
@@ -49,6 +50,7 @@ def test_the_end_of_a_loop_pauses_what_follows_until_it_is_resumed():
     assert (state.answer[0], state.void[0]) == (0, u.PAUSED)
     before = state.words.tolist()
     assert before[-2:] == [5, 6]  # two swaps
+    assert before[u.PROGRESS] == 3
     state.answer[0] = 77
     state.decide()
     assert state.words.tolist() == before
@@ -57,6 +59,17 @@ def test_the_end_of_a_loop_pauses_what_follows_until_it_is_resumed():
     assert state.void[0] == 0
     state.resume()
     assert state.words.tolist() == before
+
+
+def test_a_pass_that_nobody_expected_pauses_too():
+    state = State()
+    state.decide(expected=0)
+    assert (state.answer[0], state.void[0]) == (1, u.PAUSED)
+    state.resume()
+    state.decide()
+    state.decide(expected=0)
+    assert (state.answer[0], state.void[0]) == (0, 0)
+    assert state.words[u.PROGRESS] == 3
 
 
 def test_a_failure_is_no_pause():
@@ -69,33 +82,65 @@ def test_a_failure_is_no_pause():
 
 @pytest.fixture
 def starts(monkeypatch):
-    """How often commands of the simulator were started."""
-    counts = [0]
-    run = Commands.run
+    """How often the host started something and waited for the answer, on a machine that is quick enough."""
+    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.START_SECONDS", 1e9)
+    counts, start = [0], SimulatorDriver.start
 
-    def counted(commands, uploads, report):
-        counts[0] += 1
-        run(commands, uploads, report)
+    def counted(driver, work, uploads, report):
+        counts[0] += report is not None
+        start(driver, work, uploads, report)
 
-    monkeypatch.setattr(Commands, "run", counted)
+    monkeypatch.setattr(SimulatorDriver, "start", counted)
     return counts
 
 
-def test_long_loops_are_started_many_passes_at_a_time(starts):
+def replayed(replay, starts, *arguments):
+    """The result, and how many starts it took."""
+    starts[0] = 0
     with lg.default_device("simulator:0"):
-        replay = lg.compile(sum_of_mixing_loop).capture(lg.asarray(X), lg.asarray(3))
-        for trips in (3, 100, 100, 0, 1, 5, 16, 17, 33, 200, 2, 48):
-            starts[0] = 0
-            value = replay.replay(lg.asarray(X), lg.asarray(trips))
+        return np.asarray(replay.replay(*map(lg.asarray, arguments))), starts[0]
+
+
+def captured(fun, *arguments):
+    with lg.default_device("simulator:0"):
+        return lg.compile(fun).capture(*map(lg.asarray, arguments))
+
+
+def test_a_loop_of_known_length_is_one_start(starts):
+    replay = captured(sum_of_mixing_loop, X, 3)
+    for trips in (0, 5, 16, 30):
+        for seen in (False, True):
+            value, count = replayed(replay, starts, X, trips)
             np.testing.assert_allclose(value, mixing_reference(X, trips), rtol=1e-12)
-            assert starts[0] <= 4 + AT_ONCE + -(-trips // AT_ONCE) + AT_ONCE
-        starts[0] = 0
-        for _ in range(2):
-            starts[0] = 0
-            np.testing.assert_allclose(
-                replay.replay(lg.asarray(X), lg.asarray(160)), mixing_reference(X, 160), rtol=1e-12
-            )
-        assert starts[0] < 160 // AT_ONCE + AT_ONCE
+            assert count == 1 if seen else count <= 2 + max(trips, 1).bit_length()
+
+
+def test_the_passes_of_a_start_grow_with_the_loop(starts):
+    replay = captured(sum_of_mixing_loop, X, 1)
+    for trips in (60, 3, 130):
+        value, count = replayed(replay, starts, X, trips)
+        np.testing.assert_allclose(value, mixing_reference(X, trips), rtol=1e-12)
+        assert count <= 8
+
+
+def test_no_start_has_very_many_launches(starts, monkeypatch):
+    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.MOST", 20)
+    replay = captured(sum_of_mixing_loop, X, 1)
+    for _ in range(2):
+        value, count = replayed(replay, starts, X, 30)
+        np.testing.assert_allclose(value, mixing_reference(X, 30), rtol=1e-12)
+    assert 30 // 20 < count <= 30
+
+
+def test_slow_launches_make_starts_short(starts, monkeypatch):
+    """So that signals are seen."""
+    replay = captured(sum_of_mixing_loop, X, 1)
+    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.START_SECONDS", 0.25)
+    clock = iter(np.arange(0.0, 1e5, 0.2))
+    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    value, count = replayed(replay, starts, X, 10)
+    np.testing.assert_allclose(value, mixing_reference(X, 10), rtol=1e-12)
+    assert count > 3
 
 
 def converging(x, tolerance):
@@ -132,19 +177,35 @@ def test_conditions_gradients_and_limits():
 
 
 def nested(x, n):
-    """An inner loop without loops, in an outer one."""
+    """An inner loop of its own length each time, and a branch, in an outer one."""
 
-    def outer(_, v):
-        return lg.fori_loop(0, n, lambda _, w: 0.9 * w + 0.05 * lg.sum(w) / 300, v) + 0.01
+    def outer(k, v):
+        v = lg.fori_loop(0, n + k, lambda _, w: 0.9 * w + 0.05 * lg.sum(w) / 300, v) + 0.01
+        return lg.cond(lg.sum(v) > 100.0, lambda w: w * 0.5, lambda w: w + lg.max(w), v)
 
-    return lg.sum(lg.fori_loop(0, 4, outer, x))
+    return lg.sum(lg.fori_loop(0, 6, outer, x))
 
 
-def test_inner_loops(starts):
-    with lg.default_device("simulator:0"):
-        replay = lg.compile(nested).capture(lg.asarray(X), lg.asarray(40))
-        for trips in (40, 40, 3, 70):
-            value = replay.replay(lg.asarray(X), lg.asarray(trips))
-            with lg.default_device("cpu"):
-                wanted = np.asarray(nested(lg.asarray(X), lg.asarray(trips)))
-            np.testing.assert_allclose(value, wanted, rtol=1e-12)
+def test_loops_and_branches_inside_of_loops_are_foreseen(starts):
+    replay = captured(nested, X, 10)
+    for trips in (9, 3):
+        first, _ = replayed(replay, starts, X, trips)
+        value, count = replayed(replay, starts, X, trips)
+        assert count == 1
+        np.testing.assert_array_equal(first, value)
+        with lg.default_device("cpu"):
+            wanted = np.asarray(nested(lg.asarray(X), lg.asarray(trips)))
+        np.testing.assert_allclose(value, wanted, rtol=1e-12)
+
+
+def test_other_ways_than_foreseen_have_the_same_bits(starts):
+    """Whatever the run before did: trips, branches, growth of stacks."""
+    generator = np.random.default_rng(3)
+    inputs = [(X * generator.choice([0.1, 1.0, 3.0]), int(generator.integers(0, 5))) for _ in range(5)]
+    gradient = lg.grad(nested)
+    replay = captured(gradient, *inputs[0])
+    for arguments in inputs:
+        value, _ = replayed(replay, starts, *arguments)
+        with lg.default_device("simulator:0"):  # driven by the host
+            once = np.asarray(lg.compile(lambda *a, fun=gradient: fun(*a))(*map(lg.asarray, arguments)))
+        np.testing.assert_array_equal(value, once)

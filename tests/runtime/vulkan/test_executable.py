@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.vulkan.driver import device_count
-from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
+from tests.runtime.loops import gradient_of_ragged_loops, mixing_reference, ragged_reference, sum_of_mixing_loop
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
 
@@ -124,3 +125,19 @@ def test_a_failed_call_leaves_the_executable_usable():
     with pytest.raises(lg.LoopLimitError):
         int(compiled(lg.asarray(20)))
     assert int(compiled(lg.asarray(5))) == 5
+
+
+def test_loops_over_whole_tensors_are_few_submissions(monkeypatch):
+    """As many trips as before: one. A loop that nobody knows: about as many as the trips have binary digits."""
+    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.START_SECONDS", 1e9)
+    timeline = get_device("vulkan:0").gpu.timeline
+    x = np.linspace(-0.6, 0.9, 300)
+    compiled = lg.compile(sum_of_mixing_loop)
+    placed = lg.asarray(x)
+    for trips, most in ((40, 5), (40, 1), (3, 2), (3, 1), (100, 8)):
+        n = lg.asarray(trips)
+        lg.eval(n)
+        before = timeline.submitted
+        value = compiled(placed, n)
+        assert timeline.submitted - before <= most
+        np.testing.assert_allclose(np.asarray(value), mixing_reference(x, trips), rtol=1e-12)
