@@ -14,7 +14,7 @@ from typing import Any
 from loopgrad.autodiff.checkpoint import checkpoint_emit
 from loopgrad.lazy.carries import kind_of, trace_tree
 from loopgrad.lazy.core import as_tensor, is_scalar, wrap
-from loopgrad.lazy.trees import flatten, is_dynamic, unflatten
+from loopgrad.lazy.trees import check_function, flatten, is_dynamic, unflatten
 
 
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,6 +22,8 @@ def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     Python numbers and what can't be a tensor are handed on as they are, so the function may branch on them.
     """
+
+    check_function("checkpoint", fun)
 
     @wraps(fun)
     def rematerialised(*args: Any, **kwargs: Any) -> Any:

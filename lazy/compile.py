@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
@@ -24,14 +24,14 @@ from loopgrad.lazy.core import TensorCore, TensorLeaf, tracing, wrap
 from loopgrad.lazy.evaluation import buffers_of, derivation, deriving
 from loopgrad.lazy.placement import common, place_of, place_of_arguments
 from loopgrad.lazy.promotion import scalar_dtype
-from loopgrad.lazy.trees import Tree, flatten, is_dynamic, leaf_names, unflatten
+from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, unflatten
 from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
     from loopgrad.runtime.executable import Executable
-    from loopgrad.runtime.plan import Plan
+    from loopgrad.runtime.plan import MemoryStats, Plan
     from loopgrad.runtime.replay import Replay as DeviceReplay
     from loopgrad.runtime.replay import ReplayStats
 
@@ -73,6 +73,11 @@ class Compiled:
         self._static = frozenset(static_argnums)
         self._versions: dict[Key, Version] = {}
         self._last: tuple[Key, Version] | None = None
+
+    def __repr__(self) -> str:
+        name = getattr(self._fun, "__qualname__", repr(self._fun))
+        place = f" on {self._device}" if self._device else ""
+        return f"<compiled {name}{place}: {len(self._versions)} programs>"
 
     # ---- calling
 
@@ -234,8 +239,8 @@ class Compiled:
         version, inputs = self._version(args, kwargs)
         return Replay(version, version.executable.capture([*inputs, *version.captured]))
 
-    def memory_stats(self) -> Any:
-        """Bytes held by the last called version, and peaks."""
+    def memory_stats(self) -> MemoryStats:
+        """Bytes held by the last called version, and their peaks."""
         if self._last is None:
             raise ValueError(explained("memory_stats", "a function that was called", "no call yet", "call it first"))
         return self._last[1].executable.memory_stats()
@@ -269,6 +274,10 @@ class Replay:
         return version.results(self._recorded.replay([*_checked_inputs(leaves, version), *version.captured]))
 
     __call__ = replay
+
+    def __repr__(self) -> str:
+        types = ", ".join(map(str, self._version.types)) or "no arguments"
+        return f"<captured call of ({types}) on {self._version.device.name}>"
 
     def stats(self) -> ReplayStats:
         """Captures, replays, and how often a stack heap grew."""
@@ -360,14 +369,23 @@ def _text(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
+@overload
+def compile(
+    fun: Callable[..., Any], device: str | None = None, *, static_argnums: int | Sequence[int] = ()
+) -> Compiled: ...
+@overload
+def compile(
+    fun: None = None, device: str | None = None, *, static_argnums: int | Sequence[int] = ()
+) -> Callable[[Callable[..., Any]], Compiled]: ...
 def compile(
     fun: Callable[..., Any] | None = None, device: str | None = None, *, static_argnums: int | Sequence[int] = ()
-) -> Any:
+) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Compile a function; also a decorator, with or without arguments.
 
     `static_argnums`: positional arguments whose (hashable) values are part of the program.
     """
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     if fun is None:
-        return lambda f: Compiled(f, device, static)
+        return lambda f: compile(f, device, static_argnums=static)
+    check_function("compile", fun)
     return Compiled(fun, device, static)

@@ -84,5 +84,6 @@ def options(**changes: Any) -> Iterator[Options]:
         if name not in known:
             raise TypeError(explained("options", f"names among {', '.join(known)}", name, "check the spelling"))
     chosen = replace(_current.config.options, **changes)
+    chosen.check()
     with _using(replace(_current.config, options=chosen)):
         yield chosen

@@ -44,7 +44,7 @@ from loopgrad.lazy.core import (
 from loopgrad.lazy.indexing import mark_counter
 from loopgrad.lazy.operands import Shape, joined_shape
 from loopgrad.lazy.promotion import promote
-from loopgrad.lazy.trees import Tree, flatten, leaf_names, unflatten
+from loopgrad.lazy.trees import Tree, check_function, flatten, leaf_names, unflatten
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -89,6 +89,8 @@ def while_loop(
     """
     limits = Limits(max_steps, memory_budget, name)
     limits.check("while_loop")
+    check_function("while_loop condition", cond_fun)
+    check_function("while_loop body", body_fun)
     inits, structure = flatten(init_val)
     kinds = [kind_of(x) for x in inits]
     for _ in range(_ROUNDS):
@@ -177,6 +179,7 @@ def fori_loop(
     """
     limits = Limits(None, memory_budget, name)
     limits.check("fori_loop")
+    check_function("fori_loop body", body_fun)
     count, index = trip_count(lower, upper)
     inits, structure = flatten(init_val)
     kinds = [kind_of(x) for x in inits]
@@ -417,6 +420,7 @@ def scan(
     the rows `y`, stacked. Without `xs`, `length` says how often."""
     limits = Limits(None, memory_budget, name)
     limits.check("scan")
+    check_function("scan body", f)
     rows, rows_structure = flatten(xs)
     tables = [as_tensor(x)._value for x in rows]
     trips = _scan_length(tables, length)

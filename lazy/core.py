@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from loopgrad.graph.build import current_scope, emit
-from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.config import current
@@ -195,7 +195,7 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
     """A tensor of the elements of an array, of nested sequences (tensors among them), or of a scalar."""
     if isinstance(x, list | tuple) and _holds_tensors(x):
         return _joined(x, dtype)
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    array = x if isinstance(x, np.ndarray) else _as_array(x)
     python_numbers = not isinstance(x, np.ndarray | np.generic) and not hasattr(x, "__array__")
     if python_numbers and dtype is None and array.dtype in (np.float64, np.complex128):
         dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
@@ -205,6 +205,13 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
     if dtype is not None and array.dtype != dtype.np:
         array, copy = array.astype(dtype.np), False
     return wrap(array_leaf(array, device, copy))
+
+
+def _as_array(x: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(x)
+    except (ValueError, OverflowError) as error:  # rows of different lengths, numbers of more than 64 bits
+        raise ShapeError(explained("asarray", "rows of one length, of numbers", error, "pad or convert them")) from None
 
 
 def _holds_tensors(items: Sequence[Any]) -> bool:

@@ -77,6 +77,9 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     Memory of a GPU is shared, unless `copy=True`: it must not be written to again. Memory of the host
     is copied, unless `copy=False`.
     """
+    if not hasattr(x, "__dlpack__"):
+        fix = "use lg.asarray for numbers and sequences"
+        raise DTypeError(explained("from_dlpack", "an array that exports DLPack", type(x).__name__, fix))
     if (there := from_gpu(x, copy)) is not None:
         return placed(there, device, copy)
     return from_data(np.from_dlpack(x), None, device, copy=copy is not False)
@@ -140,6 +143,8 @@ def arange(
         if isinstance(bound, TensorCore):
             fix = "the length must be known while tracing: pass Python numbers, or loop with lg.fori_loop"
             raise DTypeError(explained("arange", "Python numbers", "a tensor", fix))
+        if not math.isfinite(bound):
+            raise ValueError(explained("arange", "finite numbers", bound, "the length must be known"))
     if step == 0:
         raise ValueError(explained("arange", "a step other than 0", 0, "pass a step"))
     whole = all(isinstance(b, int | np.integer) for b in (start, stop, step))
@@ -160,6 +165,7 @@ def linspace(
 ) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise."""
     wanted: DType = requested_dtype(dtype) or default_dtype()
+    (num,) = normal_shape("linspace", num)
     gaps = num - 1 if endpoint else num
     work = wanted if wanted.is_float else default_dtype()
     counter = ops.iota(TensorType((int(num),), work), 0)

@@ -30,7 +30,7 @@ from loopgrad.lazy.core import (
     wrap,
 )
 from loopgrad.lazy.indexing import nonzero
-from loopgrad.lazy.operands import dtype_refused, joined_shape, meet
+from loopgrad.lazy.operands import dtype_refused, joined_shape, meet, public_name
 from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
 from loopgrad.lazy.trees import is_dynamic, map_leaves
 
@@ -44,17 +44,8 @@ Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"
 # ---- factories
 
 
-# primitive -> the name of its function, where they differ
-_PUBLIC = {
-    "sub": "subtract", "mul": "multiply", "div": "divide", "min": "minimum", "max": "maximum", "neg": "negative",
-    "floordiv": "floor_divide", "mod": "remainder", "rem": "fmod", "eq": "equal", "ne": "not_equal", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "shl": "bitwise_left_shift", "shr": "bitwise_right_shift", "invert": "bitwise_invert",
-}  # fmt: skip
-
-
 def _named(function: Any, name: str, text: str) -> Any:
-    function.__name__ = function.__qualname__ = _PUBLIC.get(name, name)
+    function.__name__ = function.__qualname__ = public_name(name)
     function.__doc__ = text
     return function
 

@@ -179,7 +179,11 @@ def _span(item: slice, extent: int) -> tuple[int, int | None, int]:
         if isinstance(part, TensorCore) and part._value.scope is not None:
             fix = "take a fixed number of elements: x[start + lg.arange(n)]"
             raise DTypeError(explained("slice", "Python ints while a function is traced", part._value.type, fix))
-    start, stop, step = item.indices(extent)
+    try:
+        start, stop, step = item.indices(extent)
+    except (TypeError, ValueError) as error:  # floats and strings; a step of 0
+        kind = IndexRangeError if isinstance(error, ValueError) else DTypeError
+        raise kind(explained("slice", "ints or None, and a step other than 0", item, "convert with int(...)")) from None
     if not len(range(start, stop, step)):
         return 0, 0, 1
     return start, None if stop < 0 else stop, step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
@@ -19,6 +19,21 @@ from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_valu
 from loopgrad.lazy.promotion import float_dtype, promote_all, scalar_dtype
 
 Shape = tuple[int, ...]
+
+# primitive -> the name of its function, where they differ
+_PUBLIC: Final = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "min": "minimum", "max": "maximum", "neg": "negative",
+    "floordiv": "floor_divide", "mod": "remainder", "rem": "fmod", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "shl": "bitwise_left_shift", "shr": "bitwise_right_shift", "invert": "bitwise_invert",
+    "pow": "power", "reduce_sum": "sum", "reduce_prod": "prod", "reduce_min": "min", "reduce_max": "max",
+    "reduce_and": "all", "reduce_or": "any",
+}  # fmt: skip
+
+
+def public_name(op: str) -> str:
+    """What the user calls a primitive."""
+    return _PUBLIC.get(op, op)
 
 
 @lru_cache(maxsize=4096)
@@ -40,7 +55,8 @@ def joined_shape(op: str, shapes: Iterable[Shape]) -> Shape:
     result = _joined(given) if given else ()
     if result is None:
         text = " and ".join(map(str, given))
-        raise ShapeError(explained(op, "shapes that broadcast together", text, "reshape one of them or add axes"))
+        fix = "reshape one of them or add axes"
+        raise ShapeError(explained(public_name(op), "shapes that broadcast together", text, fix))
     return result
 
 
@@ -71,7 +87,7 @@ def meet(
 
 def dtype_refused(op: str, kinds: str, got: DType) -> DTypeError:
     """The error of an operation that isn't defined for a dtype."""
-    return DTypeError(explained(op, f"{kinds_text(kinds)} elements", got, "convert with .astype first"))
+    return DTypeError(explained(public_name(op), f"{kinds_text(kinds)} elements", got, "convert with .astype first"))
 
 
 def _dtype_of(part: Any) -> tuple[DType, bool]:
@@ -85,6 +101,7 @@ def positions(shape: Shape, axis: int) -> Value:
 
 def normal_axis(op: str, axis: Any, rank: int) -> int:
     """An axis counted from the front."""
+    op = public_name(op)
     try:
         position = axis.__index__()
     except AttributeError:
@@ -101,7 +118,7 @@ def normal_axes(op: str, axis: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     axes = [normal_axis(op, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,))]
     if len(set(axes)) != len(axes):
-        raise ShapeError(explained(op, "each axis once", axis, "remove the repeated axis"))
+        raise ShapeError(explained(public_name(op), "each axis once", axis, "remove the repeated axis"))
     return tuple(sorted(axes))
 
 

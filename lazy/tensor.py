@@ -13,7 +13,7 @@ from weakref import ref
 
 import numpy as np
 
-from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy import elementwise, exchange, indexing, linalg, movement, numpy_calls, reduction
@@ -112,13 +112,23 @@ class Tensor(Operators):
 
     def item(self, *index: int) -> bool | int | float | complex:
         """The only element (or the one at `index`) as a Python number; evaluates."""
-        return to_numpy(self, "float").item(*index)  # type: ignore[no-any-return]
+        array = to_numpy(self, "float")
+        try:
+            return array.item(*index)  # type: ignore[no-any-return]
+        except ValueError:
+            fix = "name the element, or use .tolist()"
+            raise ShapeError(explained("item", "a tensor of one element", self._value.type, fix)) from None
+        except IndexError as error:
+            raise IndexRangeError(explained("item", f"an index into {self._value.type}", index, str(error))) from None
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers; evaluates."""
         return to_numpy(self).tolist()
 
     def __bool__(self) -> bool:
+        if self.size != 1 and self._value.scope is None:
+            fix = "use .any() or .all(): the truth value of an array is ambiguous"
+            raise ShapeError(explained("bool", "a tensor of one element", self._value.type, fix))
         return bool(to_numpy(self, "bool"))
 
     def __float__(self) -> float:
@@ -143,12 +153,12 @@ class Tensor(Operators):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len: expected a tensor with at least one axis, got a scalar; use .size")
+            raise TypeError(explained("len", "a tensor with at least one axis", "a scalar", "use .size"))
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
-            raise TypeError("iteration: expected a tensor with at least one axis, got a scalar")
+            raise TypeError(explained("iteration", "a tensor with at least one axis", "a scalar", "use the scalar"))
         return iter([self[i] for i in range(self.shape[0])])
 
     def __contains__(self, value: Any) -> bool:

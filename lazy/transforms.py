@@ -22,12 +22,12 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.lazy.core import Siblings, as_tensor, is_scalar, wrap
+from loopgrad.lazy.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
 from loopgrad.lazy.creation import eye
 from loopgrad.lazy.errors import GradientError
 from loopgrad.lazy.evaluation import derivation
 from loopgrad.lazy.promotion import promote, promote_weak
-from loopgrad.lazy.trees import Tree, flatten, is_dynamic, leaf_names, matching, unflatten
+from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, matching, unflatten
 from loopgrad.lazy.vectorize import vmap
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]
 
 def _loss(what: str, value: Any) -> Value:
     """The scalar float a gradient is taken of."""
+    if is_dynamic(value) and not isinstance(value, TensorCore):
+        fix = "return the tensor itself: float(), .item() and np.asarray() end what a gradient can follow"
+        raise GradientError(explained(what, "a tensor as the loss", f"a number, {type(value).__name__}", fix))
     if not is_dynamic(value):
         fix = "return one scalar (with has_aux=True: a pair of it and anything)"
         raise GradientError(explained(what, "a scalar loss", type(value).__name__, fix))
@@ -125,6 +128,8 @@ def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: boo
 
 
 def _gradient_function(what: str, fun: Function, argnums: int | Sequence[int], has_aux: bool) -> Function:
+    check_function(what, fun)
+
     @wraps(fun)
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)))

@@ -67,6 +67,12 @@ def structure_error(what: str, expected: Any, got: Any) -> StructureError:
     )
 
 
+def check_function(what: str, function: object) -> None:
+    """Refuse what can't be called where a function is expected."""
+    if not callable(function):
+        raise TypeError(explained(what, "a function", repr(function), "pass the function itself, not its result"))
+
+
 def show(structure: Any) -> str:
     """A structure without optree's decoration: `*` stands for a leaf."""
     return str(structure).removeprefix("PyTreeSpec(").removesuffix(")").split(", namespace=")[0]

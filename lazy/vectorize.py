@@ -20,7 +20,7 @@ from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.core import as_tensor, wrap
 from loopgrad.lazy.evaluation import derivation
 from loopgrad.lazy.operands import normal_axis
-from loopgrad.lazy.trees import Tree, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
+from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
 
 Function = Callable[..., Any]
 
@@ -32,6 +32,8 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     an argument that all examples share). `out_axes`: where results get the axis. Keyword arguments are
     shared. All batched arguments must agree in that axis' extent.
     """
+
+    check_function("vmap", fun)
 
     @wraps(fun)
     def batched(*args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from loopgrad.graph.errors import explained
+from loopgrad.graph.location import describe, user_location
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import Executable
@@ -131,7 +133,8 @@ def get_device(name: str) -> Device:
     maker = MAKERS.get(name) or _numbered(name)
     if maker is None:
         known = ", ".join(status.name for status in devices())
-        raise ValueError(f"expected one of the devices {known}, got {name!r}")
+        fix = "lg.devices() says more of each"
+        raise ValueError(explained("device", f"one of the devices {known}", repr(name), fix))
     with _lock:
         if name not in _made:
             _made[name] = maker()
@@ -148,5 +151,7 @@ def _numbered(name: str) -> Callable[[], Device] | None:
     position = int(index or 0)
     if position >= number:
         reason = reason or f"there are only {number} devices of this kind"
-        raise RuntimeError(f"device {name!r} can't be used: {reason}; use one of {', '.join(MAKERS)}")
+        where = describe(user_location())
+        text = f"device {name!r} can't be used: {reason}; use one of {', '.join(MAKERS)}"
+        raise RuntimeError(f"{text}\n{where}" if where else text)
     return lambda: make(position)

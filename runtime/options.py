@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from loopgrad.graph.errors import explained
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -19,6 +21,17 @@ class Options:
     fast_math: bool = False
     sort_lanes: bool = True
     atomics: bool = False
+
+    def check(self) -> None:
+        """Refuse values of other types."""
+        capacity = self.stack_capacity
+        if capacity is not None and (type(capacity) is not int or capacity < 0):
+            fix = "leave it out to let stacks grow"
+            raise TypeError(explained("options", "stack_capacity as an int of at least 0", repr(capacity), fix))
+        for name in ("check_indices", "fast_math", "sort_lanes", "atomics"):
+            value = getattr(self, name)
+            if type(value) is not bool:
+                raise TypeError(explained("options", f"{name} as a bool", repr(value), "pass True or False"))
 
     def key(self) -> str:
         """A text that two equal Options share."""

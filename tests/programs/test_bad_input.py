@@ -36,6 +36,52 @@ def test_wrong_shapes(survivor, name):
     assert "test_bad_input.py" in str(caught.value)
 
 
+EXPLAINED_MISTAKES = {
+    "rows of different lengths": lambda x: lg.asarray([[1, 2], [3]]),
+    "a length that is NaN": lambda x: lg.arange(float("nan")),
+    "a length that is infinite": lambda x: lg.arange(float("inf")),
+    "a fraction of a number of points": lambda x: lg.linspace(0, 1, 2.5),
+    "a slice of floats": lambda x: x[0.5:],
+    "a slice with step 0": lambda x: x[::0],
+    "no single element": lambda x: x.item(),
+    "an element out of range": lambda x: x.item(9),
+    "the truth of an array": lambda x: bool(x > 1),
+    "the truth of nothing": lambda x: bool(x[:0]),
+    "the length of a scalar": lambda x: len(x[0]),
+    "DLPack of a number": lambda x: lg.from_dlpack(3),
+    "an unknown device": lambda x: x.to_device("nowhere"),
+    "compile of no function": lambda x: lg.compile(3),
+    "grad of no function": lambda x: lg.grad(3),
+    "vmap of no function": lambda x: lg.vmap(x),
+    "checkpoint of no function": lambda x: lg.checkpoint(x),
+    "a body that is no function": lambda x: lg.fori_loop(0, 3, x, x),
+    "a condition that is no function": lambda x: lg.while_loop(True, lambda v: v, x),
+    "a scan of no function": lambda x: lg.scan(3, x, x),
+    "a loss turned into a float": lambda x: lg.grad(lambda v: float(lg.sum(v)))(x),
+    "a loss turned into an array": lambda x: lg.grad(lambda v: np.asarray(lg.sum(v)))(x),
+    "an option of another type": lambda x: lg.options(stack_capacity="many").__enter__(),
+    "a switch of another type": lambda x: lg.options(fast_math=1).__enter__(),
+}
+
+
+@pytest.mark.parametrize("name", list(EXPLAINED_MISTAKES))
+def test_mistakes_say_what_was_expected_what_came_and_where(survivor, name):
+    with pytest.raises((ValueError, TypeError, IndexError)) as caught:
+        EXPLAINED_MISTAKES[name](survivor)
+    for part in ("expected", "got", "test_bad_input.py"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [("sum", lambda x: lg.sum(x, axis=2)), ("any", lambda x: lg.any(x, axis="rows")), ("negative", lambda x: -(x > 1)),
+     ("bitwise_and", lambda x: x & 1), ("subtract", lambda x: x - lg.ones(2)), ("less", lambda x: x < lg.ones(2))],
+)  # fmt: skip
+def test_messages_name_functions_by_their_public_names(survivor, name, mistake):
+    with pytest.raises((lg.ShapeError, lg.DTypeError), match=f"^{name}: expected"):
+        mistake(survivor)
+
+
 DTYPE_MISTAKES = {
     "bitwise on floats": lambda x: x & x,
     "float index": lambda x: x[x],
@@ -56,7 +102,9 @@ def test_wrong_dtypes(survivor, name):
 def test_unknown_or_unusable_devices(survivor, name):
     with pytest.raises((ValueError, RuntimeError)) as caught, lg.default_device(name):
         pass
-    assert "\n" not in str(caught.value).strip()
+    what, where, *_ = str(caught.value).splitlines()
+    assert "expected one of" in what or "use one of" in what
+    assert "test_bad_input.py" in where
 
 
 def test_devices_say_why_they_cannot_be_used(device):
