@@ -39,7 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.simulator.cuda.device import install as simulate_cuda  # late, as above
 
         simulate_cuda()
-    if any(name.partition(":")[0] not in ("interpreter", "cpu") for name in chosen):
+    gpus = any(name.partition(":")[0] not in ("interpreter", "cpu") for name in chosen)
+    if gpus and os.environ.get(emitted_kernels.JUDGED_VARIABLE) == "1":
         ptxas = ptx_checks.assembler()
         judges = [amdgpu_checks.AmdCompiler(), *([ptx_checks.PtxAssembler(ptxas)] if ptxas is not None else [])]
         emitted_kernels.start(config, judges)

@@ -1,5 +1,6 @@
 """Kernels that tests emit, for whatever GPU, kept so that other compilers see them at the end of the run.
 
+`tests/run` asks for it by LOOPGRAD_TEST_JUDGED=1, since emitting and compiling everything again takes minutes.
 Those are kept that have an instruction, or two in a row, which no earlier one had, and a sample of the others
 (LOOPGRAD_TEST_SAMPLE is its share; with 1 every different kernel is kept). At the end of the run each judge sees
 the kept ones; what it rejects fails the run.
@@ -27,6 +28,7 @@ import pytest
 from tests.vulkan_checks import MODULES_VARIABLE
 
 FOLDER_VARIABLE = "LOOPGRAD_TEST_KERNELS"  # where the workers of one run put kernels
+JUDGED_VARIABLE = "LOOPGRAD_TEST_JUDGED"
 SAMPLE = float(os.environ.get("LOOPGRAD_TEST_SAMPLE", 1 / 50))
 NUMBERS = re.compile(r"%[\w.]+|@[\w.]+|0x\w+|(?<= )-?\d+")
 
@@ -34,7 +36,7 @@ NUMBERS = re.compile(r"%[\w.]+|@[\w.]+|0x\w+|(?<= )-?\d+")
 def outside_the_run() -> dict[str, str]:
     """The environment for tests that start pytest themselves: it isn't a worker that would judge, at its end, all
     that this run has emitted."""
-    return {k: v for k, v in os.environ.items() if k not in (FOLDER_VARIABLE, MODULES_VARIABLE)}
+    return {k: v for k, v in os.environ.items() if k not in (FOLDER_VARIABLE, JUDGED_VARIABLE, MODULES_VARIABLE)}
 
 
 @dataclass(frozen=True)
