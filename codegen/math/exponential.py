@@ -1,7 +1,8 @@
 """exp, exp2, expm1.
 
-x = n ln 2 + r with |r| <= ln(2)/2 (ln 2 in two parts, fused); exp(r) = 1 + r + r**2 q(r) with q minimax;
-2**n enters through `scale`, which also under- and overflows correctly.
+x = n ln 2 + r with |r| <= ln(2)/2 (ln 2 in two parts, fused); exp(r) = 1 + r + r**2 q(r) with q minimax.
+n is found by adding MAGIC, which leaves it in the low bits of the sum; 2**n enters through `times_power`, which also
+under- and overflows correctly.
 """
 
 from __future__ import annotations
@@ -23,26 +24,25 @@ Q = {
 }  # fmt: skip
 
 
-def bounded(m: Ops[V], x: V, low: float, high: float) -> V:
-    """x within [low, high]; NaN stays."""
-    lowest, highest = m.const(x, low), m.const(x, high)
-    x = m.select(m.lt(highest, x), highest, x)
-    return m.select(m.lt(x, lowest), lowest, x)
-
-
-def nearest(m: Ops[V], x: V, factor: float) -> V:
-    """The integer (as a float) nearest to x * factor, for |x * factor| < 2**22."""
+def nearest(m: Ops[V], x: V, factor: float) -> tuple[V, V]:
+    """(MAGIC + n, n) for the integer n (as a float) nearest to x * factor, where |x * factor| < 2**22."""
     magic = m.const(x, MAGIC[m.bits(x)])
-    return m.sub(m.fma(x, m.const(x, factor), magic), magic)
+    shifted = m.fma(x, m.const(x, factor), magic)
+    return shifted, m.sub(shifted, magic)
 
 
 def split(m: Ops[V], x: V) -> tuple[V, V]:
-    """(n, r) with x = n ln 2 + r."""
-    n = nearest(m, x, LOG2_E)
+    """(MAGIC + n, r) with x = n ln 2 + r."""
+    shifted, n = nearest(m, x, LOG2_E)
     r = x
     for part in LN2[m.bits(x)]:
         r = m.fma(n, m.const(x, -part), r)
-    return n, r
+    return shifted, r
+
+
+def exponential(m: Ops[V], r: V) -> V:
+    """exp(r) for |r| <= ln(2)/2."""
+    return polynomial(m, r, (*Q[m.bits(r)], 1.0, 1.0))
 
 
 def exponential_minus_one(m: Ops[V], r: V) -> V:
@@ -53,8 +53,8 @@ def exponential_minus_one(m: Ops[V], r: V) -> V:
 def exp_scaled(m: Ops[V], x: V, shift: float) -> V:
     """exp(x) * 2**shift, the product formed before it can overflow."""
     bits = m.bits(x)
-    n, r = split(m, bounded(m, x, LOWEST[bits], HIGHEST[bits] + 1))
-    return m.scale(m.add(exponential_minus_one(m, r), m.const(x, 1.0)), m.add(n, m.const(x, shift)) if shift else n)
+    shifted, r = split(m, m.clamp(x, LOWEST[bits], HIGHEST[bits] + 1))
+    return m.times_power(exponential(m, r), m.add(shifted, m.const(x, shift)) if shift else shifted)
 
 
 def exp(m: Ops[V], x: V) -> V:
@@ -63,22 +63,29 @@ def exp(m: Ops[V], x: V) -> V:
 
 def exp2(m: Ops[V], x: V) -> V:
     limit = 1.1 * {32: 150.0, 64: 1075.0}[m.bits(x)]
-    x = bounded(m, x, -limit, limit)
-    n = nearest(m, x, 1.0)
+    x = m.clamp(x, -limit, limit)
+    shifted, n = nearest(m, x, 1.0)
     f = m.sub(x, n)
     high, low = {32: (0.693359375, -2.12194440054690583e-4), 64: (0.6931471805599453, 2.3190468138462996e-17)}[
         m.bits(x)
     ]
     r = m.fma(f, m.const(x, high), m.mul(f, m.const(x, low)))
-    return m.scale(m.add(exponential_minus_one(m, r), m.const(x, 1.0)), n)
+    return m.times_power(exponential(m, r), shifted)
 
 
 def expm1(m: Ops[V], x: V) -> V:
     """2**n (exp(r) - 1) + (2**n - 1), formed at half size so that n = 128 or 1024 doesn't overflow."""
     bits = m.bits(x)
-    n, r = split(m, bounded(m, x, {32: -20.0, 64: -50.0}[bits], HIGHEST[bits]))
-    half = m.scale(m.const(x, 0.5), n)
+    shifted, r = split(m, m.clamp(x, {32: -20.0, 64: -50.0}[bits], HIGHEST[bits]))
+    half = power_of_two(m, m.sub(shifted, m.const(x, 1.0)))
     small = exponential_minus_one(m, r)
     result = m.mul(m.fma(half, small, m.sub(half, m.const(x, 0.5))), m.const(x, 2.0))
-    tiny = m.eq(n, m.const(x, 0.0))
+    tiny = m.eq(shifted, m.const(x, MAGIC[bits]))
     return m.select(tiny, small, result)
+
+
+def power_of_two(m: Ops[V], shifted: V) -> V:
+    """2**n of MAGIC + n, where it is a normal number."""
+    bias, place = {32: (127, 23), 64: (1023, 52)}[m.bits(shifted)]
+    n = m.as_int(shifted)
+    return m.as_float(m.shl(m.iadd(n, m.integer(n, bias)), place))

@@ -63,8 +63,13 @@ class Ops(Protocol[V]):
         """f64 to f32."""
         ...
 
-    def scale(self, x: V, n: V, /) -> V:
-        """x * 2**n for an integral float n, rounded once where it under- or overflows."""
+    def clamp(self, x: V, low: float, high: float, /) -> V:
+        """x within [low, high]; NaN stays."""
+        ...
+
+    def times_power(self, x: V, shifted: V, /) -> V:
+        """x * 2**n, rounded once where it under- or overflows, for x in [1/2, 4) or NaN. `shifted` is n + 1.5 * 2**23
+        (2**52 in f64): its lowest bits are those of n."""
         ...
 
     def remainder(self, x: V, y: V, /) -> V:

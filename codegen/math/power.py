@@ -6,7 +6,7 @@ product with y is good to about 2**-63 even where it reaches 745.
 
 from __future__ import annotations
 
-from loopgrad.codegen.math.exponential import exp, exponential_minus_one, nearest
+from loopgrad.codegen.math.exponential import exp, exponential, nearest
 from loopgrad.codegen.math.logarithmic import decomposed, log
 from loopgrad.codegen.math.ops import Ops, V, polynomial
 
@@ -103,7 +103,7 @@ def exp_pair(m: Ops[V], p: V, p_low: V) -> V:
     limit = m.const(p, 1000.0)
     p = m.select(m.lt(limit, p), limit, p)
     p = m.select(m.lt(p, m.neg(limit)), m.neg(limit), p)
-    n = nearest(m, p, 1 / LN2[0])
+    shifted, n = nearest(m, p, 1 / LN2[0])
     r = m.fma(n, m.const(p, -6.93147180369123816490e-01), p)
     r = m.add(m.fma(n, m.const(p, -1.90821492927058770002e-10), r), p_low)
-    return m.scale(m.add(exponential_minus_one(m, r), m.const(p, 1.0)), n)
+    return m.times_power(exponential(m, r), shifted)

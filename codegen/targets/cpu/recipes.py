@@ -151,14 +151,20 @@ class VectorOps:
     def narrow(self, x: Val, /) -> Val:
         return self.b.inst("float", "fptrunc {t0} {a} to {r}", x)
 
-    def scale(self, x: Val, n: Val, /) -> Val:
+    def clamp(self, x: Val, low: float, high: float, /) -> Val:
+        lowest, highest = self.const(x, low), self.const(x, high)
+        x = self.select(self.lt(highest, x), highest, x)
+        return self.select(self.lt(x, lowest), lowest, x)
+
+    def times_power(self, x: Val, shifted: Val, /) -> Val:
         """One instruction where vectors have it; else two factors, so that 2**n itself may overflow."""
-        if self.e.machine.masks and not (x.uniform and n.uniform) and self.b.width * WIDTH[x.type] == 512:
+        if self.e.machine.masks and not (x.uniform and shifted.uniform) and self.b.width * WIDTH[x.type] == 512:
             name = {"float": "ps", "double": "pd"}[x.type]
             call = f"call {{r}} @llvm.x86.avx512.mask.scalef.{name}.512"
             mask = f"i{max(self.b.width, 8)} -1, i32 4"
+            n = self.sub(shifted, self.const(x, {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}[x.type]))
             return self.b.inst(x.type, call + "({t0} {a}, {t1} {b}, {t0} {a}, " + mask + ")", x, n)
-        whole = self.to_int(n)
+        whole = self.as_int(shifted)
         half = self.sar(whole, 1)
         first, second = self.power_of_two(half), self.power_of_two(self.isub(whole, half))
         return self.mul(self.mul(x, first), second)

@@ -57,6 +57,10 @@ class Assembler(Protocol):
         """A primitive by the device's fast approximation, where it has one; only under fast_math."""
         ...
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        """min or max, NaN where either is NaN, if the device has an instruction for that."""
+        ...
+
     def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
         """Element `index` of a table of constants."""
         ...

@@ -66,6 +66,7 @@ class Emitter:
         self.watched: set[int] = set()  # stacks whose overflow is reported after the loop that pushes them
         self.guards: tuple[Val, Val] | None = None  # zeros that the compiler doesn't know
         self.guard_count = 0
+        self.ahead: dict[Val, tuple[Val, int]] = {}  # numbers that are others and a known distance
         self.ordered = False  # lanes that share an element run in one invocation, in lane order
         self.position = Val(0, "i32")  # of the lane in its tile
         self.accumulations: dict[int, Accumulation] = {}  # of parameters that several lanes write
@@ -114,6 +115,14 @@ class Emitter:
     def select(self, pred: Val, x: Val, y: Val) -> Val:
         return self.b.inst("Select", x.type, pred, x, y)
 
+    def bound(self, name: str, x: Val, limit: Val) -> Val:
+        """min or max of x and a number; NaN stays."""
+        best = self.b.extreme(name, x, limit)
+        if best is not None:
+            return best
+        outside = self.b.inst("FOrdLessThan" if name == "max" else "FOrdGreaterThan", "bool", x, limit)
+        return self.select(outside, limit, x)
+
     def both(self, m: Val, n: Val) -> Val:
         return self.b.inst("LogicalAnd", "bool", m, n)
 
@@ -140,7 +149,10 @@ class Emitter:
     # memory
 
     def at(self, base: Val, index: Val, size: int) -> Val:
-        """The address of element `index`."""
+        """The address of element `index`; known distances are added last, where loads and stores take them for free."""
+        if index in self.ahead:
+            near, distance = self.ahead[index]
+            return self.offset(self.at(base, near, size), distance * size)
         return self.offset(base, self.b.inst("IMul", "i64", index, self.b.const("i64", size)))
 
     def offset(self, base: Val, bytes: Val | int) -> Val:

@@ -96,6 +96,9 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
 
 def extreme(e: Emitter, name: str, x: Val, y: Val) -> Val:
     """min or max; NaN where either is NaN."""
+    best = e.b.extreme(name, x, y)
+    if best is not None:
+        return best
     first = e.b.inst("FOrdLessThan" if name == "min" else "FOrdGreaterThan", "bool", x, y)
     best = e.select(first, x, y)
     return e.select(e.b.inst("IsNan", "bool", x), x, best)

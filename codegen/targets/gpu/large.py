@@ -158,7 +158,7 @@ def remainder(m: ScalarOps, e: Emitter, x: Val, y: Val) -> Val:
 
     counted(e, i.do("ISub", ex, ey), step)
     value = b.inst("ConvertSToF", x.type, b.get(left, "i64"))
-    power = b.inst("ConvertSToF", x.type, i.do("ISub", ey, bias + width))
+    power = e.resize(i.do("ISub", ey, bias + width), "i32" if x.type == "f32" else "i64")
     rest = m.copysign(m.scale(value, power), x)
     rest = m.select(m.lt(m.abs(x), m.abs(y)), x, rest)
     highest = 2 * bias + 1

@@ -180,11 +180,17 @@ class ScalarOps:
     def narrow(self, x: Val, /) -> Val:
         return self.b.inst("FConvert", "f32", x)
 
-    def scale(self, x: Val, n: Val, /) -> Val:
-        """Two factors, so that 2**n itself may overflow."""
-        whole = self.to_int(n)
-        half = self.sar(whole, 1)
-        first, second = self._power_of_two(half), self._power_of_two(self.isub(whole, half))
+    def clamp(self, x: Val, low: float, high: float, /) -> Val:
+        lowest, highest = self.const(x, low), self.const(x, high)
+        return self.e.bound("max", self.e.bound("min", x, highest), lowest)
+
+    def times_power(self, x: Val, shifted: Val, /) -> Val:
+        return self.scale(x, self.as_int(shifted))
+
+    def scale(self, x: Val, n: Val) -> Val:
+        """x * 2**n for an integer, of which the lowest bits count; two factors, so that 2**n itself may overflow."""
+        half = self.sar(n, 1)
+        first, second = self._power_of_two(half), self._power_of_two(self.isub(n, half))
         return self.mul(self.mul(x, first), second)
 
     def _power_of_two(self, n: Val) -> Val:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
+from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, KValue, Reduction
+from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, Emitter
 from loopgrad.codegen.targets.gpu.elementwise import constant, operate
@@ -20,6 +21,9 @@ from loopgrad.codegen.targets.gpu.memory import contribution_place
 from loopgrad.codegen.targets.gpu.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.plan import Tiles, fold_columns
 from loopgrad.codegen.targets.gpu.support import identity
+from loopgrad.codegen.targets.gpu.together import together
+
+MOST_LOADED: Final = 16  # elements that an invocation reads before it computes
 
 EmitOps = Callable[[Emitter, Block], tuple[Val, ...]]
 
@@ -52,7 +56,11 @@ class Tile:
 
         def moved(start: Val) -> Val:
             number = short(e, b.inst("IAdd", "i64", start, offset))
-            return b.inst("IAdd", "i64", number, b.const("i64", ahead)) if ahead else number
+            if not ahead:
+                return number
+            moved = b.inst("IAdd", "i64", number, b.const("i64", ahead))
+            e.ahead[moved] = (number, ahead)
+            return moved
 
         e.lane = column = moved(self.start)
         e.position = b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
@@ -162,13 +170,33 @@ def emit_together(
         e.values = dict(outer)
         start()
         lanes.append((e.values, e.lane, e.position))
-    for op in block.ops:
-        for values, lane, position in lanes:
+    for op in loads_first(e, block, len(lanes)):
+        results = together(e, op, [[values[v] for v in op.operands] for values, _, _ in lanes])
+        for i, (values, lane, position) in enumerate(lanes):
             e.values, e.lane, e.position = values, lane, position
-            emit_block(e, Block((), [op]))
+            if results is None:
+                emit_block(e, Block((), [op]))
+            else:
+                values[op.results[0]] = results[i]
     yielded = [tuple([values[v] for v in block.yields]) for values, _, _ in lanes]
     e.values = outer
     return yielded
+
+
+def loads_first(e: Emitter, block: Block, lanes: int) -> list[KOp]:
+    """The operations with those before the others that read what nobody writes, at places that only depend on what
+    is read and on integers; as they are, where that were more than registers should hold."""
+    known, early, rest, loads = set(block.arguments), [], [], 0
+    for op in block.ops:
+        load = op.opcode == "load" and e.kernel.params[op.attrs["param"]].access == "read"
+        whole = op.opcode == "const" or (bool(op.results) and op.opcode != "load" and op.results[0].dtype.is_integer)
+        if known.issuperset(op.operands) and (load or whole):
+            early.append(op)
+            known.update(op.results)
+            loads += load
+        else:
+            rest.append(op)
+    return early + rest if loads * lanes <= MOST_LOADED else block.ops
 
 
 class RegisterFold:

@@ -165,6 +165,10 @@ class LlvmAssembler:
         self.declarations[f"declare float @{function}(float)"] = None
         return x if after == 1 else self.inst("FMul", type, x, self.const(type, after))
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        """LLVM has it for all, but in several instructions."""
+        return None
+
     def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
         """Kernels of one module share it: memory for constants is small."""
         kind = llvm_type(type)

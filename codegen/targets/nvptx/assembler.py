@@ -40,6 +40,9 @@ class NvptxAssembler(LlvmAssembler):
             return self._root(*operands)
         return super().extended(name, type, *operands)
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        return self._call({"min": "minimum", "max": "maximum"}[name], "f32", x, y) if x.type == "f32" else None
+
     # pieces
 
     def _approximate(self, function: str, x: Val) -> Val:

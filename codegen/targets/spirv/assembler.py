@@ -49,6 +49,10 @@ class SpirvAssembler(Words):
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        """NMin and NMax drop NaN, what FMin and FMax do with it is the driver's choice."""
+        return None
+
     def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
         table = self.constant_array(type, values)
         return self.get(self._cell(PRIVATE, type, table, index), type)

@@ -97,3 +97,25 @@ def test_remainders_of_large_quotients(dtype):
     x = logarithmic(1e10, 1e30).astype(dtype.np)[:200]
     y = logarithmic(1e-10, 1.0).astype(dtype.np)[:200]
     np.testing.assert_array_equal(compute("rem", [x, y], dtype), np.fmod(x, y))
+
+
+EDGES = [0.0, -0.0, 1e-40, 1e-30, 0.3, -0.7, 1.5, 40.0, 87.4, 88.7, 89.0, -87.5, -103.0, -105.0, 1e5, 3e5, -1e9, 1e38,
+         np.inf, -np.inf, np.nan]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, float32) for name in sorted(RECIPES)] + [(name, float64) for name in ("sin", "exp", "log")],
+)
+def test_lanes_that_run_at_once_have_the_results_of_single_ones(name, dtype):
+    """Also where some of them take the rare branches."""
+    rng = np.random.default_rng(3)
+    few = np.concatenate([np.array(EDGES).astype(dtype.np), rng.uniform(-5, 5, 103).astype(dtype.np)])
+    many = np.tile(few, 40_000 // few.size)
+    for x in (few, many):
+        rng.permuted(x, out=x)
+    arrays = [many, many[::-1].copy()] if name in BINARY else [many]
+    single = [a[:1000] for a in arrays]
+    together, alone = compute(name, arrays, dtype)[:1000], compute(name, single, dtype)
+    np.testing.assert_array_equal(together, alone)
+    np.testing.assert_array_equal(np.signbit(together) | np.isnan(together), np.signbit(alone) | np.isnan(alone))

@@ -150,6 +150,25 @@ def test_arrays_that_are_only_read_go_through_the_read_only_cache():
     assert loads.count(".b32") == 1
 
 
+def test_lanes_that_run_at_once_share_an_address():
+    """Distances known to the compiler are part of the loads and stores."""
+    b = Build(1 << 22)
+    (lane,) = b.indices
+    x, y = (b.load(b.param(float32, 1 << 22), lane) for _ in range(2))
+    b.store(b.param(float32, 1 << 22, "write"), lane, b.one("mul", (x, y)))
+    text = body(ptx(b.kernel("streamed")))
+    for distance in (1024 * u for u in range(1, 8)):
+        assert len(re.findall(rf"ld\.global\.nc\.b32 .*\+{distance}\]", text)) == 2
+        assert len(re.findall(rf"st\.global\.b32 .*\+{distance}\]", text)) == 1
+
+
+def test_the_smaller_and_the_larger_are_one_instruction():
+    text = body(ptx(elementwise(["min", "max"], float32)))
+    assert "min.NaN.f32" in text
+    assert "max.NaN.f32" in text
+    assert "setp.nan" not in text
+
+
 def test_a_push_in_a_loop_is_a_store_that_happens_or_not():
     """What doesn't fit is counted after the loop, once."""
     text = body(ptx(saved_and_multiplied(float32)))
