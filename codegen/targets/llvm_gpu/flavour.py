@@ -16,7 +16,8 @@ class Flavour:
     atomics (with the blank behind). `local_id`, `group_id`: expressions of type i32, `local_id_again` one that isn't
     merged with others. `barrier`: instructions.
     `attributes`: of a kernel, where {group} is the size of a workgroup; `fast_attributes`: what fast_math adds,
-    `shared_attributes` what memory of a workgroup does, `sorted_attributes` what sorting lanes does.
+    `shared_attributes` what memory of a workgroup does, `sorted_attributes` what sorting lanes does,
+    `summed_attributes` what many sums beside loops do.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -40,6 +41,7 @@ class Flavour:
     fast_attributes: str = ""
     shared_attributes: str = ""
     sorted_attributes: str = ""
+    summed_attributes: str = ""
     atomic_float: str = ""
     quick: Mapping[str, tuple[float, str, float]] = field(default_factory=dict)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.targets.gpu.analysis import straight
 from loopgrad.codegen.targets.gpu.compile import Module
 from loopgrad.codegen.targets.gpu.kernel import emit_kernel
-from loopgrad.codegen.targets.gpu.plan import Geometry, Plan
+from loopgrad.codegen.targets.gpu.plan import FEW_SUMS, Geometry, Plan
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 
-FAST, SHARED, SORTED = 1, 2, 4  # bits of the number of an attribute group
+FAST, SHARED, SORTED, SUMMED = 1, 2, 4, 8  # bits of the number of an attribute group
 
 Generate = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
@@ -36,7 +37,8 @@ class LlvmImage:
         b = self.assembler(self.flavour, f"k{len(self._functions)}", self.group, fast)
         emit_kernel(kernel, b, fast, plan)
         dealt = plan.tiles is not None and plan.tiles.sorted
-        attributes = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt
+        summed = not dealt and len(kernel.reductions) > FEW_SUMS and not straight(kernel)
+        attributes = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
         self._names.append((kernel.name, b.shared_bytes))
         self._declarations.update(b.declarations)
@@ -44,8 +46,13 @@ class LlvmImage:
     def text(self) -> str:
         f = self.flavour
         always = f.attributes.format(group=self.group)
-        added = {FAST: f.fast_attributes, SHARED: f.shared_attributes, SORTED: f.sorted_attributes}
-        extra = [" ".join(text for bit, text in added.items() if group & bit) for group in range(8)]
+        added = {
+            FAST: f.fast_attributes,
+            SHARED: f.shared_attributes,
+            SORTED: f.sorted_attributes,
+            SUMMED: f.summed_attributes,
+        }
+        extra = [" ".join(text for bit, text in added.items() if group & bit) for group in range(2 * SUMMED)]
         tail = [
             f.declarations,
             *self._declarations,
