@@ -192,6 +192,20 @@ def test_small_index_arithmetic_has_32_bits():
     assert "div.u64" not in ptx(b.kernel("transposed"))
 
 
+def test_many_sums_beside_loops_leave_room_for_a_second_workgroup():
+    def text(sums):
+        b = Build(5000)
+        (lane,) = b.indices
+        x, trips = b.load(b.param(float32, 5000), lane), b.load(b.param(int32, 5000), lane)
+        results = b.loop(trips, (x,) * sums, lambda _k, *values: tuple(b.one("sin", (v,)) for v in values))
+        for value in results:
+            b.reduce(value, b.param(float32, 1, "write"))
+        return body(ptx(b.kernel("sums")))
+
+    assert ".minnctapersm 2" in text(9)
+    assert ".minnctapersm" not in text(2)
+
+
 def test_the_launch_is_declared():
     artifact = compile_program(program_of(summed_products(float32)), Options())
     text = artifact.code.decode()
