@@ -60,6 +60,9 @@ def dispatch(e: Emitter, op: KOp) -> None:
     if form is not None and any(form):
         e.env[result] = affine(e, op)
         return
+    if form is not None and any(any(e.analysis.forms[v] or ()) for v in op.operands):  # the lanes cancel
+        e.env[result] = affine(e, op).base
+        return
     make = VALUES.get(op.opcode) or (elementwise.emit_compare if op.opcode in COMPARE else elementwise.emit_elementwise)
     value = make(e, op)
     uniform = e.analysis.uniform(result)

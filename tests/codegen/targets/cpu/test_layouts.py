@@ -62,6 +62,18 @@ def test_broadcasting_transposing_gathering(domain):
     check(build.kernel(), arrays)
 
 
+@pytest.mark.parametrize("opcode", ["mul", "sub"])
+def test_an_index_in_which_the_lanes_cancel(opcode):
+    """Whatever the width of vectors: there are more lanes than in one."""
+    build = Build(100, 3)
+    i, j = build.indices
+    other = build.const(0, int64) if opcode == "mul" else i
+    index = build.one("add", (build.one(opcode, (i, other), int64), j), int64)
+    x, out = build.param(float64, 3), build.param(float64, 100, "write")
+    build.reduce(build.load(x, index), out, "add", 1)
+    check(build.kernel(), [np.array([1.0, 2.0, 4.0]), np.zeros(100)])
+
+
 @pytest.mark.parametrize("domain", [d for d in DOMAINS if d], ids=str)
 @pytest.mark.parametrize("kind", ["add", "mul", "min", "max"])
 def test_reductions_of_every_rank(domain, kind):
