@@ -150,6 +150,16 @@ def test_where_and_clip(device: str) -> None:
     check(lg.asarray(INTS).clip(0, 3), INTS.clip(0, 3))
 
 
+@pytest.mark.parametrize("name", ["round", "floor", "ceil", "trunc"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rounding_has_numpys_bits(device: str, name: str, dtype: str) -> None:
+    most = {"float32": 2.0**23, "float64": 2.0**52}[dtype]
+    sizes = np.array([0.0, 0.3, 0.5, 1.0, 1.5, 2.5, most / 2 + 0.5, most / 2 + 1.5, most - 0.5, most, np.inf])
+    x = np.concatenate([sizes, -sizes]).astype(dtype)
+    got = np.asarray(getattr(lg, name)(lg.asarray(x)))
+    assert got.tobytes() == getattr(np, {"round": "rint"}.get(name, name))(x).tobytes()
+
+
 @pytest.mark.parametrize("decimals", [0, 1, 2, -1])
 def test_round(device: str, decimals: int) -> None:
     x = np.array([0.125, 2.675, -1.5, 0.5, 1234.5])

@@ -46,6 +46,26 @@ class SpirvAssembler(Words):
     def is_constant(self, value: Val) -> bool:
         return value.id in self.constants
 
+    def extended(self, name: str, type: str, *operands: Val) -> Val:
+        """lavapipe rounds the f64 1.5 to 1 and 2**51 + 0.5 to a fraction on processors without AVX-512."""
+        if type == "f64" and name in ("RoundEven", "Trunc"):
+            (x,) = operands
+            size, whole = self.extended("FAbs", type, x), self.const(type, 2.0**52)
+            if name == "Trunc":
+                return self._with_sign(x, self.extended("Floor", type, size))
+            near = self.exact("FSub", type, self.exact("FAdd", type, size, whole), whole)
+            return self._with_sign(x, self.inst("Select", type, self._less(size, whole), near, size))
+        return super().extended(name, type, *operands)
+
+    def _less(self, x: Val, y: Val) -> Val:
+        return self.inst("FOrdLessThan", "bool", x, y)
+
+    def _with_sign(self, x: Val, size: Val) -> Val:
+        """-size where x is negative; x where it is zero or NaN."""
+        zero = self.const(x.type, 0.0)
+        positive = self.inst("Select", x.type, self._less(zero, x), size, x)
+        return self.inst("Select", x.type, self._less(x, zero), self.exact("FNegate", x.type, size), positive)
+
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
 
