@@ -37,3 +37,24 @@ def test_quotients_and_roots_are_rounded_once(compiled_device: str, dtype: str) 
         quotient, root = x / y, np.sqrt(x)
     assert same(np.asarray(lg.asarray(x) / lg.asarray(y)), quotient).all()
     assert same(np.asarray(lg.sqrt(lg.asarray(x))), root).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_quotients_with_a_zero_that_the_compiler_knows(device: str, dtype: str, zero: float) -> None:
+    x = lg.asarray(np.array([0.0, -0.0, 0.5, -2.0, np.inf, -np.inf, np.nan]), dtype=getattr(lg, dtype))
+    elements = np.asarray(x).astype(np.float64)
+    with np.errstate(all="ignore"):
+        for got, wanted in ((x / zero, elements / zero), (zero / x, zero / elements)):
+            assert same(np.asarray(got).astype(np.float64), wanted).all(), (np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["round", "trunc", "floor", "ceil"])
+def test_roundings_at_ties_and_around_zero(device: str, dtype: str, name: str) -> None:
+    ties = [0.0, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5, 3.5, 2.0**9 + 0.5, np.inf]
+    large = {"float16": 2.0**12, "float32": 2.0**25 + 2.0**3, "float64": 2.0**53 + 2.0}[dtype]
+    x = np.array([*ties, large], dtype)
+    x = np.concatenate([x, -x, np.array([np.nan], dtype)])
+    got, wanted = np.asarray(getattr(lg, name)(lg.asarray(x))), getattr(np, name)(x)
+    assert same(got.astype(np.float64), wanted.astype(np.float64)).all(), (got, wanted)

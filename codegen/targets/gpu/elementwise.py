@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -64,9 +65,16 @@ def operate(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     if dtype.name == "bfloat16":
         return rounded_bfloat(e, emit_float(e, name, dtype, operands))
     if dtype.bits == 16:  # computed in f32, rounded once
-        wide = [e.b.inst("FConvert", "f32", v) for v in operands]
+        wide = [widened(e, v) for v in operands]
         return e.b.inst("FConvert", "f16", emit_float(e, name, dtype, wide))
     return emit_float(e, name, dtype, operands)
+
+
+def widened(e: Emitter, x: Val) -> Val:
+    """A float16 as an f32; 0 stays a constant that `divided_by_constants` knows."""
+    if e.b.is_constant(x) and x.id == e.b.const(x.type, 0.0).id:
+        return e.b.const("f32", 0.0)
+    return e.b.inst("FConvert", "f32", x)
 
 
 def boolean(e: Emitter, name: str, operands: list[Val]) -> Val:
@@ -77,10 +85,14 @@ def boolean(e: Emitter, name: str, operands: list[Val]) -> Val:
 
 def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     b, type = e.b, operands[0].type
+    if name == "div" and any(map(b.is_constant, operands)):
+        return divided_by_constants(e, *operands)
     if name in FLOAT_BINARY:
         return e.floating(FLOAT_BINARY[name], type, *operands)
     if name == "neg":
         return e.floating("FNegate", type, *operands)
+    if name in ("round", "trunc") and type == "f64" and not b.rounds_doubles:
+        return rounded_double(e, name, *operands)
     if name in FLOAT_ROUNDING:
         return b.extended(FLOAT_ROUNDING[name], type, *operands)
     if name in ("min", "max"):
@@ -92,6 +104,27 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     quick = b.approximate(name, type, *operands) if e.fast else None
     result: Val = RECIPES[name](ScalarOps(e), *operands) if quick is None else quick
     return result
+
+
+def divided_by_constants(e: Emitter, x: Val, y: Val) -> Val:
+    """A quotient with a known operand. lavapipe takes x / 0 for undefined and 0 / x for 0: written otherwise here."""
+    b, type = e.b, x.type
+    zero = b.const(type, 0.0).id
+    if y.id == zero:
+        return e.floating("FMul", type, x, b.const(type, math.inf))
+    if x.id == zero:
+        return e.floating("FNegate", type, e.floating("FDiv", type, b.const(type, -0.0), y))
+    return e.floating("FDiv", type, x, y)
+
+
+def rounded_double(e: Emitter, name: str, x: Val) -> Val:
+    """round or trunc of a float64 by arithmetic: drivers lose ties and the sign of zero (lavapipe of Mesa 22.3)."""
+    m = ScalarOps(e)
+    size, whole = m.abs(x), m.const(x, 2.0**52)  # from there on every double is whole
+    if name == "trunc":
+        return m.copysign(e.b.extended("Trunc", "f64", x), x)
+    nearest = e.b.exact("FSub", "f64", e.b.exact("FAdd", "f64", size, whole), whole)
+    return m.copysign(e.select(m.lt(size, whole), nearest, size), x)
 
 
 def extreme(e: Emitter, name: str, x: Val, y: Val) -> Val:
