@@ -1,14 +1,14 @@
 """Settings of the lazy layer: default dtype, default device, options of compilation.
 
-A `Config` is immutable; `current()` is the one in force in this thread, and `with` blocks replace
-it. Whoever caches compiled code puts the parts it read into its key.
+A `Config` is immutable; `current()` is the one in force in this thread or asynchronous task, and `with` blocks
+replace it. Whoever caches compiled code puts the parts it read into its key.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -33,46 +33,42 @@ class Config:
         return complex128 if self.dtype is float64 else complex64
 
 
-class _Current(threading.local):
-    def __init__(self) -> None:
-        self.config = Config()
-
-
-_current = _Current()
+_DEFAULT: Final = Config()
+_current: Final[ContextVar[Config]] = ContextVar("loopgrad settings", default=_DEFAULT)
 
 
 def current() -> Config:
     """The settings in force."""
-    return _current.config
+    return _current.get()
 
 
 def default_dtype() -> DType:
     """The dtype that Python floats become."""
-    return _current.config.dtype
+    return _current.get().dtype
 
 
 def set_default_dtype(dtype: DType) -> None:
     """Make `dtype` (a float dtype) what Python floats become, from now on in this thread."""
     if not isinstance(dtype, DType) or not dtype.is_float:
         raise DTypeError(explained("set_default_dtype", "a float dtype such as lg.float32", dtype, "pass one"))
-    _current.config = replace(_current.config, dtype=dtype)
+    _current.set(replace(_current.get(), dtype=dtype))
 
 
 @contextmanager
 def _using(config: Config) -> Iterator[None]:
-    previous = _current.config
-    _current.config = config
+    previous = _current.get()
+    _current.set(config)
     try:
         yield
     finally:
-        _current.config = previous
+        _current.set(previous)
 
 
 @contextmanager
 def default_device(name: str) -> Iterator[None]:
     """Inside the block, tensors without a device of their own live and are computed on `name`."""
     get_device(name)  # an unknown or unusable device says so here
-    with _using(replace(_current.config, device=name)):
+    with _using(replace(_current.get(), device=name)):
         yield
 
 
@@ -83,7 +79,7 @@ def options(**changes: Any) -> Iterator[Options]:
     for name in changes:
         if name not in known:
             raise TypeError(explained("options", f"names among {', '.join(known)}", name, "check the spelling"))
-    chosen = replace(_current.config.options, **changes)
+    chosen = replace(_current.get().options, **changes)
     chosen.check()
-    with _using(replace(_current.config, options=chosen)):
+    with _using(replace(_current.get(), options=chosen)):
         yield chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from typing import Any
@@ -139,6 +140,21 @@ def test_devices() -> None:
         pass
     with pytest.raises(ValueError, match="expected one of the devices"):
         lg.asarray(1.0, device="nowhere")
+
+
+def test_settings_belong_to_their_task() -> None:
+    async def task(device: str, turns: int) -> list[str]:
+        with lg.default_device(device):
+            seen = []
+            for _ in range(turns):
+                await asyncio.sleep(0)
+                seen.append(lg.ones(2).device)
+        return seen
+
+    async def both() -> list[list[str]]:
+        return await asyncio.gather(task("interpreter", 2), task("cpu", 3))
+
+    assert asyncio.run(both()) == [["interpreter"] * 2, ["cpu"] * 3]
 
 
 def test_options() -> None:
