@@ -47,6 +47,9 @@ def test_quotients_with_a_zero_that_the_compiler_knows(device: str, dtype: str, 
     with np.errstate(all="ignore"):
         for got, wanted in ((x / zero, elements / zero), (zero / x, zero / elements)):
             assert same(np.asarray(got).astype(np.float64), wanted).all(), (np.asarray(got), wanted)
+        for name in ("floor_divide", "remainder", "fmod"):
+            wanted = getattr(np, name)(elements, zero)
+            assert np.array_equal(np.asarray(getattr(lg, name)(x, zero)).astype(np.float64), wanted, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

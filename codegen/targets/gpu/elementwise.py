@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -14,7 +13,7 @@ from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.conversions import convert
 from loopgrad.codegen.targets.gpu.integers import emit_integer
 from loopgrad.codegen.targets.gpu.memory_form import rounded_bfloat
-from loopgrad.codegen.targets.gpu.recipes import ScalarOps
+from loopgrad.codegen.targets.gpu.recipes import ScalarOps, quotient
 from loopgrad.graph.types import DType
 
 FLOAT_BINARY: Final = {"add": "FAdd", "sub": "FSub", "mul": "FMul", "div": "FDiv"}
@@ -71,7 +70,7 @@ def operate(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
 
 
 def widened(e: Emitter, x: Val) -> Val:
-    """A float16 as an f32; 0 stays a constant that `divided_by_constants` knows."""
+    """A float16 as an f32; 0 stays a constant that `quotient` knows."""
     if e.b.is_constant(x) and x.id == e.b.const(x.type, 0.0).id:
         return e.b.const("f32", 0.0)
     return e.b.inst("FConvert", "f32", x)
@@ -85,8 +84,8 @@ def boolean(e: Emitter, name: str, operands: list[Val]) -> Val:
 
 def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     b, type = e.b, operands[0].type
-    if name == "div" and any(map(b.is_constant, operands)):
-        return divided_by_constants(e, *operands)
+    if name == "div":
+        return quotient(b, e.floating, *operands)
     if name in FLOAT_BINARY:
         return e.floating(FLOAT_BINARY[name], type, *operands)
     if name == "neg":
@@ -104,17 +103,6 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     quick = b.approximate(name, type, *operands) if e.fast else None
     result: Val = RECIPES[name](ScalarOps(e), *operands) if quick is None else quick
     return result
-
-
-def divided_by_constants(e: Emitter, x: Val, y: Val) -> Val:
-    """A quotient with a known operand. lavapipe takes x / 0 for undefined and 0 / x for 0: written otherwise here."""
-    b, type = e.b, x.type
-    zero = b.const(type, 0.0).id
-    if y.id == zero:
-        return e.floating("FMul", type, x, b.const(type, math.inf))
-    if x.id == zero:
-        return e.floating("FNegate", type, e.floating("FDiv", type, b.const(type, -0.0), y))
-    return e.floating("FDiv", type, x, y)
 
 
 def rounded_double(e: Emitter, name: str, x: Val) -> Val:

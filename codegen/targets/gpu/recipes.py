@@ -7,15 +7,27 @@ additions of a constant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.large import reduce_large, remainder
 
 INTEGER = {"f32": "i32", "f64": "i64"}
 FLOAT = {"i32": "f32", "i64": "f64"}
 SPLITTER = float(2**27 + 1)
+
+
+def quotient(b: Assembler, make: Callable[..., Val], x: Val, y: Val) -> Val:
+    """x / y by `make`. lavapipe takes x / 0 for undefined and 0 / x for 0, where it knows the 0: written otherwise."""
+    if any(map(b.is_constant, (x, y))):
+        zero = b.const(x.type, 0.0).id
+        if y.id == zero:
+            return make("FMul", x.type, x, b.const(x.type, math.inf))
+        if x.id == zero:
+            return make("FNegate", x.type, make("FDiv", x.type, b.const(x.type, -0.0), y))
+    return make("FDiv", x.type, x, y)
 
 
 class ScalarOps:
@@ -44,7 +56,7 @@ class ScalarOps:
         return self.b.exact("FMul", x.type, x, y)
 
     def div(self, x: Val, y: Val, /) -> Val:
-        return self.b.exact("FDiv", x.type, x, y)
+        return quotient(self.b, self.b.exact, x, y)
 
     def fma(self, x: Val, y: Val, z: Val, /) -> Val:
         if self.b.fused:
@@ -87,6 +99,8 @@ class ScalarOps:
         return self.b.exact("FNegate", x.type, x)
 
     def abs(self, x: Val, /) -> Val:
+        if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:
+            return self.b.const(x.type, 0.0)  # a constant that `quotient` knows
         return self.b.extended("FAbs", x.type, x)
 
     def sqrt(self, x: Val, /) -> Val:
