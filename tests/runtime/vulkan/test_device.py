@@ -68,10 +68,11 @@ except RuntimeError as error:
     print(error)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    reason, error = run.stdout.splitlines()
+    reason, error, place = run.stdout.splitlines()
     if "libvulkan" not in reason and "not installed" not in reason:
         assert reason == "the Vulkan loader finds no driver (no ICD is installed)"
     assert error.startswith(f"device 'vulkan:0' can't be used: {reason}; use one of")
+    assert place.strip().startswith("at ")
 
 
 @needs_device
