@@ -24,15 +24,13 @@ class Val(NamedTuple):
 class Assembler(Protocol):
     """`fused`: Fma rounds once. `widens`: a 32-bit integer that was widened compares rightly. `guarded`:
     loops may be stopped by the driver, so each leaves its last condition in a guard cell. `label`: the block
-    being written. `group`: invocations of a workgroup. `float_sums`: types that AtomicFAddEXT adds. `rounds_doubles`:
-    RoundEven and Trunc are right for f64."""
+    being written. `group`: invocations of a workgroup. `float_sums`: types that AtomicFAddEXT adds."""
 
     fused: bool
     widens: bool
     guarded: bool
     group: int
     float_sums: tuple[str, ...]
-    rounds_doubles: bool
 
     @property
     def label(self) -> Label: ...

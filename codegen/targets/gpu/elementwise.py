@@ -90,8 +90,6 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
         return e.floating(FLOAT_BINARY[name], type, *operands)
     if name == "neg":
         return e.floating("FNegate", type, *operands)
-    if name in ("round", "trunc") and type == "f64" and not b.rounds_doubles:
-        return rounded_double(e, name, *operands)
     if name in FLOAT_ROUNDING:
         return b.extended(FLOAT_ROUNDING[name], type, *operands)
     if name in ("min", "max"):
@@ -103,16 +101,6 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     quick = b.approximate(name, type, *operands) if e.fast else None
     result: Val = RECIPES[name](ScalarOps(e), *operands) if quick is None else quick
     return result
-
-
-def rounded_double(e: Emitter, name: str, x: Val) -> Val:
-    """round or trunc of a float64 by arithmetic: drivers lose ties and the sign of zero (lavapipe of Mesa 22.3)."""
-    m = ScalarOps(e)
-    size, whole = m.abs(x), m.const(x, 2.0**52)  # from there on every double is whole
-    if name == "trunc":
-        return m.copysign(e.b.extended("Trunc", "f64", x), x)
-    nearest = e.b.exact("FSub", "f64", e.b.exact("FAdd", "f64", size, whole), whole)
-    return m.copysign(e.select(m.lt(size, whole), nearest, size), x)
 
 
 def extreme(e: Emitter, name: str, x: Val, y: Val) -> Val:

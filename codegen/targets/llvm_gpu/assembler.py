@@ -55,7 +55,6 @@ class LlvmAssembler:
     its arrays. `declarations`: of what the function needs; functions of one module share them."""
 
     fused = True
-    rounds_doubles = True
     widens = True
     guarded = False
     float_sums: tuple[str, ...] = ("f32", "f64")

@@ -29,7 +29,6 @@ class SpirvAssembler(Words):
     """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
 
     float_sums: tuple[str, ...] = ()
-    rounds_doubles = False
 
     def __init__(self, features: Features, name: str, group: int = 0) -> None:
         super().__init__()
