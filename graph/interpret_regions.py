@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.graph.accumulators import accumulator_input
+from loopgrad.graph.accumulators import accumulator_input, passed
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError, VerifyError
 from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -94,7 +94,8 @@ def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
         results = _run_branch(node, node.regions[int(chosen)], inputs, frame.masks, threaded, frame)
     else:
         results = _run_lane_switch(node, chosen, inputs, threaded, frame)
-    frame.shared.update(node.results[p] for p, source in threaded.items() if node.operands[1 + source] in frame.shared)
+    entering = [i for i, v in enumerate(node.operands) if i and v in frame.shared]
+    frame.shared.update(node.results[c.output] for i in entering if (c := passed(node, i)) is not None)
     return results
 
 
