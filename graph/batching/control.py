@@ -132,8 +132,8 @@ def _shared_results(switch: Node, context: Context) -> dict[int, int]:
     for i, operand in enumerate(switch.operands[1:]):
         if operand in context.shared:
             chain = passed(switch, 1 + i)
-            assert chain is not None
-            shared[chain.output] = i
+            if chain is not None:  # else no branch looks at it: what reads an accumulator makes it none
+                shared[chain.output] = i
     return dict(sorted(shared.items()))
 
 

@@ -189,3 +189,18 @@ def test_lane_rows_written_by_other_lanes_are_not_shared(same, nodes):
 
     graph = same(function, np.array([1, 0, 3, 2]), np.array([[2, 0, 3]] * 4), np.zeros((4, 3, 2)))
     assert [n.attrs["shared"] for n in nodes(graph, "for")] == [(), ()]
+
+
+def test_a_switch_that_takes_the_accumulator_and_looks_away(same, nodes):
+    """What a gradient leaves of a branch may take operands that it no longer needs."""
+
+    def body(k, v, total):
+        index = ops.cast(ops.min(k, 1), int64)
+        (after,) = traced_switch(index, [lambda v, _t: [ops.sin(v)], lambda v, _t: [ops.neg(v)]], [v, total])
+        return [after, ops.scatter("add", total, (index,), v)]
+
+    def function(n, v):
+        return traced_for(n, [v, ops.full(0.0, TensorType((3,), float64))], body)
+
+    (loop,) = nodes(same(function, np.array([3, 0, 5, 1]), np.linspace(0.1, 1, 4)), "for")
+    assert loop.attrs["shared"] == (1,)
