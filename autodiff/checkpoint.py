@@ -200,7 +200,8 @@ def _advanced(trip: Trip, position: Value, trips: Value, state: Sequence[Value])
     def body(j: Value, *carried: Value) -> Sequence[Value]:
         return inline(graph, _body_inputs(trip, ops.add(j, ops.broadcast_to(position, j.shape)), carried))
 
-    return traced_for(trips, state, body)
+    shared = [i for i, j in enumerate(trip.state) if j in loop.node.attrs["shared"]]
+    return traced_for(trips, state, body, shared=shared)
 
 
 def _body_inputs(trip: Trip, t: Value, state: Sequence[Value]) -> list[Value]:
@@ -236,6 +237,12 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
 
 
 def checkpoint_emit(graph: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The outputs of `graph`, whose reverse pass will compute everything in it again from `operands`."""
+    """The outputs of `graph`, whose reverse pass will compute everything in it again from `operands`. An operand
+    that is an output stays what it is: a loop around it must see that it doesn't change."""
+    handed = dict(zip(graph.inputs, operands, strict=True))
     attrs = {"lanes": 0, "shared": (), "recompute": True}
-    return emit("switch", (ops.full(0, _COUNT), *operands), attrs, (graph,))
+    looked_at = {v for node in graph.nodes for v in node.operands}
+    read = [v for v in graph.inputs if v in looked_at]
+    region = Graph(tuple(read), graph.nodes, tuple([v for v in graph.outputs if v not in handed]))
+    made = iter(emit("switch", (ops.full(0, _COUNT), *(handed[v] for v in read)), attrs, (region,)))
+    return tuple([handed[v] if v in handed else next(made) for v in graph.outputs])

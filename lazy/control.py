@@ -486,9 +486,15 @@ def _emit_scan(
     types = [count.type, *(v.type for v in values), *(v.type for v in body.captures)]
     graph, captured = trace(step, types)
     assert not captured
-    name = limits.name or "scan"
-    results = region_ops.for_loop(
-        count, values, graph, body.captures, reverse=reverse, name=name, memory_budget=limits.memory_budget
-    )
+    unchanged = tuple([i for i in range(n) if graph.outputs[i] is graph.inputs[1 + i]])
+    kept = tuple([i for i in range(len(values)) if i not in unchanged])
+    region = LaneLayout(len(values), kept, unchanged, ()).arrange(graph, 1)
+    captures = [*(values[i] for i in unchanged), *body.captures]
+    made = region_ops.for_loop(
+        count, [values[i] for i in kept], region, captures,
+        reverse=reverse, name=limits.name or "scan", memory_budget=limits.memory_budget,
+    )  # fmt: skip
+    changed = dict(zip(kept, made, strict=True))
+    results = [changed.get(i, v) for i, v in enumerate(values)]
     carry = unflatten(structure, [wrap(v, k.weak) for v, k in zip(results[:n], kinds, strict=True)])
     return carry, unflatten(body.structure.child(1), [wrap(v) for v in results[n:]])

@@ -100,3 +100,21 @@ def test_a_deep_chain_needs_less_memory() -> None:
     layer = 300 * 32 * 8  # bytes: 16 layers are kept, or the 4 between blocks and those of one block
     assert plain.plan(w, x).arena_bytes > 15 * layer
     assert kept.plan(w, x).arena_bytes < 10 * layer
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("budget", [None, 200])
+def test_an_accumulator_of_a_lane_loop_passes_through(device: str, scattered: bool, budget: int | None) -> None:
+    """Unchanged or scattered into, it stays shared by the lanes, also where the loop itself is checkpointed."""
+    bucket, trips = lg.asarray([0, 1, 2, 1, 0]), lg.asarray([2, 0, 3, 1, 1])
+
+    def loss(x: Any, again: Any, budget: int | None) -> Any:
+        step = again(lambda v, c: (1.1 * lg.sin(v), c.at[bucket].add(v * v) if scattered else c))
+        v, c = lg.fori_loop(0, trips, lambda _, s: step(*s), (x, lg.zeros((3,))), memory_budget=budget)
+        return lg.sum(v) + lg.sum(c * lg.arange(1.0, 4.0))
+
+    x = lg.linspace(0.1, 0.5, 5)
+    with lg.default_device(device):
+        got = lg.grad(lambda x: loss(x, lg.checkpoint, budget))(x)
+        want = lg.grad(lambda x: loss(x, lambda f: f, None))(x)
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-14)

@@ -266,3 +266,33 @@ def test_scan_refuses() -> None:
 def test_captured_tensors(device: str) -> None:
     scale, table = lg.asarray(3.0), lg.arange(4.0)
     assert lg.fori_loop(0, 4, lambda i, v: v + table[i] * scale, 0.0).item() == 18
+
+
+def test_a_scan_in_a_branch_of_lanes_hands_on_what_it_leaves_alone(device: str) -> None:
+    """An array that isn't the lanes' own may pass through the scan and the branch, since neither changes it."""
+    shared, x = lg.arange(3.0), lg.asarray([0.5, 1.0, 2.0, 3.0])
+
+    def product(v: Any, c: Any) -> Any:
+        return lg.scan(lambda s, y: ((s[0] * y, s[1]), y), (v, c), lg.asarray([2.0, 3.0]))[0]
+
+    v, c = lg.cond(x < 1.5, product, lambda v, c: (v, c), x, shared)
+    np.testing.assert_array_equal(np.asarray(v), [3.0, 6.0, 2.0, 3.0])
+    np.testing.assert_array_equal(np.asarray(c), [0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("choose", ["cond", "checkpoint"])
+def test_lanes_that_are_done_add_nothing_behind_a_branch_that_all_lanes_share(device: str, choose: str) -> None:
+    bucket, trips, x = lg.asarray([0, 1, 2, 1]), lg.asarray([2, 0, 3, 1]), lg.asarray([0.5, 1.0, 2.0, 4.0])
+    yes = lg.asarray(True)
+
+    def counts(x: Any) -> Any:
+        def once(c: Any) -> Any:
+            return c.at[bucket].add(x)
+
+        first = lg.checkpoint(once) if choose == "checkpoint" else lambda c: lg.cond(yes, once, lambda c: c, c)
+        return lg.fori_loop(0, trips, lambda _, c: first(c).at[bucket].add(x), lg.zeros((3,)))
+
+    with lg.default_device(device):
+        value, tangent = lg.jvp(counts, (x,), (x,))
+    np.testing.assert_array_equal(np.asarray(value), [2.0, 8.0, 12.0])
+    np.testing.assert_array_equal(np.asarray(tangent), [2.0, 8.0, 12.0])
