@@ -337,18 +337,21 @@ def run_tensors(program: Program, inputs: Inputs) -> Callable[[Any, Any], Any]:
     return mapped if program.mapped else all_lanes
 
 
-def numeric_gradient(program: Program, inputs: Inputs, which: str) -> tuple[np.ndarray, np.ndarray]:
+Run = Callable[[Program, Inputs], tuple[float, list[int]]]
+
+
+def numeric_gradient(program: Program, inputs: Inputs, which: str, run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Central differences of the Python run, and where they can be trusted."""
     point = getattr(inputs, which)
     gradient, smooth = np.zeros_like(point), np.zeros(point.shape, dtype=bool)
-    _, decisions = run_python(program, inputs)
+    _, decisions = run(program, inputs)
     few = np.linspace(0, point.size - 1, MOST_DIFFERENCES).astype(int)
     for index in range(point.size) if point.size <= MOST_DIFFERENCES else few:
         sides = []
         for sign in (1.0, -1.0):
             moved = point.copy()
             moved[index] += sign * STEP
-            sides.append(run_python(program, replace(inputs, **{which: moved})))
+            sides.append(run(program, replace(inputs, **{which: moved})))
         gradient[index] = (sides[0][0] - sides[1][0]) / (2 * STEP)
         smooth[index] = sides[0][1] == decisions == sides[1][1]
     return gradient, smooth
@@ -357,20 +360,25 @@ def numeric_gradient(program: Program, inputs: Inputs, which: str) -> tuple[np.n
 def check_program(seed: int, device: str, sizes: Sizes = SMALL) -> None:
     """Build, run and differentiate the program of `seed`; AssertionError with its text where it differs."""
     program, inputs = Generator(seed).program(seed), Inputs.drawn(seed, sizes)
-    want, _ = run_python(program, inputs)
     with lg.default_device(device):
         loss = run_tensors(program, inputs)
         value, slopes = lg.value_and_grad(loss, argnums=(0, 1))(lg.asarray(inputs.x), lg.asarray(inputs.table))
         got = float(value), [np.asarray(s) for s in slopes]
-    message = f"seed {seed} on {device}, {sizes}: {program}"
+    compare(program, inputs, got, f"seed {seed} on {device}, {sizes}: {program}", run_python)
+
+
+def compare(program: Program, inputs: Inputs, got: tuple[float, list[np.ndarray]], message: str, run: Run) -> None:
+    """Value and gradients (of starts and table) with those of the Python run."""
+    want, _ = run(program, inputs)
     np.testing.assert_allclose(got[0], want, rtol=1e-11, atol=1e-11, err_msg=message)
     for which, slope in zip(("x", "table"), got[1], strict=True):
-        numeric, smooth = numeric_gradient(program, inputs, which)
+        numeric, smooth = numeric_gradient(program, inputs, which, run)
         scale = 1.0 + np.abs(numeric).max()
         np.testing.assert_allclose(slope[smooth], numeric[smooth], rtol=1e-5, atol=1e-6 * scale, err_msg=message)
 
 
-def main() -> None:
+def main(check: Callable[[int, str, Sizes], None]) -> None:
+    """Check as many seeds as the command line asks for."""
     parser = argparse.ArgumentParser(description="check random structured programs")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
@@ -381,14 +389,14 @@ def main() -> None:
     for seed in range(chosen.first, chosen.first + chosen.count):
         for device, sizes in itertools.product(chosen.devices.split(","), chosen.sizes.split(",")):
             try:
-                check_program(seed, device, SIZES[sizes])
+                check(seed, device, SIZES[sizes])
             except Exception as error:  # any failure of one seed is reported and the run goes on
                 failures += 1
-                first_line = str(error).strip().splitlines()[0]
+                first_line = (str(error).strip() or "no message").splitlines()[0]
                 print(f"seed {seed} on {device}, {sizes}: {type(error).__name__}: {first_line}", flush=True)
     print(f"{chosen.count} programs, {failures} failures")
     raise SystemExit(bool(failures))
 
 
 if __name__ == "__main__":
-    main()
+    main(check_program)
