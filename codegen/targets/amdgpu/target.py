@@ -44,12 +44,15 @@ class AmdgpuImage(LlvmImage):
         self.notes: Sequence[str] = ()
 
     def _code(self, text: str) -> tuple[bytes, Mapping[str, str]]:
+        listing = {"amdgpu": assembly(text, self.processor)} if self.listing else {}
+        if not self._functions:  # a program without kernels: there is nothing to link
+            return b"", listing
         code, self.notes = loadable(relocatable(text, self.processor), self.processor)
-        return code, {"amdgpu": assembly(text, self.processor)} if self.listing else {}
+        return code, listing
 
     def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
         rows, code, texts = super().finish()
-        said = check(code, [row.entry for row in rows])
+        said = check(code, [row.entry for row in rows]) if rows else {}
         return [replace(row, shared=said[row.entry].group_memory) for row in rows], code, texts
 
 

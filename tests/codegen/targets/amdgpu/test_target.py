@@ -193,6 +193,12 @@ def test_products_and_sums_are_rounded_one_by_one(dtype: DType, cpu: str) -> Non
         assert (fused, separate) == (fast, not fast), code
 
 
+def test_a_program_without_kernels_has_no_code() -> None:
+    rows, code, texts = AmdgpuImage("gfx1100", listing=True).finish()
+    assert (rows, code) == ([], b"")
+    assert "amdgpu" in texts
+
+
 @needs_lld
 @pytest.mark.parametrize("cpu", CPUS)
 def test_the_update_kernel_is_a_code_object(cpu: str, tmp_path: Path) -> None:
