@@ -16,6 +16,10 @@ _UNUSED: Final = (
     "workitem-id-y", "workitem-id-z",
 )  # fmt: skip
 
+# 16-bit values in the low half of a register each, as before LLVM 20: halves of their own would need registers of
+# the lower 128 and moves, and disassemblers and emulators know them less well
+FEATURES: Final = "-real-true16"
+
 # what v_sin_f32 and its like compute; LLVM adds the reduction to one turn
 _QUICK: Final = {
     "sin": (1.0, "llvm.sin.f32", 1.0),
@@ -47,7 +51,7 @@ AMDGPU: Final = Flavour(
     '"amdgpu-flat-work-group-size"="{group},{group}" "amdgpu-implicitarg-num-bytes"="0" '
     + " ".join(f'"amdgpu-no-{name}"' for name in _UNUSED),
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
-    shared_attributes='"target-features"="+cumode"',
+    shared_attributes=f'"target-features"="+cumode,{FEATURES}"',
     declarations="declare i32 @llvm.amdgcn.workitem.id.x()\n"
     "declare i32 @llvm.amdgcn.workgroup.id.x()\n"
     "declare void @llvm.amdgcn.s.barrier()\n"

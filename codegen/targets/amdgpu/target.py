@@ -16,7 +16,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.architectures import DEFAULT, architecture
 from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.amdgpu.code_object import check, loadable
-from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
+from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU, FEATURES
 from loopgrad.codegen.targets.amdgpu.intrinsics import check as check_functions
 from loopgrad.codegen.targets.gpu.compile import Module, compile_for
 from loopgrad.codegen.targets.llvm_gpu.backend import optimised, target_machine
@@ -58,7 +58,7 @@ class AmdgpuImage(LlvmImage):
 
 def lowered(text: str, processor: str) -> tuple[Any, Any]:
     """A target machine, and the optimised module, which it can take."""
-    machine = target_machine(AMDGPU.triple, processor, "")
+    machine = target_machine(AMDGPU.triple, processor, FEATURES)
     module = optimised(text, machine)
     check_functions(f.name for f in module.functions if f.is_declaration)
     return machine, module
