@@ -4,10 +4,15 @@ The on-disk cache of a test run lives in a folder of its own that goes when the 
 workers of one parallel run share it. LOOPGRAD_TEST_DEVICES selects devices: names joined by commas, or
 "all" for the first of every kind that can be used here; without it the interpreter and the CPU. A run with
 Vulkan among them is checked by spirv-val and by the validation layer too (see vulkan_checks).
+
+An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instruction by instruction, and takes
+long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
+LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -18,6 +23,7 @@ import pytest
 from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
 
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
+_EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 10))
 _owned_cache: str | None = None
 
 
@@ -35,11 +41,15 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.simulator.device import install  # late: it needs the whole library
 
         install()
+    if any(name.startswith("emulator") for name in chosen):
+        from tests.emulator.device import install as install_emulator  # late, as above
+
+        install_emulator()
     if "LOOPGRAD_TEST_SIMULATED_CUDA" in os.environ:
         from tests.simulator.cuda.device import install as simulate_cuda  # late, as above
 
         simulate_cuda()
-    gpus = any(name.partition(":")[0] not in ("interpreter", "cpu") for name in chosen)
+    gpus = any(name.partition(":")[0] not in ("interpreter", "cpu", "emulator") for name in chosen)
     if gpus and os.environ.get(emitted_kernels.JUDGED_VARIABLE) == "1":
         ptxas = ptx_checks.assembler()
         judges = [amdgpu_checks.AmdCompiler(), *([ptx_checks.PtxAssembler(ptxas)] if ptxas is not None else [])]
@@ -78,6 +88,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("compiled_device", compiled, indirect=True)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the sample for the emulator."""
+    dropped = [item for item in items if "emulator:" in item.name and _share(item.nodeid) >= _EMULATED]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in set(dropped)]
+
+
+def _share(name: str) -> float:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest()) / 2**32
+
+
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test on each device; tensors without a device go there."""
@@ -99,7 +121,7 @@ def compiled_device(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def process_device(compiled_device: str) -> str:
     """As `compiled_device`, for tests that start processes: they don't know the simulator."""
-    if compiled_device.startswith("simulator") or "LOOPGRAD_TEST_SIMULATED_CUDA" in os.environ:
+    if compiled_device.startswith(("simulator", "emulator")) or "LOOPGRAD_TEST_SIMULATED_CUDA" in os.environ:
         pytest.skip("only the process of the tests has a simulator")
     return compiled_device
 

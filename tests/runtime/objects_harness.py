@@ -1,6 +1,6 @@
-"""Runs a folder that `python -m loopgrad objects --target spirv` wrote, by nothing but its files.
+"""Runs a folder that `python -m loopgrad objects` wrote for SPIR-V or an AMD GPU, by nothing but its files.
 
-A Vulkan device of loopgrad lends memory and dispatch; nothing else of the library is used. Programs whose
+A device that takes such code lends memory and dispatch; nothing else of the library is used. Programs whose
 steps need a host (loops over whole arrays, branches) are not for it.
 """
 
@@ -17,12 +17,15 @@ from loopgrad.runtime.gpu.driver import put
 
 
 class Harness:
-    def __init__(self, folder: Path) -> None:
+    """`device`: its name, such as vulkan:0."""
+
+    def __init__(self, folder: Path, device: str) -> None:
         self.folder = folder
         self.about = json.loads((folder / "program.json").read_text())
         self.kernels = [json.loads((folder / name).read_text()) for name in self.about["kernel_files"]]
-        self.driver = get_device("vulkan:0").driver
+        self.driver = get_device(device).driver
         self.launches = 0
+        self._images: dict[str, Any] = {}
 
     def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
         constants = (self.folder / "constants.bin").read_bytes()
@@ -115,8 +118,10 @@ class Harness:
         content = [fixed[w["kind"]] if w["kind"] in fixed else values[w["kind"]](w) for w in kernel["table"]]
         table = put(driver, np.array(content, np.uint64))
         words = {"table": table.address, **grid["words"]}
-        code = (self.folder / kernel["code"]).read_bytes()
-        pipeline = driver.image(code).pipeline(kernel["kernel"], kernel["entry"], kernel["launch"]["group"][0])
+        if kernel["code"] not in self._images:
+            self._images[kernel["code"]] = driver.image((self.folder / kernel["code"]).read_bytes())
+        image, group = self._images[kernel["code"]], kernel["launch"]["group"][0]
+        pipeline = image.pipeline(kernel["kernel"], kernel["entry"], group)
         commands = driver.commands()
         commands.begin()
         commands.dispatch(pipeline, grid["groups"][0], tuple(words[a["name"]] for a in kernel["arguments"]))

@@ -17,7 +17,8 @@ from loopgrad.codegen.objects.formats import FORMATS
 from loopgrad.codegen.targets.amdgpu import elf
 from loopgrad.codegen.targets.amdgpu.notes import descriptor, kernel_notes
 from loopgrad.runtime.cpu.loader import Code
-from loopgrad.runtime.devices import devices, get_device
+from loopgrad.runtime.devices import NUMBERED, devices, get_device
+from tests.emulator import device as emulator
 from tests.runtime.objects_harness import Harness
 
 # a kernel whose stack needs more rows in some lanes than in others
@@ -100,16 +101,23 @@ def test_every_slot_and_kernel_of_the_steps_is_there(program: Path) -> None:
         assert offsets == list(range(0, 8 * len(offsets), 8))
 
 
-needs_vulkan = pytest.mark.skipif(
-    not any(d.name == "vulkan:0" and d.available for d in devices()), reason="no Vulkan device to run SPIR-V on"
-)
+@pytest.fixture(params=[("spirv", "vulkan:0"), ("gfx1100", "emulator:0"), ("gfx942", "emulator:1")], ids=lambda p: p[0])
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """A target, and a device that runs its code."""
+    target, device = request.param
+    monkeypatch.setitem(NUMBERED, "emulator", NUMBERED.get("emulator"))
+    emulator.install()
+    missing = next((d.reason for d in devices() if d.name == device and not d.available), None)
+    if missing or not any(d.name == device for d in devices()):
+        pytest.skip(missing or f"no {device}")
+    return target, device
 
 
-@needs_vulkan
-def test_the_files_are_enough_to_run_a_kernel_on_a_gpu(program: Path) -> None:
+def test_the_files_are_enough_to_run_a_kernel_on_a_gpu(program: Path, gpu: tuple[str, str]) -> None:
     """Stacks that are too small are told, and a second launch with what was asked for gives the gradient."""
-    folder, _, _ = written(program, "spirv")
-    harness = Harness(folder)
+    target, device = gpu
+    folder, _, _ = written(program, target)
+    harness = Harness(folder, device)
     (result,) = harness.run([X])
     np.testing.assert_allclose(result, gradient(), rtol=1e-12)
     assert harness.launches == 2
@@ -132,12 +140,12 @@ print(lg.compile(f)(x, a, b), *lg.compile(lg.value_and_grad(f, argnums=(0, 1)))(
 """
 
 
-@needs_vulkan
-def test_the_files_are_enough_for_a_program_of_many_kernels(tmp_path: Path) -> None:
+def test_the_files_are_enough_for_a_program_of_many_kernels(tmp_path: Path, gpu: tuple[str, str]) -> None:
     """Tiles, reductions, products and accumulations: all that needs no host."""
+    target, device = gpu
     (tmp_path / "program.py").write_text(TILES)
     out = tmp_path / "out"
-    assert main(["objects", "--target", "spirv", "--out", str(out), "--data", str(tmp_path / "program.py")]) == 0
+    assert main(["objects", "--target", target, "--out", str(out), "--data", str(tmp_path / "program.py")]) == 0
     x = np.linspace(0.5, 50.0, 3000)
     a, b = np.linspace(0.0, 1.0, 64 * 80).reshape(64, 80), np.linspace(1.0, 2.0, 80 * 96).reshape(80, 96)
     y, slope = x.copy(), np.ones(3000)
@@ -147,7 +155,7 @@ def test_the_files_are_enough_for_a_program_of_many_kernels(tmp_path: Path) -> N
     expected = {(): value, (3000,): 2 * y * slope + 1.0, (64, 80): np.tile(b.sum(1), (64, 1))}
     seen = set()
     for folder in sorted(out.iterdir()):
-        harness = Harness(folder)
+        harness = Harness(folder, device)
         for result, wanted in zip(harness.run(harness.data("inputs")), harness.data("outputs"), strict=True):
             np.testing.assert_allclose(result, wanted, rtol=1e-11)
         if len(harness.about["inputs"]) != 3:

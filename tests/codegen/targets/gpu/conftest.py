@@ -1,21 +1,28 @@
-"""Every test of this folder runs on each GPU there is, and on the simulator of one; kernels are written as for
-the CPU."""
+"""Every test of this folder runs on each GPU there is, on the simulator of one, and on the emulators that
+LOOPGRAD_TEST_DEVICES names; kernels are written as for the CPU."""
+
+import os
 
 import pytest
 
 from loopgrad.runtime.devices import NUMBERED, devices
 from tests.codegen.targets.gpu.gpu_harness import Choice
+from tests.emulator.device import install as install_emulator
 from tests.simulator.device import install
 
 
 def gpus() -> list[str]:
     """The first device of every kind."""
-    return ["simulator:0", *[s.name for s in devices() if s.available and s.kind in NUMBERED and s.name.endswith(":0")]]
+    first = [s.name for s in devices() if s.available and s.kind in NUMBERED and s.name.endswith(":0")]
+    chosen = os.environ.get("LOOPGRAD_TEST_DEVICES", "").split(",")
+    return ["simulator:0", *first, *[name for name in chosen if name.startswith("emulator") and name not in first]]
 
 
 @pytest.fixture(autouse=True, params=gpus())
 def gpu(request, monkeypatch):
-    monkeypatch.setitem(NUMBERED, "simulator", NUMBERED.get("simulator"))
+    for kind in ("simulator", "emulator"):
+        monkeypatch.setitem(NUMBERED, kind, NUMBERED.get(kind))
     install()
+    install_emulator()
     monkeypatch.setattr(Choice, "name", request.param)
     return request.param
