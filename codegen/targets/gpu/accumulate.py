@@ -187,7 +187,7 @@ class Accumulation:
         elif self.acc.how == "last":
             self._last(self.numbers[id(op)], index, x)
         else:
-            place = self.e.at(self.e.params[self.acc.param], index, SIZE[self.type])
+            place = self.e.element(self.acc.param, index)
             name = FLOAT_ADD if self.dtype.is_float and kind == "add" else atomic_name(kind, self.dtype)
             if self.acc.how == "atomic" and name is not None and (name != FLOAT_ADD or self.type in self.b.float_sums):
                 self.b.atomic(name, place, to_memory(self.e, x, self.dtype))

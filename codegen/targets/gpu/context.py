@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import TYPE_CHECKING
 
 from loopgrad.codegen.kernel.nodes import Kernel, KValue
@@ -154,6 +155,22 @@ class Emitter:
             near, distance = self.ahead[index]
             return self.offset(self.at(base, near, size), distance * size)
         return self.offset(base, self.b.inst("IMul", "i64", index, self.b.const("i64", size)))
+
+    def element(self, param: int, index: Val, base: Val | None = None) -> Val:
+        """The address of a parameter's element, or of one of its copy at `base`."""
+        described = self.kernel.params[param]
+        base = self.params[param] if base is None else base
+        size = SIZE[memory_type(described.dtype)]
+        # the parameters of a kernel of one lane may be longer than they say
+        if not self.b.short_offsets or prod(self.kernel.domain) == 1 or described.size * size >= 1 << 32:
+            return self.at(base, index, size)
+        if index in self.ahead:
+            near, distance = self.ahead[index]
+            return self.offset(self.element(param, near, base), distance * size)
+        offset = self.resize(index, "i32")
+        if size > 1:
+            offset = self.b.inst("ShiftLeftLogical", "i32", offset, self.b.const("i32", size.bit_length() - 1))
+        return self.offset(base, self.resize(offset, "i64", signed=False))
 
     def offset(self, base: Val, bytes: Val | int) -> Val:
         step = self.b.const("i64", bytes) if isinstance(bytes, int) else bytes

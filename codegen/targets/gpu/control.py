@@ -6,6 +6,8 @@ Carried values live in local variables; compilers build SSA form from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -14,6 +16,7 @@ from loopgrad.codegen.targets.gpu.interface import ERROR_CODE, ERROR_DETAIL, ERR
 from loopgrad.codegen.targets.gpu.loops import emit_loop
 from loopgrad.codegen.targets.gpu.stacks import popping, pushing
 
+MOST_REPEATED: Final = 32  # operations of a trip
 EmitBlock = Callable[[Emitter, Block], tuple[Val, ...]]
 
 
@@ -49,20 +52,41 @@ def count_up(e: Emitter, op: KOp, count: Val, emit_block: EmitBlock) -> None:
     b.set(trip, b.const(count.type, 0))
     pause = e.enter([*carried.variables, trip], [*carried.types, count.type])
 
-    def body() -> None:
+    def number(value: int) -> Val:
+        return b.const(count.type, value)
+
+    def below(end: Val) -> Val:
+        return b.inst("SLessThan", "bool", b.get(trip, count.type), end)
+
+    def body(trips: int) -> None:
         pause()
         now = b.get(trip, count.type)
-        index = now
-        if op.attrs["reverse"]:
-            last = b.inst("ISub", count.type, count, b.const(count.type, 1))
-            index = b.inst("ISub", count.type, last, now)
-        e.values[block.arguments[0]] = index
         carried.bind(block.arguments[1:])
-        carried.assign(emit_block(e, block))
-        b.set(trip, b.inst("IAdd", count.type, now, b.const(count.type, 1)))
+        for k in range(trips):
+            index = b.inst("IAdd", count.type, now, number(k)) if k else now
+            if op.attrs["reverse"]:
+                index = b.inst("ISub", count.type, b.inst("ISub", count.type, count, number(1)), index)
+            e.values[block.arguments[0]] = index
+            results = emit_block(e, block)
+            e.values.update(zip(block.arguments[1:], results, strict=True))
+        carried.assign(results)
+        b.set(trip, b.inst("IAdd", count.type, now, number(trips)))
 
-    emit_loop(e, lambda: b.inst("SLessThan", "bool", b.get(trip, count.type), count), body)
+    several = b.trips_at_once if short_pops(e, op) else 1
+    if several > 1:
+        natural = e.select(b.inst("SLessThan", "bool", count, number(0)), number(0), count)
+        last = b.inst("ISub", count.type, natural, number(several - 1))
+        emit_loop(e, partial(below, last), partial(body, several))
+    emit_loop(e, partial(below, count), partial(body, 1))
     carried.bind(op.results)
+
+
+def short_pops(e: Emitter, op: KOp) -> bool:
+    """Whether the loop's body is short, has no branches, and pops what is known to be there."""
+    ops = op.blocks[0].ops
+    popped = {x.attrs["stack"] for x in ops if x.opcode == "pop"}
+    plain = all(not x.blocks and x.opcode not in ("push", "check") for x in ops)
+    return plain and bool(popped) and popped <= e.sure and len(ops) <= MOST_REPEATED
 
 
 def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:

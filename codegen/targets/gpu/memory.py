@@ -17,7 +17,7 @@ def emit_load(e: Emitter, op: KOp) -> Val:
     param = op.attrs["param"]
     dtype = e.kernel.params[param].dtype
     type = memory_type(dtype)
-    address = e.at(e.params[param], e.get(op.operands[0]), SIZE[type])
+    address = e.element(param, e.get(op.operands[0]))
     constant = e.kernel.params[param].access == "read"
     value = e.b.load(address, type, invariant=constant)
     return from_memory(e, value if constant else e.kept(value), dtype)
@@ -27,7 +27,7 @@ def emit_store(e: Emitter, op: KOp) -> None:
     param = op.attrs["param"]
     index, x = (e.get(v) for v in op.operands)
     value = to_memory(e, x, e.kernel.params[param].dtype)
-    e.effect(lambda: e.b.store(e.at(e.params[param], index, SIZE[value.type]), value))
+    e.effect(lambda: e.b.store(e.element(param, index), value))
 
 
 def emit_reduce(e: Emitter, op: KOp) -> None:
@@ -58,7 +58,7 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
         if shared:
             e.accumulations[param].add(op, index, x)
             return
-        place, new = e.at(base, index, SIZE[type]), x
+        place, new = e.element(param, index, base), x
         if kind != "set":
             new = operate(e, kind, dtype, [from_memory(e, e.b.load(place, type), dtype), x])
         e.b.store(place, to_memory(e, new, dtype))

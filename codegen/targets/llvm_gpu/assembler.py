@@ -57,6 +57,8 @@ class LlvmAssembler:
     fused = True
     widens = True
     guarded = False
+    trips_at_once = 1
+    short_offsets = False  # the processors multiply 32-bit numbers and add a 64-bit one at once
     float_sums: tuple[str, ...] = ("f32", "f64")
 
     def __init__(self, flavour: Flavour, symbol: str, group: int, fast: bool = False) -> None:

@@ -22,6 +22,10 @@ LAUNCH_WORDS: Final = 6
 BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
 DEVICE_SCOPE, WORKGROUP_SCOPE = 1, 2
 WORKGROUP_ORDER: Final = 0x8 | 0x40 | 0x100  # acquire and release, of buffers and memory of the workgroup
+ALIGNED: Final = 2
+NON_WRITABLE: Final = 24
+DONT_UNROLL: Final = 2
+LARGE_LOOP: Final = 1000  # words of code, about 200 instructions
 NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
 
 
@@ -29,6 +33,8 @@ class SpirvAssembler(Words):
     """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
 
     float_sums: tuple[str, ...] = ()
+    short_offsets = True
+    trips_at_once = 4
 
     def __init__(self, features: Features, name: str, group: int = 0) -> None:
         super().__init__()
@@ -42,6 +48,20 @@ class SpirvAssembler(Words):
         self._guards: int | None = None
         self._guard_count = 2  # one cell a loop; two at least, or the index would be known
         self._built_in: dict[str, int] = {}
+        self._constant_blocks: dict[str, int] = {}
+        self._widened: dict[int, Val] = {}  # 64-bit values -> the 32-bit ones that they were made of
+        self._open_loops: list[tuple[int, int]] = []  # label after the loop, position of its loop control
+
+    def inst(self, name: str, type: str, *operands: Val) -> Val:
+        if name not in ("UConvert", "SConvert"):
+            return super().inst(name, type, *operands)
+        (x,) = operands
+        if type == "i32" and x.id in self._widened:
+            return self._widened[x.id]
+        made = super().inst(name, type, x)
+        if (x.type, type) == ("i32", "i64"):
+            self._widened[made.id] = x
+        return made
 
     def is_constant(self, value: Val) -> bool:
         return value.id in self.constants
@@ -96,6 +116,16 @@ class SpirvAssembler(Words):
 
     # memory
 
+    def _constant_pointer(self, address: Val, type: str) -> int:
+        """To memory that nobody writes during the launch: the only member of a block that says so."""
+        member = self.type(type)
+        known = self._constant_blocks.get(type)
+        if known is None:
+            known = self._constant_blocks[type] = self.struct(f"constant {type}", [member], [0])
+            self.decorations += self.encode("MemberDecorate", known, 0, NON_WRITABLE)
+        block = self.raw("ConvertUToPtr", self.pointer(PHYSICAL, known), address.id)
+        return self.raw("AccessChain", self.pointer(PHYSICAL, member), block, self.const("i32", 0).id)
+
     def _pointer(self, address: Val, type: str) -> int:
         pointer = self.pointer(PHYSICAL, self.type(type))
         return self.raw("ConvertUToPtr", pointer, address.id)
@@ -106,11 +136,12 @@ class SpirvAssembler(Words):
 
     def load(self, address: Val, type: str, invariant: bool = False) -> Val:
         self._storage(type)
-        return Val(self.raw("Load", self.type(type), self._pointer(address, type), 2, SIZE[type]), type)
+        pointer = self._constant_pointer(address, type) if invariant else self._pointer(address, type)
+        return Val(self.raw("Load", self.type(type), pointer, ALIGNED, SIZE[type]), type)
 
     def store(self, address: Val, value: Val) -> None:
         self._storage(value.type)
-        self.put("Store", self._pointer(address, value.type), value.id, 2, SIZE[value.type])
+        self.put("Store", self._pointer(address, value.type), value.id, ALIGNED, SIZE[value.type])
 
     def atomic(self, name: str, address: Val, value: Val) -> Val:
         return self._atomic(name, self._pointer(address, value.type), value, DEVICE_SCOPE)
@@ -141,6 +172,18 @@ class SpirvAssembler(Words):
 
     def loop_merge(self, after: int, again: int) -> None:
         self.put("LoopMerge", after, again, 0)
+        for _, control in self._open_loops:  # a loop around a loop
+            self.code[control] = DONT_UNROLL
+        self._open_loops.append((after, len(self.code) - 1))
+
+    def start(self, label: int) -> None:
+        """Drivers unroll loops of known length, and a workgroup's few lanes are one: the whole program of a lane so
+        many times costs registers. Short loops are left to them, so that loads of several trips come together."""
+        super().start(label)
+        if self._open_loops and label == self._open_loops[-1][0]:
+            _, control = self._open_loops.pop()
+            if len(self.code) - control > LARGE_LOOP:
+                self.code[control] = DONT_UNROLL
 
     # the launch
 

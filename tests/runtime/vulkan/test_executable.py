@@ -141,3 +141,17 @@ def test_loops_over_whole_tensors_are_few_submissions(monkeypatch):
         value = compiled(placed, n)
         assert timeline.submitted - before <= most
         np.testing.assert_allclose(np.asarray(value), mixing_reference(x, trips), rtol=1e-12)
+
+
+def test_loops_around_loops_are_not_to_be_unrolled():
+    """Drivers may unroll the short ones. A loop that pops has a copy with several trips."""
+
+    def loss(x, n):
+        return lg.sum(lg.fori_loop(0, n, lambda _, v: v * v, x))
+
+    x, n = lg.ones((3000,), dtype=lg.float32), lg.asarray(np.arange(3000) % 7)
+    text = lg.compile(lg.grad(loss)).text("spirv", x, n)
+    module = max(text.split("\n; "), key=lambda part: part.count("OpLoopMerge"))
+    hints = [line.split()[-1] for line in module.splitlines() if line.startswith("OpLoopMerge")]
+    assert hints.count("%2") >= 2
+    assert hints.count("%0") >= 3

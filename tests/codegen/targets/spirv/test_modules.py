@@ -115,3 +115,12 @@ def test_tiles_and_accumulators_are_valid(dtype, features):
     x = streamed.load(streamed.param(dtype, size), streamed.indices[0])
     streamed.store(streamed.param(dtype, size, "write"), streamed.indices[0], streamed.one("add", (x, x)))
     validate(compile_program(program_of(streamed.kernel()), Options(), features))
+
+
+def test_what_nobody_writes_is_read_as_such():
+    """Addresses in tables and parameters that are only read; elements are found in 32-bit arithmetic."""
+    lines = compile_program(squares(float32), Options(), Features()).texts["spirv"].splitlines()
+    assert [line.split()[2:] for line in lines if "OpMemberDecorate" in line].count(["%0", "%24"]) == 2
+    shifted = {line.split()[2] for line in lines if line.startswith("OpShiftLeftLogical")}
+    assert len(shifted) == 2
+    assert shifted <= {line.split()[3] for line in lines if line.startswith("OpUConvert")}
