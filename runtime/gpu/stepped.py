@@ -21,6 +21,7 @@ from loopgrad.runtime.gpu.flow import Branches, Condition, Item, Launch, Loop
 
 FIRST: Final = 8  # passes of a loop that nobody knows
 MOST: Final = 4096  # launches of one start
+FEW: Final = 64  # of one after an unexpected decision, if more than those that were made don't promise more
 START_SECONDS: Final = 0.25  # what one start should take at most, so that signals are seen in time
 REMEMBERED: Final = 4096  # loops and branches of one place in a program whose answers are kept
 
@@ -131,6 +132,7 @@ class SteppedWork:
         self._entry = self._chain(items, None)
         self._resume = None if self._update is None else self._resuming(self._update)
         self._seconds = 0.0  # of a launch
+        self._ran = False
 
     # the program
 
@@ -193,9 +195,9 @@ class SteppedWork:
         assert report is self._place.shared
         for turn in self._turns.values():
             turn.begin()
-        stretch, paused, counted = self._entry, False, 0
+        stretch, paused, counted, trusted = self._entry, False, 0, MOST if self._ran else FEW
         while True:
-            way = self._foreseen(stretch)
+            way = self._foreseen(stretch, trusted)
             lists = [self._commands(*step) for step in way]
             if paused and self._resume is not None:
                 lists.insert(0, self._resume)
@@ -207,14 +209,17 @@ class SteppedWork:
             made = int(self._place.words[self._place.state + PROGRESS])
             stretch, launches = self._follow(way, made - counted, paused)
             counted, self._seconds = made, spent / max(launches, 1)
+            trusted = max(2 * launches, FEW) if paused else min(2 * trusted, MOST)
             if stretch is None:
+                self._ran = True
                 return
 
-    def _foreseen(self, stretch: _Stretch | None) -> list[Step]:
-        """Stretches, and the answer that is expected of each; of the last one any will do."""
+    def _foreseen(self, stretch: _Stretch | None, trusted: int) -> list[Step]:
+        """Stretches of `trusted` launches at most, and the answer that is expected of each; of the last one any
+        will do."""
         way: list[Step] = []
         foresight, launches = _Foresight(), 0
-        most = min(START_SECONDS / max(self._seconds, 1e-9), MOST)
+        most = min(START_SECONDS / max(self._seconds, 1e-9), trusted)
         while stretch is not None:
             expected = None if stretch.turn is None else foresight.expected(stretch.turn)
             launches += len(stretch.launches)
