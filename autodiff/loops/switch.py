@@ -36,6 +36,8 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.passes import dce
+from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.types import StackType, TensorType, int8
@@ -302,6 +304,8 @@ def _emit_reverse(
     adjoints = len(flow.results) + len(flow.tables)
     slots = len(_slot_types(branches))
     reverse = [_reverse_part(b, n) for b in branches]
+    if node.attrs.get("recompute"):  # an accumulator needn't be there again, nor need what only scatters into it
+        reverse = [dce.run(without_dead_carries(part)) for part in reverse]
     read = [i for i in range(n) if any(g.inputs[i] in read_values(g) for g in reverse)]
     types = [*(normal.operands[1 + i].type for i in read), *(v.type for v in given)]
     graphs, offset = [], 0

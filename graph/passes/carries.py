@@ -23,7 +23,7 @@ from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse, dce
-from loopgrad.graph.rebuild import first_capture, read_values, renewed, substituted
+from loopgrad.graph.rebuild import first_capture, input_offset, read_values, renewed, substituted
 from loopgrad.graph.types import StackType
 
 
@@ -38,7 +38,7 @@ def run(graph: Graph) -> Graph:
         results: Sequence[Value] = current.results
         if current.op in ("for", "while"):
             wanted = {j for j, v in enumerate(node.results) if v in read}
-            current, results = _fewer_carries(current, wanted)
+            current, results = _fewer_carries(_cut(current, wanted), wanted)
         elif current.op == "switch":
             current, results = _passed_through(current)
         env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
@@ -127,7 +127,7 @@ def _constant_carries(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
 def _tested(loop: Node) -> set[int]:
     """The carries that the condition of a while reads."""
     condition = loop.regions[0]
-    read = _needed(condition, condition.outputs)
+    read = _needed(condition, condition.outputs, inside=False)
     return {j for j in range(loop.attrs["carries"]) if condition.inputs[j] in read}
 
 
@@ -137,8 +137,33 @@ def _same_constant(a: Value, b: Value) -> bool:
     return encode_attrs(a.node.attrs) == encode_attrs(b.node.attrs)
 
 
-def _dead_carries(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
-    """Carries that neither `wanted` results nor the condition depend on."""
+def _cut(loop: Node, wanted: Collection[int]) -> Node:
+    """The loop, where a carry that only loops in its body hand on to themselves stays what it was, and where they
+    no longer have it: an accumulator, say, whose sum nobody needs."""
+    body, first = loop.regions[-1], first_carry(loop)
+    if not any(node.op in ("for", "while") for node in body.nodes):
+        return loop
+    dead = set(_dead_carries(loop, wanted, inside=True)) - set(_dead_carries(loop, wanted))
+    cut = {first + j: j for j in dead if not isinstance(body.outputs[j].type, StackType)}
+    if not cut:
+        return loop
+    outputs = list(body.outputs)
+    for position, j in cut.items():
+        outputs[j] = body.inputs[position]
+    shorter = run(Graph(body.inputs, body.nodes, tuple(outputs)))
+    return renewed(loop, loop.operands, (*loop.regions[:-1], shorter))
+
+
+def _dead_carries(loop: Node, wanted: Collection[int], inside: bool = False) -> dict[int, Fate]:
+    """Carries that neither `wanted` results nor the condition depend on. `inside`: those of loops in the body, too,
+    depend on no more than they must."""
+    body = loop.regions[-1]
+    live = _live(loop, wanted, inside)[0]
+    return {j: None for j in range(len(body.outputs)) if j not in live}
+
+
+def _live(loop: Node, wanted: Collection[int], inside: bool) -> tuple[set[int], set[Value]]:
+    """The carries that the wanted ones depend on, and what the body needs for them."""
     first = first_carry(loop)
     body = loop.regions[-1]
     position = {v: j for j, v in enumerate(body.inputs[first : first + loop.attrs["carries"]])}
@@ -146,20 +171,37 @@ def _dead_carries(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
     if loop.op == "while":
         live |= _tested(loop)
     while True:
-        needed = _needed(body, [body.outputs[j] for j in live])
+        needed = _needed(body, [body.outputs[j] for j in live], inside)
         grown = live | {position[v] for v in needed if v in position}
         if grown == live:
-            return {j: None for j in range(loop.attrs["carries"]) if j not in live}
+            return live, needed
         live = grown
 
 
-def _needed(graph: Graph, outputs: Sequence[Value]) -> set[Value]:
+def _needed(graph: Graph, outputs: Sequence[Value], inside: bool) -> set[Value]:
     """Everything that `outputs` depend on."""
     needed = set(outputs)
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.results):
-            needed.update(node.operands)
+            loop = inside and node.op in ("for", "while")
+            needed.update(_read_for(node, needed) if loop else node.operands)
     return needed
+
+
+def _read_for(loop: Node, needed: set[Value]) -> list[Value]:
+    """The operands of a loop on which those of its results depend that are needed."""
+    first, count = first_carry(loop), loop.attrs["carries"]
+    live, inner = _live(loop, {j for j, v in enumerate(loop.results) if v in needed}, inside=True)
+    inner = inner | {v for condition in loop.regions[:-1] for v in _needed(condition, condition.outputs, inside=True)}
+    inits = [loop.operands[first + j] for j in sorted(live)]
+    start, offset = first_capture(loop), input_offset(loop)
+    assert start == first + count
+    captures = [
+        v
+        for i, v in enumerate(loop.operands)
+        if i >= start and any(region.inputs[i - offset] in inner for region in loop.regions)
+    ]
+    return [*loop.operands[:first], *inits, *captures]
 
 
 def _twins(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:

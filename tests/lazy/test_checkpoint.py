@@ -118,3 +118,34 @@ def test_an_accumulator_of_a_lane_loop_passes_through(device: str, scattered: bo
         got = lg.grad(lambda x: loss(x, lg.checkpoint, budget))(x)
         want = lg.grad(lambda x: loss(x, lambda f: f, None))(x)
     np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-14)
+
+
+def test_loops_that_are_computed_again_scatter_into_an_accumulator(device):
+    """Its sum isn't computed again: the reverse loops couldn't hold it, as it isn't an array of lanes."""
+    x, places = lg.asarray(np.linspace(0.1, 0.9, 5)), lg.arange(5) % 3
+
+    def step(carry):
+        rounds, v, total = carry
+        return rounds + 1, lg.sin(v) * 1.1, total.at[places].add(v * v)
+
+    def twice(carry):
+        rounds, v, total = carry
+        inner = lg.while_loop(lambda c: (c[1] < 0.8) & (c[0] < 2), step, (lg.zeros_like(places), v, total))
+        return rounds + 1, inner[1] * 0.9, inner[2]
+
+    def loss(x, wrapped):
+        @wrapped
+        def again(v, total):
+            return lg.while_loop(lambda c: (c[1] > 0.1) & (c[0] < 4), twice, (lg.zeros_like(places), v, total))[1:]
+
+        def body(carry):
+            rounds, v, total = carry
+            v, total = again(v, total)
+            return rounds + 1, v + 0.1, total
+
+        start = (lg.zeros_like(places), x, lg.zeros(3))
+        _, v, total = lg.while_loop(lambda c: (c[1] < 1.2) & (c[0] < 6), body, start)
+        return lg.sum(v) + lg.sum(total * lg.arange(1.0, 4.0))
+
+    got, expected = (np.asarray(lg.grad(lambda x, w=w: loss(x, w))(x)) for w in (lg.checkpoint, lambda f: f))
+    np.testing.assert_allclose(got, expected, rtol=1e-12)

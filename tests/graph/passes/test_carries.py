@@ -119,6 +119,21 @@ def test_nested_loops_are_cleaned_inside_out():
     assert loop_of(after).attrs["carries"] == 1
 
 
+def test_a_carry_that_only_an_inner_loop_hands_on_goes():
+    def program(n, x, total):
+        def inner(_, v, t):
+            return [ops.sin(v), ops.add(t, v)]
+
+        def outer(_, v, t):
+            return traced_for(n, [v, t], inner)
+
+        return traced_for(n, [x, total], outer)[:1]
+
+    loop = loop_of(checked(fewer, program, i(), f(), f()))
+    assert len(loop.results) == 1
+    assert len(loop_of(loop.regions[-1]).results) == 1
+
+
 def test_a_stack_passed_through_a_switch_loses_that_use():
     def program(n, x):
         stack = ops.push(ops.stack_new(f(4)), x)
