@@ -141,9 +141,7 @@ def isneginf(x: ArrayLike, /) -> Tensor:
     return logical_and(isinf(x), less(x, 0))
 
 
-def isclose(
-    x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Tensor:
+def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """|x - y| <= atol + rtol * |y|; infinities equal themselves, NaN only where `equal_nan`."""
     (a, b), _ = meet("isclose", (x, y), floating=True)
     s, t = wrap(a), wrap(b)
@@ -152,9 +150,7 @@ def isclose(
     return logical_or(result, logical_and(isnan(s), isnan(t))) if equal_nan else result
 
 
-def allclose(
-    x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Tensor:
+def allclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Whether `isclose` holds everywhere, as a bool tensor without axes."""
     return all(isclose(x, y, rtol, atol, equal_nan))
 

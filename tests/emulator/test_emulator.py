@@ -118,5 +118,3 @@ def test_atomics_of_all_lanes(name: str, expected: int, processor: str) -> None:
 def test_what_it_has_not_is_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(EmulatorError, match=reason):
         parsed(text, False)
-
-
