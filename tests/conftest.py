@@ -7,7 +7,8 @@ Vulkan among them is checked by spirv-val and by the validation layer too (see v
 
 An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instruction by instruction, and takes
 long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
-LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there.
+LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests marked `costly` (large programs, which a
+driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
 
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 10))
+_COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _owned_cache: str | None = None
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Point the cache at a temporary folder; workers of pytest-xdist inherit the controller's."""
     global _owned_cache
+    config.addinivalue_line("markers", "costly: GPUs run a sample of these tests, LOOPGRAD_TEST_COSTLY of them")
     os.environ.setdefault("LP_NUM_THREADS", "1")  # lavapipe would run a thread per core in every worker
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
@@ -89,11 +92,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the sample for the emulator."""
-    dropped = [item for item in items if "emulator:" in item.name and _share(item.nodeid) >= _EMULATED]
+    """Leave the samples."""
+    dropped = {item for item in items if _share(item.nodeid) >= _sampled(item)}
     if dropped:
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in set(dropped)]
+        config.hook.pytest_deselected(items=list(dropped))
+        items[:] = [item for item in items if item not in dropped]
+
+
+def _sampled(item: pytest.Item) -> float:
+    """The share of tests like this one that run."""
+    gpu = any(f"{kind}:" in item.name for kind in ("cuda", "emulator", "simulator", "vulkan"))
+    costly = gpu and item.get_closest_marker("costly") is not None
+    return (_COSTLY if costly else 1.0) * (_EMULATED if "emulator:" in item.name else 1.0)
 
 
 def _share(name: str) -> float:

@@ -11,6 +11,7 @@ from random_rows import RowGenerator, check_rows
 COUNT = 12
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_random_program(device, seed):
     check_rows(seed, device)

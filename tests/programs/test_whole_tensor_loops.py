@@ -78,6 +78,7 @@ def value_and_gradients(seed, device, **options):
         return [np.asarray(a) for a in (value, *gradients)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(24))
 def test_against_the_interpreter(compiled_device, seed):
     wanted_values = value_and_gradients(seed, "interpreter")
