@@ -38,7 +38,7 @@ print(status[0])
 try:
     lg.asarray([1.0], device="cuda:0")
 except RuntimeError as error:
-    print(error)
+    print(str(error).splitlines()[0])
 """
 
 

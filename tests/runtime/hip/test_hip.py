@@ -60,7 +60,7 @@ print(status)
 try:
     lg.array([1.0], device="hip").device
 except RuntimeError as refused:
-    print(refused)
+    print(str(refused).splitlines()[0])
 """
 
 
