@@ -8,7 +8,7 @@ Vulkan among them is checked by spirv-val and by the validation layer too (see v
 An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instruction by instruction, and takes
 long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
 LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests marked `costly` (large programs, which a
-driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of them.
+driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of them, and the emulator none.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def _sampled(item: pytest.Item) -> float:
     """The share of tests like this one that run."""
     gpu = any(f"{kind}:" in item.name for kind in ("cuda", "emulator", "simulator", "vulkan"))
     costly = gpu and item.get_closest_marker("costly") is not None
-    return (_COSTLY if costly else 1.0) * (_EMULATED if "emulator:" in item.name else 1.0)
+    if "emulator:" in item.name:
+        return 0.0 if costly and _EMULATED < 1 else _EMULATED
+    return _COSTLY if costly else 1.0
 
 
 def _share(name: str) -> float:

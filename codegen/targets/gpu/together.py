@@ -85,7 +85,13 @@ def together(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tuple[Va
     """The results of a recipe for all lanes, whose operands are given lane by lane; None where it is none, or where
     the device's own approximation will do."""
     types = {v.type for row in operands for v in row}
-    if op.opcode not in RECIPES or e.fast or op.results[0].dtype.bits < 32 or not types <= {"f32", "f64"}:
+    if (
+        not operands
+        or op.opcode not in RECIPES
+        or e.fast
+        or op.results[0].dtype.bits < 32
+        or not types <= {"f32", "f64"}
+    ):
         return None
     result: Lanes = RECIPES[op.opcode](LaneOps(e, len(operands)), *[Lanes(row) for row in zip(*operands, strict=True)])
     return result.values
