@@ -8,7 +8,8 @@ Vulkan among them is checked by spirv-val and by the validation layer too (see v
 An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instruction by instruction, and takes
 long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
 LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests marked `costly` (large programs, which a
-driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of them, and the emulator none.
+driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
+them, and the emulator none.
 """
 
 from __future__ import annotations
