@@ -23,7 +23,7 @@ from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse, dce
-from loopgrad.graph.rebuild import first_capture, input_offset, read_values, renewed, substituted
+from loopgrad.graph.rebuild import first_capture, read_values, renewed, substituted
 from loopgrad.graph.types import StackType
 
 
@@ -190,16 +190,12 @@ def _needed(graph: Graph, outputs: Sequence[Value], inside: bool) -> set[Value]:
 
 def _read_for(loop: Node, needed: set[Value]) -> list[Value]:
     """The operands of a loop on which those of its results depend that are needed."""
-    first, count = first_carry(loop), loop.attrs["carries"]
+    first, start = first_carry(loop), first_capture(loop)
     live, inner = _live(loop, {j for j, v in enumerate(loop.results) if v in needed}, inside=True)
     inner = inner | {v for condition in loop.regions[:-1] for v in _needed(condition, condition.outputs, inside=True)}
     inits = [loop.operands[first + j] for j in sorted(live)]
-    start, offset = first_capture(loop), input_offset(loop)
-    assert start == first + count
     captures = [
-        v
-        for i, v in enumerate(loop.operands)
-        if i >= start and any(region.inputs[i - offset] in inner for region in loop.regions)
+        v for i, v in enumerate(loop.operands) if i >= start and any(r.inputs[i] in inner for r in loop.regions)
     ]
     return [*loop.operands[:first], *inits, *captures]
 
