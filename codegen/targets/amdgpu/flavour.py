@@ -5,10 +5,9 @@ The six launch words are all that a kernel takes: no implicit arguments, none of
 
 from __future__ import annotations
 
-from math import log, log2
 from typing import Final
 
-from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
+from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour, quick
 
 _UNUSED: Final = (
     "completion-action", "default-queue", "dispatch-id", "dispatch-ptr", "heap-ptr", "hostcall-ptr",
@@ -19,17 +18,6 @@ _UNUSED: Final = (
 # 16-bit values in the low half of a register each, as before LLVM 20: halves of their own would need registers of
 # the lower 128 and moves, and disassemblers and emulators know them less well
 FEATURES: Final = "-real-true16"
-
-# what v_sin_f32 and its like compute; LLVM adds the reduction to one turn
-_QUICK: Final = {
-    "sin": (1.0, "llvm.sin.f32", 1.0),
-    "cos": (1.0, "llvm.cos.f32", 1.0),
-    "exp": (1 / log(2), "llvm.exp2.f32", 1.0),
-    "exp2": (1.0, "llvm.exp2.f32", 1.0),
-    "log": (1.0, "llvm.log2.f32", log(2)),
-    "log2": (1.0, "llvm.log2.f32", 1.0),
-    "log10": (1.0, "llvm.log2.f32", 1 / log2(10)),
-}
 
 AMDGPU: Final = Flavour(
     triple="amdgcn-amd-amdhsa",
@@ -58,5 +46,6 @@ AMDGPU: Final = Flavour(
     "!llvm.module.flags = !{!1000}\n"
     '!1000 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
     atomic_float=", !amdgpu.no.fine.grained.memory !0, !amdgpu.no.remote.memory !0, !amdgpu.ignore.denormal.mode !0",
-    quick=_QUICK,
+    # what v_sin_f32 and its like compute; LLVM adds the reduction to one turn
+    quick=quick("llvm.sin.f32", "llvm.cos.f32", "llvm.exp2.f32", "llvm.log2.f32"),
 )

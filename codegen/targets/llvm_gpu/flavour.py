@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import log, log2
 from typing import Final
 
 FAST: Final = "reassoc nsz arcp contract afn "
@@ -48,3 +49,16 @@ class Flavour:
     def space(self, pointer: str) -> str:
         """The address space of a pointer type, as globals and variables write it."""
         return pointer.removeprefix("ptr").strip()
+
+
+def quick(sin: str, cos: str, binary_exp: str, binary_log: str) -> Mapping[str, tuple[float, str, float]]:
+    """A flavour's `quick`, from the approximations that GPUs have: exponentials and logarithms to base 2."""
+    return {
+        "sin": (1.0, sin, 1.0),
+        "cos": (1.0, cos, 1.0),
+        "exp": (1 / log(2), binary_exp, 1.0),
+        "exp2": (1.0, binary_exp, 1.0),
+        "log": (1.0, binary_log, log(2)),
+        "log2": (1.0, binary_log, 1.0),
+        "log10": (1.0, binary_log, 1 / log2(10)),
+    }

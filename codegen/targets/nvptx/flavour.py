@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from math import log, log2
 from typing import Final
 
-from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
-
-_QUICK: Final = {
-    "sin": (1.0, "llvm.nvvm.sin.approx.ftz.f", 1.0),
-    "cos": (1.0, "llvm.nvvm.cos.approx.ftz.f", 1.0),
-    "exp": (1 / log(2), "llvm.nvvm.ex2.approx.ftz.f", 1.0),
-    "exp2": (1.0, "llvm.nvvm.ex2.approx.ftz.f", 1.0),
-    "log": (1.0, "llvm.nvvm.lg2.approx.ftz.f", log(2)),
-    "log2": (1.0, "llvm.nvvm.lg2.approx.ftz.f", 1.0),
-    "log10": (1.0, "llvm.nvvm.lg2.approx.ftz.f", 1 / log2(10)),
-}
+from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour, quick
 
 NVPTX: Final = Flavour(
     triple="nvptx64-nvidia-cuda",
@@ -41,5 +30,5 @@ NVPTX: Final = Flavour(
     declarations="declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
     "declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"
     "declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)",
-    quick=_QUICK,
+    quick=quick(*(f"llvm.nvvm.{name}.approx.ftz.f" for name in ("sin", "cos", "ex2", "lg2"))),
 )
