@@ -80,7 +80,7 @@ def test_trajectory_for_the_plot(device, hare_lynx, observed):
 
 def test_inverse_rendering_recovers_the_spheres(compiled_device, tmp_path):
     sdf = load("sdf_inverse")
-    images, spheres, losses = sdf.invert(size=32, iterations=150)
+    images, spheres, losses = sdf.invert(size=32, iterations=200)
     assert losses[-1] < 1e-4 * losses[0]
     before, target, after = images
     assert np.abs(after - target).mean() < 0.02 * np.abs(before - target).mean()

@@ -32,7 +32,7 @@ def test_in_a_process_of_its_own():
         pytest.skip("a CUDA driver, or no C compiler, or no cuda-bindings")
     environment = {**outside_the_run(), SIMULATED: "1"}
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        [sys.executable, "-m", "pytest", "-v", "--timeout", "100", "-p", "no:cacheprovider", __file__],
         capture_output=True, text=True, timeout=280, env=environment, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
@@ -262,8 +262,16 @@ def test_a_loop_over_products_has_the_same_bits_in_every_call(sim):
         np.testing.assert_array_equal(result, results[0])
 
 
+@pytest.fixture
+def heeding_ctrl_c():
+    """A process that a shell has put into the background ignores the signal, and so do those that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @inside
-def test_ctrl_c_while_waiting(sim, monkeypatch):
+def test_ctrl_c_while_waiting(sim, monkeypatch, heeding_ctrl_c):
     device = get_device("cuda:0")
     api = device.driver.api
     asked = []
