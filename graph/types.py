@@ -72,6 +72,10 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in "iu"
 
+    def pattern(self, value: complex) -> int:
+        """The bits of an element as one integer: so generated code holds elements that it only moves."""
+        return int.from_bytes(np.asarray(value, self.np).tobytes(), "little")
+
     @property
     def differentiable(self) -> bool:
         """Whether a cotangent can flow through values of this dtype."""

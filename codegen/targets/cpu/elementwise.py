@@ -139,7 +139,8 @@ def saturating(e: Emitter, x: Val, out: str, letter: str) -> Val:
 
 
 def emit_const(e: Emitter, op: KOp) -> Val:
-    return e.b.const(llvm_type(op.results[0].dtype), op.attrs["value"])
+    dtype, value = op.results[0].dtype, op.attrs["value"]
+    return e.b.const(llvm_type(dtype), dtype.pattern(value) if dtype.kind == "c" else value)
 
 
 def emit_alias(e: Emitter, op: KOp) -> Val:

@@ -170,4 +170,6 @@ def constant(e: Emitter, dtype: DType, value: float | int | bool) -> Val:
     """A scalar as a register value of that dtype, rounded as an array of that dtype would be."""
     if dtype.name == "bfloat16":
         value = float(np.asarray(value).astype(dtype.np).astype(np.float32))
+    if dtype.kind == "c":
+        value = dtype.pattern(value)
     return e.b.const(register_type(dtype), value)
