@@ -30,7 +30,7 @@ def look(kernels: Kernels, *given: Kernel) -> list[Emitted]:
 
 
 def test_a_kernel_with_nothing_new_is_left_out(kernels: Kernels) -> None:
-    chosen = look(kernels, tree_kernel("add", float64, 3, 500, 8), tree_kernel("add", float64, 5, 700, 11))
+    chosen = look(kernels, tree_kernel("add", float64, 3, 500, 11), tree_kernel("add", float64, 5, 700, 13))
     assert len(chosen) == 1
     assert len(look(kernels, tree_kernel("max", float32, 3, 500, 8))) == 2
     assert "test_a_kernel_with_nothing_new_is_left_out" in chosen[0].test

@@ -45,7 +45,9 @@ class Placement:
         self.residents = [0] * len(program.kernels)
         self.version = -1  # of the capacities that the heap has
         self.fixed = False
-        self.reporting = frozenset([k for k, kernel in enumerate(program.kernels) if kernel.stacks or kernel.errors])
+        self.reporting = frozenset(
+            [k for k, kernel in enumerate(program.kernels) if kernel.stacks or kernel.errors or kernel.rows]
+        )
 
     # layout
 

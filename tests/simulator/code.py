@@ -6,14 +6,14 @@ first .. end-1. A kernel with barriers is called by one thread per invocation, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, reduce
 from typing import Any
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.update import emit_update
 from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
@@ -46,9 +46,21 @@ def flavour() -> Flavour:
 
 
 class HostAssembler(LlvmAssembler):
-    """Memory of a workgroup comes with the call."""
+    """Memory of a workgroup comes with the call. Quotients have a rare way, taken where a numerator is 0 or no
+    number, so that tests see programs in which that lies behind a branch."""
 
     waits = False
+
+    @property
+    def usual_quotients(self) -> Divide | None:
+        return None if self.fast else self._divided
+
+    def _divided(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+        zero = self.const("f32", 0.0)
+        sizes = [self.extended("FAbs", "f32", x) for x, _ in pairs]
+        found = [self.inst("FOrdLessThan", "bool", zero, size) for size in sizes]
+        usual = reduce(lambda m, n: self.inst("LogicalAnd", "bool", m, n), found)
+        return [self.exact("FDiv", "f32", x, y) for x, y in pairs], usual
 
     def barrier(self) -> None:
         self.waits = True

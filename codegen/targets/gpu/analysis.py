@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
@@ -13,6 +13,7 @@ DEAR: Final = frozenset(
     | {"log", "log10", "log1p", "log2", "pow", "sinh", "tanh"}
 )
 DEAREST: Final = frozenset({"cos", "digamma", "lgamma", "mod", "rem", "sin", "tan"})
+SMALL: Final = 200  # the weight of a lane whose values are few
 
 
 def walk(block: Block) -> Iterator[KOp]:
@@ -37,16 +38,21 @@ def straight(kernel: Kernel) -> bool:
     return not any(op.blocks or op.opcode in ("push", "pop") for op in kernel.body.ops)
 
 
-def divides(kernel: Kernel) -> bool:
-    """Whether lanes divide integers."""
-    names = ("div", "floordiv", "rem", "mod")
-    return any(op.opcode in names and op.results[0].dtype.is_integer for op in walk(kernel.body))
-
-
 def weight(kernel: Kernel) -> int:
     """About the number of instructions that a lane is in code; 1 at least."""
+    return weight_of(walk(kernel.body))
+
+
+def weight_of(ops: Iterable[KOp]) -> int:
+    """As `weight`, of these operations by themselves."""
     total = 1
-    for op in walk(kernel.body):
+    for op in ops:
         dear = bool(op.operands) and op.operands[0].dtype.is_float
         total += 60 if dear and op.opcode in DEAREST else 20 if dear and op.opcode in DEAR else 1
     return total
+
+
+def small(kernel: Kernel) -> bool:
+    """Whether a lane needs few registers by all appearances."""
+    wide = any(v.dtype.is_float and v.dtype.bits > 32 for op in walk(kernel.body) for v in op.results)
+    return not wide and weight(kernel) <= SMALL

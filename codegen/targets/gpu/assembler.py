@@ -8,6 +8,7 @@ by `merge`, every loop by `loop_merge`, and a label is started once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Label = Any
@@ -19,6 +20,9 @@ class Val(NamedTuple):
 
     id: Any
     type: str
+
+
+Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
 
 
 class Assembler(Protocol):
@@ -54,6 +58,12 @@ class Assembler(Protocol):
         """A float instruction that may not be fused with another, nor reassociated."""
         ...
 
+    @property
+    def usual_quotients(self) -> Divide | None:
+        """Where exact quotients of f32 have a rare way behind a branch: what makes those of some (x, y) without it,
+        and says whether all of them are right. They aren't where an x is 0."""
+        ...
+
     def extended(self, name: str, type: str, *operands: Val) -> Val:
         """RoundEven Trunc FAbs Floor Ceil Sqrt (rounded to nearest) Fma."""
         ...
@@ -64,6 +74,10 @@ class Assembler(Protocol):
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         """min or max, NaN where either is NaN, if the device has an instruction for that."""
+        ...
+
+    def wide_product(self, x: Val, y: Val) -> Val:
+        """All 64 bits of the product of two i32 without sign."""
         ...
 
     def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:

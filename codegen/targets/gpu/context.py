@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from loopgrad.codegen.kernel.nodes import Kernel, KValue
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
+from loopgrad.codegen.targets.gpu.ranges import Ranges
 from loopgrad.graph.errors import DTypeError
 from loopgrad.graph.types import DType
 
@@ -45,7 +46,9 @@ def memory_type(dtype: DType) -> str:
 
 class Emitter:
     """`params[p]`, `scratch[i]` are addresses (i64 values) of this kernel's tables. `stacks[s]` is where this
-    invocation's first element of a stack is, `rows[s]` the distance to its next one in bytes, in 32 bits."""
+    invocation's first element of a stack is, `rows[s]` the distance to its next one in bytes, in 32 bits.
+    `control()` and `void()` read the addresses of the control block and of the word `void` where they are needed,
+    which is seldom and not worth registers."""
 
     def __init__(self, kernel: Kernel, b: Assembler, fast: bool = False) -> None:
         self.kernel = kernel
@@ -58,13 +61,15 @@ class Emitter:
         self.rows: list[Val] = []
         self.capacities: list[Val] = []
         self.depths: list[Variable] = []
-        self.control = self.void = Val(0, "i64")
+        self.control: Callable[[], Val] = lambda: Val(0, "i64")
+        self.void: Callable[[], Val] = lambda: Val(0, "i64")
         self.lane = self.invocation = self.resident = Val(0, "i64")
         self.copies: dict[int, Val] = {}
         self.failed: Variable | None = b.local("bool") if kernel.errors else None  # a check of the lane
         self.spilled: Variable | None = b.local("bool") if kernel.stacks else None  # a stack of the lane overflowed
         self.sure: set[int] = set()  # stacks known not to have overflowed
         self.watched: set[int] = set()  # stacks whose overflow is reported after the loop that pushes them
+        self.ranges = Ranges(kernel)
         self.guards: tuple[Val, Val] | None = None  # zeros that the compiler doesn't know
         self.guard_count = 0
         self.ahead: dict[Val, tuple[Val, int]] = {}  # numbers that are others and a known distance
@@ -123,6 +128,11 @@ class Emitter:
             return best
         outside = self.b.inst("FOrdLessThan" if name == "max" else "FOrdGreaterThan", "bool", x, limit)
         return self.select(outside, limit, x)
+
+    def bound_integer(self, x: Val, limit: int) -> Val:
+        """The smaller of a number that isn't negative and a constant."""
+        end = self.b.const(x.type, limit)
+        return self.select(self.b.inst("ULessThan", "bool", x, end), x, end)
 
     def both(self, m: Val, n: Val) -> Val:
         return self.b.inst("LogicalAnd", "bool", m, n)

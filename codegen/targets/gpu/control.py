@@ -140,11 +140,11 @@ def report(e: Emitter, site: int, detail: Val) -> None:
     for flag in (e.failed, e.spilled):  # a loop that ends early leaves less to pop
         if flag is not None:
             b.set(flag, b.const("bool", True))
-    place = e.offset(e.control, ERROR_CODE)
+    place = e.offset(e.control(), ERROR_CODE)
     before = b.compare_exchange(place, b.const("i32", 0), b.const("i32", site + 1))
 
     def describe() -> None:
-        e.b.store(e.offset(e.control, ERROR_LANE), e.lane)
-        e.b.store(e.offset(e.control, ERROR_DETAIL), e.resize(detail, "i64"))
+        e.b.store(e.offset(e.control(), ERROR_LANE), e.lane)
+        e.b.store(e.offset(e.control(), ERROR_DETAIL), e.resize(detail, "i64"))
 
     e.when(b.inst("IEqual", "bool", before, b.const("i32", 0)), describe)

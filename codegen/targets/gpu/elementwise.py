@@ -11,7 +11,7 @@ from loopgrad.codegen.math.table import RECIPES
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.conversions import convert
-from loopgrad.codegen.targets.gpu.integers import emit_integer
+from loopgrad.codegen.targets.gpu.integers import DIVISIONS, emit_division, emit_integer
 from loopgrad.codegen.targets.gpu.memory_form import rounded_bfloat
 from loopgrad.codegen.targets.gpu.recipes import ScalarOps, quotient
 from loopgrad.graph.types import DType
@@ -51,6 +51,8 @@ BOOL_ORDER: Final = {"lt": (1, 0, "And"), "le": (1, 0, "Or"), "gt": (0, 1, "And"
 
 def emit_elementwise(e: Emitter, op: KOp) -> Val:
     dtype = op.operands[0].dtype
+    if op.opcode in DIVISIONS and dtype.is_integer:
+        return emit_division(e, op)
     operands = [e.get(v) for v in op.operands]
     return operate(e, op.opcode, dtype, operands)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from loopgrad.codegen.kernel.nodes import KOp
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
+from loopgrad.codegen.targets.gpu.ranges import Range
 from loopgrad.graph.types import DType
 
 PLAIN: Final = {
@@ -16,6 +18,7 @@ PLAIN: Final = {
     "or": "BitwiseOr",
     "xor": "BitwiseXor",
 }
+DIVISIONS: Final = ("div", "floordiv", "rem", "mod")
 
 
 def emit_integer(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
@@ -28,7 +31,7 @@ def emit_integer(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Va
         return shift(e, name, dtype, *operands)
     if name == "pow":
         return power(e, dtype, *operands)
-    if name in ("div", "floordiv", "rem", "mod"):
+    if name in DIVISIONS:
         return divide(e, name, dtype, *operands)
     return unary(e, name, dtype, operands[0])
 
@@ -54,8 +57,37 @@ def unary(e: Emitter, name: str, dtype: DType, x: Val) -> Val:
     return x  # abs of an unsigned, floor, ceil, round, trunc
 
 
-def divide(e: Emitter, name: str, dtype: DType, x: Val, y: Val) -> Val:
+def emit_division(e: Emitter, op: KOp) -> Val:
     """div and rem truncate; floordiv and mod floor."""
+    (x, y), name, dtype = (e.get(v) for v in op.operands), op.opcode, op.operands[0].dtype
+    by, inside = e.ranges.constant(op.operands[1]), e.ranges.of(op.operands[0])
+    if by is None or by <= 0 or (inside[0] < 0 and name in ("div", "rem")):
+        return divide(e, name, dtype, x, y)
+    return divide_by(e, name, x, by, inside)
+
+
+def divide_by(e: Emitter, name: str, x: Val, by: int, inside: Range) -> Val:
+    """By a positive constant, with a remainder that isn't negative; in half as many bits where x is known to fit."""
+    if x.type == "i64" and inside[0] >= 0 and max(inside[1], by) < 1 << 31:
+        return e.resize(divide_by(e, name, e.resize(x, "i32"), by, inside), "i64", signed=False)
+    b, type, whole = e.b, x.type, name in ("div", "floordiv")
+    if by & (by - 1) == 0:
+        if not whole:
+            return b.inst("BitwiseAnd", type, x, b.const(type, by - 1))
+        shift = "ShiftRightArithmetic" if inside[0] < 0 else "ShiftRightLogical"
+        return b.inst(shift, type, x, b.const(type, by.bit_length() - 1))
+    divisor = b.const(type, by)
+    if inside[0] < 0:  # -1 - x isn't negative, and its quotient is that of x in the same way
+        sign = signs(e, x)
+        quotient = b.inst("UDiv", type, b.inst("BitwiseXor", type, x, sign), divisor)
+        quotient = b.inst("BitwiseXor", type, quotient, sign)
+    else:
+        quotient = b.inst("UDiv", type, x, divisor)
+    return quotient if whole else b.inst("ISub", type, x, b.inst("IMul", type, quotient, divisor))
+
+
+def divide(e: Emitter, name: str, dtype: DType, x: Val, y: Val) -> Val:
+    """By any number."""
     b, type, signed = e.b, x.type, dtype.kind == "i"
     zero, one = b.const(type, 0), b.const(type, 1)
     fine = b.inst("INotEqual", "bool", y, zero)
@@ -74,12 +106,22 @@ def divide(e: Emitter, name: str, dtype: DType, x: Val, y: Val) -> Val:
 
 
 def signed_quotient(e: Emitter, x: Val, y: Val) -> Val:
-    """x / y for y != 0; MIN / -1, which is undefined, as -(MIN / 1)."""
+    """x / y for y != 0, of sizes without a sign: the size of MIN is right, and MIN / -1 wraps. NVIDIA's Vulkan driver
+    580 gets signed divisions wrong whose dividend was 32 bits without a sign before (seen on an H200)."""
     b, type = e.b, x.type
-    minus = b.inst("IEqual", "bool", y, b.const(type, -1))
-    divisor = e.select(minus, b.const(type, 1), y)
-    dividend = e.select(minus, b.inst("ISub", type, b.const(type, 0), x), x)
-    return b.inst("SDiv", type, dividend, divisor)
+    above, below = signs(e, x), signs(e, y)
+    size = b.inst("UDiv", type, with_sign(e, x, above), with_sign(e, y, below))
+    return with_sign(e, size, b.inst("BitwiseXor", type, above, below))
+
+
+def signs(e: Emitter, x: Val) -> Val:
+    """-1 where x is negative, 0 elsewhere."""
+    return e.b.inst("ShiftRightArithmetic", x.type, x, e.b.const(x.type, int(x.type[1:]) - 1))
+
+
+def with_sign(e: Emitter, x: Val, sign: Val) -> Val:
+    """-x where the sign is -1, x where it is 0."""
+    return e.b.inst("ISub", x.type, e.b.inst("BitwiseXor", x.type, x, sign), sign)
 
 
 def shift(e: Emitter, name: str, dtype: DType, x: Val, y: Val) -> Val:

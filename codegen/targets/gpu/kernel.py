@@ -12,7 +12,9 @@ from loopgrad.codegen.targets.gpu import control, elementwise, memory, stacks
 from loopgrad.codegen.targets.gpu.accumulate import Accumulation
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 from loopgrad.codegen.targets.gpu.context import SIZE, Emitter, memory_type
+from loopgrad.codegen.targets.gpu.joined import Joined, emit_joined, joined
 from loopgrad.codegen.targets.gpu.loops import emit_loop
+from loopgrad.codegen.targets.gpu.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.memory import leave_contribution
 from loopgrad.codegen.targets.gpu.order import TileOrder
 from loopgrad.codegen.targets.gpu.plan import UNTILED, Plan, Tiles, batches, left_by
@@ -20,6 +22,7 @@ from loopgrad.codegen.targets.gpu.resume import Resume
 from loopgrad.codegen.targets.gpu.short_rows import ShortRows
 from loopgrad.codegen.targets.gpu.squares import emit_square
 from loopgrad.codegen.targets.gpu.tiles import digits, emit_tile, shared_idle, short
+from loopgrad.codegen.targets.gpu.trip_counts import trip_count
 
 COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
@@ -50,8 +53,10 @@ REGION: Final[dict[str, Callable[[Emitter, KOp, control.EmitBlock], None]]] = {
 
 def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
     """The block's operations; its arguments are bound already."""
-    for op in block.ops:
-        if op.opcode in REGION:
+    for op in block.ops if e.b.usual_quotients is None else joined(block.ops):
+        if isinstance(op, Joined):
+            emit_joined(e, op, emit_block)
+        elif op.opcode in REGION:
             REGION[op.opcode](e, op, emit_block)
         elif op.opcode in EFFECT:
             EFFECT[op.opcode](e, op)
@@ -126,15 +131,18 @@ def prologue(e: Emitter, scratch: int) -> LaunchWords:
     e.invocation = e.resize(b.invocation(), "i64", signed=False)
     position = 0
 
-    def word() -> Val:
+    def next_word() -> Callable[[], Val]:
         nonlocal position
-        value = b.load(e.offset(table, 8 * position), "i64", invariant=True)
+        place = 8 * position
         position += 1
-        return value
+        return lambda: b.load(e.offset(table, place), "i64", invariant=True)
+
+    def word() -> Val:
+        return next_word()()
 
     e.params = [word() for _ in e.kernel.params]
     e.scratch = [word() for _ in range(scratch)]
-    e.control, e.void = word(), word()
+    e.control, e.void = next_word(), next_word()
     opaque = (e.resize(word(), "i32"), e.resize(word(), "i32"))
     e.resident = word()
     for slot in e.kernel.stacks:
@@ -150,7 +158,7 @@ def prologue(e: Emitter, scratch: int) -> LaunchWords:
 
 def idle(e: Emitter) -> Val:
     """Whether this launch does nothing."""
-    return e.b.inst("INotEqual", "bool", e.b.load(e.void, "i32"), e.b.const("i32", 0))
+    return e.b.inst("INotEqual", "bool", e.b.load(e.void(), "i32"), e.b.const("i32", 0))
 
 
 def stride(e: Emitter, words: LaunchWords, unit: Val, nothing: Val, body: Callable[[Val], object]) -> None:
@@ -189,7 +197,8 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     nothing = shared_idle(e) if meets else idle(e)
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:
-        order = TileOrder(e, tiles)
+        trips = trip_count(e.kernel) if tiles.measured else None
+        order = TileOrder(e, tiles) if trips is None else MeasuredOrder(e, tiles, trips)
         stride(e, words, unit, nothing, lambda number: order.emit_tile(number, emit_block))
     elif tiles.row_length:
         short_rows = ShortRows(e, tiles)

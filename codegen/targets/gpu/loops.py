@@ -40,7 +40,7 @@ def emit_loop(e: Emitter, test: Callable[[], Val], body: Callable[[], None]) -> 
     if guard is not None:
         last = b.guard_get(guard_cell(e, guard, 1))
         stopped = b.inst("INotEqual", "bool", last, b.const("i32", 0))
-        e.when(stopped, lambda: e.b.store(e.offset(e.control, TRUNCATED), b.const("i32", 1)))
+        e.when(stopped, lambda: e.b.store(e.offset(e.control(), TRUNCATED), b.const("i32", 1)))
 
 
 def guard_cell(e: Emitter, number: int, side: int) -> Val:

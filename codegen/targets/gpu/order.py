@@ -60,10 +60,7 @@ class TileOrder:
         b.barrier()
         self._place(tile, buckets)
         b.barrier()
-        self._run(tile, emit_block)
-        if self.tiles.partials:
-            b.barrier()
-            fold_group(self.e, self.tiles, tile, self._contributions(tile))
+        self._run_and_fold(tile, emit_block)
 
     # pieces
 
@@ -173,14 +170,24 @@ class TileOrder:
         for rank, bucket, place in zip(self.ranks, buckets, self._places(), strict=True):
             self.e.when(self.below(place, tile.count), partial(put, rank, bucket, place))
 
+    def _run_and_fold(self, tile: Tile, emit_block: EmitOps) -> None:
+        self._run(tile, emit_block)
+        if self.tiles.partials:
+            self.b.barrier()
+            fold_group(self.e, self.tiles, tile, self._contributions(tile))
+
+    def _lane_at(self, at: Val) -> Val:
+        """The place in the tile of the lane at this position of the order."""
+        return self.b.shared_get(self.order, at, "i32")
+
     def _run(self, tile: Tile, emit_block: EmitOps) -> None:
-        e, b, body = self.e, self.b, self.e.kernel.body
+        e, body = self.e, self.e.kernel.body
         if self.tiles.partials:
             self.values = [GroupArray(e, register_type(r.dtype), self.tiles.size) for r in e.kernel.reductions]
             e.contribute = lambda slot, value: self.values[slot].set(e.position, value)
 
         def lane(at: Val) -> None:
-            tile.enter(b.shared_get(self.order, at, "i32"), body.arguments)
+            tile.enter(self._lane_at(at), body.arguments)
             e.restart()
             emit_block(e, body)
 

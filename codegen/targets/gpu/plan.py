@@ -8,20 +8,23 @@ consecutive lanes of one row, where a row is what a reduction makes one element 
 - reductions over many short rows: a tile is some whole rows, which are folded side by side (see short_rows);
 - sorted lanes (`order_key`): the workgroup sorts its tile by expected trip counts, so that invocations that
   step together end together. Contributions then go by lane number through memory of the workgroup;
+- measured lanes: the same where a loop on values has the trip counts, and only where they turn out to be uneven
+  enough (see measured_order);
 - kernels that only stream: an invocation runs some lanes at once, so that their loads are under way together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.targets.gpu.accumulate import Accumulator
-from loopgrad.codegen.targets.gpu.analysis import divides, shared_params, straight, weight
+from loopgrad.codegen.targets.gpu.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, register_type
 from loopgrad.codegen.targets.gpu.product import Product
+from loopgrad.codegen.targets.gpu.trip_counts import trip_count
 
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
 UNROLLED_WEIGHT: Final = 400
@@ -34,7 +37,8 @@ LONG_ROW: Final = 512  # longer rows are folded by a workgroup each
 MOST_PARTS: Final = 8  # of a short row
 FEW_ROWS: Final = 256  # but for so few of them
 FEW_SUMS: Final = 8  # that an invocation keeps in registers while it runs loops
-FEW_LANES: Final = 4  # with loops, per invocation
+FEW_LANES: Final = 8  # with loops, per invocation
+MEASURED_LANES: Final = 4  # of a tile per invocation, at least, where its first is looked at
 SORTED: Final = 256  # fewer lanes aren't worth sorting
 
 
@@ -42,14 +46,12 @@ SORTED: Final = 256  # fewer lanes aren't worth sorting
 class Geometry:
     """What the workgroups of a target can be: `group` invocations where they share a tile, and `memory`
     bytes for all of them together. `wide`: there are atomics of 64 bits. `rows`: kernels with loops must be able
-    to be left and continued, by at most so many invocations; 0: they needn't. `one_by_one`: an invocation runs
-    one lane at a time where lanes divide integers or add to shared elements."""
+    to be left and continued, by at most so many invocations; 0: they needn't."""
 
     group: int = 256
     memory: int = 48 << 10
     rows: int = 0
     wide: bool = True
-    one_by_one: bool = False
 
 
 class CompileOptions(Protocol):
@@ -66,7 +68,7 @@ class CompileOptions(Protocol):
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """`rows` of `length` lanes each, cut into tiles of `size` lanes; the last of a row may be shorter.
-    `unrolled`: lanes that an invocation runs at once. `sorted`: by the kernel's order_key. `partials`: a
+    `unrolled`: lanes that an invocation runs at once. `sorted`: by the kernel's order_key, or `measured`. `partials`: a
     reduction leaves one element per tile; otherwise every lane leaves its contribution. `together`: reductions
     that are folded at a time. `targets`: parameters, from that of the reduction on, among which its rows are
     divided. `row_length`: a tile is some rows of so many lanes, which are folded side by side, each in `parts`
@@ -77,6 +79,7 @@ class Tiles:
     length: int
     unrolled: int = 1
     sorted: bool = False
+    measured: bool = False
     partials: bool = False
     together: int = 1
     targets: int = 1
@@ -124,6 +127,8 @@ def tiling(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> Tiles
         return None
     if kernel.order_key is not None and options.sort_lanes and lanes >= SORTED:
         return sorted_tiles(kernel, geometry)
+    if (measured := measured_tiles(kernel, options, geometry)) is not None:
+        return measured
     if kernel.reductions:
         return folded_tiles(kernel, geometry)
     return streamed_tiles(kernel, geometry) if straight(kernel) else None
@@ -139,9 +144,9 @@ def reduced_rows(kernel: Kernel) -> tuple[int, int] | None:
     return rows, length
 
 
-def most_unrolled(kernel: Kernel, geometry: Geometry) -> int:
+def most_unrolled(kernel: Kernel) -> int:
     """As many lanes at once as keep the code small."""
-    if not straight(kernel) or (geometry.one_by_one and (shared_params(kernel) or divides(kernel))):
+    if not straight(kernel):
         return 1
     return power_below(min(MOST_UNROLLED, UNROLLED_WEIGHT // weight(kernel)))
 
@@ -149,7 +154,7 @@ def most_unrolled(kernel: Kernel, geometry: Geometry) -> int:
 def streamed_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     """As many lanes at once as keep the device full."""
     lanes = prod(kernel.domain)
-    unrolled = min(most_unrolled(kernel, geometry), power_below(lanes // (geometry.group * FEW_TILES)))
+    unrolled = min(most_unrolled(kernel), power_below(lanes // (geometry.group * FEW_TILES)))
     return Tiles(geometry.group * unrolled, 1, lanes, unrolled) if unrolled > 1 else None
 
 
@@ -163,7 +168,7 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     if short is not None or not by_groups(*found):
         return short
     rows, length = found
-    group, unrolled = geometry.group, most_unrolled(kernel, geometry)
+    group, unrolled = geometry.group, most_unrolled(kernel)
     if straight(kernel):
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
     elif len(kernel.reductions) > FEW_SUMS:
@@ -176,7 +181,7 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
 
 def short_rows(kernel: Kernel, geometry: Geometry, rows: int, length: int) -> Tiles | None:
     """As many rows a tile as memory of the workgroup and the number of tiles allow."""
-    group, unrolled = geometry.group, most_unrolled(kernel, geometry)
+    group, unrolled = geometry.group, most_unrolled(kernel)
     each = unrolled if straight(kernel) else power_below(min(FEW_LANES, rows * length // (group * FEW_TILES)))
     size = sum(group_size(r) for r in kernel.reductions) * (row_pitch(length) + MOST_PARTS)
     most = min(each * group // length, geometry.memory // (2 * size), max(rows // FEW_TILES, group // length, 1))
@@ -215,6 +220,18 @@ def sorted_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     left -= sum(size * group_size(r) for r in kernel.reductions)
     together = folds_together(kernel, group, left)
     return Tiles(size, rows, length, sorted=True, partials=(rows, length) == found and together > 0, together=together)
+
+
+def measured_tiles(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> Tiles | None:
+    """Not where every lane's contributions would go through the device's memory, nor where the lanes that are looked
+    at were a good part of all."""
+    lanes = prod(kernel.domain)
+    if kernel.order_key is not None or not options.sort_lanes or lanes < SORTED or geometry.rows:
+        return None
+    tiles = sorted_tiles(kernel, geometry) if trip_count(kernel) is not None else None
+    if tiles is None or tiles.size < MEASURED_LANES * geometry.group or (kernel.reductions and not tiles.partials):
+        return None
+    return replace(tiles, measured=True)
 
 
 def folds_together(kernel: Kernel, group: int, memory: int) -> int:

@@ -162,5 +162,5 @@ class Resume:
         for variable, type, word in [*self.depths, *self.cells]:
             self._put(word, self.b.get(variable, type))
         self._put(WHERE, site)
-        self.b.atomic("AtomicOr", self.e.offset(self.e.control, TRUNCATED), self.b.const("i32", UNFINISHED))
-        self.b.store(self.e.void, self.b.const("i32", 1))
+        self.b.atomic("AtomicOr", self.e.offset(self.e.control(), TRUNCATED), self.b.const("i32", UNFINISHED))
+        self.b.store(self.e.void(), self.b.const("i32", 1))

@@ -20,8 +20,7 @@ from loopgrad.codegen.targets.gpu.memory_form import from_memory, to_memory
 
 def address(e: Emitter, s: int, depth: Val) -> Val:
     """One product of two 32-bit numbers and one sum."""
-    depth, row = (e.resize(v, "i64", signed=False) for v in (depth, e.rows[s]))
-    return e.offset(e.stacks[s], e.b.inst("IMul", "i64", depth, row))
+    return e.offset(e.stacks[s], e.b.wide_product(depth, e.rows[s]))
 
 
 def fits(e: Emitter, s: int, depth: Val) -> Val:
@@ -64,9 +63,9 @@ def overflow(e: Emitter, s: int, depth: Val) -> None:
     """The stack would need `depth` rows."""
     if e.spilled is not None:
         e.b.set(e.spilled, e.b.const("bool", True))
-    e.b.atomic("AtomicUMax", e.offset(e.control, NEEDED + 4 * s), depth)
-    e.b.store(e.offset(e.control, OVERFLOW_LANE), e.lane)
-    e.b.store(e.void, e.b.const("i32", 1))
+    e.b.atomic("AtomicUMax", e.offset(e.control(), NEEDED + 4 * s), depth)
+    e.b.store(e.offset(e.control(), OVERFLOW_LANE), e.lane)
+    e.b.store(e.void(), e.b.const("i32", 1))
 
 
 def emit_push(e: Emitter, op: KOp) -> None:

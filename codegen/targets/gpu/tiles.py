@@ -107,7 +107,7 @@ def shared_idle(e: Emitter) -> Val:
     b = e.b
     flag, zero = b.shared("i32", 1), b.const("i32", 0)
     leader = b.inst("IEqual", "bool", b.local_id(), zero)
-    e.when(leader, lambda: b.shared_set(flag, zero, b.load(e.void, "i32")))
+    e.when(leader, lambda: b.shared_set(flag, zero, b.load(e.void(), "i32")))
     b.barrier()
     return b.inst("INotEqual", "bool", b.shared_get(flag, zero, "i32"), zero)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import KOp
 from loopgrad.codegen.math.table import RECIPES
@@ -15,6 +15,9 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.large import reduce_large
 from loopgrad.codegen.targets.gpu.recipes import ScalarOps
+
+# what has a rare way
+MADE: Final[dict[str, Callable[..., Any]]] = {**RECIPES, "div": lambda m, x, y: m.div(x, y)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,15 @@ class LaneOps:
 
     def once(self, key: Hashable, make: Callable[[], tuple[Any, ...]], /) -> tuple[Any, ...]:
         return self.e.once(key, make)
+
+    def div(self, x: Lanes, y: Lanes, /) -> Lanes:
+        divide = self.e.b.usual_quotients
+        if divide is None or self.bits(x) != 32:
+            return self._each(lambda i: self.scalar.div(x.values[i], y.values[i]))
+        values, usual = divide(list(zip(x.values, y.values, strict=True)))
+        return Lanes(
+            self.e.choose(usual, lambda: tuple(values), lambda: tuple(map(self.scalar.div, x.values, y.values)))
+        )
 
     def rarely(self, m: Lanes, make: Callable[[], Lanes], common: Lanes, /) -> Lanes:
         def rare() -> tuple[Val, ...]:
@@ -85,13 +97,7 @@ def together(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tuple[Va
     """The results of a recipe for all lanes, whose operands are given lane by lane; None where it is none, or where
     the device's own approximation will do."""
     types = {v.type for row in operands for v in row}
-    if (
-        not operands
-        or op.opcode not in RECIPES
-        or e.fast
-        or op.results[0].dtype.bits < 32
-        or not types <= {"f32", "f64"}
-    ):
+    if not operands or op.opcode not in MADE or e.fast or op.results[0].dtype.bits < 32 or not types <= {"f32", "f64"}:
         return None
-    result: Lanes = RECIPES[op.opcode](LaneOps(e, len(operands)), *[Lanes(row) for row in zip(*operands, strict=True)])
+    result: Lanes = MADE[op.opcode](LaneOps(e, len(operands)), *[Lanes(row) for row in zip(*operands, strict=True)])
     return result.values

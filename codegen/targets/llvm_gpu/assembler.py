@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.gpu.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import (
@@ -60,6 +60,10 @@ class LlvmAssembler:
     trips_at_once = 1
     short_offsets = False  # the processors multiply 32-bit numbers and add a 64-bit one at once
     float_sums: tuple[str, ...] = ("f32", "f64")
+
+    @property
+    def usual_quotients(self) -> Divide | None:
+        return None
 
     def __init__(self, flavour: Flavour, symbol: str, group: int, fast: bool = False) -> None:
         self.flavour = flavour
@@ -170,6 +174,9 @@ class LlvmAssembler:
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         """LLVM has it for all, but in several instructions."""
         return None
+
+    def wide_product(self, x: Val, y: Val) -> Val:
+        return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
 
     def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
         """Kernels of one module share it: memory for constants is small."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.targets.gpu.analysis import straight
+from loopgrad.codegen.targets.gpu.analysis import small, straight
 from loopgrad.codegen.targets.gpu.compile import Module
 from loopgrad.codegen.targets.gpu.kernel import emit_kernel
 from loopgrad.codegen.targets.gpu.plan import FEW_SUMS, Geometry, Plan
@@ -36,7 +36,8 @@ class LlvmImage:
     def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
         b = self.assembler(self.flavour, f"k{len(self._functions)}", self.group, fast)
         emit_kernel(kernel, b, fast, plan)
-        dealt = plan.tiles is not None and plan.tiles.sorted
+        # lanes of unknown length may be long, and then do with the registers they need
+        dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
         summed = not dealt and len(kernel.reductions) > FEW_SUMS and not straight(kernel)
         attributes = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))

@@ -9,10 +9,11 @@ it could leave the range of normal numbers, a branch that is rarely taken comput
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 
 LEAST_DIVIDEND: Final = 2.0**-100  # of those whose remainder is exact
@@ -42,6 +43,15 @@ class NvptxAssembler(LlvmAssembler):
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         return self._call({"min": "minimum", "max": "maximum"}[name], "f32", x, y) if x.type == "f32" else None
+
+    def wide_product(self, x: Val, y: Val) -> Val:
+        """ptxas makes one instruction of this and a sum. LLVM widens a factor that doesn't change before the loop,
+        and neither compiler then finds that its upper half is zero."""
+        return self._value("i64", f'call i64 asm "mul.wide.u32 $0, $1, $2;", "=l,r,r"(i32 {x.id}, i32 {y.id})')
+
+    @property
+    def usual_quotients(self) -> Divide | None:
+        return None if self.fast else self._usual_quotients
 
     # pieces
 
@@ -73,17 +83,37 @@ class NvptxAssembler(LlvmAssembler):
     # division
 
     def _quotient(self, x: Val, y: Val) -> Val:
-        """Usual: the remainder is exact, and no step leaves the range of normal numbers. Where one did, `fine` is no
-        number or less than SMALLEST."""
-        first = self._approximate("rcp", y)
-        inverse = self._fma(self._fma(self._minus(y), first, self.const("f32", 1.0)), first, first)
-        rough = self._times(x, inverse)
-        fine = self._fma(self._fma(self._minus(y), rough, x), inverse, rough)
+        rough, fine = self._usual_quotient(x, y)
         usual = self.inst("LogicalAnd", "bool", self._above(x, LEAST_DIVIDEND), self._above(fine, SMALLEST))
         return self._rarely(usual, fine, lambda: self._unusual_quotient(x, y, rough))
 
+    def _usual_quotient(self, x: Val, y: Val) -> tuple[Val, Val]:
+        """The product of x and 1/y, and the corrected one. That is right where the remainder is exact, and no step
+        leaves the range of normal numbers: where one did, it is no number or less than SMALLEST."""
+        first = self._approximate("rcp", y)
+        inverse = self._fma(self._fma(self._minus(y), first, self.const("f32", 1.0)), first, first)
+        rough = self._times(x, inverse)
+        return rough, self._fma(self._fma(self._minus(y), rough, x), inverse, rough)
+
+    def _usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+        """One test of all: those of each are then left to the rare way, instead of being kept for it."""
+        values = [self._usual_quotient(x, y)[1] for x, y in pairs]
+        least = [self._least([x for x, _ in pairs]), self._least(values)]
+        return values, self.inst("LogicalAnd", "bool", *map(self._above, least, (LEAST_DIVIDEND, SMALLEST)))
+
+    def _least(self, values: Sequence[Val]) -> Val:
+        """The smallest size; NaN where one is NaN."""
+        sizes = [self._size(v) for v in values]
+        return reduce(lambda x, y: self._call("minimum", "f32", x, y), sizes)
+
     def _above(self, x: Val, least: float) -> Val:
-        return self.inst("FOrdGreaterThan", "bool", self.extended("FAbs", "f32", x), self.const("f32", least))
+        return self.inst("FOrdGreaterThan", "bool", self._size(x), self.const("f32", least))
+
+    def _size(self, x: Val) -> Val:
+        """A flag of the instruction that uses it, which LLVM isn't told: it would keep the size beside the number."""
+        if self.is_constant(x):
+            return self.extended("FAbs", "f32", x)
+        return self._value("f32", f'call float asm "abs.f32 $0, $1;", "=f,f"(float {x.id})')
 
     def _unusual_quotient(self, x: Val, y: Val, rough: Val) -> Val:
         """Zeros are frequent among gradients: the product has their sign, which the remainder loses."""
@@ -94,12 +124,11 @@ class NvptxAssembler(LlvmAssembler):
         return self.inst("FOrdEqual", "bool", x, self.const("f32", 0.0))
 
     def _wide_quotient(self, x: Val, y: Val) -> Val:
-        """In f64, whose rounding to f32 is the quotient's (2 * 24 + 2 bits would do)."""
+        """In f64, whose rounding to f32 is the quotient's (2 * 24 + 2 bits would do). The approximation has about 20
+        bits, a step of Newton's makes that 40, and the remainder corrects as many once more."""
         a, b = (self.exact("FConvert", "f64", v) for v in (x, y))
-        one, minus = self.const("f64", 1.0), self._minus(b)
-        inverse = simple = self._approximate("rcp", b)
-        for _ in range(2):
-            inverse = self._fma(inverse, self._fma(minus, inverse, one), inverse)
+        minus, simple = self._minus(b), self._approximate("rcp", b)
+        inverse = self._fma(simple, self._fma(minus, simple, self.const("f64", 1.0)), simple)
         rough = self._times(a, inverse)
         fine = self._fma(self._fma(minus, rough, a), inverse, rough)
         special = self.inst("LogicalOr", "bool", self.inst("IsNan", "bool", fine), self._is_zero(x))

@@ -35,6 +35,7 @@ class SpirvAssembler(Words):
     float_sums: tuple[str, ...] = ()
     short_offsets = True
     trips_at_once = 4
+    usual_quotients = None
 
     def __init__(self, features: Features, name: str, group: int = 0) -> None:
         super().__init__()
@@ -92,6 +93,9 @@ class SpirvAssembler(Words):
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         """NMin and NMax drop NaN, what FMin and FMax do with it is the driver's choice."""
         return None
+
+    def wide_product(self, x: Val, y: Val) -> Val:
+        return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
 
     def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
         table = self.constant_array(type, values)

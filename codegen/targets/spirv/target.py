@@ -32,9 +32,7 @@ class SpirvImage:
     def geometry(self) -> Geometry:
         rows = self.features.resident if self.continued else 0
         f = self.features
-        # NVIDIA's driver 580 adds to the wrong elements where an invocation runs several lanes that take their
-        # index modulo 3 and add there (seen on an H200; lavapipe is right)
-        return Geometry(f.tile_group, f.workgroup_memory, rows, wide=f.int64_atomics, one_by_one=True)
+        return Geometry(f.tile_group, f.workgroup_memory, rows, wide=f.int64_atomics)
 
     def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
         group = plan.group or self.features.group

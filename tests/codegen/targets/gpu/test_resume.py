@@ -88,7 +88,11 @@ def test_stacks_grow_while_lanes_are_left():
             np.testing.assert_array_equal(device().get(result), array)
 
 
-def test_more_lanes_than_run_at_a_time():
+@pytest.mark.parametrize("endless", [False, True])
+def test_more_lanes_than_run_at_a_time(monkeypatch, endless):
+    """Also on a driver that would let loops run to their end, and where the host sees what it fetches only."""
+    if endless:
+        monkeypatch.setattr(type(device().driver), "endless_loops", property(lambda _: True))
     size = 2500
     build = Build(size)
     (i,) = build.indices

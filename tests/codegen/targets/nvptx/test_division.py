@@ -6,7 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.codegen.targets.gpu.context import Emitter
+from loopgrad.codegen.targets.gpu.joined import Joined, joined
+from loopgrad.codegen.targets.gpu.kernel import emit_block
+from loopgrad.codegen.targets.gpu.together import LaneOps, Lanes
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.guarded_quotients import guarded_quotients
 from tests.simulator.code import GROUP, HostAssembler, flavour, generate
 from tests.simulator.driver import Image
 
@@ -15,6 +21,7 @@ ODD = [0.0, np.inf, np.nan, 1.0, 3.0, 2.0**-149, 2.0**-127, 2.0**-126, 2.0**-125
 # for nearly all ones 1/y is so close to the middle between two numbers that Newton's step only mends some errors;
 # NVIDIA's own rcp.rn and div.rn begin with the same step, so those are the errors there
 NEAR_MIDDLE = 0x7FFFFD
+# the model of the reciprocal in f64 keeps 17 bits, NVIDIA's has 20
 MODELS = """
 define float @model.rcp(float %y) {{
   %size = call float @llvm.fabs.f32(float %y)
@@ -45,7 +52,7 @@ define float @model.rcp(float %y) {{
 define double @model.rcp64(double %y) {{
   %near = fdiv double 1.0, %y
   %bits = bitcast double %near to i64
-  %high = and i64 %bits, -4294967296
+  %high = and i64 %bits, -34359738368
   %result = bitcast i64 %high to double
   ret double %result
 }}
@@ -69,10 +76,15 @@ declare float @llvm.sqrt.f32(float)
 class Modelled(HostAssembler, NvptxAssembler):
     """NVIDIA's arithmetic with models of its special functions."""
 
+    usual_quotients = NvptxAssembler.usual_quotients
+
     def _approximate(self, function, x):
         kind = {"f32": "float", "f64": "double"}[x.type]
         name = f"@model.{function}{'64' if x.type == 'f64' else ''}"
         return self._value(x.type, f"call {kind} {name}({kind} {x.id})")
+
+    def _size(self, x):
+        return self.extended("FAbs", "f32", x)
 
 
 def compute(write, error, *operands):
@@ -140,6 +152,13 @@ def test_hard_quotients(error):
     assert differing(divide(x, y, error), x / y).size == 0
 
 
+def test_hard_quotients_of_tiny_numbers():
+    """They take the rare way, since their remainders wouldn't be exact."""
+    x, y = hard_quotients() * np.float32([[2.0**-125], [2.0**-24]])
+    assert (x < 2.0**-100).all()
+    assert differing(divide(x, y, 1), x / y).size == 0
+
+
 @pytest.mark.parametrize("error", [-1, 0, 1])
 def test_any_operands(error):
     bits = np.random.default_rng(1).integers(0, 1 << 32, (2, 200_000), dtype=np.uint32)
@@ -162,3 +181,48 @@ def test_roots(error):
         wanted = np.sqrt(x)
     got = compute(lambda b, x: b.extended("Sqrt", "f32", x), error, x)
     assert differing(got, wanted).size == 0
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_joined_quotients_and_their_guards(error):
+    """As where each has its own rare way: any of them may be zero, infinite, no number, or out of range."""
+    block = guarded_quotients()
+    assert [len(step.quotients) for step in joined(block.ops) if isinstance(step, Joined)] == [2]
+    odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
+    near = np.random.default_rng(3).integers(0, 1 << 32, (3, 20_000), dtype=np.uint32).view(np.float32)
+    c, x, y = np.concatenate([np.stack(np.meshgrid(odd, odd, odd)).reshape(3, -1), near], axis=1)
+    with np.errstate(all="ignore"):
+        slope, ratio = -c / y, x / y
+        product = -(slope * ratio)
+        zero = np.float32(0)
+        idle = c == 0
+        wanted = (
+            np.where(idle & np.isnan(product), zero, product),
+            np.where(idle & np.isnan(slope), zero, slope),
+            ratio,
+        )
+
+    def write(b, i, *values):
+        e = Emitter(Build(1).kernel("empty"), b)
+        e.values.update(zip(block.arguments, values, strict=True))
+        return emit_block(e, block)[i]
+
+    for i, expected in enumerate(wanted):
+        got = compute(lambda b, *values, i=i: write(b, i, *values), error, c, x, y)
+        wrong = differing(got, expected)
+        assert wrong.size == 0, (i, c[wrong][:3], x[wrong][:3], y[wrong][:3])
+
+
+def test_quotients_of_lanes_at_once():
+    odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
+    x, y = np.repeat(odd, odd.size), np.tile(odd, odd.size)
+
+    def write(b, i, x, y):
+        lanes = LaneOps(Emitter(Build(1).kernel("empty"), b), 2)
+        return lanes.div(Lanes((x, y)), Lanes((y, x))).values[i]
+
+    with np.errstate(all="ignore"):
+        wanted = x / y, y / x
+    for i in range(2):
+        got = compute(lambda b, x, y, i=i: write(b, i, x, y), 1, x, y)
+        assert differing(got, wanted[i]).size == 0

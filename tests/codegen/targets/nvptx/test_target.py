@@ -8,15 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.program import LaunchStep, Program, Slot
 from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
-from loopgrad.graph.types import DTYPES, TensorType, float32, float64, int32, int64, uint64
+from loopgrad.graph.types import DTYPES, TensorType, bool_, float32, float64, int32, int64, uint64
 from loopgrad.runtime.options import Options
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.every_operation import DTYPE_NAMES, every_operation
 from tests.codegen.targets.gpu.gpu_harness import program_of
+from tests.codegen.targets.gpu.guarded_quotients import guarded_quotients
 from tests.ptx_checks import ARCHITECTURES, assembler
 
 PTXAS = assembler()
@@ -127,6 +128,46 @@ def test_quotients_and_roots_are_rounded_to_nearest():
     assert ".approx" not in text
 
 
+def test_the_size_of_a_number_is_not_kept_beside_it():
+    """Also compared in the loop's condition, it would be."""
+    b = Build(100)
+    (lane,) = b.indices
+    x, y = (b.load(b.param(float32, 100), lane) for _ in range(2))
+
+    def unfinished(v):
+        return b.one("gt", (b.one("abs", (v,)), y), bool_)
+
+    (last,) = b.while_loop((x,), unfinished, lambda v: (b.one("sub", (v, b.one("div", (v, y)))),), max_steps=None)
+    b.store(b.param(float32, 100, "write"), lane, last)
+    text = body(ptx(b.kernel("halved")))
+    sizes = re.findall(r"abs\.f32\s+(%r\d+), %r\d+;\s+setp\.(?:gt|leu)\.f32\s+%p\d+, \1, %r", text)
+    assert sizes
+    assert [len(re.findall(rf"{size}\b", text)) for size in sizes] == [2] * len(sizes)
+
+
+def test_quotients_of_a_lane_share_a_rare_way():
+    """One test of all of them; the guards of a cotangent that is 0 aren't in the usual way."""
+    b = Build(100)
+    (lane,) = b.indices
+    block = guarded_quotients()
+    b.ops += [KOp("load", (lane,), (float32,), {"param": b.param(float32, 100)}) for _ in block.arguments]
+    loads = dict(zip(block.arguments, [op.results[0] for op in b.ops], strict=True))
+    for op in block.ops:
+        op.operands = tuple([loads.get(v, v) for v in op.operands])
+    b.ops += block.ops
+    for value in block.yields:
+        b.store(b.param(float32, 100, "write"), lane, value)
+    kernel = b.kernel("quotients")
+    text = body(ptx(kernel))
+    assert text.count("rcp.approx.ftz.f32") == 1
+    usual, after = re.search(r"rcp\.approx\.ftz\.f32(.*?)@%p\d+ bra\s+(\$\w+);", text, re.S).groups()
+    usual += text.split(f"{after}:")[1].split("bra")[0]
+    assert usual.count("st.global.b32") == 3
+    assert "setp.nan" not in usual
+    assert "setp.nan.f32" in text
+    assert "min.NaN" not in body(ptx(kernel, fast_math=True))
+
+
 def test_a_wide_count_is_read_in_all_its_bits():
     """2**63 isn't 0, which its lower half is."""
     for dtype in (int64, uint64):
@@ -162,6 +203,18 @@ def test_lanes_that_run_at_once_share_an_address():
         assert len(re.findall(rf"st\.global\.b32 .*\+{distance}\]", text)) == 1
 
 
+def test_quotients_of_lanes_that_run_at_once_share_a_rare_way():
+    b = Build(1 << 22)
+    (lane,) = b.indices
+    x, y = (b.load(b.param(float32, 1 << 22), lane) for _ in range(2))
+    b.store(b.param(float32, 1 << 22, "write"), lane, b.one("div", (x, y)))
+    text = body(ptx(b.kernel("streamed")))
+    assert text.count("min.NaN.f32") == 2 * 7
+    usual = text[text.index("rcp.approx.ftz.f32") : text.rindex("min.NaN.f32")]
+    assert usual.count("rcp.approx.ftz.f32") >= 8
+    assert "bra" not in usual[: usual.rindex("rcp.approx.ftz.f32")]
+
+
 def test_the_smaller_and_the_larger_are_one_instruction():
     text = body(ptx(elementwise(["min", "max"], float32)))
     assert "min.NaN.f32" in text
@@ -177,11 +230,20 @@ def test_a_push_in_a_loop_is_a_store_that_happens_or_not():
     assert text.index("atom.global.max.u32") > text.index("bra", pushed)
 
 
+def test_what_only_an_overflow_needs_is_read_there():
+    text = body(ptx(saved_and_multiplied(float32)))
+    assert re.search(r"ld\.global\.nc\.b64\s+(%rd\d+), \[%rd\d+\+24\];\s+atom\.global\.max\.u32 .*\[\1\+32\]", text)
+
+
 def test_stack_addresses_are_one_product_away():
-    """No 64-bit multiplication inside a loop but that of a row's number and its size."""
+    """No 64-bit multiplication inside a loop but that of a row's number and its size, which have 32 bits, and that in
+    the form that ptxas makes one instruction of."""
     text = body(ptx(saved_and_multiplied(float32)))
     loops = text[text.index("bra.uni") :]
     assert len(re.findall(r"(mul\.lo|mad\.lo)\.s64", loops.split("ld.const")[0])) == 0
+    found = re.findall(r"mul\.wide\.u32 +\t?(%rd\d+), %r\d+, (%r\d+);\s+// end inline asm\s+add\.s64", text)
+    assert len(found) > 2
+    assert len({row for _, row in found}) == 1
 
 
 def test_small_index_arithmetic_has_32_bits():
@@ -204,6 +266,29 @@ def test_many_sums_beside_loops_leave_room_for_a_second_workgroup():
 
     assert ".minnctapersm 2" in text(9)
     assert ".minnctapersm" not in text(2)
+
+
+def test_counting_trips_first_leaves_room_for_four_workgroups():
+    """Where a lane by itself is small."""
+
+    def text(dtype, names=(), size=1 << 20):
+        b = Build(size)
+        (lane,) = b.indices
+        x, y = (b.load(b.param(dtype, size), lane) for _ in range(2))
+
+        def body(v):
+            for name in names:
+                v = b.one(name, (v,))
+            return (b.one("mul", (v, y)),)
+
+        (last,) = b.while_loop((x,), lambda v: b.one("lt", (v, y), bool_), body)
+        b.store(b.param(dtype, size, "write"), lane, last)
+        return ptx(b.kernel("unforeseen"))
+
+    assert ".minnctapersm 4" in text(float32)
+    assert ".minnctapersm" not in text(float64)
+    assert ".minnctapersm" not in text(float32, ("sin", "cos", "tan", "lgamma"))
+    assert ".minnctapersm" not in text(float32, size=100)
 
 
 def test_the_launch_is_declared():

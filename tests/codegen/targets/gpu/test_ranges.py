@@ -1,0 +1,90 @@
+"""Integer divisions, whose dividends are known to lie somewhere or not; what is known about numbers."""
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.targets.gpu.ranges import Ranges, limits
+from loopgrad.graph.types import bool_, float32, int8, int32, int64, uint8, uint64
+from tests.codegen.targets.cpu.kernel_build import Build
+from tests.codegen.targets.gpu.gpu_harness import check
+
+
+def test_what_is_known_of_an_index():
+    build = Build(6, 4)
+    row, column = build.indices
+
+    def of(value):
+        return Ranges(build.kernel()).of(value)
+
+    def at(k):
+        return build.const(k, int64)
+
+    assert (of(row), of(column)) == ((0, 5), (0, 3))
+    place = build.one("add", (build.one("mul", (row, at(4))), column))
+    assert of(place) == (0, 23)
+    shifted = build.one("sub", (place, at(10)))
+    assert of(shifted) == (-10, 13)
+    assert of(build.one("mod", (shifted, at(7)))) == (0, 6)
+    assert of(build.one("mod", (column, at(7)))) == (0, 3)
+    assert of(build.one("floordiv", (shifted, at(4)))) == (-3, 3)
+    assert of(build.one("rem", (shifted, at(7)))) == limits(int64)
+    assert of(build.one("min", (shifted, at(2)))) == (-10, 2)
+    assert of(build.one("select", (build.const(True, bool_), at(-3), column), int64)) == (-3, 3)
+    assert of(build.one("and", (shifted, at(7)))) == (0, 7)
+    assert of(build.one("cast", (shifted,), int8)) == (-10, 13)
+    assert of(build.one("cast", (shifted,), uint8)) == limits(uint8)  # it wraps around
+    large = build.const(1 << 62, int64)
+    assert of(build.one("add", (large, large))) == limits(int64)
+
+
+def test_a_domain_of_one_lane_may_be_launched_with_any_number():
+    build = Build(1)
+    assert Ranges(build.kernel()).of(build.indices[0]) == limits(int64)
+
+
+def test_indices_of_loops():
+    build = Build(5)
+    (i,) = build.indices
+    seen = []
+    build.loop(build.const(9, int64), [i], lambda k, v: [seen.append((k, v)) or v])
+    build.loop(i, [i], lambda k, v: [seen.append((k, v)) or v])
+    ranges = Ranges(build.kernel())
+    assert [ranges.of(k) for k, _ in seen] == [(0, 8), (0, 3)]
+    assert ranges.of(seen[0][1]) == limits(int64)
+
+
+@pytest.mark.parametrize("by", [1, 2, 3, 7, 64, 1000])
+@pytest.mark.parametrize("opcode", ["div", "floordiv", "rem", "mod"])
+def test_indices_are_divided(opcode, by):
+    """Where they are positive, and where they may be negative, in two branches as concatenations have them."""
+    size = 200
+    build = Build(size)
+    (i,) = build.indices
+    below = build.one("sub", (i, build.const(100, int64)))
+    divisor = build.const(by, int64)
+    build.store(build.param(int64, size, "write"), i, build.one(opcode, (i, divisor)))
+    build.store(build.param(int64, size, "write"), i, build.one(opcode, (below, divisor)))
+    check(build.kernel(), [np.zeros(size, np.int64), np.zeros(size, np.int64)])
+
+
+@pytest.mark.parametrize("dtype", [int8, int32, int64, uint8, uint64], ids=str)
+@pytest.mark.parametrize("opcode", ["div", "floordiv", "rem", "mod"])
+def test_numbers_of_every_size_are_divided(opcode, dtype):
+    low, high = limits(dtype)
+    picked = [k for k in (low, low + 1, -5, -1, 0, 1, 2, 3, 6, 7, 100, high - 1, high) if low <= k <= high]
+    x, y = (a.reshape(-1) for a in np.meshgrid(*[np.array(picked, dtype.np)] * 2))
+    size = x.size
+    build = Build(size)
+    (i,) = build.indices
+    a, b = (build.load(build.param(dtype, size), i) for _ in range(2))
+    build.store(build.param(dtype, size, "write"), i, build.one(opcode, (a, b)))
+    for by in (3, 4, 100, high):
+        build.store(build.param(dtype, size, "write"), i, build.one(opcode, (a, build.const(by, dtype))))
+    check(build.kernel(), [x, y, *(np.zeros(size, dtype.np) for _ in range(5))])
+
+
+def test_a_float_has_no_range():
+    build = Build(3)
+    (i,) = build.indices
+    x = build.load(build.param(float32, 3), i)
+    assert Ranges(build.kernel()).of(build.one("cast", (x,), int32)) == limits(int32)
