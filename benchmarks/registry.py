@@ -10,7 +10,8 @@ from benchmarks.contender import Arrays, Contender
 from benchmarks.place import kind
 
 WORKLOADS = (
-    "ragged", "ragged_skewed", "newton", "stream", "sphere_trace", "ode", "wave", "small", "trace", "wide", "big_axis",
+    "ragged", "ragged_skewed", "unforeseen", "newton", "stream", "sphere_trace", "ode", "wave", "small", "trace",
+    "wide", "big_axis",
 )  # fmt: skip
 
 # On other devices than a CPU a workload's GPU_CONTENDERS count, of these systems.

@@ -2,10 +2,10 @@
 
     python -m benchmarks.tuning ragged "" "SORTED_LANES=16" "FEWEST=4 CACHE_SHARE=0.5" minctasm=2
 
-A variant sets names of `PLACES` (or `minctasm`: workgroups on a multiprocessor for which CUDA's assembler leaves
-registers, of kernels that sort lanes) and compiles anew, without the disk cache. Environment:
-LOOPGRAD_BENCHMARK_DEVICE (cuda:0 where it isn't set), LOOPGRAD_TUNING_SIZE (else the workload's for GPUs),
-LOOPGRAD_TUNING_CONTENDER (else loopgrad).
+A variant sets names of `PLACES`, or for how many workgroups on a multiprocessor CUDA's assembler leaves registers:
+`minctasm` of kernels that sort lanes, `summed` of those with many sums beside loops. It is compiled anew, without the
+disk cache. Environment: LOOPGRAD_BENCHMARK_DEVICE (cuda:0 where it isn't set), LOOPGRAD_TUNING_SIZE (else the
+workload's for GPUs), LOOPGRAD_TUNING_CONTENDER (else loopgrad).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from loopgrad.runtime.gpu.streams import driver
 from loopgrad.runtime.session import SESSION
 
 PLACES: Final[tuple[Any, ...]] = (plan, layout, accumulate, driver, target)
+REGISTERS: Final = {"minctasm": "sorted_attributes", "summed": "summed_attributes"}
 TURNS: Final = 7
 CALLS: Final = 5
 
@@ -44,18 +45,20 @@ def settings(variant: str) -> dict[str, Any]:
 def constants(values: dict[str, Any]) -> Iterator[None]:
     """The constants have these values inside."""
     kept = [(module, name, getattr(module, name)) for module in PLACES for name in values if hasattr(module, name)]
-    missing = set(values) - {name for _, name, _ in kept} - {"minctasm"}
+    missing = set(values) - {name for _, name, _ in kept} - REGISTERS.keys()
     if missing:
         raise SystemExit(f"expected names of constants, got {', '.join(sorted(missing))}")
-    before = target.NVPTX
-    if "minctasm" in values:
-        target.NVPTX = replace(flavour.NVPTX, sorted_attributes=f'"nvvm.minctasm"="{values["minctasm"]}"')
+    machine_code = flavour.NVPTX
+    for name in REGISTERS.keys() & values.keys():
+        changed: dict[str, Any] = {REGISTERS[name]: f'"nvvm.minctasm"="{values[name]}"'}
+        machine_code = replace(machine_code, **changed)
+    vars(target)["NVPTX"] = machine_code
     for module, name, _ in kept:
         setattr(module, name, values[name])
     yield
     for module, name, value in kept:
         setattr(module, name, value)
-    target.NVPTX = before
+    vars(target)["NVPTX"] = flavour.NVPTX
 
 
 def built(workload: Any, arrays: Any, variant: str) -> Contender:

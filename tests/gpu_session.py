@@ -192,7 +192,8 @@ def bench(chosen: argparse.Namespace, folder: Path) -> int:
         "--limit", str(chosen.limit), "--rounds", "7", *chosen.paths,
     ]  # fmt: skip
     if "--workload" not in chosen.paths:
-        command += ["--workload", "ragged,ragged_skewed,newton,stream,small,sphere_trace,big_axis,wide,ode,wave"]
+        names = "ragged,ragged_skewed,unforeseen,newton,stream,small,sphere_trace,big_axis,wide,ode,wave"
+        command += ["--workload", names]
     return tee(command, folder / "bench.txt", chosen.limit + 60)
 
 

@@ -52,14 +52,18 @@ def pair(result: Any) -> Arrays:
     return {"value": np.asarray(result[0]), "gradient": np.asarray(result[1])}
 
 
-def loopgrad(*, replayed: bool = False, **options: Any) -> Callable[[Arrays], Contender]:
-    """Ours with the given options; `replayed` captures once and replays."""
+def loopgrad(*, replayed: bool = False, counted: bool = True, **options: Any) -> Callable[[Arrays], Contender]:
+    """Ours with the given options; `replayed` captures once and replays. `counted`: the loop says how many trips it
+    takes; otherwise it goes on while what it carries isn't used up."""
 
     def build_contender(arrays: Arrays) -> Contender:
         lg = peers.loopgrad(**options)
 
         def loss(x: Any, trips: Any) -> Any:
-            return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
+            if counted:
+                return lg.sum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v) + 0.1, x))
+            step = lambda carried: (carried[0] - 1, lg.sin(carried[1]) + 0.1)
+            return lg.sum(lg.while_loop(lambda carried: carried[0] > 0, step, (trips, x))[1])
 
         x, trips = lg.asarray(arrays["x"]), lg.asarray(arrays["trips"])
         step = lg.compile(lg.value_and_grad(loss))
