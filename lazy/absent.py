@@ -81,7 +81,7 @@ ABSENT: Final[dict[str, str]] = {
     "shares_memory": "tensors never change: sharing can't be seen",
     "jit": "lg.compile",
     "Array": "lg.Tensor",
-    "block_until_ready": "lg.eval(x)",
+    "block_until_ready": "lg.eval(x), then lg.synchronize()",
 }  # fmt: skip
 
 LINALG_ABSENT: Final[dict[str, str]] = {
@@ -111,7 +111,7 @@ TENSOR_ABSENT: Final[dict[str, str]] = {
     "ptp": "lg.ptp(x)",
     "byteswap": "np.asarray(x).byteswap()",
     "newbyteorder": "tensors have the machine's byte order",
-    "block_until_ready": "lg.eval(x)",
+    "block_until_ready": "lg.eval(x), then lg.synchronize()",
     "backward": "lg.gradients(loss, [x]), or lg.grad(f)(x)",
     "grad": "lg.gradients(loss, [x]), or lg.grad(f)(x)",
     "detach": "lg.stop_gradient(x)",

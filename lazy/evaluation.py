@@ -199,6 +199,12 @@ def memory_stats(device: str | None = None) -> MemoryStats:
     return get_device(device or current().device).memory_stats()
 
 
+def synchronize(device: str | None = None) -> None:
+    """Wait until all work that was started on a device (the default device where none is named) is done: for timing.
+    What failed meanwhile is raised where its result is used. RuntimeError where the device was lost."""
+    get_device(device or current().device).finish()
+
+
 def to_device(t: TensorCore, device: str) -> Tensor:
     """The tensor on `device`; what is computed from it runs there."""
     from loopgrad.runtime.session import move  # late: as above

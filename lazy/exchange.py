@@ -72,10 +72,11 @@ def cuda_interface(t: TensorCore) -> dict[str, Any]:
     """Version 3 of the CUDA array interface; AttributeError where the tensor isn't on a CUDA device."""
     if t._value.scope is not None or not device_of(t).startswith("cuda"):
         raise AttributeError("__cuda_array_interface__ is for tensors on CUDA devices")
-    from loopgrad.runtime.dlpack import own_stream, typestr  # late, as above
+    from loopgrad.runtime.dlpack import own_stream, settle, typestr  # late, as above
 
     name = typestr(t._value.dtype)
     (buffer,) = buffers_of((t,), "array")
+    settle(buffer)
     finalize(t, _hold, buffer).atexit = False  # the consumer keeps the tensor, whose name may be rebound
     address = buffer.address if buffer.nbytes else 0
     stream = own_stream(buffer.device)

@@ -39,6 +39,10 @@ class Device(Protocol):
 
     def memory_stats(self) -> MemoryStats: ...
 
+    def finish(self) -> None:
+        """Wait until all work that was started is done."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:

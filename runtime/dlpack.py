@@ -146,6 +146,7 @@ def exported(
     assert isinstance(buffer, GpuBuffer)
     device = get_device(buffer.device)
     consumer = _checked_stream(stream, device.kind)
+    _driver(device).settle(buffer.allocation)
     if copy:
         buffer = _copied(buffer.allocation.address, buffer.type, device)
     if consumer != NO_ORDER:
@@ -197,6 +198,7 @@ class Borrowed:
     def __init__(self, device: Device, address: int, give_back: Callable[[], Any]) -> None:
         self._driver = _driver(device)
         self.address, self._give_back = address, give_back
+        self.failure = None
 
     def __del__(self) -> None:
         with suppress(Exception), self._driver.lock:  # a lost device finishes nothing
@@ -343,6 +345,12 @@ def _driver(device: Device) -> Any:
 
 def _own_stream(device: Device) -> int:
     return int(_driver(device).api.stream)
+
+
+def settle(buffer: Buffer) -> None:
+    """Let the elements be there in the order of our stream; raises why there are none."""
+    assert isinstance(buffer, GpuBuffer)
+    _driver(get_device(buffer.device)).settle(buffer.allocation)
 
 
 def own_stream(name: str) -> int:

@@ -37,6 +37,9 @@ class InterpreterDevice:
     def compile(self, graph: Graph, options: Options) -> Executable:
         return InterpreterExecutable(graph, options.check_indices)
 
+    def finish(self) -> None:
+        """Calls return when their work is done."""
+
     def memory_stats(self) -> MemoryStats:
         return MemoryStats()  # it keeps nothing between calls
 

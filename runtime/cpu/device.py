@@ -69,6 +69,9 @@ class CpuDevice:
     def memory_stats(self) -> MemoryStats:
         return held_by_all(self.pool().heap_bytes())
 
+    def finish(self) -> None:
+        """Calls return when their work is done."""
+
     def pool(self) -> NativePool:
         """The process's thread pool; its code comes from the same cache."""
         return native_pool(self._support_code)

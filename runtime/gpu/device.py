@@ -106,6 +106,9 @@ class GpuDevice(ABC):
         program = read_program(artifact.metadata)
         return program, Resources(self.driver, program, artifact.code, artifact.constants)
 
+    def finish(self) -> None:
+        self.driver.finish()
+
     def memory_stats(self) -> MemoryStats:
         return MemoryStats(heap_bytes=self.driver.held)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.gpu.memory import Allocation, Bytes
+
+if TYPE_CHECKING:
+    from loopgrad.runtime.gpu.ledger import Ledger
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Push = tuple[int, int, int, int, int, int]  # table, across, along, first, end, lanes
@@ -115,6 +118,15 @@ class Driver(Protocol):
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
 
+    @property
+    def ledger(self) -> Ledger | None:
+        """Calls that save values and aren't waited for; None where all are."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until all work that was started is done."""
+        ...
+
     # memory
 
     @property
@@ -142,7 +154,7 @@ class Driver(Protocol):
 
     def fetch(self, allocation: Allocation, size: int) -> Bytes:
         """A copy on the host, after the work that was started, or after what makes its content, where that is
-        known."""
+        known. Raises why there is none."""
         ...
 
     def shared(self, words: int) -> Shared: ...

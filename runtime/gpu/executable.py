@@ -8,6 +8,7 @@ from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.failures import StoppedLoopError
 from loopgrad.runtime.gpu.learned import Learned
+from loopgrad.runtime.gpu.ledger import Ledger, require
 from loopgrad.runtime.gpu.machine import Machine
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 from loopgrad.runtime.gpu.program import ProgramRecord
@@ -55,12 +56,32 @@ class GpuExecutable(Executable):
         with self.resources.driver.lock:
             if self._machine is None:
                 self._machine = self.machine(adapt=True)
-            self._machine, results = self.call_continued(self._machine, buffers)
+            self._machine, results = self.submit(self._machine, buffers)
             self._machine.release()
             return results
 
     def machine(self, adapt: bool) -> Machine:
         return Machine(self.program, self.resources, self.learned, adapt)
+
+    def submit(self, machine: Machine, buffers: Sequence[Buffer]) -> tuple[Machine, list[Buffer]]:
+        """A call that isn't waited for, if only stacks that are too small could go wrong, and memory of others isn't
+        read, which may have changed when it is done again. Any other call comes after what was entered before."""
+        ledger = self.resources.driver.ledger
+        if ledger is None:
+            return self.call_continued(machine, buffers)
+        inputs = [allocation_of(buffer) for buffer in buffers]
+        later = machine.deferrable and all(isinstance(a, Allocation) for a in inputs)
+        if ledger.full or not later:
+            ledger.settle()
+        require(inputs)
+        try:
+            if later and (self.program.kernel_stacks or not ledger.empty):
+                return machine, self.call(machine, buffers, ledger)
+            return self.call_continued(machine, buffers)
+        except MemoryError:
+            if not ledger.settle():
+                raise
+        return self.call_continued(machine, buffers)  # what only the ledger held is free now
 
     def call_continued(self, machine: Machine, buffers: Sequence[Buffer]) -> tuple[Machine, list[Buffer]]:
         """As `call`; where the driver stopped a loop, by code that ends before that and is continued. Gives the
@@ -82,9 +103,15 @@ class GpuExecutable(Executable):
         self._revise = None
         return True
 
-    def call(self, machine: Machine, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """One run on this machine; the device's lock is held."""
-        allocations = machine.run([allocation_of(buffer) for buffer in buffers])
+    def call(self, machine: Machine, buffers: Sequence[Buffer], ledger: Ledger | None = None) -> list[Buffer]:
+        """One run on this machine, entered in the ledger if one is given; the device's lock is held."""
+        inputs = [allocation_of(buffer) for buffer in buffers]
+        if ledger is None:
+            allocations = machine.run(inputs)
+        else:
+            ledger.begin()
+            allocations = machine.run(inputs, later=True)
+            ledger.add(machine, inputs, allocations)
         for allocation in allocations:
             self.resources.driver.made(allocation)
         if machine.heap is not None:
@@ -101,7 +128,15 @@ class GpuExecutable(Executable):
 
     # looking inside
 
+    def look(self) -> None:
+        """Know what the calls that were started have to say."""
+        driver = self.resources.driver
+        with driver.lock:
+            if driver.ledger is not None:
+                driver.ledger.settle()
+
     def plan(self) -> Plan:
+        self.look()
         program = self.program
         kernels = tuple(
             KernelRow(
@@ -165,6 +200,7 @@ class GpuExecutable(Executable):
         return (self._origin, *self.notes())
 
     def memory_stats(self) -> MemoryStats:
+        self.look()
         peaks = [] if self._machine is None else self._machine.peaks
         saved = sum(peak * s.type.nbytes for peak, s in zip(peaks, self.program.stacks, strict=False))
         return MemoryStats(
@@ -200,13 +236,14 @@ class GpuRecording(Recording):
 
     def submit(self) -> None:
         with self._executable.resources.driver.lock:
-            self._machine, self._outputs = self._executable.call_continued(self._machine, self._inputs)
+            self._machine, self._outputs = self._executable.submit(self._machine, self._inputs)
 
     def settle(self) -> bool:
-        return True  # the machine grows stacks and submits again by itself
+        return True  # the machine grows stacks and submits again by itself, or the ledger has it do so
 
     def outputs(self) -> list[Buffer]:
         return self._outputs
 
     def growths(self) -> int:
+        self._executable.look()
         return self._executable.learned.growths - self._before

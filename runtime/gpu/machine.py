@@ -57,6 +57,12 @@ class Machine(Placement):
         self.symbols[SLOTS + slot] = allocation.address
 
     @property
+    def deferrable(self) -> bool:
+        """Whether the next run may be entered in the ledger."""
+        known = self.learned.ran and self.learned.forced is None
+        return self.ledger is not None and known and self.resources.recordable
+
+    @property
     def foreseeable(self) -> bool:
         """Whether the first run is recorded too: it has no sizes to learn, and recorded loops need the host less."""
         program = self.program
@@ -65,11 +71,17 @@ class Machine(Placement):
 
     # one run
 
-    def run(self, inputs: Sequence[Allocation]) -> list[Allocation]:
-        """The outputs' memory."""
+    def run(
+        self, inputs: Sequence[Allocation], outputs: Sequence[Allocation] | None = None, later: bool = False
+    ) -> list[Allocation]:
+        """The outputs' memory, which may be given. `later`: start only, the ledger looks at the stacks."""
         try:
-            self.prepare(inputs)
-            if not self.resources.recordable or not (self.learned.ran or self.foreseeable):
+            self.prepare(inputs, outputs)
+            if later:
+                self.record()
+                self.recorder.refresh()
+                self.recorder.run(None)
+            elif not self.resources.recordable or not (self.learned.ran or self.foreseeable):
                 self.drive()
             elif self.program.straight:
                 self.resubmit()
@@ -94,7 +106,7 @@ class Machine(Placement):
     def abandon(self) -> None:
         """After a failure: nothing of the run stays."""
         self.recorder = Recorder(self.driver, self.symbols)
-        self.control.clear()
+        self.clear()
         self.flow = None
         self.fixed = self.recording = False
         self.forget_launches()
@@ -180,10 +192,16 @@ class Machine(Placement):
         if not self.reported or not self.words.any():
             return True
         grew = self.learned.settle(self.words, self.launched, self.control_at, CONTROL)
-        self.control.clear()
+        self.clear()
         if grew:
             self.reserve_heap()
         return not grew
+
+    def clear(self) -> None:
+        """What kernels reported has been dealt with."""
+        self.control.clear()
+        if self.ledger is not None:
+            self.ledger.clear()
 
     def flush(self) -> bool:
         """Run the batch; False where a stack grew."""

@@ -40,13 +40,14 @@ Piece = tuple[Chunk, int, int]  # and where it begins there, and its size
 
 class Allocation:
     """Some bytes of a chunk. `made`: for drivers that number their work, that after which the content is final; None
-    where nobody said so."""
+    where nobody said so. `failure`: why there is no content."""
 
-    __slots__ = ("_home", "address", "chunk", "made", "offset", "size")
+    __slots__ = ("_home", "address", "chunk", "failure", "made", "offset", "size")
 
     def __init__(self, home: Heap, chunk: Any, offset: int, size: int) -> None:
         self._home, self.chunk, self.offset, self.size = home, chunk, offset, size
         self.made: int | None = None
+        self.failure: Exception | None = None
         self.address: int = chunk.address + offset
 
     def __del__(self) -> None:

@@ -26,14 +26,21 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     return -(-size // alignment) * alignment
 
 
+def defers(program: ProgramRecord) -> bool:
+    """Whether all that a call may have to report are stacks that were too small."""
+    return program.straight and not any(kernel.errors or kernel.rows for kernel in program.kernels)
+
+
 class Placement:
     """`owners[slot]` is the memory of a slot that has its own, or of an input. The symbols of kernel k begin at
     `kernel_symbols[k]`: control block, invocations in flight, scratch blocks, then per stack its address and
-    capacity. `fixed`: commands are recorded, so the number of invocations in flight can't change."""
+    capacity. `fixed`: commands are recorded, so the number of invocations in flight can't change. `ledger`: where
+    calls may be entered instead of being waited for; its word is then the one that kernels mark."""
 
     def __init__(self, program: ProgramRecord, resources: Resources, learned: Learned) -> None:
         self.program, self.resources, self.learned = program, resources, learned
         self.driver = resources.driver
+        self.ledger = self.driver.ledger if defers(program) else None
         self.owners: list[Allocation | None] = [None] * len(program.slots)
         self._plan_symbols()
         self._plan_memory()
@@ -69,7 +76,8 @@ class Placement:
         self.control = shared
         self.words = shared.words.view(np.uint8)[: self.control_size]
         base = shared.address
-        self.symbols[VOID], self.symbols[SUPPORT] = base, base + CONTROL
+        self.symbols[VOID] = base if self.ledger is None else self.ledger.address
+        self.symbols[SUPPORT] = base + CONTROL
         for k, first in enumerate(self.kernel_symbols):
             self.symbols[first] = base + self.control_at[k]
 
@@ -91,8 +99,8 @@ class Placement:
 
     # one run
 
-    def prepare(self, inputs: Sequence[Allocation]) -> None:
-        """Memory for this run. What the last run didn't give away serves again."""
+    def prepare(self, inputs: Sequence[Allocation], outputs: Sequence[Allocation] | None = None) -> None:
+        """Memory for this run; that of the outputs may be given. What the last run didn't give away serves again."""
         program, data = self.program, self.driver
         if self.arena_size and self.arena is None:
             self.arena = data.take(self.arena_size)
@@ -106,10 +114,11 @@ class Placement:
         for slot in self.constants:
             owners[slot] = allocation = self.resources.constant(program.slots[slot])
             symbols[SLOTS + slot] = allocation.address
+        given = {} if outputs is None else dict(zip(program.outputs, outputs, strict=True))
         for slot, size in self.own:
             own = owners[slot]
             if own is None or slot in self.leaving:
-                owners[slot] = own = data.take(size)
+                owners[slot] = own = given.get(slot) or data.take(size)
             symbols[SLOTS + slot] = own.address
 
     def free(self) -> None:

@@ -50,7 +50,9 @@ class HostHeap(Heap):
 
 
 class VulkanDriver:
-    """Implements `Driver`. Work is started and not waited for (see timeline)."""
+    """Implements `Driver`. Work is started and not waited for (see timeline), but for kernels that may report."""
+
+    ledger = None
 
     def __init__(self, gpu: Gpu, disk: DiskCache | None) -> None:
         self.gpu = gpu
@@ -186,6 +188,11 @@ class VulkanDriver:
         if self.gpu.timeline.lost is None:
             self.flush()
         self.gpu.lib.vkDeviceWaitIdle(self.gpu.device)
+
+    def finish(self) -> None:
+        with self.lock:
+            self.flush()
+            self.gpu.timeline.wait(self.gpu.timeline.submitted)
 
     def update(self) -> Pipeline:
         if self._update is None:

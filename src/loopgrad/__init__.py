@@ -146,7 +146,7 @@ from loopgrad.lazy.elementwise import (
 )
 from loopgrad.lazy.errors import GradientError, HistoryError, StructureError, TracedValueError
 from loopgrad.lazy.evaluation import evaluate as eval
-from loopgrad.lazy.evaluation import memory_stats, to_device
+from loopgrad.lazy.evaluation import memory_stats, synchronize, to_device
 from loopgrad.lazy.export import to_dot, to_networkx, to_text
 from loopgrad.lazy.indexing import (
     argwhere,
@@ -407,8 +407,8 @@ __all__ = [
     "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "rsqrt", "scan",
     "searchsorted", "select", "set_default_dtype", "shape", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh",
     "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum",
-    "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device", "to_dot",
-    "to_networkx", "to_text", "trace", "transpose", "trapezoid", "tri", "tril", "triu", "true_divide", "trunc",
-    "uint8", "uint16", "uint32", "uint64", "unravel_index", "unstack", "value_and_grad", "vander", "var", "vdot",
-    "vecdot", "vector_norm", "vjp", "vmap", "vsplit", "vstack", "where", "while_loop", "zeros", "zeros_like",
+    "swapaxes", "switch", "synchronize", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device",
+    "to_dot", "to_networkx", "to_text", "trace", "transpose", "trapezoid", "tri", "tril", "triu", "true_divide",
+    "trunc", "uint8", "uint16", "uint32", "uint64", "unravel_index", "unstack", "value_and_grad", "vander", "var",
+    "vdot", "vecdot", "vector_norm", "vjp", "vmap", "vsplit", "vstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip

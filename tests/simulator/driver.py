@@ -142,6 +142,7 @@ class SimulatorDriver:
 
     name = "simulator"
     endless_loops = True
+    ledger = None
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -173,6 +174,9 @@ class SimulatorDriver:
 
     def shared(self, words: int) -> HostWords:
         return HostWords(words)
+
+    def finish(self) -> None:
+        """All work is done at once."""
 
     def made(self, allocation: Allocation) -> None:
         """All work is done at once."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words, Work
+from loopgrad.runtime.gpu.ledger import Ledger, require
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import Function, StreamCommands
@@ -107,6 +108,7 @@ class StreamDriver:
         with self.lock:
             self._staging = Staging(api)
             self._received = Pinned(api, RECEIVED)
+            self.ledger = Ledger(self, api.available())
 
     # memory
 
@@ -144,10 +146,17 @@ class StreamDriver:
     def made(self, allocation: Allocation) -> None:
         """Who needs the content waits for all work."""
 
+    def settle(self, allocation: Allocation) -> None:
+        """Let its content be what it will be in the order of the stream; raises why there is none."""
+        with self.lock, self.watched({}):
+            self.ledger.settle()
+            require((allocation,))
+
     def fetch(self, allocation: Allocation, size: int) -> Bytes:
         if not size:
             return np.empty(0, np.uint8)
         with self.lock, self.watched({}):
+            self.settle(allocation)
             if size <= RECEIVED:
                 self.api.download(self._received.address, allocation.address, size)
                 self.wait()
@@ -183,6 +192,19 @@ class StreamDriver:
             if report is not None:
                 self.wait()
                 report.arrived()
+
+    def look(self, words: Shared) -> None:
+        """Wait for all work; the words as it left them."""
+        assert isinstance(words, SharedWords)
+        with self.lock, self.watched({}):
+            self.api.download(words.landing, words.address, words.words.nbytes)
+            self.wait()
+            words.arrived()
+
+    def finish(self) -> None:
+        with self.lock, self.watched({}):
+            self.ledger.settle()
+            self.wait()
 
     def update(self) -> Function:
         if self._update is None:

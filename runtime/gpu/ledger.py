@@ -1,0 +1,118 @@
+"""Calls that were started and not looked at: in one of them a stack may have been too small.
+
+A call whose kernels save values isn't waited for. Its kernels mark a word of the device when a stack is too small,
+and all kernels that come after do nothing while the word is marked, so what was started in vain ends at once. Whoever
+needs elements looks at the word first. Where it is marked, the calls are done again, in their order and into the same
+memory; until then the ledger holds their inputs. A call that fails then leaves its failure with its results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.runtime.gpu.driver import Shared
+from loopgrad.runtime.gpu.memory import Allocation
+
+if TYPE_CHECKING:
+    from loopgrad.runtime.gpu.machine import Machine
+    from loopgrad.runtime.gpu.streams.driver import StreamDriver
+
+MOST_CALLS: Final = 32
+SHARE: Final = 1 / 8  # of the memory that the device had
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One that was started on this machine."""
+
+    machine: Machine
+    inputs: tuple[Allocation, ...]
+    outputs: tuple[Allocation, ...]
+
+    @property
+    def size(self) -> int:
+        return sum([a.size for a in (*self.inputs, *self.outputs)])
+
+    def repeat(self) -> None:
+        """Do it again and wait for it."""
+        try:
+            require(self.inputs)
+            self.machine.run(self.inputs, self.outputs)
+        except Exception as failure:
+            slots = self.machine.program.slots
+            for slot, output in zip(self.machine.program.outputs, self.outputs, strict=True):
+                if slots[slot].constant is None and output not in self.inputs:
+                    output.failure = failure
+        finally:
+            self.machine.release()
+
+
+class Ledger:
+    """One per device, under its lock. `address`: of the word that kernels mark."""
+
+    def __init__(self, driver: StreamDriver, memory: int) -> None:
+        self._driver = driver
+        self._word: Shared = driver.shared(1)
+        self.address = self._word.address
+        self._calls: deque[Call] = deque()
+        self._most_bytes = int(memory * SHARE)
+        self._bytes = 0
+        self._begun = False  # a call was started and not entered yet, or never, since that was broken off
+        self._marked = False
+        self._repeating = False
+
+    @property
+    def empty(self) -> bool:
+        return not (self._calls or self._begun)
+
+    @property
+    def full(self) -> bool:
+        return len(self._calls) >= MOST_CALLS or self._bytes > self._most_bytes
+
+    def begin(self) -> None:
+        """A call is about to be started that will be entered."""
+        self._begun = True
+
+    def add(self, machine: Machine, inputs: Sequence[Allocation], outputs: Sequence[Allocation]) -> None:
+        call = Call(machine, tuple(inputs), tuple(outputs))
+        self._calls.append(call)
+        self._bytes += call.size
+        self._begun = False
+
+    def settle(self) -> bool:
+        """Wait for all calls, and do them again where one was in vain; whether there were any. What it raises comes
+        from outside, as by Ctrl-C, and the next look goes on from there."""
+        if self._repeating or self.empty:
+            return False
+        self._repeating = True
+        try:
+            if not self._marked:
+                self._driver.look(self._word)
+                self._marked = bool(self._word.words[0])
+            if self._marked or self._begun:
+                self._word.clear()
+                for machine in {id(call.machine): call.machine for call in self._calls}.values():
+                    machine.control.clear()  # so that each call says anew what it needs
+            while self._calls:
+                if self._marked:
+                    self._calls[0].repeat()
+                self._bytes -= self._calls.popleft().size
+            self._marked = self._begun = False
+        finally:
+            self._repeating = False
+        return True
+
+    def clear(self) -> None:
+        """A call that was waited for has dealt with what its kernels marked."""
+        if self._repeating or not self._calls:
+            self._word.clear()
+
+
+def require(allocations: Sequence[Allocation]) -> None:
+    """Raise why one of these has no content."""
+    for allocation in allocations:
+        if allocation.failure is not None:
+            raise allocation.failure

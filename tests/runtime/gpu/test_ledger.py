@@ -1,0 +1,210 @@
+"""Calls that are started and not looked at: what is done again, in which order, and what a failure leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.gpu import ledger
+from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
+
+
+@pytest.fixture
+def gpu():
+    with lg.default_device("simulator:1"):
+        yield get_device("simulator:1")
+
+
+def loops():
+    """Compiled, with stacks for three trips."""
+    compiled = lg.compile(gradient_of_ragged_loops())
+    for _ in range(2):
+        compiled(lg.asarray(np.ones(40)), lg.asarray(np.full(40, 3, np.int32))).numpy()
+    return compiled
+
+
+def lanes(seed, trips):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(0.5, 1.5, 40), rng.integers(0, trips + 1, 40, dtype=np.int32)
+
+
+def calls(gpu):
+    return list(gpu.driver.ledger._calls)
+
+
+def test_nobody_looks_until_elements_are_needed(gpu, monkeypatch):
+    compiled, looks = loops(), []
+    original = gpu.driver.look
+    monkeypatch.setattr(gpu.driver, "look", lambda words: (looks.append(1), original(words)))
+    given = [lanes(seed, 3) for seed in range(5)]
+    results = [compiled(lg.asarray(x), lg.asarray(n)) for x, n in given]
+    assert len(calls(gpu)) == 5
+    assert not looks
+    for (x, n), result in zip(given, results, strict=True):
+        np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n), rtol=1e-12)
+    assert len(looks) == 1
+    assert not calls(gpu)
+
+
+def test_calls_in_vain_are_done_again_in_order(gpu):
+    """Also those that only use what such a call made, or have nothing to do with it."""
+    compiled = loops()
+    scaled = lg.compile(lambda g, x: (g * 2e-3 + x, lg.sum(g)))
+    x, n = lanes(0, 3)
+    [a.numpy() for a in scaled(lg.asarray(x), lg.asarray(x))]
+    x, few, many = lg.asarray(x), lg.asarray(n), lg.asarray(n * 50)
+    first = compiled(x, few)
+    second = compiled(first, many)
+    third, total = scaled(second, first)
+    fourth = compiled(third, few)
+    assert len(calls(gpu)) == 4
+    one = ragged_reference(np.asarray(x), n)
+    two = ragged_reference(one, n * 50)
+    three = two * 2e-3 + one
+    np.testing.assert_allclose(np.asarray(fourth), ragged_reference(three, n), rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(third), three, rtol=1e-9)
+    np.testing.assert_allclose(float(total), two.sum(), rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(second), two, rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(first), one, rtol=1e-12)
+
+
+def test_inputs_that_nobody_else_holds_live_on(gpu):
+    compiled = loops()
+    results = [compiled(*map(lg.asarray, lanes(seed, 3 if seed else 200))) for seed in range(20)]
+    for seed, result in enumerate(results):
+        wanted = ragged_reference(*lanes(seed, 3 if seed else 200))
+        np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-9)
+
+
+def test_results_that_nobody_holds_matter_to_those_after_them(gpu):
+    compiled, shrunk = loops(), lg.compile(lambda v: v * 0.2)
+    x, n = lanes(0, 90)
+    value = shrunk(lg.asarray(x))
+    value.numpy()
+    value, wanted = shrunk(lg.asarray(x)), x * 0.2
+    for _ in range(6):
+        value = shrunk(compiled(value, lg.asarray(n)))
+        wanted = ragged_reference(wanted, n) * 0.2
+    assert len(calls(gpu)) == 12
+    np.testing.assert_allclose(np.asarray(value), wanted, rtol=1e-9)
+
+
+def test_a_ledger_that_is_full_is_settled(gpu, monkeypatch):
+    compiled = loops()
+    for limit in ("MOST_CALLS", "_most_bytes"):
+        if limit == "MOST_CALLS":
+            monkeypatch.setattr(ledger, limit, 3)
+        else:
+            monkeypatch.setattr(gpu.driver.ledger, limit, 2000)
+        x, n = lanes(1, 3)
+        results, most = [], 0
+        for _ in range(10):
+            results.append(compiled(lg.asarray(x), lg.asarray(n)))
+            most = max(most, len(calls(gpu)))
+        assert 1 < most <= 3
+        for result in results:
+            np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n), rtol=1e-12)
+
+
+def test_a_failure_stays_with_its_results(gpu, monkeypatch):
+    """And with what was computed from them; other calls are done, and the program works again."""
+    compiled = loops()
+    x, n = lanes(2, 3)
+    x = x * 0.5
+    fine = compiled(lg.asarray(x), lg.asarray(n))
+    failed = compiled(lg.asarray(x), lg.asarray(n * 1000))
+    after = compiled(failed, lg.asarray(n))
+    beside = compiled(lg.asarray(x * 0.5), lg.asarray(n))
+    api = gpu.driver.api
+    with monkeypatch.context() as short:
+        short.setattr(api, "available", lambda: 1000)
+        short.setattr(gpu.driver, "ready", lambda size: size < 100_000)
+        gpu.finish()
+    for result in (failed, after, failed, after * 2.0):
+        with pytest.raises(MemoryError, match="saved values"):
+            np.asarray(result)
+    np.testing.assert_allclose(np.asarray(fine), ragged_reference(x, n), rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(beside), ragged_reference(x * 0.5, n), rtol=1e-12)
+    again = compiled(lg.asarray(x), lg.asarray(n * 1000))
+    np.testing.assert_allclose(np.asarray(again), ragged_reference(x, n * 1000), rtol=1e-9, atol=1e-300)
+
+
+def test_ctrl_c_while_calls_are_done_again(gpu, monkeypatch):
+    """The next look goes on where the one before was broken off."""
+    compiled = loops()
+    given = [lanes(seed, 3) for seed in range(3)]
+    given[1] = (given[1][0], given[1][1] * 70)
+    results = [compiled(lg.asarray(x), lg.asarray(n)) for x, n in given]
+    (machine,) = {id(call.machine): call.machine for call in calls(gpu)}.values()
+    original, starts = machine.start, []
+
+    def interrupted(again=False):
+        starts.append(1)
+        if len(starts) == 2:
+            raise KeyboardInterrupt
+        original(again)
+
+    monkeypatch.setattr(machine, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        np.asarray(results[0])
+    assert calls(gpu)
+    for (x, n), result in zip(given, results, strict=True):
+        np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n), rtol=1e-9)
+
+
+def test_a_start_that_is_broken_off(gpu, monkeypatch):
+    """Its kernels may have marked the word, which would stop all that comes later."""
+    compiled = loops()
+    x, n = lanes(3, 3)
+
+    def interrupted(*call):
+        assert len(call) == 3
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu.driver.ledger, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(lg.asarray(x), lg.asarray(n * 80))
+    monkeypatch.undo()
+    doubled = lg.compile(lambda v: v * 2.0)
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(doubled(lg.asarray(x))), x * 2.0)
+    np.testing.assert_allclose(np.asarray(compiled(lg.asarray(x), lg.asarray(n))), ragged_reference(x, n), rtol=1e-12)
+
+
+def test_a_program_that_waits_comes_after_the_ledger(gpu):
+    """What it reads may have to be made again."""
+    compiled = loops()
+    x, n = lanes(4, 3)
+    made = compiled(lg.asarray(x), lg.asarray(n * 60))
+    wanted = ragged_reference(x, n * 60)
+    found = lg.compile(lambda v: lg.sort(v))(made)  # its first call
+    np.testing.assert_allclose(np.asarray(found), np.sort(wanted), rtol=1e-9)
+    checked = lg.compile(lambda v: lg.while_loop(lambda c: lg.max(c) > 1.0, lambda c: c * 0.5, v))
+    made = compiled(lg.asarray(x), lg.asarray(n * 200))
+    halved = np.array(ragged_reference(x, n * 200))
+    while halved.max() > 1.0:
+        halved = halved * 0.5
+    np.testing.assert_allclose(np.asarray(checked(made)), halved, rtol=1e-9)
+
+
+def test_replays_are_entered_too(gpu):
+    compiled = lg.compile(gradient_of_ragged_loops())
+    x, n = lanes(5, 3)
+    captured = compiled.capture(lg.asarray(x), lg.asarray(n))
+    results = [captured.replay(lg.asarray(x / k), lg.asarray(n * 10 * k)) for k in range(1, 5)]
+    assert len(calls(gpu)) > 1
+    assert captured.stats().growths >= 1
+    for k, result in enumerate(results, 1):
+        np.testing.assert_allclose(np.asarray(result), ragged_reference(x / k, n * 10 * k), rtol=1e-9)
+
+
+def test_waiting_for_a_device(gpu):
+    compiled = loops()
+    x, n = lanes(6, 3)
+    result = compiled(lg.asarray(x), lg.asarray(n * 40))
+    assert calls(gpu)
+    lg.synchronize("simulator:1")
+    assert not calls(gpu)
+    np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n * 40), rtol=1e-9)
