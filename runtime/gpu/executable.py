@@ -237,12 +237,15 @@ class GpuRecording(Recording):
     def submit(self) -> None:
         with self._executable.resources.driver.lock:
             self._machine, self._outputs = self._executable.submit(self._machine, self._inputs)
+            self._machine.part()
 
     def settle(self) -> bool:
         return True  # the machine grows stacks and submits again by itself, or the ledger has it do so
 
     def outputs(self) -> list[Buffer]:
-        return self._outputs
+        """Not kept here: where the caller doesn't either, the next replay writes to the same addresses."""
+        given, self._outputs = self._outputs, []
+        return given
 
     def growths(self) -> int:
         self._executable.look()

@@ -121,6 +121,11 @@ class Placement:
                 owners[slot] = own = given.get(slot) or data.take(size)
             symbols[SLOTS + slot] = own.address
 
+    def part(self) -> None:
+        """Hold the outputs no longer."""
+        for slot in self.leaving:
+            self.owners[slot] = None
+
     def free(self) -> None:
         """Give all memory of this run back."""
         self.owners = [None] * len(self.program.slots)

@@ -81,6 +81,17 @@ def test_tables_are_sent_only_when_an_address_changed(sim):
 
 
 @inside
+def test_replays_whose_results_nobody_holds_write_to_the_same_addresses(sim):
+    captured = lg.compile(lambda x: x + 1.0).capture(x := lg.asarray(np.arange(5.0)))
+    captured.replay(x)
+    assert spent(sim, lambda: captured.replay(x))["uploads"] == 0
+    held = [captured.replay(x)]
+    assert spent(sim, lambda: held.append(captured.replay(x)))["uploads"] == 1
+    for result in held:
+        assert np.asarray(result).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@inside
 @pytest.mark.parametrize(("parts", "launch", "count"), [((40,), "launches", 2), ((40, 30), "graph_launches", 1)])
 def test_a_replay_is_one_launch_that_is_not_waited_for(sim, parts, launch, count):
     """Of a graph, unless there are but two kernels. A stack that is too small shows when somebody looks."""
