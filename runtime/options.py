@@ -12,9 +12,10 @@ class Options:
     """`stack_capacity` forces the depth of every kernel-local stack (no growth: exceeding it
     raises StackCapacityError). `check_indices` makes gathers and scatters raise where an index is
     out of range instead of clamping or dropping. `fast_math` allows reassociation and approximate
-    functions. `sort_lanes` allows processing the lanes of a tile in the order of their trip counts, which
-    are known or, on a GPU, measured (same result, other order). `atomics` lets lanes that accumulate floats into shared elements do so by
-    atomic operations of the device, in any order: faster, but bits may differ from run to run."""
+    functions. `sort_lanes` allows processing the lanes of a tile in the order of their trip counts,
+    which are known or, on a GPU, measured (same result, other order). `atomics` lets lanes that
+    accumulate floats into shared elements do so by atomic operations of the device, in any order:
+    faster, but bits may differ from run to run."""
 
     stack_capacity: int | None = None
     check_indices: bool = False

@@ -71,7 +71,7 @@ class Recorder:
             if table.index is None:
                 table.index = np.array(table.symbols, np.intp)
             new, used = self.symbols[table.index], table.words[: len(table.index)]
-            if not np.array_equal(new, used):
+            if new.tobytes() != used.tobytes():  # for so few words the fastest comparison
                 used[:] = new
                 table.changed = True
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -86,6 +85,22 @@ class ContextLock:
         if not self._depth:
             self._api.leave(self._before)
         self._lock.release()
+
+
+class Watch:
+    """While work is started. (A generator's context would take twice as long in every call.)"""
+
+    __slots__ = ("_driver", "_labels")
+
+    def __init__(self, driver: StreamDriver, labels: Mapping[str, None]) -> None:
+        self._driver, self._labels = driver, labels
+
+    def __enter__(self) -> None:
+        self._driver.begin(self._labels)
+
+    def __exit__(self, kind: object, failure: BaseException | None, where: object) -> None:
+        if isinstance(failure, StreamFailure):
+            raise self._driver.failed(failure) from None
 
 
 class StreamDriver:
@@ -239,20 +254,22 @@ class StreamDriver:
 
     # waiting and failing
 
-    @contextmanager
-    def watched(self, labels: Mapping[str, None]) -> Iterator[None]:
+    def watched(self, labels: Mapping[str, None]) -> Watch:
         """Start work of these kernels; a failure names the kernels that may have caused it."""
+        return Watch(self, labels)
+
+    def begin(self, labels: Mapping[str, None]) -> None:
         if self.lost is not None:
             raise RuntimeError(self.lost)
         if labels:
             self._running.append(labels)
-        try:
-            yield
-        except StreamFailure as failure:
-            message = self._explain(failure)
-            if self._gone():
-                self.lost = message = f"{message}; the device can't be used again in this process"
-            raise RuntimeError(message) from None
+
+    def failed(self, failure: StreamFailure) -> RuntimeError:
+        """What is raised instead."""
+        message = self._explain(failure)
+        if self._gone():
+            self.lost = message = f"{message}; the device can't be used again in this process"
+        return RuntimeError(message)
 
     def _explain(self, failure: StreamFailure) -> str:
         names = list(dict.fromkeys(label for labels in self._running for label in labels))
