@@ -40,8 +40,11 @@ class Kernel:
     mode: int
     older: bool
 
-    def launch(self, groups: int, arguments: int, ranges: Sequence[tuple[int, int]]) -> int:
-        """Runs it; instructions of waves that ran. `ranges`: what may be touched, sorted, as (first, end)."""
+    def launch(
+        self, groups: int, arguments: int, ranges: Sequence[tuple[int, int]], error: int = layout.ANY_ERROR
+    ) -> int:
+        """Runs it; instructions of waves that ran. `ranges`: what may be touched, sorted, as (first, end). `error`: of
+        approximate instructions, -1, 0 or 1 of what is documented."""
         c = layout.library()
         table = (Range * len(ranges))(*ranges)
         launch = layout.Launch(
@@ -49,6 +52,7 @@ class Kernel:
             group=self.group, groups=groups, group_bytes=self.group_bytes, private_bytes=self.private_bytes,
             group_id_register=self.group_place, argument_register=self.arguments_place, arguments=arguments,
             mode=self.mode, zeroes_high_half=self.older, ranges=ctypes.addressof(table), range_count=len(ranges),
+            error=error,
         )  # fmt: skip
         if c.run_launch(ctypes.byref(launch)):
             raise EmulatorError(f"kernel {self.name}: {launch.message.decode()}")

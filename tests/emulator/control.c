@@ -84,7 +84,7 @@ OTHER(v_readlane_b32, read_one)
 OTHER(v_writelane_b32, write_one)
 
 static void count_mask(Wave *w, const Inst *in) { /* bits of the mask below the lane, plus an operand */
-    int high = in->row->name[10] == 'h';
+    int high = in->row->name[8] == 'h';
     uint32_t mask = read_scalar(w, in, &in->from[0], B32).w;
     Value add[LANES];
     read_lanes(w, in, &in->from[1], B32, add);

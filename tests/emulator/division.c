@@ -28,13 +28,21 @@ static int inverse_denormal_32(float x) { return denormal_32(1 / x); }
 SCALE(v_div_scale_f32, F32, f, float, exponent_32, denormal_32, 96, 23, 64, inverse_denormal_32)
 SCALE(v_div_scale_f64, F64, d, double, exponent_64, denormal_64, 768, 53, 128, inverse_denormal_64)
 
+/* x * y + z as a number from which rounding to f32 or f64 is that of the exact sum: to odd, of 113 bits. */
+static __float128 nearly_exact(double x, double y, double z) {
+    __float128 product = (__float128)x * y, sum = product + z, back = sum - product;
+    __float128 lost = (product - (sum - back)) + (z - back);
+    union { __float128 f; unsigned __int128 u; } v = {.f = sum};
+    if (lost != 0 && !(v.u & 1)) v.u += (lost > 0) == (sum > 0) ? 1 : (unsigned __int128)-1;
+    return v.f;
+}
 /* Scales towards where the quotient c came from, and rounds once. */
 #define FMAS(name, type, member, number, fused, exponent, middle, shift)                                 \
     VECTOR(name, type, NONE, type, type, type, MASK, {                                                   \
         number x = a.member, y = b.member, z = c.member;                                                 \
         r.member = fused(x, y, z);                                                                       \
         if (m.u && isfinite(r.member))                                                                   \
-            r.member = (number)(((__float128)x * y + z) * ldexp(1, exponent(z) > middle ? shift : -shift)); \
+            r.member = (number)(nearly_exact(x, y, z) * ldexp(1, exponent(z) > middle ? shift : -shift));  \
     })
 FMAS(v_div_fmas_f32, F32, f, float, fmaf, exponent_32, 127, 64)
 FMAS(v_div_fmas_f64, F64, d, double, fma, exponent_64, 1023, 128)

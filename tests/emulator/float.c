@@ -94,29 +94,37 @@ VECTOR1(v_frexp_exp_i32_f64, B32, F64, int x = 0; if (isfinite(a.d)) frexp(a.d, 
 VECTOR1(v_frexp_mant_f16, F16, F16, int x; r.hf = isfinite((float)a.hf) ? (_Float16)frexpf((float)a.hf, &x) : a.hf)
 VECTOR1(v_frexp_exp_i16_f16, B16, F16, int x = 0; if (isfinite((float)a.hf)) frexpf((float)a.hf, &x); r.hs = (int16_t)x)
 
-/* Approximations. Hardware is within an ulp or so for f32 and has about 27 bits for f64; denormal operands and
-   results of f32 are zeros. What isn't exact is moved to where a correct program doesn't notice. */
-static float rough(double exact) {
+/* Approximations. RDNA 3 ISA: within an ulp for f32, within 2**29 ulp for f64; denormal operands and results of f32
+   are zeros. A launch says which end of that a result is moved to; ANY_ERROR: that depends on the operand. */
+static int error_of(const Wave *w, Value operand) {
+    if (w->launch->error != ANY_ERROR) return w->launch->error;
+    return (int)((operand.u * 0x9e3779b97f4a7c15) >> 33) % 3 - 1;
+}
+static float rough(const Wave *w, Value operand, double exact) { /* the number nearest, next below, or next above */
+    int error = error_of(w, operand);
     Value r = {.f = (float)exact};
-    if ((r.w & 0x7fffffff) < 0x7f800000 && (double)r.f != exact) r.w ^= 1; /* one ulp beside the nearest */
+    if (isfinite(r.f) && exact != 0) {
+        if (error < 0 && (double)r.f >= exact) r.f = nextafterf(r.f, -INFINITY);
+        if (error > 0 && (double)r.f <= exact) r.f = nextafterf(r.f, INFINITY);
+    }
     if (!(r.w & 0x7f800000)) r.w &= 0x80000000;
     return r.f;
 }
-static double coarse(double exact) {
+static double coarse(const Wave *w, Value operand, double exact) {
     Value r = {.d = exact};
-    if (isfinite(exact) && (r.u >> 52 & 0x7ff)) r.u &= ~0x3ffffffull;
+    if (isfinite(exact) && (r.u >> 52 & 0x7ff)) r.i += (int64_t)error_of(w, operand) << 29;
     return r.d;
 }
 static double normal(float x) { return fpclassify(x) == FP_SUBNORMAL ? copysign(0.0, x) : (double)x; }
 
-VECTOR1(v_rcp_f32, F32, F32, r.f = rough(1 / normal(a.f)))
-VECTOR1(v_rcp_iflag_f32, F32, F32, r.f = rough(1 / normal(a.f)))
-VECTOR1(v_rsq_f32, F32, F32, r.f = rough(1 / sqrt(normal(a.f))))
-VECTOR1(v_sqrt_f32, F32, F32, r.f = rough(sqrt(normal(a.f))))
-VECTOR1(v_exp_f32, F32, F32, r.f = rough(exp2(normal(a.f))))
-VECTOR1(v_log_f32, F32, F32, r.f = rough(log2(normal(a.f))))
-VECTOR1(v_sin_f32, F32, F32, r.f = rough(sin(2 * M_PI * fmod(a.f, 1))))
-VECTOR1(v_cos_f32, F32, F32, r.f = rough(cos(2 * M_PI * fmod(a.f, 1))))
-VECTOR1(v_rcp_f64, F64, F64, r.d = coarse(1 / a.d))
-VECTOR1(v_rsq_f64, F64, F64, r.d = coarse(1 / sqrt(a.d)))
-VECTOR1(v_sqrt_f64, F64, F64, r.d = coarse(sqrt(a.d)))
+VECTOR1(v_rcp_f32, F32, F32, r.f = rough(w, a, 1 / normal(a.f)))
+VECTOR1(v_rcp_iflag_f32, F32, F32, r.f = rough(w, a, 1 / normal(a.f)))
+VECTOR1(v_rsq_f32, F32, F32, r.f = rough(w, a, 1 / sqrt(normal(a.f))))
+VECTOR1(v_sqrt_f32, F32, F32, r.f = rough(w, a, sqrt(normal(a.f))))
+VECTOR1(v_exp_f32, F32, F32, r.f = rough(w, a, exp2(normal(a.f))))
+VECTOR1(v_log_f32, F32, F32, r.f = rough(w, a, log2(normal(a.f))))
+VECTOR1(v_sin_f32, F32, F32, r.f = rough(w, a, sin(2 * M_PI * fmod(a.f, 1))))
+VECTOR1(v_cos_f32, F32, F32, r.f = rough(w, a, cos(2 * M_PI * fmod(a.f, 1))))
+VECTOR1(v_rcp_f64, F64, F64, r.d = coarse(w, a, 1 / a.d))
+VECTOR1(v_rsq_f64, F64, F64, r.d = coarse(w, a, 1 / sqrt(a.d)))
+VECTOR1(v_sqrt_f64, F64, F64, r.d = coarse(w, a, sqrt(a.d)))

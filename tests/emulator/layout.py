@@ -7,7 +7,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from ctypes import c_char, c_char_p, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import c_char, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ ABSENT, VECTOR, SCALAR, CONSTANT, LITERAL, INLINE_FLOAT = range(6)
 WHOLE, BYTE_0, BYTE_1, BYTE_2, BYTE_3, WORD_0, WORD_1 = range(7)
 GLOBAL, SCRATCH, GROUP, SCALAR_MEMORY = range(4)
 PLAIN, S8, U8, S16, U16, LOW_HALF, HIGH_HALF, LOW_S8, LOW_U8, HIGH_S8, HIGH_U8 = range(11)
+ANY_ERROR = 2
 OPTIONS = ("-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
 
 
@@ -41,7 +42,7 @@ class Launch(ctypes.Structure):
                 ("group", c_uint32), ("groups", c_uint32), ("group_bytes", c_uint32), ("private_bytes", c_uint32),
                 ("group_id_register", c_uint32), ("argument_register", c_uint32), ("arguments", c_uint64),
                 ("mode", c_uint32), ("zeroes_high_half", c_uint32), ("ranges", c_void_p), ("range_count", c_uint64),
-                ("steps", c_uint64), ("message", c_char * 512), ("last_range", c_uint64),
+                ("error", c_int32), ("steps", c_uint64), ("message", c_char * 512), ("last_range", c_uint64),
                 ("stop", c_uint8 * 512)]  # fmt: skip
 
 

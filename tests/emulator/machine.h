@@ -70,6 +70,7 @@ typedef struct Wave {
 } Wave;
 
 typedef struct { uint64_t first, end; } Range;
+enum { ANY_ERROR = 2 };
 
 typedef struct Launch {
     const Inst *code;
@@ -81,6 +82,7 @@ typedef struct Launch {
     uint32_t mode, zeroes_high_half; /* of a register that gets a result of 16 bits */
     const Range *ranges;
     uint64_t range_count;
+    int32_t error; /* of approximations: -1, 0, 1 or ANY_ERROR */
     uint64_t steps;
     char message[512];
     uint64_t last_range;

@@ -28,10 +28,11 @@ def emulated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return f"emulator:{request.param}"
 
 
-def kernel(body: str, processor: str) -> Kernel:
-    """The kernel `k` of one lane's work; %p is the table's address."""
+def kernel(body: str, processor: str, more: str = "") -> Kernel:
+    """The kernel `k` of one lane's work; %p is the table's address. `more`: what stands beside it."""
     text = f"""target triple = "{AMDGPU.triple}"
 {AMDGPU.declarations}
+{more}
 define amdgpu_kernel void @k({WORDS}) #1 {{
   %p = inttoptr i64 %table to ptr addrspace(1)
   %i = call i32 @llvm.amdgcn.workitem.id.x()
@@ -69,7 +70,7 @@ def test_loops_and_their_gradients(emulated: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_quotients_and_roots_are_rounded_right(emulated: str, dtype: type) -> None:
-    """By LLVM's expansions, from approximations that the emulator makes as rough as hardware may."""
+    """From approximations that the emulator makes as rough as hardware may, by an error that each operand has."""
     generator = np.random.default_rng(1)
     info = np.finfo(dtype)
     sizes = np.exp2(generator.uniform(info.minexp - info.nmant, info.maxexp, 500)).astype(dtype)
@@ -91,6 +92,20 @@ def test_memory_that_nobody_allocated(processor: str) -> None:
     assert array[0] == 63
     with pytest.raises(EmulatorError, match=r"kernel k: global_store_\w+ .* 4 bytes at .*, which nobody allocated"):
         run(loaded, array, array.ctypes.data + 1)
+
+
+@pytest.mark.parametrize("processor", device.PROCESSORS)
+def test_counts_of_the_lanes_below(processor: str) -> None:
+    """Where a wave has 64 lanes, in two steps."""
+    declared = "declare i32 @llvm.amdgcn.mbcnt.lo(i32, i32)\ndeclare i32 @llvm.amdgcn.mbcnt.hi(i32, i32)"
+    body = """  %low = call i32 @llvm.amdgcn.mbcnt.lo(i32 -1, i32 0)
+  %count = call i32 @llvm.amdgcn.mbcnt.hi(i32 -1, i32 %low)
+  %place = getelementptr i32, ptr addrspace(1) %p, i32 %i
+  store i32 %count, ptr addrspace(1) %place"""
+    loaded = kernel(body, processor, declared)
+    array = np.zeros(64, np.int32)
+    run(loaded, array)
+    np.testing.assert_array_equal(array, np.arange(64) % loaded.lanes)
 
 
 @pytest.mark.parametrize("processor", device.PROCESSORS)
