@@ -42,6 +42,24 @@ BRANCH(s_cbranch_vccnz, vcc(w) != 0)
 BRANCH(s_cbranch_execz, !exec(w))
 BRANCH(s_cbranch_execnz, exec(w) != 0)
 
+/* Branches too far for an offset: by the address of what follows, in the code object, and sums with it. */
+static uint64_t behind(const Inst *in) { return in->address + 4; }
+static void go(Wave *w, const Inst *in, uint64_t address) {
+    const Launch *launch = w->launch;
+    uint32_t low = 0, high = launch->count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (launch->code[middle].address < address) low = middle + 1;
+        else high = middle;
+    }
+    if (low == launch->count || launch->code[low].address != address)
+        fail(w, in, "to %#llx, where no instruction begins", (unsigned long long)address);
+    w->pc = low;
+}
+SCALAR1(s_getpc_b64, B64, NONE, r.u = behind(in))
+SCALAR1(s_setpc_b64, NONE, B64, go(w, in, a.u))
+SCALAR1(s_swappc_b64, B64, B64, r.u = behind(in); go(w, in, a.u))
+
 /* offset and bytes: the first bit and the number of bits of the mode register. */
 static void set_mode(Wave *w, const Inst *in) {
     uint32_t mask = (uint32_t)((1ull << in->bytes) - 1) << in->offset;

@@ -30,7 +30,7 @@ static char *place(Wave *w, const Inst *in, int lane) {
     const Operand *offset = &in->from[0], *base = &in->from[1];
     uint64_t at = (uint64_t)in->offset;
     if (in->space == GROUP) {
-        at = (uint32_t)(w->vector[offset->number][lane] + (uint64_t)in->offset); /* it wraps around */
+        at += w->vector[offset->number][lane]; /* it doesn't wrap around: beyond 2**32 is out of range */
         return local_address(w, in, at, in->bytes, (char *)w->group_memory, w->launch->group_bytes);
     }
     int has_base = base->kind == SCALAR_REGISTER && base->number != NOWHERE;

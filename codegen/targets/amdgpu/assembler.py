@@ -74,18 +74,25 @@ class AmdgpuAssembler(Quotients):
         parts = [f"extractvalue {{ double, i1 }} {pair.id}, {i}" for i in range(2)]
         return self._value("f64", parts[0]), self._value("bool", parts[1])
 
+    # places
+
+    def here(self, x: Val) -> Val:
+        """LLVM computes branches that are rarely taken always, where nothing hinders it. It also adds the constant of
+        an index to the array's place in memory of the workgroup, and leaves an address below zero."""
+        kind = llvm_type(x.type)
+        return self._value(x.type, f'call {kind} asm "", "=v,0"({kind} {x.id})')
+
     # tables
 
-    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
-        """A tree of selects by the bits of the index; values stay in the code."""
-        level = [self.const(type, value) for value in values]
-        bit = 0
-        while len(level) > 1:
-            mask = self.const(index.type, 1 << bit)
-            odd = self.inst(
-                "INotEqual", "bool", self.inst("BitwiseAnd", index.type, index, mask), self.const(index.type, 0)
-            )
-            pairs = zip(level[::2], [*level[1::2], *level[-1:]], strict=False)
-            level = [x if x == y else self.inst("Select", type, odd, y, x) for x, y in pairs]
-            bit += 1
-        return level[0]
+    def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
+        """By selects that the elements share: each bit of `first`, from the highest on, moves what is left of the
+        table. Values stay in the code."""
+        left = [self.const(type, value) for value in values]
+        for bit in reversed(range((len(values) - 1).bit_length())):
+            distance = 1 << bit
+            mask = self.inst("BitwiseAnd", first.type, first, self.const(first.type, distance))
+            moved = self.inst("INotEqual", "bool", mask, self.const(first.type, 0))
+            pairs = list(zip(left, left[distance:], strict=False))[: distance + count - 1]
+            rest = left[len(pairs) : distance + count - 1]  # beyond the table if moved
+            left = [*[x if x == y else self.inst("Select", type, moved, y, x) for x, y in pairs], *rest]
+        return left[:count]

@@ -80,8 +80,12 @@ class Assembler(Protocol):
         """All 64 bits of the product of two i32 without sign."""
         ...
 
-    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
-        """Element `index` of a table of constants."""
+    def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
+        """The `count` elements of a table of constants from `first` on."""
+        ...
+
+    def here(self, x: Val) -> Val:
+        """x. Where a compiler would compute what follows from x elsewhere as well, or by another formula, it can't."""
         ...
 
     # variables of one invocation

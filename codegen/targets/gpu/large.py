@@ -81,7 +81,7 @@ def parts(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val, Val]:
 
 def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     """(quadrant, rest in [-pi/4, pi/4]) of x by exact arithmetic; NaN where x isn't finite."""
-    i = _Integers(e)
+    x, i = e.b.here(x), _Integers(e)
     width, bias = MANTISSA[x.type]
     exponent, mantissa, field = parts(m, e, x)
     start = i.do("IAdd", exponent, 62 - bias - width)
@@ -111,10 +111,7 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
 def window(e: Emitter, i: _Integers, start: Val, count: int) -> list[Val]:
     """`count` words of 2/pi from bit `start` on, least significant word first."""
     first, shift = i.down(start, 5), i.do("BitwiseAnd", start, 31)
-    words = []
-    for n in range(count + 1):
-        index = i.do("IAdd", first, n)
-        words.append(e.resize(e.b.lookup("i32", two_over_pi(), index), "i64", signed=False))
+    words = [e.resize(word, "i64", signed=False) for word in e.b.lookup("i32", two_over_pi(), first, count + 1)]
     pairs = [i.do("BitwiseOr", i.up(x, 32), y) for x, y in pairwise(words)]
     return [i.low(i.down(i.up(pair, shift), 32)) for pair in reversed(pairs)]
 

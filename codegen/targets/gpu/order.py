@@ -118,7 +118,7 @@ class TileOrder:
         more = self.add(e.resize(natural, "i32"), 1)
         bits = e.bitcast(b.inst("ConvertUToF", "f32", more), "i32")
         top = b.inst("ShiftRightLogical", "i32", bits, self.i32(23 - MANTISSA_BITS))
-        return b.inst("ISub", "i32", self.i32(BUCKETS - 1 + ONE_BITS), top)
+        return b.here(b.inst("ISub", "i32", self.i32(BUCKETS - 1 + ONE_BITS), top))
 
     def _scan(self) -> None:
         """Every bucket becomes the number of lanes in those before it."""
@@ -197,7 +197,7 @@ class TileOrder:
         """The n-th lane of this invocation: every other row of the order is dealt backwards."""
         b = self.b
         odd = b.inst("INotEqual", "bool", b.inst("BitwiseAnd", "i32", n, self.i32(1)), self.i32(0))
-        mirrored = b.inst("ISub", "i32", self.i32(self.group - 1), self.own)
+        mirrored = b.here(b.inst("ISub", "i32", self.i32(self.group - 1), self.own))
         column = self.e.select(odd, mirrored, self.own)
         at = self.add(b.inst("IMul", "i32", n, self.i32(self.group)), column)
         self.e.when(self.below(at, tile.count), partial(lane, at))

@@ -178,14 +178,18 @@ class LlvmAssembler:
     def wide_product(self, x: Val, y: Val) -> Val:
         return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
 
-    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
+    def here(self, x: Val) -> Val:
+        return x
+
+    def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
         """Kernels of one module share it: memory for constants is small."""
         kind = llvm_type(type)
         elements = ", ".join(f"{kind} {literal(type, v)}" for v in values)
         name = f"@table.{blake2b(elements.encode(), digest_size=8).hexdigest()}"
         space = self.flavour.space(self.flavour.constant)
         self.declarations[f"{name} = internal {space} constant [{len(values)} x {kind}] [{elements}]"] = None
-        return self._read(self._cell(self.flavour.constant, name, type, index), type)
+        places = [self.inst("IAdd", first.type, first, self.const(first.type, n)) for n in range(count)]
+        return [self._read(self._cell(self.flavour.constant, name, type, place), type) for place in places]
 
     # variables of one invocation
 

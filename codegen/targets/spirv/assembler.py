@@ -97,9 +97,13 @@ class SpirvAssembler(Words):
     def wide_product(self, x: Val, y: Val) -> Val:
         return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
 
-    def lookup(self, type: str, values: tuple[int, ...], index: Val) -> Val:
+    def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
         table = self.constant_array(type, values)
-        return self.get(self._cell(PRIVATE, type, table, index), type)
+        places = [self.inst("IAdd", first.type, first, self.const(first.type, n)) for n in range(count)]
+        return [self.get(self._cell(PRIVATE, type, table, place), type) for place in places]
+
+    def here(self, x: Val) -> Val:
+        return x
 
     def _cell(self, storage: int, type: str, array: int, index: Val) -> int:
         return self.raw("AccessChain", self.pointer(storage, self.type(type)), array, index.id)

@@ -212,9 +212,9 @@ def test_tables_that_became_selects_give_the_same_numbers(monkeypatch: pytest.Mo
     angles = np.array([1e6, 7e9, 1e22, 3e100, 1.7e308, -4e50, 0.5])
     looked_up: list[int] = []
 
-    def counted(b: LlvmAssembler, type: str, values: tuple[int, ...], index: Val) -> Val:
+    def counted(b: LlvmAssembler, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
         looked_up.append(len(values))
-        return AmdgpuAssembler.lookup(b, type, values, index)  # type: ignore[arg-type]
+        return AmdgpuAssembler.lookup(b, type, values, first, count)  # type: ignore[arg-type]
 
     monkeypatch.setattr(HostAssembler, "lookup", counted, raising=False)
     b = Build(len(angles))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.llvm_gpu.assembler import literal
 from tests.simulator.code import GROUP, HostAssembler, flavour, generate
 from tests.simulator.driver import Image
@@ -116,11 +117,32 @@ def test_tables_of_constants():
     values = tuple([n * n for n in range(GROUPS * GROUP)])
 
     def write(b, result):
-        twice = [b.lookup("i32", values, b.invocation()) for _ in range(2)]
-        b.store(element(b, result, b.invocation(), 4), b.inst("ISub", "i32", twice[0], b.const("i32", 1)))
+        twice = [b.lookup("i32", values, b.invocation(), 1) for _ in range(2)]
+        b.store(element(b, result, b.invocation(), 4), b.inst("ISub", "i32", *twice[0], b.const("i32", 1)))
 
     run(write, out)
     assert out.tolist() == [v - 1 for v in values]
+
+
+def test_tables_of_selects(monkeypatch):
+    """As on AMD, where the elements of a stretch share them: a tree of its own for each would be 7 * 43."""
+    monkeypatch.setattr(HostAssembler, "lookup", AmdgpuAssembler.lookup, raising=False)
+    values = tuple([n * n * n for n in range(44)])
+    first = np.minimum(np.arange(GROUPS * GROUP), 44 - 7).astype(np.int32)
+    selects = []
+    for n in range(7):
+        out = first.copy()
+
+        def write(b, result, n=n):
+            before = len(b._lines)
+            place = element(b, result, b.invocation(), 4)
+            found = b.lookup("i32", values, b.load(place, "i32"), 7)
+            selects.append(sum(" select " in line for line in b._lines[before:]))
+            b.store(place, found[n])
+
+        run(write, out)
+        assert out.tolist() == [values[i + n] for i in first]
+    assert max(selects) < 100
 
 
 def test_an_unknown_opcode_is_refused():
