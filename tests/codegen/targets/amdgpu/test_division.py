@@ -1,5 +1,5 @@
-"""Our quotients as machine code in the emulator: whatever the approximations that they start from lose within what
-AMD documents, the results are IEEE's, bit by bit."""
+"""Our quotients, and LLVM's roots, as machine code in the emulator: whatever the approximations that they start from
+lose within what AMD documents, the results are IEEE's, bit by bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.together import LaneOps, Lanes
 from tests.codegen.targets.cpu.kernel_build import Build
-from tests.codegen.targets.gpu.hard_quotients import any_divisors, near_middle, nearly_ones
+from tests.codegen.targets.gpu.hard_quotients import PRECISION, any_divisors, near_middle, nearly_ones
 from tests.emulator import device, disassembler
 from tests.emulator.code_object import CodeObject
 
@@ -125,6 +125,20 @@ def test_any_operands(dtype: type, error: int) -> None:
     x = np.concatenate([x, np.repeat(special, n), special.repeat(200)])
     y = np.concatenate([y, np.tile(special, n), y[: 200 * n]])
     check(np.concatenate([x, y]), np.concatenate([y, x]), error)
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_roots(dtype: type, error: int) -> None:
+    """Of any numbers, and of those next to squares of the middle between two."""
+    bits, unsigned = PRECISION[dtype], BITS[np.dtype(dtype)]
+    any_number = np.random.default_rng(2).integers(0, np.iinfo(unsigned).max, 50_000, dtype=unsigned).view(dtype)
+    squares = [(2 * y + 1) ** 2 for y in any_divisors(dtype, 5000)]
+    near = [(square >> (square.bit_length() - bits)) + above for square in squares for above in (0, 1)]
+    x = np.concatenate([any_number, odd(dtype), np.array(near, np.uint64).astype(dtype)])
+    with np.errstate(all="ignore"):
+        wanted = np.sqrt(x)
+    assert differing(compute(lambda b, x: b.extended("Sqrt", x.type, x), error, x), wanted).size == 0
 
 
 @pytest.mark.parametrize("processor", device.PROCESSORS[1:])
