@@ -24,6 +24,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("scalar", [True, False])
 def test_set(device: str, index: Any, scalar: bool) -> None:
@@ -36,6 +37,7 @@ def test_set(device: str, index: Any, scalar: bool) -> None:
     check(x, expected)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_combine(device: str, index: Any, kind: str) -> None:

@@ -64,6 +64,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("damage", list(DAMAGE))
 def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, tmp_path, damage):
     first = run_in(tmp_path, process_device)

@@ -78,6 +78,7 @@ def test_trajectory_for_the_plot(device, hare_lynx, observed):
     check(curves[:, ::12].T, want[:3], 1e-4)
 
 
+@pytest.mark.costly
 def test_inverse_rendering_recovers_the_spheres(compiled_device, tmp_path):
     sdf = load("sdf_inverse")
     images, spheres, losses = sdf.invert(size=32, iterations=200)
@@ -89,6 +90,7 @@ def test_inverse_rendering_recovers_the_spheres(compiled_device, tmp_path):
     assert (tmp_path / "target.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.costly
 def test_render_gradient_against_central_differences(device):
     sdf = load("sdf_inverse")
     directions = sdf.rays(6)

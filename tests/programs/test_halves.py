@@ -83,10 +83,9 @@ def evaluated(program: Callable[[Any], Any], dtype: Any) -> tuple[float, np.ndar
     return float(value), np.asarray(lg.astype(slope, lg.float64))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("half", [lg.float16, lg.bfloat16], ids=str)
-@pytest.mark.parametrize(
-    "name", [*sorted(PROGRAMS.keys() - {"budget"}), pytest.param("budget", marks=pytest.mark.costly)]
-)
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_halves_follow_float32(device: str, name: str, half: Any) -> None:
     if device.startswith("simulator") and half is lg.float16:
         pytest.skip("the host's conversions of float16 are in a library that the simulator doesn't link")

@@ -22,6 +22,7 @@ MOVED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64", "bool"])
 @pytest.mark.parametrize("shape", [(2, 3), (4, 4), (3, 10)])
 @pytest.mark.parametrize("name", MOVED)

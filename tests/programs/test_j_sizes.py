@@ -35,6 +35,7 @@ def test_j3_only_the_last_cell_counts(device, body):
     check(gradient_of_last_cell(BODIES[body], lg.asarray(a)), 0.2, 1e-6)
 
 
+@pytest.mark.costly
 def test_j3_j6_d19_beyond_two_to_the_24_lanes(compiled_device):
     """No cap: 2^24 + 1 lanes, a 64-bit bound array behind an arithmetic index."""
     a = np.zeros(2**24 + 1, dtype=np.int64)

@@ -44,6 +44,7 @@ def test_u1_loop_carried(device, dtype, mode, name):
     check_gradient(loss, (lg.asarray(x, dtype=dtype),), want, mode=mode, rtol=rtol)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("n", [4, 32])
 def test_u2_static_unroll(device, mode, n):
     def loss(x):

@@ -79,6 +79,7 @@ def arrays_of(kernel, n):
     return [n, x, *[np.zeros(p.size, p.dtype.np) for p in kernel.params[2:]]]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["even", "skewed", "none", "first"])
 @pytest.mark.parametrize("stacks", [False, True])
 def test_lanes_end_when_they_say(sorting, kind, stacks):
@@ -87,6 +88,7 @@ def test_lanes_end_when_they_say(sorting, kind, stacks):
     check(kernel, arrays_of(kernel, counts(kind)))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("size", [256, 257, 1300, 70_000])
 def test_more_and_fewer_tiles_than_workgroups(sorting, size):
     kernel = countdown(size, stacks=False, total=False)

@@ -24,6 +24,7 @@ def multiplied(left, right, transpose_left=False, transpose_right=False):
     return device().get(result)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("few", [1, 6, 20, 1000])
 def test_squares_of_every_size(monkeypatch, few, dtype):

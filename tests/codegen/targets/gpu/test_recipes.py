@@ -103,6 +103,7 @@ EDGES = [0.0, -0.0, 1e-40, 1e-30, 0.3, -0.7, 1.5, 40.0, 87.4, 88.7, 89.0, -87.5,
          np.inf, -np.inf, np.nan]  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [(name, float32) for name in sorted(RECIPES)] + [(name, float64) for name in ("sin", "exp", "log")],

@@ -21,6 +21,7 @@ def trips(request, monkeypatch, gpu):
     monkeypatch.setattr(type(device()), "emit", type(device()).emit_continued)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", [0, 2, 4, 5, 6])
 def test_random_kernels(seed):
     kernel, arrays = random_kernel(seed)

@@ -138,6 +138,7 @@ def test_a_sum_has_the_same_bits_every_time():
     assert len(results) == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("extents", [(700,), (9000,), (40, 300), (300, 40)])
 @pytest.mark.parametrize("looped", [False, True])
 def test_many_sums(extents, looped):
@@ -230,6 +231,7 @@ def counts(size, how, seed=0):
     return rng.integers(-2, 20, size, dtype=np.int32) if how == "uniform" else np.full(size, 3, np.int32)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("size", [8, 33, 1000, 5000])
 @pytest.mark.parametrize("how", ["uniform", "skewed", "equal"])
 def test_sorted_lanes(size, how, small_tiles):
@@ -279,6 +281,7 @@ def test_sorted_rows(small_tiles):
         check(build.kernel(), [counts(size, "uniform"), np.zeros(extents[0], np.int32)])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(8))
 def test_random_kernels_with_sorted_lanes(seed, small_tiles):
     kernel, arrays = random_kernel(seed)
