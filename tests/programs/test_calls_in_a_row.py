@@ -78,3 +78,12 @@ def test_calls_in_a_row(compiled_device, seed):
         for deferred, known in zip(run(False), run(True), strict=True):
             np.testing.assert_array_equal(deferred, known)
             assert np.isfinite(known).all()
+
+
+def test_waiting_for_a_device(device):
+    result = lg.compile(halved)(lg.asarray(np.linspace(-1.0, 1.0, LANES)), lg.asarray(np.full(LANES, 9)))
+    lg.synchronize()
+    lg.synchronize(device)
+    assert np.isfinite(np.asarray(result)).all()
+    with pytest.raises(ValueError, match="expected one of the devices"):
+        lg.synchronize("abacus")
