@@ -45,7 +45,7 @@ class Call:
             slots = self.machine.program.slots
             for slot, output in zip(self.machine.program.outputs, self.outputs, strict=True):
                 if slots[slot].constant is None and output not in self.inputs:
-                    output.failure = failure
+                    output.failure = failure.with_traceback(None)  # which would hold on to arrays
         finally:
             self.machine.release()
 
@@ -115,4 +115,4 @@ def require(allocations: Sequence[Allocation]) -> None:
     """Raise why one of these has no content."""
     for allocation in allocations:
         if allocation.failure is not None:
-            raise allocation.failure
+            raise allocation.failure.with_traceback(None)
