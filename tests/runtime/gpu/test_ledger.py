@@ -8,11 +8,13 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu import ledger
+from loopgrad.runtime.session import SESSION
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 
 @pytest.fixture
 def gpu():
+    SESSION.clear()  # programs of other tests know deeper stacks
     with lg.default_device("simulator:1"):
         yield get_device("simulator:1")
 
