@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopgrad.graph.location import describe, user_location
+from loopgrad.graph.location import describe, located, user_location
 from loopgrad.graph.nodes import Location
 
 
@@ -65,6 +65,4 @@ class StackCapacityError(LoopgradError, RuntimeError):
 
 def explained(op: str, expected: object, got: object, fix: str) -> str:
     """The text of a user error: what was expected, what came, how to fix it, and the user's line."""
-    text = f"{op}: expected {expected}, got {got}; {fix}"
-    where = describe(user_location())
-    return f"{text}\n{where}" if where else text
+    return located(f"{op}: expected {expected}, got {got}; {fix}", user_location())

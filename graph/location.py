@@ -88,3 +88,8 @@ def describe(loc: Location | None) -> str:
         return ""
     source = linecache.getline(loc.file, loc.line).strip()
     return f"  at {loc} in {loc.function}" + (f"\n    {source}" if source else "")
+
+
+def located(text: str, loc: Location | None) -> str:
+    """A message, and below it the line that it is about, where that is known."""
+    return "\n".join(part for part in (text, describe(loc)) if part)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Protocol
 
 from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError
-from loopgrad.graph.location import describe
+from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Location
 
 
@@ -30,7 +30,7 @@ def failed_check(site: CheckSite, domain: tuple[int, ...], lane: int, detail: in
         failure.add_note(f"first seen in lane {place}")
         return failure
     message = site.message.replace("{lane}", place).replace("{detail}", str(detail))
-    text = "\n".join(part for part in (message, describe(site.loc)) if part)
+    text = located(message, site.loc)
     return IndexRangeError(text) if site.kind == "index" else LoopgradError(text)
 
 
@@ -60,4 +60,4 @@ def memory_failure(
         f"loop {loops!r}: expected its saved values to fit into {room}, needed {needed:,} bytes{detail}; "
         "give the loop a memory_budget, or make it shorter"
     )
-    return MemoryError("\n".join(part for part in (text, describe(loc)) if part))
+    return MemoryError(located(text, loc))

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.graph.location import located, user_location
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 
@@ -88,10 +89,11 @@ def ensure(needed: int, purpose: str) -> None:
     """MemoryError, with need and available, where `needed` bytes can't be allocated."""
     refused = refusal(needed)
     if refused is not None:
-        raise MemoryError(
+        text = (
             f"{purpose}: expected at most {refused[1]:,} bytes (what is available), needed {needed:,}; "
             "use smaller arrays or a narrower dtype"
         )
+        raise MemoryError(located(text, user_location()))
 
 
 class Block:

@@ -12,7 +12,7 @@ from loopgrad.codegen.targets.gpu.interface import (
     UNFINISHED,
 )
 from loopgrad.graph.errors import LoopgradError, StackCapacityError
-from loopgrad.graph.location import describe
+from loopgrad.graph.location import located
 from loopgrad.runtime.failures import failed_check, loop_names, memory_failure
 from loopgrad.runtime.gpu.memory import Bytes
 from loopgrad.runtime.gpu.program import KernelRecord
@@ -47,7 +47,7 @@ def truncation(kernel: KernelRecord | None, device: str) -> StoppedLoopError:
         "condition still held (such drivers count the trips of all loops of a lane together, to 65,535); run it on "
         "another device, or make the loops shorter"
     )
-    return StoppedLoopError("\n".join(part for part in (text, describe(loc)) if part))
+    return StoppedLoopError(located(text, loc))
 
 
 def needs(control: Bytes, kernel: KernelRecord, capacities: list[int]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from loopgrad.graph.location import located, user_location
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 
@@ -109,7 +110,9 @@ class Heap:
             try:
                 chunk = self._make(whole)
             except MemoryError as refused:
-                raise MemoryError(f"{refused}: expected {whole:,} bytes, {self._describe()}") from None
+                need = f"{refused}: expected {whole:,} bytes, {self._describe()}"
+                text = f"{need}; use smaller arrays or a narrower dtype"
+                raise MemoryError(located(text, user_location())) from None
         self.held += whole
         return [(chunk, offset) for offset in range(0, whole, size)]
 

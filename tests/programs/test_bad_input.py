@@ -242,3 +242,12 @@ def test_a_failed_check_ends_a_loop_that_follows_from_it(compiled_device):
         assert np.isfinite(np.asarray(compiled(lg.asarray([0, 2, 1])))).all()
         with pytest.raises(IndexError):
             np.asarray(compiled(lg.asarray([0, 7, 1])))
+
+
+def test_an_array_that_memory_cannot_hold_names_the_line(compiled_device):
+    if compiled_device == "simulator:0":
+        pytest.skip("its driver is the tests' own code, like the line that the message should name")
+    x = lg.ones(1 << 44)
+    with pytest.raises(MemoryError, match=r"use smaller arrays or a narrower dtype[\s\S]*np\.asarray\(x \+ 1\)"):
+        np.asarray(x + 1)
+    assert float(lg.sum(lg.ones(10))) == 10.0
