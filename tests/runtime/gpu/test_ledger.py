@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -210,3 +212,21 @@ def test_waiting_for_a_device(gpu):
     lg.synchronize("simulator:1")
     assert not calls(gpu)
     np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n * 40), rtol=1e-9)
+
+
+def test_threads_share_the_ledger(gpu):
+    compiled = loops()
+
+    def work(thread):
+        rng = np.random.default_rng(thread)
+        held = []
+        with lg.default_device("simulator:1"):
+            for _ in range(25):
+                x, n = lanes(int(rng.integers(1000)), int(rng.integers(1, 60)))
+                held.append((compiled(lg.asarray(x), lg.asarray(n)), x, n))
+                if rng.random() < 0.2:
+                    held[int(rng.integers(len(held)))][0].numpy()
+        return max(np.abs(np.asarray(r) - ragged_reference(x, n)).max() for r, x, n in held)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(work, range(4))) < 1e-6
