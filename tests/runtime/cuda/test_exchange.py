@@ -17,7 +17,9 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.runtime import dlpack
+from loopgrad.runtime.devices import get_device
 from tests.emitted_kernels import outside_the_run
+from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 SIMULATED = "LOOPGRAD_TEST_SIMULATED_CUDA"
 ROOT = Path(__file__).parents[3]
@@ -118,6 +120,37 @@ def test_asarray_copies_on_the_device(x):
     assert address_of(lg.asarray(Foreign(x), copy=False)) == address_of(x)
     np.testing.assert_array_equal(np.asarray(y), EXPECTED)
     assert lg.asarray(Foreign(x), dtype=lg.int32).dtype is lg.int32
+
+
+@needs_cuda
+@pytest.mark.parametrize("how", ["dlpack", "copy", "interface"])
+def test_others_get_what_a_call_makes_that_had_to_be_done_again(x, how):
+    """Its stacks were too small, and nobody had looked."""
+    with lg.default_device("cuda:0"):
+        gradient = lg.compile(gradient_of_ragged_loops())
+        values, trips = np.linspace(0.3, 0.7, 40), np.full(40, 2, np.int32)
+        for _ in range(2):
+            np.asarray(gradient(lg.asarray(values), lg.asarray(trips)))
+        made = gradient(lg.asarray(values), lg.asarray(trips * 40))
+        assert not get_device("cuda:0").driver.ledger.empty
+        y = lg.from_dlpack(Foreign(made, copy=how == "copy")) if how != "interface" else lg.asarray(Interface(made))
+        assert get_device("cuda:0").driver.ledger.empty
+        np.testing.assert_allclose(np.asarray(y), ragged_reference(values, trips * 40), rtol=1e-9)
+    del made, y
+
+
+@needs_cuda
+def test_calls_that_read_memory_of_others_are_waited_for(x):
+    """It may have changed when they would be done again."""
+    with lg.default_device("cuda:0"):
+        gradient = lg.compile(gradient_of_ragged_loops())
+        values, trips = lg.from_dlpack(Foreign(lg.asarray(np.linspace(0.3, 0.7, 40)))), np.full(40, 2, np.int32)
+        for factor in (1, 1, 60):
+            result = gradient(values, lg.asarray(trips * factor))
+            assert get_device("cuda:0").driver.ledger.empty
+        wanted = ragged_reference(np.linspace(0.3, 0.7, 40), trips * 60)
+        np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-9)
+    del values
 
 
 @needs_cuda
