@@ -296,6 +296,15 @@ def _starts(normal: Normal, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
     return starts
 
 
+def _needed_only(part: Graph) -> Graph:
+    """Without dead carries of loops and dead results of switches, in each other to any depth."""
+    while True:
+        smaller = dce.run(without_dead_carries(dce.run(part)))
+        if smaller is part:
+            return part
+        part = smaller
+
+
 def _emit_reverse(
     node: Node, normal: Normal, branches: Sequence[Branch], flow: Flow, index: Value, given: Sequence[Value]
 ) -> tuple[Value, ...]:
@@ -305,7 +314,7 @@ def _emit_reverse(
     slots = len(_slot_types(branches))
     reverse = [_reverse_part(b, n) for b in branches]
     if node.attrs.get("recompute"):  # an accumulator needn't be there again, nor need what only scatters into it
-        reverse = [dce.run(without_dead_carries(part)) for part in reverse]
+        reverse = [_needed_only(part) for part in reverse]
     read = [i for i in range(n) if any(g.inputs[i] in read_values(g) for g in reverse)]
     types = [*(normal.operands[1 + i].type for i in read), *(v.type for v in given)]
     graphs, offset = [], 0

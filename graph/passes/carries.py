@@ -138,10 +138,10 @@ def _same_constant(a: Value, b: Value) -> bool:
 
 
 def _cut(loop: Node, wanted: Collection[int]) -> Node:
-    """The loop, where a carry that only loops in its body hand on to themselves stays what it was, and where they
-    no longer have it: an accumulator, say, whose sum nobody needs."""
+    """The loop, where a carry that only loops and switches in its body hand on to itself stays what it was, and where
+    they no longer have it: an accumulator, say, whose sum nobody needs."""
     body, first = loop.regions[-1], first_carry(loop)
-    if not any(node.op in ("for", "while") for node in body.nodes):
+    if not any(node.regions for node in body.nodes):
         return loop
     dead = set(_dead_carries(loop, wanted, inside=True)) - set(_dead_carries(loop, wanted))
     cut = {first + j: j for j in dead if not isinstance(body.outputs[j].type, StackType)}
@@ -150,13 +150,13 @@ def _cut(loop: Node, wanted: Collection[int]) -> Node:
     outputs = list(body.outputs)
     for position, j in cut.items():
         outputs[j] = body.inputs[position]
-    shorter = run(Graph(body.inputs, body.nodes, tuple(outputs)))
+    shorter = run(dce.run(Graph(body.inputs, body.nodes, tuple(outputs))))
     return renewed(loop, loop.operands, (*loop.regions[:-1], shorter))
 
 
 def _dead_carries(loop: Node, wanted: Collection[int], inside: bool = False) -> dict[int, Fate]:
-    """Carries that neither `wanted` results nor the condition depend on. `inside`: those of loops in the body, too,
-    depend on no more than they must."""
+    """Carries that neither `wanted` results nor the condition depend on. `inside`: results of loops and switches in the
+    body, too, depend on no more than they must."""
     body = loop.regions[-1]
     live = _live(loop, wanted, inside)[0]
     return {j: None for j in range(len(body.outputs)) if j not in live}
@@ -183,13 +183,27 @@ def _needed(graph: Graph, outputs: Sequence[Value], inside: bool) -> set[Value]:
     needed = set(outputs)
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.results):
-            loop = inside and node.op in ("for", "while")
-            needed.update(_read_for(node, needed) if loop else node.operands)
+            needed.update(_read_for(node, needed) if inside and node.regions else node.operands)
     return needed
 
 
-def _read_for(loop: Node, needed: set[Value]) -> list[Value]:
-    """The operands of a loop on which those of its results depend that are needed."""
+def _read_for(node: Node, needed: set[Value]) -> list[Value]:
+    """The operands of a region node on which those of its results depend that are needed."""
+    return _read_for_switch(node, needed) if node.op == "switch" else _read_for_loop(node, needed)
+
+
+def _read_for_switch(switch: Node, needed: set[Value]) -> list[Value]:
+    wanted = [p for p, v in enumerate(switch.results) if v in needed]
+    inner = [_needed(branch, [branch.outputs[p] for p in wanted], inside=True) for branch in switch.regions]
+    read = [
+        v
+        for i, v in enumerate(switch.operands[1:])
+        if any(branch.inputs[i] in found for branch, found in zip(switch.regions, inner, strict=True))
+    ]
+    return [switch.operands[0], *read]
+
+
+def _read_for_loop(loop: Node, needed: set[Value]) -> list[Value]:
     first, start = first_carry(loop), first_capture(loop)
     live, inner = _live(loop, {j for j, v in enumerate(loop.results) if v in needed}, inside=True)
     inner = inner | {v for condition in loop.regions[:-1] for v in _needed(condition, condition.outputs, inside=True)}

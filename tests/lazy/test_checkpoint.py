@@ -149,3 +149,43 @@ def test_loops_that_are_computed_again_scatter_into_an_accumulator(device):
 
     got, expected = (np.asarray(lg.grad(lambda x, w=w: loss(x, w))(x)) for w in (lg.checkpoint, lambda f: f))
     np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+TRIPS, PLACES = np.array([3, 1, 0, 2, 4]), np.array([0, 2, 1, 2, 2])
+
+
+def sums_in_branches(x: Any, table: Any, depth: int, checkpointed: bool) -> Any:
+    """Lanes that add to shared cells, in switches in loops in switches."""
+    trips, places = lg.asarray(TRIPS), lg.asarray(PLACES)
+
+    def add(state: Any, k: Any, depth: int) -> Any:
+        v, cells = state
+        return v * 0.9, cells.at[places].add(k.astype(lg.float64) * table[places] * v)
+
+    def choose(state: Any, k: Any, depth: int) -> Any:
+        inside = choose if depth else add
+
+        def twice(state: Any) -> Any:
+            start = (lg.zeros_like(places), state)
+            return lg.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, inside(c[1], k, depth - 1)), start)[1]
+
+        def chosen(state: Any) -> Any:
+            return lg.switch((places + k) % 3, [lambda s: s, twice, twice], state)
+
+        return (lg.checkpoint(chosen) if checkpointed else chosen)(state)
+
+    start = (lg.zeros_like(places), (x, lg.zeros(3)))
+    v, cells = lg.while_loop(lambda c: c[0] < trips, lambda c: (c[0] + 1, choose(c[1], c[0], depth)), start)[1]
+    return lg.sum(v) + lg.sum(cells * lg.arange(3.0))
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_sum_in_branches_in_loops_is_not_computed_again(device: str, depth: int) -> None:
+    x, table = lg.linspace(0.1, 1.0, 5), lg.linspace(0.2, 2.0, 3)
+    got, wanted = [
+        lg.grad(lambda x, t, c=c: sums_in_branches(x, t, depth, c), argnums=(0, 1))(x, table) for c in (True, False)
+    ]
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-12)
+        assert np.abs(np.asarray(b)).max() > 0.1
