@@ -166,7 +166,8 @@ class Driver(Protocol):
     def commands(self) -> Commands: ...
 
     def start(self, work: Sequence[Any], uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> Any:
-        """As `Commands.run` of all these lists, one after the other; one may be there several times."""
+        """As `Commands.run` of all these lists, one after the other; one may be there several times, and there may be
+        none."""
         ...
 
     def update(self) -> Pipeline:

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.runtime.gpu.driver import Shared
+from loopgrad.runtime.gpu.driver import Driver, Shared
 from loopgrad.runtime.gpu.memory import Allocation
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.machine import Machine
-    from loopgrad.runtime.gpu.streams.driver import StreamDriver
 
 MOST_CALLS: Final = 32
 SHARE: Final = 1 / 8  # of the memory that the device had
@@ -41,6 +40,8 @@ class Call:
         try:
             require(self.inputs)
             self.machine.run(self.inputs, self.outputs)
+            for output in self.outputs:
+                self.machine.driver.made(output)
         except Exception as failure:
             slots = self.machine.program.slots
             for slot, output in zip(self.machine.program.outputs, self.outputs, strict=True):
@@ -53,7 +54,7 @@ class Call:
 class Ledger:
     """One per device, under its lock. `address`: of the word that kernels mark."""
 
-    def __init__(self, driver: StreamDriver, memory: int) -> None:
+    def __init__(self, driver: Driver, memory: int) -> None:
         self._driver = driver
         self._word: Shared = driver.shared(1)
         self.address = self._word.address
@@ -90,7 +91,7 @@ class Ledger:
         self._repeating = True
         try:
             if not self._marked:
-                self._driver.look(self._word)
+                self._driver.start((), (), self._word)
                 self._marked = bool(self._word.words[0])
             if self._marked or self._begun:
                 self._word.clear()

@@ -18,6 +18,7 @@ from loopgrad.codegen.targets.spirv.update import update_module
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache
 from loopgrad.runtime.gpu.driver import ProductShape, Shared
+from loopgrad.runtime.gpu.ledger import Ledger, require
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
 from loopgrad.runtime.vulkan.commands import CommandBuffers, Commands
 from loopgrad.runtime.vulkan.driver import TYPE_CPU
@@ -50,9 +51,10 @@ class HostHeap(Heap):
 
 
 class VulkanDriver:
-    """Implements `Driver`. Work is started and not waited for (see timeline), but for kernels that may report."""
+    """Implements `Driver`. Work is started and not waited for (see timeline), but for kernels that may report more than
+    the ledger sees."""
 
-    ledger = None
+    ledger: Ledger | None = None
 
     def __init__(self, gpu: Gpu, disk: DiskCache | None) -> None:
         self.gpu = gpu
@@ -108,6 +110,9 @@ class VulkanDriver:
         if not size:
             return np.empty(0, np.uint8)
         with self.lock:
+            if self.ledger is not None:
+                self.ledger.settle()
+            require((allocation,))
             place = mapped(allocation, size)
             if place is None:
                 return self._download(allocation, size)
@@ -191,8 +196,10 @@ class VulkanDriver:
 
     def finish(self) -> None:
         with self.lock:
+            if self.ledger is not None:
+                self.ledger.settle()
             self.flush()
-            self.gpu.timeline.wait(self.gpu.timeline.submitted)
+            self.gpu.timeline.idle()
 
     def update(self) -> Pipeline:
         if self._update is None:

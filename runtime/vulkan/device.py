@@ -6,6 +6,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.program import Program
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.gpu.device import GpuDevice
+from loopgrad.runtime.gpu.ledger import Ledger
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.vulkan.adapter import VulkanDriver
 from loopgrad.runtime.vulkan.driver import api, usable
@@ -24,6 +25,8 @@ class VulkanDevice(GpuDevice):
         disk = cache if cache is not None else default_cache()
         driver = VulkanDriver(self.gpu, disk)
         self.gpu.features = probed(driver, self.gpu.features)
+        if driver.endless_loops:  # elsewhere kernels with loops may report that the driver stopped them
+            driver.ledger = Ledger(driver, driver.available())
         super().__init__(f"vulkan:{position}", driver, disk)
 
     def target(self) -> tuple[str, ...]:

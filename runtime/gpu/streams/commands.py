@@ -161,7 +161,7 @@ class StreamCommands:
             for node in self.nodes:
                 node.issue(*node.arguments)
         if report is not None:
-            self._api.download(report.landing, report.address, report.words.nbytes)
+            report.depart()
 
     def _drop(self) -> None:
         if self._executable is not None:

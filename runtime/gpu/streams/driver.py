@@ -204,17 +204,11 @@ class StreamDriver:
                 commands.issue(None)
             if work:
                 work[-1].issue(report)
+            elif report is not None:
+                report.depart()
             if report is not None:
                 self.wait()
                 report.arrived()
-
-    def look(self, words: Shared) -> None:
-        """Wait for all work; the words as it left them."""
-        assert isinstance(words, SharedWords)
-        with self.lock, self.watched({}):
-            self.api.download(words.landing, words.address, words.words.nbytes)
-            self.wait()
-            words.arrived()
 
     def finish(self) -> None:
         with self.lock, self.watched({}):

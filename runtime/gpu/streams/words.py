@@ -31,6 +31,10 @@ class SharedWords:
             self._landing = self._driver.pinned.take(self.words.nbytes)
         return self._landing.address
 
+    def depart(self) -> None:
+        """To `landing`, after the work that was started."""
+        self._driver.api.download(self.landing, self.address, self.words.nbytes)
+
     def arrived(self) -> None:
         """Take over what lies in `landing`."""
         self.words.view(np.uint8)[:] = host_bytes(self.landing, self.words.nbytes)
