@@ -102,7 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Twenty thousand tests are millions of objects, which tests that collect garbage needn't look through."""
+    """Twenty thousand tests are millions of objects, which the garbage collector needn't look through."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def young_heap() -> None:
+    """For tests that collect garbage often: they needn't look through what the tests before them left."""
     gc.collect()
     gc.freeze()
 

@@ -94,6 +94,7 @@ def test_o8_methods_of_two_instances(device):
         check(lg.grad(Oscillator(stiffness).energy)(x), stiffness * np.array([1.0, 2.0]), 1e-14)
 
 
+@pytest.mark.usefixtures("young_heap")
 def test_o9_p90_repeats_do_not_keep_arrays(device):
     loss = lambda x: lg.sum(lg.fori_loop(0, 4, lambda _, v: lg.sin(v), x))
 

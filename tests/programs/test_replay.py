@@ -147,6 +147,7 @@ def test_p105_reading_a_value_while_tracing(device):
     check(lg.compile(lambda x: x * lg.sum(x))(lg.asarray([1.0, 2.0])), [3.0, 6.0])
 
 
+@pytest.mark.usefixtures("young_heap")
 def test_p107_recycled_buffers(device):
     replay = lg.compile(lambda x: x + 1.0).capture(lg.zeros((1000,)))
     first = replay.replay(lg.zeros((1000,)))

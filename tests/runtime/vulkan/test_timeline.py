@@ -105,6 +105,7 @@ def test_a_loop_of_calls_does_not_run_ahead_without_end(device, waits):
     assert np.asarray(x).tolist() == [300.0] * 3
 
 
+@pytest.mark.usefixtures("young_heap")
 def test_arrays_go_in_front_of_the_work_that_needs_them(separate, waits):
     """Uploads cost no submission and no wait of their own, whatever becomes of their memory."""
     compiled = lg.compile(lambda x: x * 3.0)
