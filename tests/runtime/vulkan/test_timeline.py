@@ -31,48 +31,48 @@ class Library:
 
 
 @pytest.fixture
-def device():
+def vulkan():
     found = get_device("vulkan:0")
     with lg.default_device("vulkan:0"):
         yield found
 
 
 @pytest.fixture
-def waits(device, monkeypatch):
+def waits(vulkan, monkeypatch):
     """How often the host waited for the device."""
-    calls, real = [], device.gpu.lib
+    calls, real = [], vulkan.gpu.lib
 
     def counted(*arguments):
         calls.append(1)
         return real.vkWaitSemaphores(*arguments)
 
-    monkeypatch.setattr(device.gpu, "lib", Library(real, vkWaitSemaphores=counted))
+    monkeypatch.setattr(vulkan.gpu, "lib", Library(real, vkWaitSemaphores=counted))
     return calls
 
 
 @pytest.fixture
-def separate(device, monkeypatch):
+def separate(vulkan, monkeypatch):
     """Memory of the device's own, which the host doesn't see."""
-    data = device.driver.data
+    data = vulkan.driver.data
 
     def seen(allocation, size):
         return None if allocation._home is data else mapped(allocation, size)
 
     monkeypatch.setattr(adapter, "mapped", seen)
-    return device
+    return vulkan
 
 
-def test_calls_are_started_and_not_waited_for(device, waits):
+def test_calls_are_started_and_not_waited_for(vulkan, waits):
     compiled = lg.compile(lambda x, y: x * 2.0 + y)
     x = lg.asarray(np.arange(1000.0))
     for _ in range(2):
         compiled(x, x)
-    device.gpu.timeline.idle()
+    vulkan.gpu.timeline.idle()
     waits.clear()
-    before, results = device.gpu.timeline.submitted, [x]
+    before, results = vulkan.gpu.timeline.submitted, [x]
     for _ in range(20):
         results.append(compiled(results[-1], x))
-    assert device.gpu.timeline.submitted == before + 20
+    assert vulkan.gpu.timeline.submitted == before + 20
     assert not waits
     wanted = np.arange(1000.0)
     for result in results:
@@ -80,11 +80,11 @@ def test_calls_are_started_and_not_waited_for(device, waits):
         wanted = wanted * 2.0 + np.arange(1000.0)
 
 
-def test_elements_wait_for_what_makes_them_only(device, monkeypatch):
+def test_elements_wait_for_what_makes_them_only(vulkan, monkeypatch):
     """Not for work that was started later. (Where the host doesn't see the memory, for a copy behind that work.)"""
-    if not device.gpu.unified:
+    if not vulkan.gpu.unified:
         pytest.skip("elements are copied to the host")
-    timeline, asked = device.gpu.timeline, []
+    timeline, asked = vulkan.gpu.timeline, []
     original = timeline.wait
     monkeypatch.setattr(timeline, "wait", lambda number: (asked.append(number), original(number)))
     compiled = lg.compile(lambda x: x - 1.0)
@@ -96,12 +96,12 @@ def test_elements_wait_for_what_makes_them_only(device, monkeypatch):
     assert asked[-1] == made < timeline.submitted
 
 
-def test_a_loop_of_calls_does_not_run_ahead_without_end(device, waits):
+def test_a_loop_of_calls_does_not_run_ahead_without_end(vulkan, waits):
     compiled = lg.compile(lambda x: x + 1.0)
     x = lg.asarray(np.zeros(3))
     for _ in range(300):
         x = compiled(x)
-        assert device.gpu.timeline.submitted - device.gpu.timeline._reached <= 64
+        assert vulkan.gpu.timeline.submitted - vulkan.gpu.timeline._reached <= 64
     assert np.asarray(x).tolist() == [300.0] * 3
 
 
@@ -166,8 +166,8 @@ def test_staging_memory_is_used_again_when_its_submission_is_done(separate):
     assert heap.held == held
 
 
-def test_a_wait_that_is_broken_off_ends_when_the_device_is_idle(device, monkeypatch):
-    timeline, real, calls = device.gpu.timeline, device.gpu.lib, []
+def test_a_wait_that_is_broken_off_ends_when_the_device_is_idle(vulkan, monkeypatch):
+    timeline, real, calls = vulkan.gpu.timeline, vulkan.gpu.lib, []
     compiled = lg.compile(lambda x: lg.sum(lg.cos(x)))
     x = lg.asarray(np.zeros(400))
 
@@ -182,7 +182,7 @@ def test_a_wait_that_is_broken_off_ends_when_the_device_is_idle(device, monkeypa
         return real.vkDeviceWaitIdle(handle)
 
     with monkeypatch.context() as patch:
-        patch.setattr(device.gpu, "lib", Library(real, vkWaitSemaphores=interrupted, vkDeviceWaitIdle=idle))
+        patch.setattr(vulkan.gpu, "lib", Library(real, vkWaitSemaphores=interrupted, vkDeviceWaitIdle=idle))
         with pytest.raises(KeyboardInterrupt):
             np.asarray(compiled(x))
     assert calls == ["wait", "wait", "idle"]
@@ -206,12 +206,12 @@ def test_a_lost_device_names_the_kernel_and_the_line(where):
             again()
 
 
-def test_what_a_device_lacks_is_named(device):
-    base, _, twelve = device.gpu.api.features(device.gpu.physical)
+def test_what_a_device_lacks_is_named(vulkan):
+    base, _, twelve = vulkan.gpu.api.features(vulkan.gpu.physical)
     assert not lacking(base, twelve)
     twelve.timelineSemaphore = 0
     assert lacking(base, twelve) == "timelineSemaphore"
-    assert isinstance(device.driver, VulkanDriver)
+    assert isinstance(vulkan.driver, VulkanDriver)
 
 
 def test_a_device_without_timelines_is_one_line(monkeypatch):
