@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from loopgrad.graph.types import DTYPES, DType, TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device, get_device
+from loopgrad.runtime.gpu.ledger import complete
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 
 CPU: Final = 1
@@ -146,7 +147,7 @@ def exported(
     assert isinstance(buffer, GpuBuffer)
     device = get_device(buffer.device)
     consumer = _checked_stream(stream, device.kind)
-    _driver(device).settle(buffer.allocation)
+    settle(buffer)
     if copy:
         buffer = _copied(buffer.allocation.address, buffer.type, device)
     if consumer != NO_ORDER:
@@ -350,7 +351,9 @@ def _own_stream(device: Device) -> int:
 def settle(buffer: Buffer) -> None:
     """Let the elements be there in the order of our stream; raises why there are none."""
     assert isinstance(buffer, GpuBuffer)
-    _driver(get_device(buffer.device)).settle(buffer.allocation)
+    driver = _driver(get_device(buffer.device))
+    with driver.lock, driver.watched({}):
+        complete(driver, buffer.allocation)
 
 
 def own_stream(name: str) -> int:

@@ -8,7 +8,7 @@ from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.failures import StoppedLoopError
 from loopgrad.runtime.gpu.learned import Learned
-from loopgrad.runtime.gpu.ledger import Ledger, require
+from loopgrad.runtime.gpu.ledger import Ledger, complete, require
 from loopgrad.runtime.gpu.machine import Machine
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 from loopgrad.runtime.gpu.program import ProgramRecord
@@ -66,33 +66,34 @@ class GpuExecutable(Executable):
     def submit(self, machine: Machine, buffers: Sequence[Buffer]) -> tuple[Machine, list[Buffer]]:
         """A call that isn't waited for, if only stacks that are too small could go wrong, and memory of others isn't
         read, which may have changed when it is done again. Any other call comes after what was entered before."""
-        ledger = self.resources.driver.ledger
+        ledger, inputs = self.resources.driver.ledger, [allocation_of(buffer) for buffer in buffers]
         if ledger is None:
-            return self.call_continued(machine, buffers)
-        inputs = [allocation_of(buffer) for buffer in buffers]
+            return self.call_continued(machine, buffers, inputs)
         later = machine.deferrable and all(isinstance(a, Allocation) for a in inputs)
         if ledger.full or not later:
             ledger.settle()
         require(inputs)
         try:
             if later and (self.program.kernel_stacks or not ledger.empty):
-                return machine, self.call(machine, buffers, ledger)
-            return self.call_continued(machine, buffers)
+                return machine, self.call(machine, buffers, inputs, ledger)
+            return self.call_continued(machine, buffers, inputs)
         except MemoryError:
             if not ledger.settle():
                 raise
-        return self.call_continued(machine, buffers)  # what only the ledger held is free now
+        return self.call_continued(machine, buffers, inputs)  # what only the ledger held is free now
 
-    def call_continued(self, machine: Machine, buffers: Sequence[Buffer]) -> tuple[Machine, list[Buffer]]:
+    def call_continued(
+        self, machine: Machine, buffers: Sequence[Buffer], inputs: Sequence[Allocation]
+    ) -> tuple[Machine, list[Buffer]]:
         """As `call`; where the driver stopped a loop, by code that ends before that and is continued. Gives the
         machine that is the right one from then on."""
         try:
-            return machine, self.call(machine, buffers)
+            return machine, self.call(machine, buffers, inputs)
         except StoppedLoopError:
             if machine.program is self.program and not self._revised():
                 raise
         machine = self.machine(machine.adapt)
-        return machine, self.call(machine, buffers)
+        return machine, self.call(machine, buffers, inputs)
 
     def _revised(self) -> bool:
         """Take other code for this program, where there is any."""
@@ -103,9 +104,15 @@ class GpuExecutable(Executable):
         self._revise = None
         return True
 
-    def call(self, machine: Machine, buffers: Sequence[Buffer], ledger: Ledger | None = None) -> list[Buffer]:
-        """One run on this machine, entered in the ledger if one is given; the device's lock is held."""
-        inputs = [allocation_of(buffer) for buffer in buffers]
+    def call(
+        self,
+        machine: Machine,
+        buffers: Sequence[Buffer],
+        inputs: Sequence[Allocation],
+        ledger: Ledger | None = None,
+    ) -> list[Buffer]:
+        """One run on this machine, of these buffers and their memory, entered in the ledger if one is given; the
+        device's lock is held."""
         if ledger is None:
             allocations = machine.run(inputs)
         else:
@@ -116,7 +123,7 @@ class GpuExecutable(Executable):
             self.resources.driver.made(allocation)
         if machine.heap is not None:
             self._heap_peak = max(self._heap_peak, machine.heap.size)
-        given = {buffer.allocation: buffer for buffer in buffers if isinstance(buffer, GpuBuffer)}
+        given = dict(zip(inputs, buffers, strict=True))
         made: list[Buffer] = []
         for allocation, type in zip(allocations, self.output_types, strict=True):
             known = given.get(allocation)
@@ -132,8 +139,7 @@ class GpuExecutable(Executable):
         """Know what the calls that were started have to say."""
         driver = self.resources.driver
         with driver.lock:
-            if driver.ledger is not None:
-                driver.ledger.settle()
+            complete(driver)
 
     def plan(self) -> Plan:
         self.look()

@@ -112,6 +112,13 @@ class Ledger:
             self._word.clear()
 
 
+def complete(driver: Driver, *allocations: Allocation) -> None:
+    """Let all that was started have what it will have in the end; raises why one of these has no content."""
+    if driver.ledger is not None:
+        driver.ledger.settle()
+    require(allocations)
+
+
 def require(allocations: Sequence[Allocation]) -> None:
     """Raise why one of these has no content."""
     for allocation in allocations:

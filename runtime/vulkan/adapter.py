@@ -18,7 +18,7 @@ from loopgrad.codegen.targets.spirv.update import update_module
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache
 from loopgrad.runtime.gpu.driver import ProductShape, Shared
-from loopgrad.runtime.gpu.ledger import Ledger, require
+from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
 from loopgrad.runtime.vulkan.commands import CommandBuffers, Commands
 from loopgrad.runtime.vulkan.driver import TYPE_CPU
@@ -110,9 +110,7 @@ class VulkanDriver:
         if not size:
             return np.empty(0, np.uint8)
         with self.lock:
-            if self.ledger is not None:
-                self.ledger.settle()
-            require((allocation,))
+            complete(self, allocation)
             place = mapped(allocation, size)
             if place is None:
                 return self._download(allocation, size)
@@ -196,8 +194,7 @@ class VulkanDriver:
 
     def finish(self) -> None:
         with self.lock:
-            if self.ledger is not None:
-                self.ledger.settle()
+            complete(self)
             self.flush()
             self.gpu.timeline.idle()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words, Work
-from loopgrad.runtime.gpu.ledger import Ledger, require
+from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import Function, StreamCommands
@@ -161,17 +161,11 @@ class StreamDriver:
     def made(self, allocation: Allocation) -> None:
         """Who needs the content waits for all work."""
 
-    def settle(self, allocation: Allocation) -> None:
-        """Let its content be what it will be in the order of the stream; raises why there is none."""
-        with self.lock, self.watched({}):
-            self.ledger.settle()
-            require((allocation,))
-
     def fetch(self, allocation: Allocation, size: int) -> Bytes:
         if not size:
             return np.empty(0, np.uint8)
         with self.lock, self.watched({}):
-            self.settle(allocation)
+            complete(self, allocation)
             if size <= RECEIVED:
                 self.api.download(self._received.address, allocation.address, size)
                 self.wait()
@@ -212,7 +206,7 @@ class StreamDriver:
 
     def finish(self) -> None:
         with self.lock, self.watched({}):
-            self.ledger.settle()
+            complete(self)
             self.wait()
 
     def update(self) -> Function:
