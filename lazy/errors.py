@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.location import describe, user_location
+from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Value
 
 _INSTEAD = {
@@ -39,5 +39,4 @@ def traced_value_error(value: Value, purpose: str) -> TracedValueError:
         f"{purpose}: expected a tensor whose elements are known, got {value.type}{origin}, of a function that is being "
         f"traced: its elements don't exist yet; {_INSTEAD.get(purpose, _INSTEAD['array'])}"
     )
-    where = describe(user_location())
-    return TracedValueError(f"{text}\n{where}" if where else text)
+    return TracedValueError(located(text, user_location()))

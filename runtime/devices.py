@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from loopgrad.graph.errors import explained
-from loopgrad.graph.location import describe, user_location
+from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import Executable
@@ -155,7 +155,6 @@ def _numbered(name: str) -> Callable[[], Device] | None:
     position = int(index or 0)
     if position >= number:
         reason = reason or f"there are only {number} devices of this kind"
-        where = describe(user_location())
         text = f"device {name!r} can't be used: {reason}; use one of {', '.join(MAKERS)}"
-        raise RuntimeError(f"{text}\n{where}" if where else text)
+        raise RuntimeError(located(text, user_location()))
     return lambda: make(position)
