@@ -37,26 +37,21 @@ class MeasuredOrder(TileOrder):
     def emit_tile(self, number: Val, emit_block: EmitOps) -> None:
         tile = Tile(self.e, self.tiles, number)
         self._count_trips(tile, emit_block)
-        self.e.when(self._is(SORTED), partial(self._sort, tile))
+        self.e.when(self._is(SORTED), partial(self._sort, tile, emit_block))
         self._run_and_fold(tile, emit_block)
 
     def _is(self, state: int) -> Val:
         return self.b.inst("IEqual", "bool", self.b.get(self.state, "i32"), self.i32(state))
 
-    def _sort(self, tile: Tile) -> None:
-        b = self.b
-        self._clear()
-        b.barrier()
+    def _count(self, tile: Tile, emit_block: EmitOps) -> list[Val]:
+        """By the trips that wait where the order will be."""
         buckets = []
         for rank, place in zip(self.ranks, self._places(), strict=True):
             inside = self.below(place, tile.count)
-            buckets.append(self._bucket(b.shared_get(self.order, self.e.select(inside, place, self.i32(0)), "i32")))
+            safe = self.e.select(inside, place, self.i32(0))
+            buckets.append(self._bucket(self.b.shared_get(self.order, safe, "i32")))
             self.e.when(inside, partial(self._enter_bucket, rank, buckets[-1]))
-        b.barrier()
-        self._scan()
-        b.barrier()
-        self._place(tile, buckets)
-        b.barrier()
+        return buckets
 
     def _lane_at(self, at: Val) -> Val:
         found, e = self.b.local("i32"), self.e

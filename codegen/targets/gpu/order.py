@@ -51,7 +51,14 @@ class TileOrder:
         self.values: list[GroupArray] = []
 
     def emit_tile(self, number: Val, emit_block: EmitOps) -> None:
-        tile, b = Tile(self.e, self.tiles, number), self.b
+        tile = Tile(self.e, self.tiles, number)
+        self._sort(tile, emit_block)
+        self._run_and_fold(tile, emit_block)
+
+    # pieces
+
+    def _sort(self, tile: Tile, emit_block: EmitOps) -> None:
+        b = self.b
         self._clear()
         b.barrier()
         buckets = self._count(tile, emit_block)
@@ -60,9 +67,6 @@ class TileOrder:
         b.barrier()
         self._place(tile, buckets)
         b.barrier()
-        self._run_and_fold(tile, emit_block)
-
-    # pieces
 
     @property
     def own(self) -> Val:
