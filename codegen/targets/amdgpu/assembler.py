@@ -8,6 +8,7 @@ of Newton's ends at the one or the other, by where it began.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -20,17 +21,10 @@ UPWARDS: Final = {"f32": 1.5 * 2.0**-24, "f64": 1.5 * 2.0**-53}  # times a numbe
 class AmdgpuAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
-    def inst(self, name: str, type: str, *operands: Val) -> Val:
-        if name == "FDiv" and type == "f64" and not self.fast:
-            return self._double_quotient(*operands)
-        return super().inst(name, type, *operands)
-
-    def exact(self, name: str, type: str, *operands: Val) -> Val:
-        if name == "FDiv" and type == "f64":
-            return self._double_quotient(*operands)
-        return super().exact(name, type, *operands)
-
     # division
+
+    def _division(self, type: str) -> Callable[[Val, Val], Val] | None:
+        return self._double_quotient if type == "f64" else super()._division(type)
 
     def _function(self, name: str, type: str, *operands: Val) -> Val:
         """A function of the backend's on operands of one float type, and perhaps a flag as the last."""

@@ -7,6 +7,7 @@ rarely taken computes in f64.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
@@ -18,22 +19,24 @@ LEAST_DIVIDEND: Final = 2.0**-100  # of those whose remainder is exact
 SMALLEST: Final = 2.0**-125  # quotient that is correct: all that led to it was a normal number
 
 
-class Quotients(LlvmAssembler):
+class Quotients(LlvmAssembler, ABC):
     """Implements codegen.targets.gpu.assembler.Assembler, but for `_reciprocal`."""
 
+    @abstractmethod
     def _reciprocal(self, y: Val) -> Val:
         """1 / y about, of f32 or f64; infinite, zero or no number where that is out of range."""
-        raise NotImplementedError
+
+    def _division(self, type: str) -> Callable[[Val, Val], Val] | None:
+        """Our own for a type, if there is one."""
+        return self._quotient if type == "f32" else None
 
     def inst(self, name: str, type: str, *operands: Val) -> Val:
-        if name == "FDiv" and type == "f32" and not self.fast:
-            return self._quotient(*operands)
-        return super().inst(name, type, *operands)
+        divide = self._division(type) if name == "FDiv" and not self.fast else None
+        return super().inst(name, type, *operands) if divide is None else divide(*operands)
 
     def exact(self, name: str, type: str, *operands: Val) -> Val:
-        if name == "FDiv" and type == "f32":
-            return self._quotient(*operands)
-        return super().exact(name, type, *operands)
+        divide = self._division(type) if name == "FDiv" else None
+        return super().exact(name, type, *operands) if divide is None else divide(*operands)
 
     @property
     def usual_quotients(self) -> Divide | None:
