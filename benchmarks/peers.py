@@ -46,16 +46,11 @@ def own(
 
     if not place.on_gpu():
         return Contender(start, fetch, notes, moved=moved)
-    from loopgrad.runtime.devices import get_device  # the device itself: it can be waited for
+    from loopgrad.runtime.devices import get_device  # the device itself, whose stream has the events
 
-    device = get_device(place.device())
-    if place.kind() == "vulkan":
-        probe = device.put(np.zeros(1, np.float32))
-        wait = lambda _: device.get(probe)  # a copy to the host comes after all work that was started
-        return asynchronous(start, wait, fetch, notes, moved=moved)
-    driver: Any = device.driver
-    seconds_of = _by_events(driver, start) if place.kind() == "cuda" else None
-    return asynchronous(start, lambda _: driver.finish(), fetch, notes, seconds_of=seconds_of, moved=moved)
+    device: Any = get_device(place.device())
+    seconds_of = _by_events(device.driver, start) if place.kind() == "cuda" else None
+    return asynchronous(start, lambda _: device.finish(), fetch, notes, seconds_of=seconds_of, moved=moved)
 
 
 def _by_events(driver: Any, start: Callable[[], Any]) -> Callable[[int], float]:
