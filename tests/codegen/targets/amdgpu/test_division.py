@@ -4,6 +4,7 @@ lose within what AMD documents, the results are IEEE's, bit by bit."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,17 +14,21 @@ from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
 from loopgrad.codegen.targets.amdgpu.linker import link
 from loopgrad.codegen.targets.amdgpu.target import relocatable
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.context import Emitter
-from loopgrad.codegen.targets.gpu.together import LaneOps, Lanes
-from tests.codegen.targets.cpu.kernel_build import Build
-from tests.codegen.targets.gpu.hard_quotients import PRECISION, any_divisors, near_middle, nearly_ones
+from tests.codegen.targets.gpu.hard_quotients import (
+    BITS,
+    PRECISION,
+    any_divisors,
+    differing,
+    divided_at_once,
+    near_middle,
+    nearly_ones,
+)
 from tests.emulator import device, disassembler
 from tests.emulator.code_object import CodeObject
 
 pytestmark = pytest.mark.skipif(disassembler.library() is None, reason=device.found()[1])
 GROUP = 256
 TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
-BITS = {np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
 NEWEST = device.PROCESSORS[0]
 
 Write = Callable[..., Val]
@@ -69,11 +74,6 @@ def check(x: np.ndarray, y: np.ndarray, error: int, processor: str = NEWEST) -> 
         wanted = x / y
     got = compute(lambda b, x, y: b.exact("FDiv", x.type, x, y), error, x, y, processor=processor)
     assert differing(got, wanted).size == 0, [(v[differing(got, wanted)][:3]) for v in (x, y, got, wanted)]
-
-
-def differing(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    bits = BITS[wanted.dtype]
-    return np.flatnonzero((got.view(bits) != wanted.view(bits)) & ~(np.isnan(got) & np.isnan(wanted)))
 
 
 def odd(dtype: type) -> np.ndarray:
@@ -155,15 +155,7 @@ def test_quotients_of_lanes_at_once() -> None:
     """They share one test and one rare way."""
     special = odd(np.float32)
     x, y = np.repeat(special, special.size), np.tile(special, special.size)
-
-    def write(i: int) -> Write:
-        def both(b: AmdgpuAssembler, x: Val, y: Val) -> Val:
-            lanes = LaneOps(Emitter(Build(1).kernel("empty"), b), 2)
-            return lanes.div(Lanes((x, y)), Lanes((y, x))).values[i]
-
-        return both
-
     with np.errstate(all="ignore"):
         wanted = x / y, y / x
     for i in range(2):
-        assert differing(compute(write(i), 1, x, y), wanted[i]).size == 0
+        assert differing(compute(partial(divided_at_once, i), 1, x, y), wanted[i]).size == 0

@@ -1,4 +1,4 @@
-"""Quotients that are hard to round: next to the middle between two numbers."""
+"""Quotients that are hard to round, next to the middle between two numbers, and what is done with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
+from loopgrad.codegen.targets.gpu.context import Emitter
+from loopgrad.codegen.targets.gpu.together import LaneOps, Lanes
+from tests.codegen.targets.cpu.kernel_build import Build
+
 PRECISION = {np.float32: 24, np.float64: 53}
+BITS = {np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
 
 
 def near_middle(dtype: type, divisors: Iterable[int], distance: int = 9) -> tuple[np.ndarray, np.ndarray]:
@@ -35,3 +41,15 @@ def any_divisors(dtype: type, count: int) -> list[int]:
     half = 1 << (PRECISION[dtype] - 1)
     found = np.random.default_rng(0).integers(half, 2 * half, count, dtype=np.uint64) | np.uint64(1)
     return [int(y) for y in found]
+
+
+def differing(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where the bits differ; one NaN is as good as another."""
+    bits = BITS[wanted.dtype]
+    return np.flatnonzero((got.view(bits) != wanted.view(bits)) & ~(np.isnan(got) & np.isnan(wanted)))
+
+
+def divided_at_once(i: int, b: Assembler, x: Val, y: Val) -> Val:
+    """Element i of x/y and y/x as two lanes of one invocation."""
+    lanes = LaneOps(Emitter(Build(1).kernel("empty"), b), 2)
+    return lanes.div(Lanes((x, y)), Lanes((y, x))).values[i]

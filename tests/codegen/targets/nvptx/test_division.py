@@ -3,16 +3,18 @@ modelled: whatever these lose within NVIDIA's bounds, the results are IEEE's, bi
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.joined import Joined, joined
 from loopgrad.codegen.targets.gpu.kernel import emit_block
-from loopgrad.codegen.targets.gpu.together import LaneOps, Lanes
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.guarded_quotients import guarded_quotients
+from tests.codegen.targets.gpu.hard_quotients import any_divisors, differing, divided_at_once, near_middle
 from tests.simulator.code import GROUP, HostAssembler, flavour, generate
 from tests.simulator.driver import Image
 
@@ -123,26 +125,8 @@ def divide(x, y, error):
     return compute(lambda b, x, y: b.exact("FDiv", "f32", x, y), error, x, y)
 
 
-def differing(got, wanted):
-    same = (got.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(got) & np.isnan(wanted))
-    return np.flatnonzero(~same)
-
-
 def hard_quotients():
-    """Operands whose quotient is next to the middle between two numbers: 2**s x = (2 m + 1) y + k for small k."""
-    y = np.random.default_rng(0).integers(1 << 22, 1 << 23, 20_000, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    inverse = y.copy()  # modulo 2**64, by Newton's method
-    for _ in range(6):
-        inverse *= np.uint64(2) - y * inverse
-    pairs = []
-    for shift in (24, 25):
-        for k in (-3, -1, 1, 3):
-            middle = (np.uint64(-k % (1 << 64)) * inverse) & np.uint64((1 << shift) - 1)
-            product = middle * y + np.uint64(k % (1 << 64))
-            x = product >> np.uint64(shift)
-            fits = (x >= 1 << 23) & (x < 1 << 24) & (middle >= 1 << 24) & (x << np.uint64(shift) == product)
-            pairs.append(np.stack([x[fits], y[fits]]).astype(np.float32))
-    return np.concatenate(pairs, axis=1)
+    return np.stack(near_middle(np.float32, any_divisors(np.float32, 20_000), 3))
 
 
 @pytest.mark.parametrize("error", [-1, 0, 1])
@@ -216,13 +200,7 @@ def test_joined_quotients_and_their_guards(error):
 def test_quotients_of_lanes_at_once():
     odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
     x, y = np.repeat(odd, odd.size), np.tile(odd, odd.size)
-
-    def write(b, i, x, y):
-        lanes = LaneOps(Emitter(Build(1).kernel("empty"), b), 2)
-        return lanes.div(Lanes((x, y)), Lanes((y, x))).values[i]
-
     with np.errstate(all="ignore"):
         wanted = x / y, y / x
     for i in range(2):
-        got = compute(lambda b, x, y, i=i: write(b, i, x, y), 1, x, y)
-        assert differing(got, wanted[i]).size == 0
+        assert differing(compute(partial(divided_at_once, i), 1, x, y), wanted[i]).size == 0
