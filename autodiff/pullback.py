@@ -41,7 +41,7 @@ class Adjoints:
             return
         known = self._known.get(value)
         assert known is None or not isinstance(value.type, StackType), "a stack is consumed once"
-        self._known[value] = cotangent if known is None else ops.add(known, cotangent)
+        self._known[value] = cotangent if known is None else ops.accumulate(known, cotangent)
 
 
 def _always(value: Value) -> bool:

@@ -55,5 +55,5 @@ def _elementwise(node: Node, received: Tangents) -> Value | None:
         product = partial(t, node)
         if is_singular(node):
             product = guarded(t, product)
-        total = product if total is None else ops.add(total, product)
+        total = product if total is None else ops.accumulate(total, product)
     return total

@@ -7,9 +7,10 @@ Value stands for a constant of the Value's type. Results are Values of the ambie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from loopgrad.graph.region_ops import switch as switch
 from loopgrad.graph.region_ops import while_loop as while_loop
 from loopgrad.graph.types import DType, TensorType
 
+CONTRACT: Final[Mapping[str, Any]] = MappingProxyType({"contract": True})
 Number = bool | int | float | complex
 Operand = Value | Number
 
@@ -157,6 +159,12 @@ lt = _binary("lt")
 le = _binary("le")
 gt = _binary("gt")
 ge = _binary("ge")
+
+
+def accumulate(total: Value, term: Value) -> Value:
+    """total + term of a derivative. Where one of the two is a product a target may round product and sum at once:
+    how a derivative is rounded is written down nowhere, unlike what a NumPy program computes."""
+    return emit("add", (total, term), CONTRACT)[0]
 
 
 def upper_bound(x: Value) -> Value:

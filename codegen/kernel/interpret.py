@@ -84,6 +84,11 @@ class _Machine:
         with np.errstate(all="ignore"):
             return [np.asarray(r) for r in REFERENCE["cast"]({"dtype": op.results[0].dtype}, *operands)]
 
+    def fma(self, _op: KOp, operands: list[Array], _active: Array) -> Sequence[Array]:
+        x, y, z = operands
+        with np.errstate(all="ignore"):
+            return [x * y + z]
+
     def load(self, op: KOp, operands: list[Array], active: Array) -> Sequence[Array]:
         source = self.arrays[op.attrs["param"]]
         index = np.where(active, operands[0], 0)
@@ -167,6 +172,7 @@ class _Machine:
 _HANDLERS: dict[str, Callable[[_Machine, KOp, list[Array], Array], Sequence[Array]]] = {
     "const": _Machine.const,
     "cast": _Machine.cast,
+    "fma": _Machine.fma,
     "load": _Machine.load,
     "store": _Machine.store,
     "accumulate": _Machine.accumulate,

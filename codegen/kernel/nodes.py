@@ -10,6 +10,7 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
     const        attrs value                          -> dtype
     cast         (x)                                  -> dtype
     select       (bool, a, b)                         -> a's dtype
+    fma          (a, b, c) of float32 or float64      -> a*b + c, rounded once where the target can
     load         (i: int64) attrs param               -> param's dtype; i is a linear element index
     store        (i: int64, x) attrs param
     accumulate   (i: int64, x, pred: bool) attrs param, kind (add min max mul set), exclusive

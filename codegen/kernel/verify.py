@@ -6,13 +6,14 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.primitives import PRIMITIVES
-from loopgrad.graph.types import bool_, int64
+from loopgrad.graph.types import bool_, float32, float64, int64
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 PREDICATES = COMPARISONS | {"is_nan", "is_inf"}
 STRUCTURAL = frozenset(
-    {"const", "cast", "select", "load", "store", "accumulate", "for", "while", "if", "push", "pop", "reduce", "check"}
-)
+    {"const", "cast", "select", "fma", "load", "store", "accumulate", "for", "while", "if", "push", "pop", "reduce",
+     "check"}
+)  # fmt: skip
 
 
 class _Verifier:
@@ -61,6 +62,10 @@ class _Verifier:
         param = self.kernel.params[op.attrs["param"]]
         self.expect(op.operands[0].dtype is int64, "load: index is not int64")
         self.expect(op.results[0].dtype is param.dtype, "load: result is not the parameter's dtype")
+
+    def check_fma(self, op: KOp) -> None:
+        self.expect(op.operands[0].dtype in (float32, float64), "fma: operands are neither float32 nor float64")
+        self.elementwise(op)
 
     def check_store(self, op: KOp) -> None:
         param = self.kernel.params[op.attrs["param"]]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull
-from loopgrad.codegen.lower.emitter import Index
+from loopgrad.codegen.lower.emitter import Emitter, Index
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
+from loopgrad.graph.types import float32, float64
 
 IDENTITIES: Final = ("alias", "stop_gradient")
 
@@ -17,6 +19,38 @@ def _plain(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     for v in node.operands:
         operands.append((yield frame, v, index))  # noqa: PERF401 - a comprehension can't yield
     return ctx.emitter.op(node.op, tuple(operands), node.results[0].dtype)
+
+
+def _sum(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    a = yield frame, node.operands[0], index
+    b = yield frame, node.operands[1], index
+    if node.attrs.get("contract") and (terms := _contracted(ctx.emitter, node.op, a, b)) is not None:
+        return ctx.emitter.op("fma", terms, a.dtype)
+    return ctx.emitter.op(node.op, (a, b), a.dtype)
+
+
+def _contracted(e: Emitter, opcode: str, a: KValue, b: KValue) -> tuple[KValue, KValue, KValue] | None:
+    """Two factors and what is added to their product. A sum of two products stays one: x*y - y*x has to be 0."""
+    (x, x_negative), (y, y_negative) = _product(a), _product(b)
+    if a.dtype not in (float32, float64) or (x is None) == (y is None):
+        return None
+    product, other, negative = (x, b, x_negative) if y is None else (y, a, y_negative ^ (opcode == "sub"))
+    assert product is not None
+    if e.depth[product.results[0]] < max(e.depth[a], e.depth[b]):  # computed once for many sums
+        return None
+    if y is None and opcode == "sub":
+        other = e.op("neg", (other,), other.dtype)
+    first, second = product.operands
+    return (e.op("neg", (first,), first.dtype) if negative else first), second, other
+
+
+def _product(v: KValue) -> tuple[KOp | None, bool]:
+    """The multiplication behind a value, and whether the value is its opposite."""
+    negative = v.op is not None and v.op.opcode == "neg"
+    if negative:
+        assert v.op is not None
+        v = v.op.operands[0]
+    return (v.op, negative) if v.op is not None and v.op.opcode == "mul" else (None, False)
 
 
 def _cast(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -30,6 +64,7 @@ def _identity(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
 
 RULES: Final = {
     **dict.fromkeys(ELEMENTWISE, _plain),
+    **dict.fromkeys(("add", "sub"), _sum),
     "cast": _cast,
     **dict.fromkeys(IDENTITIES, _identity),
 }

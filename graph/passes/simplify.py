@@ -92,9 +92,9 @@ def _add_zero(node: Node, builder: Builder) -> Value | None:
 def _add_negative(node: Node, builder: Builder) -> Value | None:
     a, b = node.operands
     if (negated := _made_by(b, "neg")) is not None:
-        return builder.value("sub", a, negated.operands[0])
+        return builder.value("sub", a, negated.operands[0], **node.attrs)
     if (negated := _made_by(a, "neg")) is not None:
-        return builder.value("sub", b, negated.operands[0])
+        return builder.value("sub", b, negated.operands[0], **node.attrs)
     return None
 
 
@@ -110,7 +110,7 @@ def _sub_zero(node: Node, builder: Builder) -> Value | None:
 def _sub_negative(node: Node, builder: Builder) -> Value | None:
     a, b = node.operands
     negated = _made_by(b, "neg")
-    return None if negated is None else builder.value("add", a, negated.operands[0])
+    return None if negated is None else builder.value("add", a, negated.operands[0], **node.attrs)
 
 
 def _sub_itself(node: Node, builder: Builder) -> Value | None:

@@ -11,6 +11,7 @@ Edge cases, the same on every device:
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
                             integer wraps; anything to bool is x != 0.
   alias                     attrs bound, where True: see ops.upper_bound.
+  add, sub                  attrs contract, where True: see ops.accumulate.
 """
 
 from __future__ import annotations

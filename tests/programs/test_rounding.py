@@ -61,3 +61,32 @@ def test_roundings_at_ties_and_around_zero(device: str, dtype: str, name: str) -
     x = np.concatenate([x, -x, np.array([np.nan], dtype)])
     got, wanted = np.asarray(getattr(lg, name)(lg.asarray(x))), getattr(np, name)(x)
     assert same(got.astype(np.float64), wanted.astype(np.float64)).all(), (got, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_derivatives_that_cancel_are_zero(device: str, dtype: str) -> None:
+    """Each is a product less the same product: fused with the sum, one of them would leave its rounding error."""
+    rng = np.random.default_rng(2)
+    x, y, z = [lg.asarray(rng.normal(size=1000).astype(dtype)) for _ in range(3)]
+
+    def cross(x: lg.Tensor, y: lg.Tensor) -> lg.Tensor:
+        return z * (x * y) - z * (y * x)
+
+    for slope in (*lg.grad(lambda x, y: lg.sum(cross(x, y)), (0, 1))(x, y), lg.jvp(cross, (x, y), (z, x))[1]):
+        assert not np.asarray(slope).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_are_rounded_as_numpy_rounds_them_with_and_without_a_gradient(compiled_device: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    x, y = (rng.normal(size=1000).astype(dtype) for _ in range(2))
+    wanted = x * x - y * y + x * y
+
+    def function(x: lg.Tensor, y: lg.Tensor) -> tuple[lg.Tensor, lg.Tensor]:
+        values = x * x - y * y + x * y
+        return lg.sum(values), values
+
+    plain = function(lg.asarray(x), lg.asarray(y))[1]
+    (_, values), _ = lg.value_and_grad(function, (0, 1), has_aux=True)(lg.asarray(x), lg.asarray(y))
+    assert same(np.asarray(plain), wanted).all()
+    assert same(np.asarray(values), wanted).all()

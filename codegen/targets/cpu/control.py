@@ -20,8 +20,8 @@ PATIENCE = 1 << 16  # trips of a loop that need not end between two questions wh
 BOUNDED = 1 << 20  # max_steps up to which a loop ends soon enough
 
 PURE = frozenset(
-    {"const", "cast", "select", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert", "eq",
-     "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "sign", "alias", "stop_gradient", "floor", "ceil", "round",
+    {"const", "cast", "select", "fma", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert",
+     "eq", "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "sign", "alias", "stop_gradient", "floor", "ceil", "round",
      "trunc"}
 )  # fmt: skip
 FLATTEN_OPS = 12

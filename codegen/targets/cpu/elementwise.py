@@ -1,8 +1,8 @@
 """Elementwise operations: floats, comparisons, select, cast, and the doors to integers and math recipes.
 
 No fast-math flag is set by default: LLVM neither contracts a*b + c nor reassociates, so a program gives
-the same bits on every width and a*a - b*b is 0 for a = b. The option fast_math sets them all but those on
-NaN and infinity.
+the same bits on every width and a*a - b*b is 0 for a = b; what is fused is an `fma` of the kernel. The option
+fast_math sets them all but those on NaN and infinity.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Va
         return b.inst(type, f"{FLOAT_BINARY[name]} {flags}" + "{t0} {a}, {b}", *operands)
     if name == "neg":
         return b.inst(type, "fneg {t0} {a}", *operands)
+    if name == "fma":
+        return multiply_add(e, type, *operands)
     if name in FLOAT_INTRINSIC:
         return b.inst(type, f"call {{r}} @llvm.{FLOAT_INTRINSIC[name]}.{{s}}({{t0}} {{a}})", *operands)
     if name in ("min", "max"):
@@ -57,6 +59,13 @@ def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Va
         root = b.inst(type, "call {r} @llvm.sqrt.{s}({t0} {a})", *operands)
         return b.inst(type, f"fdiv {flags}" + "{t0} {a}, {b}", b.const(type, 1.0), root)
     return emit_recipe(e, name, operands)
+
+
+def multiply_add(e: Emitter, type: str, x: Val, y: Val, z: Val) -> Val:
+    """x * y + z, in two steps where a fused one would be a call of the C library."""
+    if e.machine.fused:
+        return e.b.inst(type, "call {r} @llvm.fma.{s}({t0} {a}, {t1} {b}, {t2} {c})", x, y, z)
+    return e.b.inst(type, "fadd {t0} {a}, {b}", e.b.inst(type, "fmul {t0} {a}, {b}", x, y), z)
 
 
 def sign(e: Emitter, type: str, x: Val) -> Val:

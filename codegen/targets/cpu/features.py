@@ -24,6 +24,11 @@ class Machine:
     gathers: bool
     registers: int
 
+    @property
+    def fused(self) -> bool:
+        """Whether a product and a sum are one instruction, rounded once."""
+        return self.triple.startswith(("aarch64", "arm64")) or "+fma" in self.features.split(",")
+
 
 def machine_from(triple: str, cpu: str, features: dict[str, bool]) -> Machine:
     """The vector length and abilities that a feature map implies."""

@@ -90,6 +90,8 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
         return quotient(b, e.floating, *operands)
     if name in FLOAT_BINARY:
         return e.floating(FLOAT_BINARY[name], type, *operands)
+    if name == "fma":
+        return multiply_add(e, *operands)
     if name == "neg":
         return e.floating("FNegate", type, *operands)
     if name in FLOAT_ROUNDING:
@@ -103,6 +105,13 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     quick = b.approximate(name, type, *operands) if e.fast else None
     result: Val = RECIPES[name](ScalarOps(e), *operands) if quick is None else quick
     return result
+
+
+def multiply_add(e: Emitter, x: Val, y: Val, z: Val) -> Val:
+    """x * y + z, in two steps where a fused one would have to be built from many."""
+    if e.b.fused:
+        return e.b.extended("Fma", x.type, x, y, z)
+    return e.floating("FAdd", x.type, e.floating("FMul", x.type, x, y), z)
 
 
 def extreme(e: Emitter, name: str, x: Val, y: Val) -> Val:

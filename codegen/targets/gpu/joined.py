@@ -26,7 +26,7 @@ MOST_JOINED: Final = 4  # quotients, whose results and rare ways take registers
 REACH: Final = 32  # operations that are looked at behind the first of them
 LONGEST_RUN: Final = 256  # of which every operation knows all that it needs
 # may be computed in both ways
-CHEAP: Final = frozenset({"add", "sub", "mul", "neg", "abs", "eq", "is_nan", "and", "or", "invert", "select"})
+CHEAP: Final = frozenset({"add", "sub", "mul", "fma", "neg", "abs", "eq", "is_nan", "and", "or", "invert", "select"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,7 @@
 """LLVM's `Assembler`: the emitter's instructions as the text of one function for one kernel.
 
 Variables are stack slots in the entry block, which LLVM promotes to registers. No float instruction gets a
-fast-math flag unless fast_math asks for it, so nothing is contracted or reassociated; no loop is marked as
+fast-math flag unless fast_math asks for it, so LLVM contracts and reassociates nothing; no loop is marked as
 one that ends.
 """
 

@@ -1,8 +1,11 @@
 """Every elementwise operation against its NumPy reference, edge cases included."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
+from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.types import (
     bool_,
     dtype_named,
@@ -17,7 +20,7 @@ from loopgrad.graph.types import (
     uint32,
     uint64,
 )  # fmt: skip
-from tests.codegen.targets.cpu.cpu_harness import Options, check
+from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, Options, check, narrower
 from tests.codegen.targets.cpu.kernel_build import Build
 
 LANES = 83
@@ -83,6 +86,23 @@ def test_float_arithmetic(dtype):
         elementwise(op, (dtype,), dtype, [values(dtype, seed)])
     for op in ("is_nan", "is_inf"):
         elementwise(op, (dtype,), bool_, [values(dtype, 5)])
+
+
+@pytest.mark.parametrize("bits", [512, 256, 128])
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+def test_a_product_and_a_sum_are_rounded_once_where_the_machine_can(dtype, bits):
+    machine = host_machine() if bits == 512 else narrower(bits)
+    build = Build(LANES)
+    (i,) = build.indices
+    x = build.load(build.param(dtype, LANES), i)
+    out = build.param(dtype, LANES, "write")
+    build.store(out, i, build.one("fma", (x, x, build.one("neg", (build.one("mul", (x, x)),)))))
+    data = np.random.default_rng(0).uniform(1, 2, LANES).astype(dtype.np)
+    arrays = [data, np.zeros_like(data)]
+    CompiledKernel(build.kernel(), machine=machine).run(arrays)
+    lost = [float(Fraction(float(v)) ** 2 - Fraction(float(v * v))) for v in data]
+    assert np.array_equal(arrays[1], lost if machine.fused else np.zeros(LANES))
+    assert bits > 128 or not machine.fused
 
 
 @pytest.mark.parametrize("source", [*INTEGERS, float32, float64, bool_], ids=str)

@@ -58,6 +58,8 @@ def every_operation(dtype) -> Kernel:
     x, y = b.load(x_param, lane), b.load(y_param, lane)
     results = [b.one(name, (x,)) for name in unary]
     results += [b.one(name, (x, y)) for name in (FLOAT_BINARY if dtype.is_float else INTEGER_BINARY)]
+    if dtype.is_float and dtype.bits >= 32:
+        results.append(b.one("fma", (x, y, results[0])))
     results += [
         b.one("cast", (b.one("cast", (x,), other),), dtype) for other in DTYPES.values() if other.kind in "biuf"
     ]
