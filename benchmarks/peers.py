@@ -29,6 +29,11 @@ def loopgrad(**options: Any) -> ModuleType:
     return module
 
 
+def forget_options() -> None:
+    """What `loopgrad` has set."""
+    _SETTINGS.close()
+
+
 def own(
     launch: Callable[[], Any],
     results: Callable[[Any], Iterable[Any]],

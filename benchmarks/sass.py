@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks import place
+from benchmarks import peers, place
 from benchmarks.registry import load
 from loopgrad.codegen.pipeline import optimised
 from loopgrad.codegen.schedule import schedule
@@ -76,6 +76,8 @@ def ptx_of(workload: str, size: int | None = None) -> str:
     except _CompiledError as found:
         program = optimised(schedule(found.graph, found.options))
         return compile_program(program, found.options).code.decode()
+    finally:
+        peers.forget_options()
     raise SystemExit(f"{workload}: expected it to compile a program, it compiled none")
 
 

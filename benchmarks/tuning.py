@@ -26,12 +26,12 @@ os.environ.setdefault("LOOPGRAD_BENCHMARK_DEVICE", "cuda:0")
 from benchmarks import place
 from benchmarks.contender import Contender
 from benchmarks.registry import contenders_of, load
-from loopgrad.codegen.targets.gpu import accumulate, layout, plan
+from loopgrad.codegen.targets.gpu import accumulate, layout, measured_order, plan
 from loopgrad.codegen.targets.nvptx import flavour, target
 from loopgrad.runtime.gpu.streams import driver
 from loopgrad.runtime.session import SESSION
 
-PLACES: Final[tuple[Any, ...]] = (plan, layout, accumulate, driver, target)
+PLACES: Final[tuple[Any, ...]] = (plan, layout, measured_order, accumulate, driver, target)
 REGISTERS: Final = {"minctasm": "sorted_attributes", "summed": "summed_attributes"}
 TURNS: Final = 7
 CALLS: Final = 5

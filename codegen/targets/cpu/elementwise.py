@@ -48,7 +48,7 @@ def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Va
     if name == "neg":
         return b.inst(type, "fneg {t0} {a}", *operands)
     if name == "fma":
-        return multiply_add(e, type, *operands)
+        return multiply_add(e, dtype, type, *operands)
     if name in FLOAT_INTRINSIC:
         return b.inst(type, f"call {{r}} @llvm.{FLOAT_INTRINSIC[name]}.{{s}}({{t0}} {{a}})", *operands)
     if name in ("min", "max"):
@@ -61,11 +61,13 @@ def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Va
     return emit_recipe(e, name, operands)
 
 
-def multiply_add(e: Emitter, type: str, x: Val, y: Val, z: Val) -> Val:
-    """x * y + z, in two steps where a fused one would be a call of the C library."""
-    if e.machine.fused:
+def multiply_add(e: Emitter, dtype: DType, type: str, x: Val, y: Val, z: Val) -> Val:
+    """x * y + z, in two steps where a fused one would be a call of the C library, and where LLVM may fuse and
+    reassociate them as it likes."""
+    if e.machine.fused and not e.fast:
         return e.b.inst(type, "call {r} @llvm.fma.{s}({t0} {a}, {t1} {b}, {t2} {c})", x, y, z)
-    return e.b.inst(type, "fadd {t0} {a}, {b}", e.b.inst(type, "fmul {t0} {a}, {b}", x, y), z)
+    product = emit_float(e, "mul", dtype, type, [x, y])
+    return emit_float(e, "add", dtype, type, [product, z])
 
 
 def sign(e: Emitter, type: str, x: Val) -> Val:

@@ -108,8 +108,9 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
 
 
 def multiply_add(e: Emitter, x: Val, y: Val, z: Val) -> Val:
-    """x * y + z, in two steps where a fused one would have to be built from many."""
-    if e.b.fused:
+    """x * y + z, in two steps where a fused one would have to be built from many, and where the compiler may fuse
+    and reassociate them as it likes."""
+    if e.b.fused and not e.fast:
         return e.b.extended("Fma", x.type, x, y, z)
     return e.floating("FAdd", x.type, e.floating("FMul", x.type, x, y), z)
 

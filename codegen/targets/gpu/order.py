@@ -27,6 +27,7 @@ from loopgrad.codegen.targets.gpu.tiles import (
     Tile,
     emit_together,
     fold_group,
+    register_folds,
 )
 
 MANTISSA_BITS = 5
@@ -177,8 +178,9 @@ class TileOrder:
     def _run_and_fold(self, tile: Tile, emit_block: EmitOps) -> None:
         self._run(tile, emit_block)
         if self.tiles.partials:
-            self.b.barrier()
-            fold_group(self.e, self.tiles, tile, self._contributions(tile))
+            folds = register_folds(self.e, self.tiles)
+            self._contribute(tile, folds)
+            fold_group(self.e, self.tiles, tile, [fold.get() for fold in folds])
 
     def _lane_at(self, at: Val) -> Val:
         """The place in the tile of the lane at this position of the order."""
@@ -206,13 +208,12 @@ class TileOrder:
         at = self.add(b.inst("IMul", "i32", n, self.i32(self.group)), column)
         self.e.when(self.below(at, tile.count), partial(lane, at))
 
-    def _contributions(self, tile: Tile) -> list[Val]:
-        """This invocation's lanes of the tile, folded in their order."""
-        folds = [RegisterFold(self.e, r) for r in self.e.kernel.reductions]
+    def _contribute(self, tile: Tile, folds: list[RegisterFold]) -> None:
+        """Fold this invocation's lanes of the tile in their order, after all have run."""
+        self.b.barrier()
         for place in self._places():
             for fold, array in zip(folds, self.values, strict=True):
                 self.e.when(self.below(place, tile.count), partial(self._fold, fold, array, place))
-        return [fold.get() for fold in folds]
 
     @staticmethod
     def _fold(fold: RegisterFold, array: GroupArray, place: Val) -> None:

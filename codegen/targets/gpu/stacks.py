@@ -37,7 +37,10 @@ def popping(e: Emitter, op: KOp, count: Val) -> Iterator[Val]:
     pushed, popped = ({x.attrs["stack"] for x in ops if x.opcode == kind} for kind in ("push", "pop"))
     new = set() if e.spilled is None else popped - pushed - e.sure
     if new:
-        count = e.select(e.b.get(e.spilled, "bool"), e.b.const(count.type, 0), count)
+        spilled = e.b.get(e.spilled, "bool")
+        count = e.select(spilled, e.b.const(count.type, 0), count)
+        for s in sorted(new):  # the depth of a stack may be the count, and then one register serves for both
+            e.b.set(e.depths[s], e.select(spilled, e.b.const("i32", 0), e.b.get(e.depths[s], "i32")))
     e.sure |= new
     yield count
     e.sure -= new

@@ -114,9 +114,17 @@ def shared_idle(e: Emitter) -> Val:
 
 def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Tile:
     """A tile in the order of its lanes."""
-    tile, b = Tile(e, tiles, number), e.b
-    registers = tiles.partials and not tiles.row_length
-    folds = [RegisterFold(e, r, once=tiles.size == b.group) for r in e.kernel.reductions] if registers else []
+    tile = Tile(e, tiles, number)
+    folds = register_folds(e, tiles) if tiles.partials and not tiles.row_length else []
+    emit_lanes(e, tiles, tile, folds, emit_block)
+    if folds:
+        fold_group(e, tiles, tile, [fold.get() for fold in folds])
+    return tile
+
+
+def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold], emit_block: EmitOps) -> None:
+    """This invocation's lanes of a tile, in order."""
+    b = e.b
     if folds:
         e.contribute = lambda slot, value: folds[slot].add(value)
     own, group, body = b.local_id(), b.const("i32", b.group), e.kernel.body
@@ -155,9 +163,6 @@ def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Til
         rest()
     else:
         e.when(b.inst("SLessThan", "bool", own, tile.count), lambda: single(own))
-    if folds:
-        fold_group(e, tiles, tile, [fold.get() for fold in folds])
-    return tile
 
 
 def emit_together(
@@ -218,6 +223,11 @@ class RegisterFold:
 
     def get(self) -> Val:
         return self.e.b.get(self.variable, self.type)
+
+
+def register_folds(e: Emitter, tiles: Tiles) -> list[RegisterFold]:
+    """What one invocation folds of each reduction while it runs its lanes of a tile."""
+    return [RegisterFold(e, r, once=tiles.size == e.b.group) for r in e.kernel.reductions]
 
 
 class GroupArray:

@@ -9,6 +9,7 @@ import pytest
 
 from loopgrad.codegen.kernel.nodes import ErrorSite
 from loopgrad.codegen.targets.gpu import kernel as emission
+from loopgrad.codegen.targets.gpu import measured_order
 from loopgrad.codegen.targets.gpu import plan as layouts
 from loopgrad.codegen.targets.gpu.layout import plan
 from loopgrad.codegen.targets.gpu.plan import Geometry
@@ -29,10 +30,12 @@ def small_problems(monkeypatch):
     monkeypatch.setattr(layouts, "MEASURED_LANES", 1)
 
 
-@pytest.fixture(params=["always", "never", "where it pays"])
+@pytest.fixture(params=["always", "never", "where it pays", "where it pays, heavy lanes"])
 def sorting(request, monkeypatch):
-    """Whether workgroups sort what they have counted."""
-    if request.param != "where it pays":
+    """Whether workgroups sort what they have counted; heavy lanes have one program for both."""
+    if "heavy" in request.param:
+        monkeypatch.setattr(measured_order, "LIGHT", 0)
+    elif request.param != "where it pays":
         pays = 0 if request.param == "always" else 10_000
         monkeypatch.setattr(emission, "trip_count", lambda kernel: replace(trip_count(kernel), pays=pays))
     return request.param
