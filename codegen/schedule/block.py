@@ -283,7 +283,7 @@ class BlockScheduler:
         """The buffer of a scattered value: the operand's own where that may be overwritten, else a new one
         that starts as a copy. A launch that may be repeated (a stack that grows) needs the original."""
         known = constant_operand(source)
-        repeatable = any(n.op == "stack_new" for n in group.nodes)
+        repeatable = makes_stacks(group.nodes)
         if known is not None and source not in self.storage:
             buffer = self.buffer_for(value)
             initials[buffer.number] = Initial(None, known[0])  # type: ignore[arg-type]
@@ -383,3 +383,8 @@ def _preferred(graph: Graph, targets: Sequence[Buffer | None]) -> dict[Value, Bu
         if target is not None and v.node is not None:
             wanted.setdefault(v, target)
     return wanted
+
+
+def makes_stacks(nodes: Iterable[Node]) -> bool:
+    """Whether one of them, or of those in their regions, makes a stack."""
+    return any(n.op == "stack_new" or any(makes_stacks(region.nodes) for region in n.regions) for n in nodes)

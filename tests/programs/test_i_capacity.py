@@ -133,6 +133,31 @@ def test_i8_growth_and_return(device):
         check(dependent(x, lg.asarray(limit)), want, 1e-9, 1e-10)
 
 
+@pytest.mark.parametrize("lanes", [5, 40])
+def test_a_launch_that_is_repeated_adds_once(device, lanes):
+    """The loop's stack lies inside a branch, is too small at first, and the kernel adds to what another one left."""
+    rng = np.random.default_rng(0)
+    data, start = rng.uniform(0.1, 1, 6), rng.uniform(0.1, 1, lanes)
+    few, own, climbs = rng.integers(0, 6, 40), rng.integers(0, 6, lanes), rng.random(lanes) < 0.7
+
+    def loss(table):
+        def climb(v):
+            return lg.while_loop(lambda u: u < 3.0, lambda u: u + 0.1 * lg.sin(u) + 0.02, v + table[lg.asarray(own)])
+
+        ended = lg.cond(lg.asarray(climbs), lg.checkpoint(climb), lambda v: v, lg.asarray(start))
+        return lg.sum(ended**2) + lg.sum(lg.sin(table[lg.asarray(few)]))
+
+    wanted = np.bincount(few, np.cos(data[few]), 6)
+    for lane in np.flatnonzero(climbs):
+        v, slope = start[lane] + data[own[lane]], 1.0
+        while v < 3.0:
+            v, slope = v + 0.1 * np.sin(v) + 0.02, slope * (1.0 + 0.1 * np.cos(v))
+        wanted[own[lane]] += 2.0 * v * slope
+    step = lg.compile(lg.grad(loss))
+    for _ in range(2):
+        check(step(lg.asarray(data)), wanted, rtol=1e-10)
+
+
 def test_i10_heap_follows_the_real_extent(device):
     coefficients = [1.01 + 0.01 * k for k in range(10)]
 
