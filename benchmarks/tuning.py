@@ -1,6 +1,6 @@
 """Constants of the GPU targets, tried out: one workload of ours, once per variant, in turns.
 
-    python -m benchmarks.tuning ragged "" "SORTED_LANES=16" "FEWEST=4 CACHE_SHARE=0.5" minctasm=2
+    python -m benchmarks.tuning ragged "" "SORTED_LANES=16" "FEWEST=1024 CACHE_SHARE=0.5" minctasm=2
 
 A variant sets names of `PLACES`, or for how many workgroups on a multiprocessor CUDA's assembler leaves registers:
 `minctasm` of kernels that sort lanes, `summed` of those with many sums beside loops. It is compiled anew, without the
@@ -83,7 +83,8 @@ def milliseconds(contender: Contender) -> float:
 
 def main() -> None:
     workload = load(sys.argv[1])
-    arrays = workload.inputs(int(os.environ.get("LOOPGRAD_TUNING_SIZE", workload.SIZES["gpu"])))
+    size = os.environ.get("LOOPGRAD_TUNING_SIZE") or workload.SIZES.get("gpu", workload.SIZES["full"])
+    arrays = workload.inputs(int(size))
     variants = sys.argv[2:] or [""]
     contenders = [built(workload, arrays, variant) for variant in variants]
     times: list[list[float]] = [[] for _ in variants]

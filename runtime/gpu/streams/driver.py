@@ -25,8 +25,8 @@ from loopgrad.runtime.gpu.streams.staging import QUARTER, Staging
 from loopgrad.runtime.gpu.streams.words import SharedWords
 
 RECEIVED: Final = 1 << 16  # bytes that are fetched through pinned memory
-CACHE_SHARE: Final = 0.75  # of the second-level cache, for the stacks in flight
-FEWEST: Final = 2  # workgroups on a multiprocessor
+CACHE_SHARE: Final = 0.6  # of the second-level cache, for the stacks in flight
+FEWEST: Final = 512  # lanes in flight on a multiprocessor, however deep their stacks
 MOST_STACKS: Final = 1_800_000_000  # bytes: lanes with stacks of many kilobytes wait for memory, however many they are
 REMEMBERED: Final = 64  # runs whose kernels are named where one failed
 SPIN_SECONDS: Final = 0.01
@@ -231,12 +231,14 @@ class StreamDriver:
         return min(self.api.multiprocessors * pipeline.fit, self.api.group_limit)
 
     def resident(self, pipeline: Function, row_bytes: int) -> int:
-        """As many as fill the device, fewer where that keeps their stacks in the second-level cache, or below
-        MOST_STACKS."""
-        most, least = self.filling(pipeline), self.api.multiprocessors * min(FEWEST, pipeline.fit)
+        """As many as fill the device, fewer where that keeps their stacks in the second-level cache, as many on each
+        multiprocessor, or below MOST_STACKS."""
+        most = self.filling(pipeline)
+        least = self.api.multiprocessors * min(-(-FEWEST // pipeline.group), pipeline.fit)
         if not row_bytes:
             return most
         cached = int(self.api.cache_bytes * CACHE_SHARE) // (row_bytes * pipeline.group)
+        cached -= cached % self.api.multiprocessors
         held = max(MOST_STACKS // (row_bytes * pipeline.group), 1)
         return min(max(cached, least), most, held)
 
