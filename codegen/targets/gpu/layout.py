@@ -86,7 +86,8 @@ def arrangement(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> 
         return Plan(1)
     if len(accumulators) == len(found):
         tiles = tiling(kernel, options, geometry)
-        return Plan(group=geometry.group if tiles else 0, tiles=tiles, accumulators=accumulators)
+        group = (tiles.group or geometry.group) if tiles else 0
+        return Plan(group=group, tiles=tiles, accumulators=accumulators)
     if any(len(kinds) > 1 or "set" in kinds for kinds in shared.values()):
         return Plan(1)
     elements = sum(kernel.params[p].size for p in shared)

@@ -19,7 +19,7 @@ from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.order import TileOrder
 from loopgrad.codegen.targets.gpu.plan import Tiles
-from loopgrad.codegen.targets.gpu.tiles import EmitOps, Tile, emit_lanes, fold_group, register_folds
+from loopgrad.codegen.targets.gpu.tiles import EmitOps, Tile, emit_lanes, fold_group, invocation_folds
 from loopgrad.codegen.targets.gpu.trip_counts import TripCount
 
 UNKNOWN, AS_THEY_COME, SORTED = 0, 1, 2
@@ -47,7 +47,7 @@ class MeasuredOrder(TileOrder):
             self.e.when(self._is(SORTED), partial(self._sort, tile, emit_block))
             self._run_and_fold(tile, emit_block)
             return
-        folds = register_folds(self.e, self.tiles) if self.tiles.partials else []
+        folds = invocation_folds(self.e, self.tiles) if self.tiles.partials else []
 
         def in_order() -> None:
             self._sort(tile, emit_block)

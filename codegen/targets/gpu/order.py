@@ -13,7 +13,7 @@ invocations that take the next lane from a shared counter when they are done wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
@@ -27,7 +27,7 @@ from loopgrad.codegen.targets.gpu.tiles import (
     Tile,
     emit_together,
     fold_group,
-    register_folds,
+    invocation_folds,
 )
 
 MANTISSA_BITS = 5
@@ -178,7 +178,7 @@ class TileOrder:
     def _run_and_fold(self, tile: Tile, emit_block: EmitOps) -> None:
         self._run(tile, emit_block)
         if self.tiles.partials:
-            folds = register_folds(self.e, self.tiles)
+            folds = invocation_folds(self.e, self.tiles)
             self._contribute(tile, folds)
             fold_group(self.e, self.tiles, tile, [fold.get() for fold in folds])
 
@@ -208,7 +208,7 @@ class TileOrder:
         at = self.add(b.inst("IMul", "i32", n, self.i32(self.group)), column)
         self.e.when(self.below(at, tile.count), partial(lane, at))
 
-    def _contribute(self, tile: Tile, folds: list[RegisterFold]) -> None:
+    def _contribute(self, tile: Tile, folds: Sequence[RegisterFold]) -> None:
         """Fold this invocation's lanes of the tile in their order, after all have run."""
         self.b.barrier()
         for place in self._places():

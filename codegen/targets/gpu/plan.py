@@ -46,12 +46,14 @@ SORTED: Final = 256  # fewer lanes aren't worth sorting
 class Geometry:
     """What the workgroups of a target can be: `group` invocations where they share a tile, and `memory`
     bytes for all of them together. `wide`: there are atomics of 64 bits. `rows`: kernels with loops must be able
-    to be left and continued, by at most so many invocations; 0: they needn't."""
+    to be left and continued, by at most so many invocations; 0: they needn't. `summed`: invocations where loops
+    have many sums beside them; 0: as many as elsewhere."""
 
     group: int = 256
     memory: int = 48 << 10
     rows: int = 0
     wide: bool = True
+    summed: int = 0
 
 
 class CompileOptions(Protocol):
@@ -72,7 +74,8 @@ class Tiles:
     reduction leaves one element per tile; otherwise every lane leaves its contribution. `together`: reductions
     that are folded at a time. `targets`: parameters, from that of the reduction on, among which its rows are
     divided. `row_length`: a tile is some rows of so many lanes, which are folded side by side, each in `parts`
-    (then `rows` is 1, and `length` counts all lanes)."""
+    (then `rows` is 1, and `length` counts all lanes). `group`: invocations that share a tile, where they aren't as
+    many as elsewhere. `kept`: what an invocation has folded waits in memory of the workgroup for its next lane."""
 
     size: int
     rows: int
@@ -85,6 +88,8 @@ class Tiles:
     targets: int = 1
     row_length: int = 0
     parts: int = 1
+    group: int = 0
+    kept: bool = False
 
     @property
     def per_row(self) -> int:
@@ -159,8 +164,8 @@ def streamed_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
 
 
 def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
-    """Lanes with loops wait for the longest of their tile, so an invocation gets few of them: one, where many
-    sums would take registers in the loops of the next."""
+    """Lanes with loops wait for the longest of their tile, so an invocation gets few of them. Many sums would take
+    registers in the loops of the next: they are kept elsewhere meanwhile."""
     found = reduced_rows(kernel)
     if found is None:
         return None
@@ -168,15 +173,18 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     if short is not None or not by_groups(*found):
         return short
     rows, length = found
-    group, unrolled = geometry.group, most_unrolled(kernel)
+    many = len(kernel.reductions) > FEW_SUMS and not straight(kernel)
+    group, unrolled = (many and geometry.summed) or geometry.group, most_unrolled(kernel)
     if straight(kernel):
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
-    elif len(kernel.reductions) > FEW_SUMS:
-        each = 1
     else:
         each = power_below(min(FEW_LANES, rows * length // (group * FEW_TILES)))
-    together = folds_together(kernel, group, geometry.memory)
-    return Tiles(each * group, rows, length, min(each, unrolled), partials=True, together=together)
+    kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0
+    if folds_together(kernel, group, geometry.memory - kept) < 1:
+        each, kept = 1, 0
+    together = folds_together(kernel, group, geometry.memory - kept)
+    tiles = Tiles(each * group, rows, length, min(each, unrolled), partials=True, together=together, kept=kept > 0)
+    return tiles if group == geometry.group else replace(tiles, group=group)
 
 
 def short_rows(kernel: Kernel, geometry: Geometry, rows: int, length: int) -> Tiles | None:

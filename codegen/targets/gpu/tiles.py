@@ -14,7 +14,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
-from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, Emitter
+from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.elementwise import constant, operate
 from loopgrad.codegen.targets.gpu.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.memory import contribution_place
@@ -115,7 +115,7 @@ def shared_idle(e: Emitter) -> Val:
 def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Tile:
     """A tile in the order of its lanes."""
     tile = Tile(e, tiles, number)
-    folds = register_folds(e, tiles) if tiles.partials and not tiles.row_length else []
+    folds = invocation_folds(e, tiles) if tiles.partials and not tiles.row_length else []
     emit_lanes(e, tiles, tile, folds, emit_block)
     if folds:
         fold_group(e, tiles, tile, [fold.get() for fold in folds])
@@ -225,8 +225,26 @@ class RegisterFold:
         return self.e.b.get(self.variable, self.type)
 
 
-def register_folds(e: Emitter, tiles: Tiles) -> list[RegisterFold]:
+class KeptFold(RegisterFold):
+    """As RegisterFold, in memory of the workgroup: no register is taken while lanes run."""
+
+    def __init__(self, e: Emitter, reduction: Reduction) -> None:
+        self.e, self.reduction = e, reduction
+        self.array = GroupArray(e, register_type(reduction.dtype), e.b.group)
+        self.array.set(e.b.local_id(), constant(e, reduction.dtype, identity(reduction.kind, reduction.dtype)))
+
+    def add(self, value: Val) -> None:
+        r = self.reduction
+        self.array.set(self.e.b.local_id(), operate(self.e, r.kind, r.dtype, [self.get(), value]))
+
+    def get(self) -> Val:
+        return self.array.get(self.e.b.local_id())
+
+
+def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     """What one invocation folds of each reduction while it runs its lanes of a tile."""
+    if tiles.kept:
+        return [KeptFold(e, r) for r in e.kernel.reductions]
     return [RegisterFold(e, r, once=tiles.size == e.b.group) for r in e.kernel.reductions]
 
 

@@ -12,7 +12,7 @@ from loopgrad.codegen.targets.gpu.plan import FEW_SUMS, Geometry, Plan
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 
-FAST, SHARED, SORTED, SUMMED = 1, 2, 4, 8  # bits of the number of an attribute group
+FAST, SHARED, SORTED, SUMMED = 1, 2, 4, 8  # what a kernel is, in bits
 
 Generate = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
@@ -26,38 +26,43 @@ class LlvmImage:
     ) -> None:
         self.flavour, self.generate, self.group, self.assembler = flavour, generate, group, assembler
         self._functions: list[str] = []
-        self._names: list[tuple[str, int]] = []
+        self._kernels: list[tuple[str, int, int]] = []  # name, invocations of a workgroup, bytes that they share
+        self._attributes: dict[tuple[int, int], int] = {}  # bits and invocations -> number
         self._declarations: dict[str, None] = {}
 
     @property
     def geometry(self) -> Geometry:
-        return Geometry(self.group)
+        return Geometry(self.group, summed=self.flavour.summed_group)
 
     def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
-        b = self.assembler(self.flavour, f"k{len(self._functions)}", self.group, fast)
+        group = plan.group or self.group
+        b = self.assembler(self.flavour, f"k{len(self._functions)}", group, fast)
         emit_kernel(kernel, b, fast, plan)
         # lanes of unknown length may be long, and then do with the registers they need
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
         summed = not dealt and len(kernel.reductions) > FEW_SUMS and not straight(kernel)
-        attributes = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
+        bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
+        attributes = self._attributes.setdefault((bits, group), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
-        self._names.append((kernel.name, b.shared_bytes))
+        self._kernels.append((kernel.name, group, b.shared_bytes))
         self._declarations.update(b.declarations)
 
     def text(self) -> str:
         f = self.flavour
-        always = f.attributes.format(group=self.group)
         added = {
             FAST: f.fast_attributes,
             SHARED: f.shared_attributes,
             SORTED: f.sorted_attributes,
             SUMMED: f.summed_attributes,
         }
-        extra = [" ".join(text for bit, text in added.items() if group & bit) for group in range(2 * SUMMED)]
+        extra = {
+            number: " ".join([f.attributes.format(group=group), *[text for bit, text in added.items() if bits & bit]])
+            for (bits, group), number in self._attributes.items()
+        }
         tail = [
             f.declarations,
             *self._declarations,
-            *[f"attributes #{group} = {{ {always} {more} }}" for group, more in enumerate(extra)],
+            *[f"attributes #{number} = {{ {text} }}" for number, text in extra.items()],
             "!0 = !{}",
             '!1 = !{!"branch_weights", i32 2000, i32 1}',
             "",
@@ -67,5 +72,6 @@ class LlvmImage:
     def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
         text = self.text()
         code, later = self.generate(text)
-        rows = [Module(name, 0, len(code), f"k{i}", self.group, shared) for i, (name, shared) in enumerate(self._names)]
+        kernels = enumerate(self._kernels)
+        rows = [Module(name, 0, len(code), f"k{i}", group, shared) for i, (name, group, shared) in kernels]
         return rows, code, {"llvm": text, **later}

@@ -162,6 +162,31 @@ def test_many_sums(extents, looped):
         assert len(record["after"]) <= 6
 
 
+@pytest.mark.parametrize("dtype", [float16, float32, float64])
+def test_many_sums_wait_in_memory_of_the_workgroup(small_tiles, dtype):
+    """From one lane of an invocation to the next; too many of them for that memory mean one lane."""
+
+    def kernel(sums, size=3000):
+        build = Build(size)
+        (lane,) = build.indices
+        x, n = build.load(build.param(dtype, size), lane), build.load(build.param(int64, size), lane)
+        (x,) = build.loop(n, [x], lambda _k, v: [build.one("add", (v, v))])
+        for k in range(sums):
+            value = build.one("add", (x, build.const(float(k), dtype)))
+            build.reduce(value, build.param(dtype, 1, "write"), ("max", "min")[k % 2], 1)
+        return build.kernel()
+
+    group = Geometry().group
+    few, most = (plan(kernel(sums), Options(), Geometry()).tiles for sums in (9, 200))
+    assert (few.kept, most.kept) == (True, False)
+    assert few.size > most.size == group
+    assert plan(kernel(9), Options(), Geometry(summed=64)).group == 64
+    assert plan(kernel(8), Options(), Geometry(summed=64)).group == group
+    rng = np.random.default_rng(8)
+    data = [rng.integers(-50, 50, 3000).astype(dtype.np), rng.integers(0, 4, 3000)]
+    check(kernel(9), [*data, *[np.zeros(1, dtype.np) for _ in range(9)]])
+
+
 # many lanes at once
 
 

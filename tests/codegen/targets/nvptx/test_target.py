@@ -254,7 +254,7 @@ def test_small_index_arithmetic_has_32_bits():
     assert "div.u64" not in ptx(b.kernel("transposed"))
 
 
-def test_many_sums_beside_loops_leave_room_for_a_second_workgroup():
+def test_many_sums_beside_loops_leave_room_for_eight_small_workgroups():
     def text(sums):
         b = Build(5000)
         (lane,) = b.indices
@@ -264,8 +264,10 @@ def test_many_sums_beside_loops_leave_room_for_a_second_workgroup():
             b.reduce(value, b.param(float32, 1, "write"))
         return body(ptx(b.kernel("sums")))
 
-    assert ".minnctapersm 2" in text(9)
+    assert ".minnctapersm 8" in text(9)
+    assert ".reqntid 64" in text(9)
     assert ".minnctapersm" not in text(2)
+    assert ".reqntid 256" in text(2)
 
 
 def test_counting_trips_first_leaves_room_for_four_workgroups():
