@@ -177,8 +177,8 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     group, unrolled = (many and geometry.summed) or geometry.group, most_unrolled(kernel)
     if straight(kernel):
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
-    else:
-        each = power_below(min(FEW_LANES, rows * length // (group * FEW_TILES)))
+    else:  # smaller groups don't mean that fewer lanes fill the device
+        each = power_below(min(FEW_LANES, rows * length // (geometry.group * FEW_TILES)))
     kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0
     if folds_together(kernel, group, geometry.memory - kept) < 1:
         each, kept = 1, 0
