@@ -368,13 +368,16 @@ def check_program(seed: int, device: str, sizes: Sizes = SMALL) -> None:
 
 
 def compare(program: Program, inputs: Inputs, got: tuple[float, list[np.ndarray]], message: str, run: Run) -> None:
-    """Value and gradients (of starts and table) with those of the Python run."""
+    """Value and gradients (of starts and table) with those of the Python run. Differences of a large loss are known no
+    better than it is rounded."""
     want, _ = run(program, inputs)
+    rounding = 4 * float(np.finfo(np.float64).eps) * abs(want) / STEP
     np.testing.assert_allclose(got[0], want, rtol=1e-11, atol=1e-11, err_msg=message)
     for which, slope in zip(("x", "table"), got[1], strict=True):
         numeric, smooth = numeric_gradient(program, inputs, which, run)
         scale = 1.0 + np.abs(numeric).max()
-        np.testing.assert_allclose(slope[smooth], numeric[smooth], rtol=1e-5, atol=1e-6 * scale, err_msg=message)
+        tolerance = 1e-6 * scale + rounding
+        np.testing.assert_allclose(slope[smooth], numeric[smooth], rtol=1e-5, atol=tolerance, err_msg=message)
 
 
 def main(check: Callable[[int, str, Sizes], None]) -> None:
