@@ -149,6 +149,11 @@ def reduced_rows(kernel: Kernel) -> tuple[int, int] | None:
     return rows, length
 
 
+def many_sums(kernel: Kernel) -> bool:
+    """Whether loops have more sums beside them than an invocation should keep in registers."""
+    return len(kernel.reductions) > FEW_SUMS and not straight(kernel)
+
+
 def most_unrolled(kernel: Kernel) -> int:
     """As many lanes at once as keep the code small."""
     if not straight(kernel):
@@ -173,18 +178,21 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     if short is not None or not by_groups(*found):
         return short
     rows, length = found
-    many = len(kernel.reductions) > FEW_SUMS and not straight(kernel)
-    group, unrolled = (many and geometry.summed) or geometry.group, most_unrolled(kernel)
+    many, unrolled = many_sums(kernel), most_unrolled(kernel)
+    own_group = geometry.summed if many else 0
+    group = own_group or geometry.group
     if straight(kernel):
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
     else:  # smaller groups don't mean that fewer lanes fill the device
         each = power_below(min(FEW_LANES, rows * length // (geometry.group * FEW_TILES)))
     kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0
-    if folds_together(kernel, group, geometry.memory - kept) < 1:
-        each, kept = 1, 0
     together = folds_together(kernel, group, geometry.memory - kept)
-    tiles = Tiles(each * group, rows, length, min(each, unrolled), partials=True, together=together, kept=kept > 0)
-    return tiles if group == geometry.group else replace(tiles, group=group)
+    if kept and not together > 0:
+        each, kept, together = 1, 0, folds_together(kernel, group, geometry.memory)
+    return Tiles(
+        each * group, rows, length, min(each, unrolled),
+        partials=True, together=together, group=own_group, kept=kept > 0,
+    )  # fmt: skip
 
 
 def short_rows(kernel: Kernel, geometry: Geometry, rows: int, length: int) -> Tiles | None:

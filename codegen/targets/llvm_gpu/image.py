@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.targets.gpu.analysis import small, straight
+from loopgrad.codegen.targets.gpu.analysis import small
 from loopgrad.codegen.targets.gpu.compile import Module
 from loopgrad.codegen.targets.gpu.kernel import emit_kernel
-from loopgrad.codegen.targets.gpu.plan import FEW_SUMS, Geometry, Plan
+from loopgrad.codegen.targets.gpu.plan import Geometry, Plan, many_sums
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 
 FAST, SHARED, SORTED, SUMMED = 1, 2, 4, 8  # what a kernel is, in bits
+
+SUMMED_INVOCATIONS: Final = 512  # of a multiprocessor, where loops have many sums beside them
 
 Generate = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
@@ -40,7 +43,7 @@ class LlvmImage:
         emit_kernel(kernel, b, fast, plan)
         # lanes of unknown length may be long, and then do with the registers they need
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
-        summed = not dealt and len(kernel.reductions) > FEW_SUMS and not straight(kernel)
+        summed = not dealt and many_sums(kernel)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
         attributes = self._attributes.setdefault((bits, group), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
@@ -56,7 +59,9 @@ class LlvmImage:
             SUMMED: f.summed_attributes,
         }
         extra = {
-            number: " ".join([f.attributes.format(group=group), *[text for bit, text in added.items() if bits & bit]])
+            number: " ".join([f.attributes, *[text for bit, text in added.items() if bits & bit]]).format(
+                group=group, groups=max(SUMMED_INVOCATIONS // group, 1)
+            )
             for (bits, group), number in self._attributes.items()
         }
         tail = [

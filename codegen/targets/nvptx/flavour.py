@@ -23,10 +23,10 @@ NVPTX: Final = Flavour(
     # 4 workgroups of 256 on a multiprocessor: 64 registers each. The compiler takes 106 for a short loop where it
     # may, and half the lanes in flight cost a quarter of the time on an H200
     sorted_attributes='"nvvm.minctasm"="4"',
-    # 8 workgroups of 64: 128 registers. The gradient of 32 parameters takes 255 where it may, hence half the lanes;
-    # what it spills instead lies outside of its loops but for a few loads. Fewer warps wait for the longest of theirs
-    summed_attributes='"nvvm.minctasm"="8"',
-    summed_group=64,
+    # 128 registers. The gradient of 32 parameters takes 255 where it may, hence half the lanes; what it spills instead
+    # lies outside of its loops but for a few loads
+    summed_attributes='"nvvm.minctasm"="{groups}"',
+    summed_group=64,  # fewer warps wait for the longest of theirs
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
     declarations="declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
     "declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"

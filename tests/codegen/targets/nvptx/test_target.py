@@ -270,6 +270,16 @@ def test_many_sums_beside_loops_leave_room_for_eight_small_workgroups():
     assert ".reqntid 256" in text(2)
 
 
+def test_many_sums_of_short_rows_have_as_many_registers_in_larger_workgroups():
+    b = Build(40_000, 20)
+    x, trips = (b.load(b.param(dtype, 800_000), b.linear()) for dtype in (float32, int32))
+    for value in b.loop(trips, (x,) * 9, lambda _k, *values: tuple(b.one("sin", (v,)) for v in values)):
+        b.reduce(value, b.param(float32, 40_000, "write"), rank=1)
+    text = body(ptx(b.kernel("sums")))
+    assert ".reqntid 256" in text
+    assert ".minnctapersm 2" in text
+
+
 def test_counting_trips_first_leaves_room_for_four_workgroups():
     """Where a lane by itself is small."""
 
