@@ -13,6 +13,7 @@ from loopgrad.codegen.targets.cpu.halves import HALVES, narrowed
 from loopgrad.codegen.targets.cpu.integers import emit_integer, operands_of
 from loopgrad.codegen.targets.cpu.math_calls import emit_recipe
 from loopgrad.codegen.targets.cpu.outline import combine
+from loopgrad.codegen.targets.cpu.recipes import VectorOps
 from loopgrad.codegen.targets.cpu.vector import Val
 from loopgrad.graph.types import DType
 
@@ -65,7 +66,7 @@ def multiply_add(e: Emitter, dtype: DType, type: str, x: Val, y: Val, z: Val) ->
     """x * y + z, in two steps where a fused one would be a call of the C library, and where LLVM may fuse and
     reassociate them as it likes."""
     if e.machine.fused and not e.fast:
-        return e.b.inst(type, "call {r} @llvm.fma.{s}({t0} {a}, {t1} {b}, {t2} {c})", x, y, z)
+        return VectorOps(e).fma(x, y, z)
     product = emit_float(e, "mul", dtype, type, [x, y])
     return emit_float(e, "add", dtype, type, [product, z])
 

@@ -111,7 +111,7 @@ def multiply_add(e: Emitter, x: Val, y: Val, z: Val) -> Val:
     """x * y + z, in two steps where a fused one would have to be built from many, and where the compiler may fuse
     and reassociate them as it likes."""
     if e.b.fused and not e.fast:
-        return e.b.extended("Fma", x.type, x, y, z)
+        return ScalarOps(e).fma(x, y, z)
     return e.floating("FAdd", x.type, e.floating("FMul", x.type, x, y), z)
 
 

@@ -24,9 +24,7 @@ from loopgrad.codegen.targets.gpu.trip_counts import TripCount
 
 UNKNOWN, AS_THEY_COME, SORTED = 0, 1, 2
 NEIGHBOURS: Final = 32  # lanes that step together, on most devices
-LIGHT: Final = (
-    256  # lanes of up to this weight are written twice, since finding them by their order shows in their time
-)
+LIGHT: Final = 256  # lanes up to this weight are written twice: how they are found shows in their time
 MOST_TRIPS: Final = (1 << 16) - 1  # more count as so many, so that sums fit
 
 
@@ -57,8 +55,7 @@ class MeasuredOrder(TileOrder):
 
         as_they_come = partial(emit_lanes, self.e, self.tiles, tile, folds, emit_block)
         self.e.one_of(self._is(SORTED), in_order, as_they_come)
-        if folds:
-            fold_group(self.e, self.tiles, tile, [fold.get() for fold in folds])
+        fold_group(self.e, self.tiles, tile, folds)
 
     def _is(self, state: int) -> Val:
         return self.b.inst("IEqual", "bool", self.b.get(self.state, "i32"), self.i32(state))

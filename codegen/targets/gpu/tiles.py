@@ -117,8 +117,7 @@ def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Til
     tile = Tile(e, tiles, number)
     folds = invocation_folds(e, tiles) if tiles.partials and not tiles.row_length else []
     emit_lanes(e, tiles, tile, folds, emit_block)
-    if folds:
-        fold_group(e, tiles, tile, [fold.get() for fold in folds])
+    fold_group(e, tiles, tile, folds)
     return tile
 
 
@@ -216,29 +215,28 @@ class RegisterFold:
 
     def add(self, value: Val) -> None:
         r = self.reduction
-        if self.once:
-            self.e.b.set(self.variable, value)
-            return
-        self.e.b.set(self.variable, operate(self.e, r.kind, r.dtype, [self.get(), value]))
+        self.set(value if self.once else operate(self.e, r.kind, r.dtype, [self.get(), value]))
 
     def get(self) -> Val:
         return self.e.b.get(self.variable, self.type)
+
+    def set(self, value: Val) -> None:
+        self.e.b.set(self.variable, value)
 
 
 class KeptFold(RegisterFold):
     """As RegisterFold, in memory of the workgroup: no register is taken while lanes run."""
 
     def __init__(self, e: Emitter, reduction: Reduction) -> None:
-        self.e, self.reduction = e, reduction
+        self.e, self.reduction, self.once = e, reduction, False
         self.array = GroupArray(e, register_type(reduction.dtype), e.b.group)
-        self.array.set(e.b.local_id(), constant(e, reduction.dtype, identity(reduction.kind, reduction.dtype)))
-
-    def add(self, value: Val) -> None:
-        r = self.reduction
-        self.array.set(self.e.b.local_id(), operate(self.e, r.kind, r.dtype, [self.get(), value]))
+        self.set(constant(e, reduction.dtype, identity(reduction.kind, reduction.dtype)))
 
     def get(self) -> Val:
         return self.array.get(self.e.b.local_id())
+
+    def set(self, value: Val) -> None:
+        self.array.set(self.e.b.local_id(), value)
 
 
 def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
@@ -275,13 +273,14 @@ class GroupArray:
         return self.b.inst("FConvert" if self.type == "f16" else "UConvert", self.type, found)
 
 
-def fold_group(e: Emitter, tiles: Tiles, tile: Tile, values: list[Val]) -> None:
+def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold]) -> None:
     """One element per reduction from those of all invocations: some invocations fold columns, then one each the
     row that is left, for several reductions of one kind at a time. Two arrays, so that a barrier before each
     fold is enough, also for what follows in the same arrays."""
     arrays: dict[str, tuple[GroupArray, GroupArray]] = {}
     columns = fold_columns(e.b.group)
-    for slots in alike(e.kernel.reductions, tiles.together):
+    values = [fold.get() for fold in folds]
+    for slots in alike(e.kernel.reductions, tiles.together) if values else ():
         type = values[slots[0]].type
         if type not in arrays:
             wide, narrow = (GroupArray(e, type, tiles.together * size) for size in (e.b.group, columns))
