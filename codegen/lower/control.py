@@ -146,6 +146,7 @@ def _loop(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> No
         if memory is not None:
             inner[inputs[c]] = frame.bindings[node.results[c]] = memory
             continue
+        _check_own(ctx, node, c)
         assert isinstance(init.type, TensorType)
         carries.append(Carry(c, init.dtype, ctx.register_count(init.shape)))
         inits.extend(ctx.pull_all(frame, init))
@@ -157,6 +158,12 @@ def _loop(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> No
     else:
         results = _while(ctx, frame, node, inner, carries, inits)
     _bind_results(ctx, frame, node, carries, results)
+
+
+def _check_own(ctx: Lowering, node: Node, position: int) -> None:
+    """What lanes combine into is never a register of one lane, which would hold that lane's part only."""
+    if ctx.lanes != 1 and position in node.attrs["shared"]:
+        raise NotLaneLocal(node.results[position])
 
 
 def _hoist(ctx: Lowering, frame: Frame, node: Node, operands: Iterable[int]) -> None:
@@ -174,7 +181,8 @@ def _bind_results(ctx: Lowering, frame: Frame, node: Node, carries: Sequence[Car
     at = 0
     for c in carries:
         value = node.results[c.position]
-        frame.bindings[value] = Registers(tuple(results[at : at + c.scalars]), ctx.leads(value.shape))
+        if not isinstance(frame.bindings.get(value), Stored):  # a carry made again for others: memory has all lanes'
+            frame.bindings[value] = Registers(tuple(results[at : at + c.scalars]), ctx.leads(value.shape))
         at += c.scalars
 
 
@@ -277,6 +285,7 @@ def _switch(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> 
         if source is not None and held is not None:
             memory[source] = frame.bindings[result] = held
         else:
+            _check_own(ctx, node, r)
             assert isinstance(result.type, TensorType), "a stack that doesn't come from outside the branch"
             results.append(Carry(r, result.dtype, ctx.register_count(result.shape)))
     read = ctx.settings.liveness.operands(node, needed)

@@ -182,7 +182,7 @@ class _Builder:
                     wanted.append(root.node.operands[0])
                 case Scatter():
                     wanted.extend(root.node.operands[1:])
-        return self.ctx.settings.liveness.slice(self.request.nodes, wanted)
+        return self.ctx.settings.liveness.slice(self.request.nodes, wanted, self.request.stored)
 
     def _bind_accumulators(self) -> None:
         for root in self.request.roots:

@@ -6,7 +6,7 @@ needed results {0}: carry 0 only, so neither the push nor the stack
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from loopgrad.graph.accumulators import first_carry
@@ -43,13 +43,14 @@ class Liveness:
             self._graphs[graph, wanted] = known
         return known
 
-    def slice(self, nodes: Iterable[Node], values: Iterable[Value]) -> Live:
-        """The live ones among `nodes` (in topological order) when `values` are wanted."""
+    def slice(self, nodes: Iterable[Node], values: Iterable[Value], loaded: Container[Value] = ()) -> Live:
+        """The live ones among `nodes` (in topological order) when `values` are wanted. Nothing is live for a value
+        among `loaded`: a region that runs again for its stack doesn't make results again that are in memory."""
         live = Live()
         wanted: dict[Node, set[int]] = live.needed
 
         def want(value: Value) -> None:
-            if value.node is not None:
+            if value.node is not None and value not in loaded:
                 wanted.setdefault(value.node, set()).add(value.index)
 
         for value in values:

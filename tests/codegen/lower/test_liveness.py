@@ -56,3 +56,18 @@ def test_only_what_some_branch_reads_is_read():
     switch = last_region(function, [TensorType((), int32), SCALAR, SCALAR])
     assert Liveness().operands(switch, frozenset({0})) == (0, 1)
     assert Liveness().operands(switch, frozenset({1})) == (0, 2)
+
+
+def test_what_is_loaded_isnt_made_again():
+    """A loop that runs again for one result leaves out another that is in memory."""
+
+    def function(n, x, y):
+        ended, added = traced_for(n, [x, y], lambda _, a, b: [ops.sin(a), ops.add(b, 1.0)])
+        return [ops.mul(ended, added)]
+
+    graph, _ = trace(function, [TensorType((), int32), SCALAR, SCALAR])
+    loop = next(n for n in graph.nodes if n.regions)
+    live = Liveness()
+    assert live.slice(graph.nodes, graph.outputs).needed[loop] == {0, 1}
+    assert live.slice(graph.nodes, graph.outputs, {loop.results[1]}).needed[loop] == {0}
+    assert loop not in live.slice(graph.nodes, graph.outputs, set(loop.results)).needed
