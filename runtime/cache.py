@@ -1,11 +1,11 @@
 """The on-disk cache of compiled programs.
 
-The folder belongs to the user alone (mode 0700): `LOOPGRAD_CACHE_DIR`, or the system's place for
-caches. An entry is one file named by the hash of everything that shaped it; it holds JSON and machine
-code, never a pickle, and ends with a keyed hash (blake2b; the key is a random file in the folder) over
-name and content, checked before anything is used. Entries appear by renaming, so a reader sees all of
-one or nothing. A damaged entry is a miss and one warning. The least recently used entries leave when
-the folder exceeds its limit. `LOOPGRAD_CACHE_DIR=` (empty) switches the cache off.
+The folder is this user's alone (see private_folder): `LOOPGRAD_CACHE_DIR`, or the system's place for caches. One that
+isn't is not used, and one warning says why. An entry is one file named by the hash of everything that shaped it, the
+content of the compiler among it; it holds JSON and machine code, never a pickle, and ends with a keyed hash (blake2b;
+the key is a random file in the folder) over name and content, checked before anything is used. Entries appear by
+renaming, so a reader sees all of one or nothing. A damaged entry is a miss and one warning. The least recently used
+entries leave when the folder exceeds its limit. `LOOPGRAD_CACHE_DIR=` (empty) switches the cache off.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import json
 import logging
 import os
 import secrets
-import stat
 import struct
-import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+import ml_dtypes
+import numpy as np
+
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.runtime.private_folder import PrivateFolder, UntrustedError
 
 FOLDER_VARIABLE: Final = "LOOPGRAD_CACHE_DIR"
 LIMIT_BYTES: Final = 1 << 30
@@ -41,7 +44,7 @@ _log = logging.getLogger("loopgrad.cache")
 
 
 class CacheWarning(RuntimeWarning):
-    """A cache entry that can't be trusted."""
+    """A cache folder or entry that can't be trusted."""
 
 
 class DiskCache:
@@ -49,6 +52,7 @@ class DiskCache:
 
     def __init__(self, folder: Path, limit: int = LIMIT_BYTES) -> None:
         self.folder = folder
+        self._files = PrivateFolder(folder)
         self._limit = limit
         self._secret: bytes | None = None
         self._usable: bool | None = None
@@ -61,19 +65,22 @@ class DiskCache:
         if not self._ready():
             return None
         name = entry_name(parts)
-        path = self.folder / name
         try:
-            data = path.read_bytes()
+            data = self._files.read(name)
+        except UntrustedError as error:
+            self._refuse(error)
+            return None
         except OSError:
             return None
         artifact = self._decode(name, data)
         if artifact is None:
-            self._warn(path)
-            with suppress(OSError):
-                path.unlink()
+            self._warn(
+                f"the cache entry {self.folder / name} is damaged or not this user's; it is removed and the program "
+                "compiled again"
+            )
+            self._files.remove(name)
             return None
-        with suppress(OSError):
-            os.utime(path)
+        self._files.touch(name)
         return artifact
 
     def store(self, parts: Sequence[str], artifact: Artifact) -> None:
@@ -82,7 +89,7 @@ class DiskCache:
             return
         name = entry_name(parts)
         try:
-            self._replace(name, self._encode(name, artifact))
+            self._files.replace(name, self._encode(name, artifact))
         except OSError as error:
             _log.warning("the cache entry could not be written: %s", error)
             return
@@ -90,7 +97,8 @@ class DiskCache:
             sweep = self._writes % WRITES_BETWEEN_SWEEPS == 0
             self._writes += 1
         if sweep:
-            self._sweep()
+            with suppress(OSError):
+                self._sweep()
 
     # files
 
@@ -98,53 +106,43 @@ class DiskCache:
         if self._usable is None:
             with self._lock:
                 if self._usable is None:
-                    try:
-                        _own_folder(self.folder)
-                        self._secret = _read_secret(self.folder)
-                        self._usable = True
-                    except OSError as error:
-                        _log.warning("programs are compiled again in each process: %s", error)
-                        self._usable = False
+                    self._usable = self._opened()
         return self._usable
 
-    def _replace(self, name: str, data: bytes) -> None:
-        descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=".writing-")
+    def _opened(self) -> bool:
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(temporary, self.folder / name)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+            self._files.open()
+            self._secret = _read_secret(self._files)
+        except UntrustedError as error:
+            self._refuse(error)
+        except OSError as error:
+            _log.warning("programs are compiled again in each process: %s", error)
+        return self._secret is not None
+
+    def _refuse(self, error: UntrustedError) -> None:
+        """Nothing of this folder is used from now on."""
+        self._usable = False
+        self._warn(
+            f"the cache folder {self.folder} is not used: {error}, so its programs may be another user's. Programs are "
+            f"compiled again in each process; remove the folder, or name one of your own by {FOLDER_VARIABLE}"
+        )
 
     def _sweep(self) -> None:
-        entries = []
-        with suppress(OSError), os.scandir(self.folder) as files:
-            for file in files:
-                if file.name.endswith(SUFFIX):
-                    with suppress(OSError):
-                        status = file.stat()
-                        entries.append((status.st_mtime_ns, status.st_size, file.path))
+        self._files.remove_abandoned()
+        entries = [(f.st_mtime_ns, f.st_size, name) for name, f in self._files.files() if name.endswith(SUFFIX)]
         total = sum(size for _, size, _ in entries)
         if total <= self._limit:
             return
-        for _, size, path in sorted(entries):
-            with suppress(OSError):
-                os.unlink(path)
+        for _, size, name in sorted(entries):
+            self._files.remove(name)
             total -= size
             if total <= self._limit * KEPT_AFTER_SWEEP:
                 return
 
-    def _warn(self, path: Path) -> None:
-        with self._lock:
-            first, self._warned = not self._warned, True
-        if first:
-            warnings.warn(
-                f"the cache entry {path} is damaged or not this user's; it is removed and the program compiled again",
-                CacheWarning,
-                stacklevel=2,
-            )
+    def _warn(self, message: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(message, CacheWarning, stacklevel=3)
 
     # content
 
@@ -175,12 +173,17 @@ def entry_name(parts: Sequence[str]) -> str:
 
 
 def default_cache() -> DiskCache | None:
-    """The cache that the environment asks for; None where it is switched off."""
+    """The cache that the environment asks for; None where it is switched off, or names a user there isn't."""
     wanted = os.environ.get(FOLDER_VARIABLE)
     if wanted == "":
         return None
     if wanted is not None:
-        return DiskCache(Path(wanted).expanduser())
+        try:
+            return DiskCache(Path(wanted).expanduser())
+        except RuntimeError as error:
+            message = f"{FOLDER_VARIABLE}={wanted}: {error}; programs are compiled again in each process"
+            warnings.warn(message, CacheWarning, stacklevel=2)
+            return None
     from platformdirs import user_cache_path  # late: 30 ms that LOOPGRAD_CACHE_DIR saves
 
     return DiskCache(user_cache_path("loopgrad"))
@@ -188,7 +191,7 @@ def default_cache() -> DiskCache | None:
 
 def kept_code(cache: DiskCache | None, parts: Sequence[str], make: Callable[[], bytes]) -> bytes:
     """Code that belongs to no program."""
-    names = ("code", *parts, source_digest())
+    names = ("code", *parts, compiler_digest())
     known = cache.load(names) if cache is not None else None
     if known is not None:
         return known.code
@@ -198,42 +201,38 @@ def kept_code(cache: DiskCache | None, parts: Sequence[str], make: Callable[[], 
     return code
 
 
-def source_digest() -> str:
-    """A digest of the compiler's own sources (names, sizes, times), so that a changed compiler misses."""
-    root = Path(__file__).resolve().parents[1]
-    state = blake2b(digest_size=16)
+@cache
+def compiler_digest() -> str:
+    """A digest of the compiler: the content of its sources (their times say nothing: builds and images fix them),
+    and the libraries whose functions compute constants."""
+    state = blake2b(f"numpy {np.__version__}, ml_dtypes {ml_dtypes.__version__}".encode(), digest_size=16)
     for layer in ("graph", "codegen"):
-        folder = (Path(__file__).parents[1] / layer).resolve()
-        base = folder if folder.is_dir() else root / layer
-        for path in sorted(base.rglob("*.py")):
-            status = path.stat()
-            state.update(f"{path.relative_to(base)}:{status.st_size}:{status.st_mtime_ns};".encode())
+        for name, path in _sources(str(Path(__file__).parents[1] / layer), layer):
+            with open(path, "rb", buffering=0) as file:
+                content = file.read()
+            state.update(f"\0{name}\0{len(content)}\0".encode())
+            state.update(content)
     return state.hexdigest()
 
 
-def _own_folder(folder: Path) -> None:
-    """Make the folder, or make sure that it is this user's and nobody else's."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = folder.stat()
-    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-        raise PermissionError(f"the cache folder {folder} belongs to another user")
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        folder.chmod(0o700)
+def _sources(folder: str, name: str) -> Iterator[tuple[str, str]]:
+    """The Python files below a folder, in a fixed order: their names, and where they are."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda e: e.name):
+            inner = f"{name}/{entry.name}"
+            if entry.is_dir():
+                yield from _sources(entry.path, inner)
+            elif entry.name.endswith(".py"):
+                yield inner, entry.path
 
 
-def _read_secret(folder: Path) -> bytes:
+def _read_secret(files: PrivateFolder) -> bytes:
     """The folder's key; made by whoever comes first."""
-    path = folder / "key"
     for _ in range(2):
         with suppress(FileNotFoundError):
-            secret = path.read_bytes()
+            secret = files.read("key")
             if len(secret) == MAC_BYTES:
                 return secret
-            path.unlink()
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".writing-")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(MAC_BYTES))
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-        os.unlink(temporary)
-    return path.read_bytes()
+            files.remove("key")
+        files.create("key", secrets.token_bytes(MAC_BYTES))
+    return files.read("key")

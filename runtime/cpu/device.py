@@ -13,7 +13,7 @@ from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
-from loopgrad.runtime.cache import DiskCache, default_cache, source_digest
+from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.libraries import NO_BLAS_NOTE, blas
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
@@ -94,7 +94,7 @@ class CpuDevice:
                 import llvmlite  # late: only programs that run need it
 
                 machine = host_machine()
-                self._environment = (repr(machine), llvmlite.__version__, source_digest())
+                self._environment = (repr(machine), llvmlite.__version__, compiler_digest())
             return self._environment
 
 

@@ -17,7 +17,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
-from loopgrad.runtime.cache import DiskCache, default_cache, source_digest
+from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.driver import Driver, put, read
 from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
@@ -116,7 +116,7 @@ class GpuDevice(ABC):
         """Everything beside the graph that shapes code."""
         with self._lock:
             if self._environment is None:
-                self._environment = (*self.target(), source_digest())
+                self._environment = (*self.target(), compiler_digest())
             return self._environment
 
     def compile_artifact(self, graph: Graph, options: Options, continued: bool = False) -> Artifact:

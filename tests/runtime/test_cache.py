@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 import warnings
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.runtime import cache as cache_module
-from loopgrad.runtime.cache import CacheWarning, DiskCache, default_cache, entry_name, kept_code, source_digest
+from loopgrad.runtime.cache import CacheWarning, DiskCache, compiler_digest, default_cache, entry_name, kept_code
+from loopgrad.runtime.private_folder import ABANDONED_SECONDS
 
 ARTIFACT = Artifact({"format": 1, "list": [1, [2, None], "x"]}, b"constants", b"\x7fELF code")
 PARTS = ("program", "key")
@@ -38,18 +40,102 @@ def test_round_trip_between_two_caches(tmp_path: Path) -> None:
 
 def test_only_the_owner_may_look(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    folder.mkdir(mode=0o755)
     DiskCache(folder).store(PARTS, ARTIFACT)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for file in folder.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_folder_that_others_may_read_stays_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o755)
+    DiskCache(folder).store(PARTS, ARTIFACT)
+    assert same(DiskCache(folder).load(PARTS), ARTIFACT)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    for file in folder.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def refused(folder: Path, reason: str) -> None:
+    """Nothing is loaded, nothing is written, and one warning says why."""
+    before = {p: p.lstat() for p in [folder, *folder.iterdir()]}
+    cache = DiskCache(folder)
+    with pytest.warns(CacheWarning, match=reason):
+        assert cache.load(PARTS) is None
+    cache.store(PARTS, ARTIFACT)  # without another warning
+    assert cache.load(PARTS) is None
+    assert {p: p.lstat().st_mtime_ns for p in [folder, *folder.iterdir()]} == {
+        p: status.st_mtime_ns for p, status in before.items()
+    }
+    assert folder.stat().st_mode == before[folder].st_mode
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o707, 0o1777])
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path, mode: int) -> None:
+    """What is in it may be theirs, whatever is done to its mode now."""
+    folder = tmp_path / "cache"
+    DiskCache(folder).store(PARTS, ARTIFACT)
+    folder.chmod(mode)
+    refused(folder, "others may write to it")
+
+
 def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "cache"
     DiskCache(folder).store(PARTS, ARTIFACT)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert DiskCache(folder).load(PARTS) is None
+    refused(folder, "belongs to user")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give files away")
+@pytest.mark.parametrize("name", ["key", entry_name(PARTS), "another"])
+def test_a_file_of_somebody_else_is_not_used(tmp_path: Path, name: str) -> None:
+    DiskCache(tmp_path).store(PARTS, ARTIFACT)
+    (tmp_path / name).touch()
+    os.chown(tmp_path / name, 65534, 65534)
+    refused(tmp_path, f"{name} in it is a file of user 65534")
+
+
+@pytest.mark.parametrize("name", ["key", entry_name(PARTS)])
+def test_a_link_is_not_followed(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "cache"
+    DiskCache(folder).store(PARTS, ARTIFACT)
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    refused(folder, f"{name} in it is a link")
+
+
+def test_a_link_that_comes_later_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    cache = DiskCache(folder)
+    cache.store(PARTS, ARTIFACT)
+    entry = folder / entry_name(PARTS)
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    with pytest.warns(CacheWarning, match="is a link"):
+        assert cache.load(PARTS) is None
+
+
+@pytest.mark.parametrize("name", ["key", entry_name(PARTS)])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    DiskCache(tmp_path).store(PARTS, ARTIFACT)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    refused(tmp_path, f"{name} in it isn't a file")
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    """A file that is being written now stays."""
+    for name, age in ((".writing-old", 2 * ABANDONED_SECONDS), (".writing-now", 0.0)):
+        (tmp_path / name).write_bytes(b"part")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    assert DiskCache(tmp_path).load(PARTS) is None
+    assert {p.name for p in tmp_path.iterdir()} == {"key", ".writing-now"}
+
+
+def test_a_user_there_is_not_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache_module.FOLDER_VARIABLE, "~nosuchuser/cache")
+    with pytest.warns(CacheWarning, match="home directory"):
+        assert default_cache() is None
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "rename", "key"])
@@ -134,9 +220,29 @@ def test_the_environment_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "loopgrad" in str(standard.folder)
 
 
-def test_the_source_digest_is_stable() -> None:
-    assert source_digest() == source_digest()
-    assert len(source_digest()) == 32
+def digest_of(sources: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(cache_module, "__file__", str(sources / "runtime" / "cache.py"))
+    return compiler_digest.__wrapped__()
+
+
+def test_the_digest_is_the_content_of_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names, sizes and times are equal in builds and images that fix them."""
+    for version in ("one", "two", "same"):
+        for layer in ("graph", "codegen"):
+            source = tmp_path / version / layer / "inner" / "recipes.py"
+            source.parent.mkdir(parents=True)
+            source.write_text("fsub" if (version, layer) == ("two", "codegen") else "fadd")
+            os.utime(source, (1, 1))
+    one, two, same = [digest_of(tmp_path / version, monkeypatch) for version in ("one", "two", "same")]
+    assert one == same != two
+
+
+def test_the_digest_names_the_libraries_that_fold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for layer in ("graph", "codegen"):
+        (tmp_path / layer).mkdir()
+    before = digest_of(tmp_path, monkeypatch)
+    monkeypatch.setattr(cache_module.np, "__version__", "1.0")
+    assert digest_of(tmp_path, monkeypatch) != before
 
 
 def test_code_without_a_program(tmp_path):
