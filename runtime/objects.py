@@ -101,7 +101,8 @@ def record(program: Path, arguments: Sequence[str] = (), data: bool = False) -> 
 
 
 def write(recorded: Sequence[Recorded], target: str, folder: Path) -> list[Path]:
-    """A folder for each program: code, constants.bin, a description of each kernel, program.json. The folders."""
+    """A folder for each program: code, constants.bin, a description of each kernel, program.json. The folders. A
+    file that is there already is replaced, and so is a link to one; OSError where a folder can't be written to."""
     from loopgrad.codegen.objects.formats import FORMATS, compile_objects  # late: all targets, and LLVM
     from loopgrad.codegen.pipeline import optimised  # late, as above
     from loopgrad.codegen.schedule import schedule  # late, as above
@@ -110,10 +111,10 @@ def write(recorded: Sequence[Recorded], target: str, folder: Path) -> list[Path]
     for number, one in enumerate(recorded):
         objects = compile_objects(optimised(schedule(one.graph, one.options)), one.options, target)
         place = folder / f"program_{number:03d}"
-        place.mkdir(parents=True, exist_ok=True)
+        _make_folder(place)
         for name, code in objects.images.items():
-            (place / f"{name}.{suffix}").write_bytes(code)
-        (place / "constants.bin").write_bytes(objects.constants)
+            _replace(place / f"{name}.{suffix}", code)
+        _replace(place / "constants.bin", objects.constants)
         names = []
         for kernel in objects.kernels:
             names.append(f"{kernel['number']:02d}_{re.sub(r'[^A-Za-z0-9_-]', '_', kernel['kernel'])}.json")
@@ -132,9 +133,25 @@ def _data(place: Path, one: Recorded) -> dict[str, Any]:
     for kind, arrays in (("inputs", one.inputs), ("outputs", one.outputs)):
         names[kind] = [f"{kind[:-1]}_{i}.bin" for i in range(len(arrays))]
         for name, content in zip(names[kind], arrays, strict=True):
-            (place / name).write_bytes(content)
+            _replace(place / name, content)
     return {"data": names}
 
 
 def _dump(path: Path, data: dict[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=1) + "\n")
+    _replace(path, (json.dumps(data, indent=1) + "\n").encode())
+
+
+def _make_folder(place: Path) -> None:
+    """The folder of one program; a link in its place would lead out of the folder that was asked for."""
+    if place.is_symlink():
+        raise FileExistsError(f"expected {place} to be a folder or free, it is a link; remove it")
+    place.mkdir(parents=True, exist_ok=True)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a new file and give it the name: what a link of that name leads to stays as it is."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with open(new, "xb") as file:
+        file.write(content)
+    new.replace(path)

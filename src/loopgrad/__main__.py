@@ -58,7 +58,11 @@ def objects(target: str, out: Path, program: Path, arguments: Sequence[str], dat
         if failed.__cause__ is not None and not isinstance(failed.__cause__, SystemExit):
             traceback.print_exception(failed.__cause__)
         return refuse(str(failed))
-    for folder in write(recorded, target, out):
+    try:
+        folders = write(recorded, target, out)
+    except OSError as failed:
+        return refuse(f"--out: {failed}")
+    for folder in folders:
         files = sorted(path.name for path in folder.iterdir())
         sys.stdout.write(f"{folder}: {', '.join(files)}\n")
     return 0

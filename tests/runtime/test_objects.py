@@ -268,3 +268,21 @@ def test_bad_arguments(program: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["objects", "--help"])
     assert "AMD code objects (.hsaco)" in capsys.readouterr().out
+
+
+def test_a_link_isnt_written_through(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither one in place of a file nor one in place of a program's folder."""
+    place, outside = program.parent / "out" / "program_000", program.parent / "outside"
+    place.mkdir(parents=True)
+    outside.write_text("kept")
+    for name in ("program.json", "code.ptx", ".program.json.new"):
+        (place / name).symlink_to(outside)
+    command = ["objects", "--target", "sm_80", "--out", str(place.parent), str(program)]
+    assert main(command) == 0
+    assert outside.read_text() == "kept"
+    assert json.loads((place / "program.json").read_text())["target"] == "sm_80"
+    assert not any(path.is_symlink() for path in place.iterdir())
+    place.rename(program.parent / "elsewhere")
+    place.symlink_to(program.parent / "elsewhere")
+    assert main(command) == 2
+    assert "it is a link" in capsys.readouterr().err
