@@ -22,7 +22,7 @@ from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.session import SESSION
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 Run = Callable[[Sequence[Buffer]], list[Buffer]]
 

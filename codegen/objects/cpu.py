@@ -69,7 +69,7 @@ def _kernel(kernel: Kernel, interface: KernelInterface) -> dict[str, Any]:
                 "name": slot.name,
                 "row_bytes": stack.row_bytes,
                 "layout": "[row][lane in flight], each stack's bytes rounded up to 64, one after the other",
-                "known_depth": stack.depth_param,
+                "depth_param": stack.depth_param,
             }
             for slot, stack in zip(kernel.stacks, interface.stacks, strict=True)
         ],

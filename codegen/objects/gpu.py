@@ -136,8 +136,8 @@ def _stack(number: int, stack: Mapping[str, Any]) -> dict[str, Any]:
         "name": stack["name"],
         "itemsize": stack["itemsize"],
         "layout": "[row][invocation], as many invocations to a row as the table says",
-        "known_depth": stack["depth_param"],
-        "needed": NEEDED + 4 * number,
+        "depth_param": stack["depth_param"],
+        "needed_offset": NEEDED + 4 * number,
         "loc": stack["loc"],
     }
 
@@ -165,7 +165,7 @@ def launch(module: Mapping[str, Any], own: Mapping[str, Any] | None, tiles: int)
     found: dict[str, Any] = {"group": [group, 1, 1], "unit": what, "items": items, "rule": RULE}
     grid = f"any number of workgroups; across 1, along the number of units, end = ceil({items} / along)"
     if own is None:
-        return {**found, "lanes": None, "grid": grid}
+        return {**found, "count": None, "grid": grid}
     lanes: int = own["tiles"] or own["lanes"]
     if own["copies"]:
         copies: int = own["copies"]
@@ -182,7 +182,7 @@ def launch(module: Mapping[str, Any], own: Mapping[str, Any] | None, tiles: int)
         "invocations of the launch": groups * group,
         "words": {**words, "lanes": lanes},
     }
-    return {**found, "lanes": lanes, "grid": grid, "example": example}
+    return {**found, "count": lanes, "grid": grid, "example": example}
 
 
 def _amd(note: KernelNote, code: bytes) -> dict[str, Any]:

@@ -130,6 +130,6 @@ class Harness:
         commands.run([], None)
         self.launches += 1
         after = driver.fetch(control, kernel["control"]["bytes"])
-        needed = [int(after[s["needed"] : s["needed"] + 4].view(np.uint32)[0]) for s in kernel["stacks"]]
+        needed = [int(after[at : at + 4].view(np.uint32)[0]) for at in (s["needed_offset"] for s in kernel["stacks"])]
         assert any(needed) or not after.any()
         return needed if any(needed) else []
