@@ -1,7 +1,7 @@
 """Which line of the user's program is responsible: `user_location`, and `at` to override it.
 
 A frame counts as the user's when its file belongs neither to this package nor to the libraries that
-call back into it (tree mapping, context managers).
+call back into it (tree mapping, context managers, NumPy's and SciPy's functions).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType
 from typing import Final
@@ -24,6 +25,8 @@ _ROOTS: Final = tuple(
     | {str(Path(__file__).parents[1]) + os.sep}
 )
 _GO_BETWEENS: Final = ("contextlib.py", "functools.py")
+_LIBRARIES: Final = frozenset({"numpy", "optree", "scipy"})
+_PACKAGES: Final = frozenset({"dist-packages", "site-packages"})
 _CACHE_LIMIT: Final = 4096  # code objects remembered before the caches are dropped
 
 
@@ -79,7 +82,9 @@ def user_location() -> Location | None:
 
 def _is_internal(filename: str) -> bool:
     path = Path(filename)
-    return filename.startswith(_ROOTS) or path.name in _GO_BETWEENS or path.parent.name == "optree"
+    parts = path.parts
+    library = any(a in _PACKAGES and b in _LIBRARIES for a, b in pairwise(parts))
+    return filename.startswith(_ROOTS) or path.name in _GO_BETWEENS or library
 
 
 def describe(loc: Location | None) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
@@ -22,7 +22,8 @@ from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.config import current
 from loopgrad.lazy.core import History, Siblings, TensorCore, TensorLeaf, next_serial, wrap
-from loopgrad.lazy.errors import traced_value_error
+from loopgrad.lazy.derivation import deriving, followed, note_reads
+from loopgrad.lazy.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.liveness import Needed, known_leaf, still_needed, without_known
 from loopgrad.lazy.placement import places
 from loopgrad.runtime.buffers import Buffer
@@ -36,37 +37,23 @@ if TYPE_CHECKING:
 GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
 
 
-class _Depth(threading.local):
-    depth: int = 0
-
-
-_derivation = _Depth()
-
-
-@contextmanager
-def derivation() -> Iterator[None]:
-    """While a function is called to be differentiated, batched or traced as a graph."""
-    _derivation.depth += 1
-    try:
-        yield
-    finally:
-        _derivation.depth -= 1
-
-
-def deriving() -> bool:
-    """Whether some transform is calling the user's function now."""
-    return _derivation.depth > 0
+# purposes for which a value that is being differentiated may be read: no number of it gets into what is computed
+LOOKS: Final = frozenset({"bool", "eval", "index", "text"})
 
 
 def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
     """The elements of tensors, computed together where they aren't there yet."""
+    note_reads([t._value for t in tensors])
     pending = {id(t): t for t in tensors if not isinstance(t._value, Leaf)}
     if not pending:
         return [t._value.buffer for t in tensors if isinstance(t._value, Leaf)]
     for t in pending.values():
         if t._value.scope is not None:
             raise traced_value_error(t._value, purpose)
-    if deriving():
+    kept = [t for t in pending.values() if followed(t._value)]
+    if kept and purpose not in LOOKS:
+        raise derivative_lost_error(kept[0]._value, purpose)
+    if kept or deriving():
         wanted = list(dict.fromkeys([t._value for t in pending.values()]))
         computed = dict(zip(wanted, [found.buffer for found in _run(wanted)], strict=True))
     else:
@@ -166,7 +153,7 @@ def evaluate(*tensors: Any) -> None:
     """Compute tensors (or trees of lists, tuples and dicts of them) together, in one program."""
     found: list[TensorCore] = []
     _collect(tensors, found)
-    buffers_of(found)
+    buffers_of(found, "eval")
 
 
 def _collect(tree: Any, found: list[TensorCore]) -> None:
@@ -212,7 +199,7 @@ def to_device(t: TensorCore, device: str) -> Tensor:
     target = get_device(device)
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
-    buffer = move(buffers_of((t,))[0], target)
+    buffer = move(buffers_of((t,), "to_device")[0], target)
     history = t._history if isinstance(t._history, History) else History(t._value)
     moved = wrap(TensorLeaf(buffer.type, buffer, history, committed=True), t._weak)
     moved._history = history

@@ -11,6 +11,7 @@ from weakref import finalize
 
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.core import TensorCore, TensorLeaf, wrap
+from loopgrad.lazy.derivation import followed
 from loopgrad.lazy.evaluation import buffers_of, device_of, to_device, to_numpy
 from loopgrad.runtime.devices import get_device
 
@@ -69,13 +70,14 @@ def _from_host(t: TensorCore, max_version: tuple[int, int] | None, copy: bool | 
 
 
 def cuda_interface(t: TensorCore) -> dict[str, Any]:
-    """Version 3 of the CUDA array interface; AttributeError where the tensor isn't on a CUDA device."""
-    if t._value.scope is not None or not device_of(t).startswith("cuda"):
-        raise AttributeError("__cuda_array_interface__ is for tensors on CUDA devices")
+    """Version 3 of the CUDA array interface; AttributeError where the tensor isn't on a CUDA device, or where a
+    derivative would be lost: consumers then ask for DLPack or an array, and are told so."""
+    if t._value.scope is not None or followed(t._value) or not device_of(t).startswith("cuda"):
+        raise AttributeError("__cuda_array_interface__ is for evaluated tensors on CUDA devices")
     from loopgrad.runtime.dlpack import own_stream, settle, typestr  # late, as above
 
     name = typestr(t._value.dtype)
-    (buffer,) = buffers_of((t,), "array")
+    (buffer,) = buffers_of((t,))
     settle(buffer)
     finalize(t, _hold, buffer).atexit = False  # the consumer keeps the tensor, whose name may be rebound
     address = buffer.address if buffer.nbytes else 0

@@ -17,6 +17,8 @@ from loopgrad.lazy.evaluation import to_numpy
 
 # NumPy's answer is meant: an array to write to, NumPy's dtypes
 _NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
+_OF_DTYPES: Final = frozenset({"result_type", "can_cast"})
+_TEXT: Final = frozenset({"array2string", "array_repr", "array_str"})
 _REDUCTIONS: Final = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
                       "logical_or": "any"}  # fmt: skip
 _RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
@@ -50,7 +52,9 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
     elif function.__module__ == "numpy.linalg":
         found = _offered(ours.linalg, name)
     if found is None:
-        return function(*_elements(args), **_elements(kwargs))
+        purpose = "text" if name in _TEXT else f"{function.__module__}.{name}"
+        take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, purpose)
+        return function(*_with(take, args), **_with(take, kwargs))
     return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
 
 
@@ -58,9 +62,14 @@ def _offered(ours: Any, name: str) -> Callable[..., Any] | None:
     return getattr(ours, name) if name in ours.__all__ else None
 
 
-def _elements(tree: Any) -> Any:
+def _with(take: Callable[[TensorCore], Any], tree: Any) -> Any:
+    """Arguments with something else for each tensor."""
     if isinstance(tree, TensorCore):
-        return to_numpy(tree)
+        return take(tree)
     if type(tree) in (list, tuple):
-        return type(tree)(map(_elements, tree))
-    return {k: _elements(v) for k, v in tree.items()} if type(tree) is dict else tree
+        return type(tree)([_with(take, item) for item in tree])
+    return {k: _with(take, v) for k, v in tree.items()} if type(tree) is dict else tree
+
+
+def _dtypes(t: TensorCore) -> Any:
+    return t._value.dtype.np

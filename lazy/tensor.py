@@ -112,7 +112,7 @@ class Tensor(Operators):
 
     def item(self, *index: int) -> bool | int | float | complex:
         """The only element (or the one at `index`) as a Python number; evaluates."""
-        array = to_numpy(self, "float")
+        array = to_numpy(self, "item")
         try:
             return array.item(*index)  # type: ignore[no-any-return]
         except ValueError:
@@ -123,7 +123,7 @@ class Tensor(Operators):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers; evaluates."""
-        return to_numpy(self).tolist()
+        return to_numpy(self, "tolist").tolist()
 
     def __bool__(self) -> bool:
         if self.size != 1 and self._value.scope is None:
@@ -138,7 +138,7 @@ class Tensor(Operators):
         return int(self._single("int"))
 
     def __complex__(self) -> complex:
-        return complex(self._single("float"))
+        return complex(self._single("complex"))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
@@ -183,17 +183,17 @@ class Tensor(Operators):
     def __repr__(self) -> str:
         if self._value.scope is not None:
             return f"Tensor({self._described()})"
-        array = to_numpy(self)
+        array = to_numpy(self, "text")
         body = np.array2string(array, separator=", ", prefix="Tensor(", threshold=1000, edgeitems=3)
         return f"Tensor({body}, dtype={self.dtype})"
 
     def __str__(self) -> str:
-        return self.__repr__() if self._value.scope is not None else str(to_numpy(self))
+        return self.__repr__() if self._value.scope is not None else str(to_numpy(self, "text"))
 
     def __format__(self, spec: str) -> str:
         if self._value.scope is not None:
             return repr(self)
-        return format(self.item(), spec) if self.size == 1 and spec else format(str(self), spec)
+        return format(to_numpy(self, "text").item(), spec) if self.size == 1 and spec else format(str(self), spec)
 
     def _described(self) -> str:
         made_by = self._value.node
@@ -206,7 +206,7 @@ class Tensor(Operators):
         state = "evaluated" if isinstance(self._value, Leaf) else "lazy"
         if self._value.scope is not None:
             return f"<code>Tensor({escape(self._described())})</code>"
-        text = escape(np.array2string(to_numpy(self), separator=", ", threshold=200))
+        text = escape(np.array2string(to_numpy(self, "text"), separator=", ", threshold=200))
         head = f"Tensor <b>{escape(str(self._value.type))}</b> on {escape(self.device)}, {state}"
         return f"<div><div>{head}</div><pre>{text}</pre></div>"
 
@@ -259,7 +259,7 @@ class Tensor(Operators):
 
         if self._value.scope is not None:
             raise traced_value_error(self._value, "pickle")
-        return asarray, (to_numpy(self),)
+        return asarray, (to_numpy(self, "pickle"),)
 
     flatten = ravel = movement.ravel
     squeeze = movement.squeeze

@@ -24,8 +24,8 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
 from loopgrad.lazy.creation import eye
+from loopgrad.lazy.derivation import derivation
 from loopgrad.lazy.errors import GradientError
-from loopgrad.lazy.evaluation import derivation
 from loopgrad.lazy.promotion import promote, promote_weak
 from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, matching, unflatten
 from loopgrad.lazy.vectorize import vmap
@@ -67,7 +67,7 @@ def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any],
         wrt.extend(a._value for a in aliases)
         structures.append(structure)
         arguments[position] = unflatten(structure, aliases)
-    with derivation():
+    with derivation(wrt):
         result = fun(*arguments, **kwargs)
     return Point(wrt, structures, result)
 

@@ -18,7 +18,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.core import as_tensor, wrap
-from loopgrad.lazy.evaluation import derivation
+from loopgrad.lazy.derivation import derivation
 from loopgrad.lazy.operands import normal_axis
 from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
 

@@ -48,7 +48,7 @@ def test_xs_that_were_computed(device: str) -> None:
 def test_a_lost_way_is_an_error(device: str) -> None:
     def loss_of(x: Any) -> Any:
         h = lg.sin(x)
-        h.numpy()
+        repr(h)
         return (h * h).sum() + x.sum()
 
     x = lg.asarray(X)
