@@ -1,16 +1,19 @@
 """`lg.compile`: a Python function traced once per kind of arguments and kept as an executable.
 
 Tensors, NumPy arrays and Python numbers are inputs (values may change from call to call); everything
-else (strings, functions, None, and the arguments named static) is part of the key. Two calls share an
-executable when tree structure, shapes, dtypes, static values, device and options agree.
+else (strings, functions, None, and the arguments named static) is part of the key (`lazy.static`). Two calls share an
+executable when tree structure, shapes, dtypes, static values, device and options agree. What a function reads from
+around it is read when it is traced; a tensor there that is written to later has it traced again (`lazy.captures`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 import numpy as np
 
@@ -18,13 +21,26 @@ from loopgrad.graph.build import enter, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.graph.types import TensorType
+from loopgrad.lazy.captures import read_by
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.config import Config, current
 from loopgrad.lazy.core import TensorCore, TensorLeaf, tracing, wrap
-from loopgrad.lazy.evaluation import buffers_of, derivation, deriving
+from loopgrad.lazy.derivation import derivation, deriving
+from loopgrad.lazy.errors import StaleCaptureError, StaticArgumentError
+from loopgrad.lazy.evaluation import buffers_of
+from loopgrad.lazy.methods import BoundCompiled
 from loopgrad.lazy.placement import common, place_of, place_of_arguments
 from loopgrad.lazy.promotion import scalar_dtype
-from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, unflatten
+from loopgrad.lazy.static import (
+    Standing,
+    StaticParameters,
+    argument_names,
+    fixed_identities,
+    is_static,
+    joined,
+    static_identities,
+)
+from loopgrad.lazy.trees import Tree, check_function, flatten, odd_keys, unflatten
 from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.session import move
@@ -37,13 +53,15 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 _NUMBERS: Final = frozenset({bool, int, float, complex})
+_SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
 _HOST_KINDS: Final = ("cpu", "interpreter")
 _TYPES_LIMIT: Final = 4096  # remembered array types
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Version:
-    """One executable: `captured` are the buffers of closed-over tensors, appended to the inputs."""
+    """One executable: `captured` are the buffers of closed-over tensors, appended to the inputs; `stale` once one of
+    those tensors was written to."""
 
     executable: Executable
     device: Device
@@ -53,7 +71,9 @@ class Version:
     form: str  # single, tuple, tree: how results are put together
     chosen: bool  # whether the user chose the device
     returns_input: bool  # then arrays are copied: the caller may write to them later
+    parts: tuple[Any, ...]  # what the static arguments were compared by
     reason: str
+    stale: bool = False
 
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
@@ -63,21 +83,67 @@ class Version:
         return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)
 
 
-class Compiled:
+class Call(NamedTuple):
+    """The arguments of one call as leaves: those in the positions `fixed` are part of the program, as are the `static`
+    ones, which were taken out of the tree by position or name. `parts`: what these are compared by."""
+
+    leaves: list[Any]
+    fixed: list[int]
+    structure: Any
+    static: dict[int | str, Any]
+    parts: tuple[Any, ...]
+
+    def inputs(self) -> list[Any]:
+        """The other leaves."""
+        if not self.fixed:
+            return self.leaves
+        fixed = frozenset(self.fixed)
+        return [x for i, x in enumerate(self.leaves) if i not in fixed]
+
+
+class Compiled(Standing):
     """What `lg.compile` returns; call it like the function."""
 
-    def __init__(self, fun: Callable[..., Any], device: str | None, static_argnums: Sequence[int]) -> None:
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        device: str | None = None,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (),
+    ) -> None:
         update_wrapper(self, fun)
         self._fun = fun
         self._device = device
-        self._static = frozenset(static_argnums)
+        self._named = (static_argnums, static_argnames)  # as given, for copies
+        self._static = StaticParameters(fun, static_argnums, static_argnames)
         self._versions: dict[Key, Version] = {}
         self._last: tuple[Key, Version] | None = None
+        self._plain: dict[Any, bool] = {}  # structure -> whether its equality tells all apart
 
     def __repr__(self) -> str:
         name = getattr(self._fun, "__qualname__", repr(self._fun))
         place = f" on {self._device}" if self._device else ""
         return f"<compiled {name}{place}: {len(self._versions)} programs>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Compiled | BoundCompiled:
+        return self if instance is None else BoundCompiled(self, instance)
+
+    # executables belong to this process and this object: copies compile for themselves
+
+    def __copy__(self) -> Compiled:
+        return Compiled(self._fun, self._device, *self._named)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        return Compiled(deepcopy(self._fun, memo), self._device, *self._named)
+
+    def __reduce__(self) -> Any:
+        name: str = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:  # a decorated function: its own name leads here
+            return name
+        return Compiled, (self._fun, self._device, *self._named)
 
     # ---- calling
 
@@ -98,7 +164,7 @@ class Compiled:
         if last is None:
             return None
         config = current()
-        key: list[Any] = [config, None]
+        key: list[Any] = [config, None, ()]  # as `_version` makes it, which one function for both would slow down
         inputs: list[Buffer] = []
         version = last[1]
         device = version.device
@@ -128,59 +194,67 @@ class Compiled:
                 return None
             version = found
             self._last = (tuple(key), found)
+        if version.stale:
+            return None
         return version.results(version.executable.run([*inputs, *version.captured]))
 
     def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, list[Buffer]]:
         """The executable for these arguments (traced where there is none yet) and its inputs."""
         config = current()
-        leaves, structure = flatten((args, kwargs))
-        static = self._static_leaves(leaves, structure)
+        call = self._call(args, kwargs)
+        leaves = call.leaves
         flat = not kwargs and len(leaves) == len(args) and all(x is y for x, y in zip(leaves, args, strict=True))
-        dynamic = [x for x, s in zip(leaves, static, strict=True) if not s]
-        kinds = [x if s else _kind(x) for x, s in zip(leaves, static, strict=True)]
         place = None if self._device else place_of_arguments(leaves, "compile")
         settings = config if place is None else (config, place)
-        key: Key = (settings, None if flat and not any(static) else structure, *kinds)
-        try:
-            version = self._versions.get(key)
-        except TypeError:
-            names = leaf_names(structure, "arguments")
-            text = ", ".join(n for n, s, x in zip(names, static, leaves, strict=True) if s and not _hashable(x))
-            message = explained("compile", "hashable static arguments", text, "pass arrays, or hashable values")
-            raise DTypeError(message) from None
-        if version is None:
-            version = self._trace(config, place, leaves, static, structure, key)
-            self._versions[key] = version
+        structure = None if flat and not call.parts else self._told_apart(call.structure)
+        inputs = call.inputs()
+        key: Key = (settings, structure, call.parts, *map(_kind, inputs))
+        version = self._versions.get(key)
+        if version is None or version.stale:
+            reason = self._reason(key)
+            self._versions.pop(key, None)
+            version = self._versions[key] = self._trace(config, place, call, reason)
         self._last = (key, version)
-        return version, _inputs(dynamic, version)
+        return version, _inputs(inputs, version)
 
-    def _static_leaves(self, leaves: list[Any], structure: Any) -> list[bool]:
-        if not self._static:
-            return [not is_dynamic(x) for x in leaves]
-        positions: list[bool] = []
-        for i, child in enumerate(structure.child(0).children()):
-            positions.extend([i in self._static] * child.num_leaves)
-        positions.extend([False] * (len(leaves) - len(positions)))
-        return [s or not is_dynamic(x) for s, x in zip(positions, leaves, strict=True)]
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        static: dict[int | str, Any] = {}
+        if self._static:
+            args, kwargs, static = self._static.split(args, kwargs)
+        leaves, structure = flatten((args, kwargs))
+        fixed = [i for i, x in enumerate(leaves) if not isinstance(x, TensorCore) and is_static(x)]
+        parts: tuple[Any, ...] = ()
+        if fixed:
+            parts = fixed_identities(fixed, leaves, lambda: argument_names(structure, self._fun))
+        if static:
+            parts += static_identities(static)
+        return Call(leaves, fixed, structure, static, parts)
 
-    def _trace(
-        self, config: Config, place: str | None, leaves: list[Any], static: list[bool], structure: Any, key: Key
-    ) -> Version:
-        dynamic = [(i, _type_of(x), _is_weak(x)) for i, (x, s) in enumerate(zip(leaves, static, strict=True)) if not s]
+    def _told_apart(self, structure: Any) -> Any:
+        """The structure as a part of the key: `{1: x}` and `{True: x}` differ."""
+        plain = self._plain.get(structure)
+        odd = () if plain else odd_keys(structure)
+        if plain is None:
+            self._plain[structure] = not odd
+        return (structure, odd) if odd else structure
+
+    def _trace(self, config: Config, place: str | None, call: Call, reason: str) -> Version:
+        dynamic = [(i, _type_of(x), _is_weak(x)) for i, x in enumerate(call.leaves) if i not in call.fixed]
         found: list[Any] = []
+        reads: list[Value] = []
 
         def run(*values: Value) -> list[Value]:
-            arguments = list(leaves)
+            arguments = list(call.leaves)
             for v, (i, _, weak) in zip(values, dynamic, strict=True):
                 arguments[i] = wrap(v, weak)
-            args, kwargs = unflatten(structure, arguments)
+            args, kwargs = joined(unflatten(call.structure, arguments), call.static)
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
             found.extend((out_structure, _form_of(result, outputs)))
             return [as_result("compile", x)._value for x in outputs]
 
         types = [t for _, t, _ in dynamic]
-        with derivation():
+        with derivation(reads=reads):
             graph, captures = trace(run, types)
         closed_over = [wrap(v) for v in captures]
         chosen = self._device or common([place, place_of_arguments(closed_over, "compile")], "compile")
@@ -189,24 +263,26 @@ class Compiled:
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        reason = self._reason(key)
-        return Version(executable, device, types, captured, found[0], found[1], chosen is not None, returned, reason)
+        structure, form = found
+        placed = chosen is not None
+        version = Version(executable, device, types, captured, structure, form, placed, returned, call.parts, reason)
+        read_by(version, [*captures, *reads])
+        return version
 
     def _reason(self, key: Key) -> str:
         """Why a new version was needed, in comparison with the last one."""
         if not self._versions:
             return "first call"
+        if key in self._versions:
+            return "a tensor that it reads from around it was written to"
         old = next(reversed(self._versions))
         if old[0] != key[0]:
             return f"settings changed: {old[0]} -> {key[0]}"
-        if old[1] != key[1] or len(old) != len(key):
+        if old[1] != key[1] or len(old) != len(key) or len(old[2]) != len(key[2]):
             return "the structure of the arguments changed"
-        changes = [
-            f"argument leaf {i}: {_text(a)} -> {_text(b)}"
-            for i, (a, b) in enumerate(zip(old[2:], key[2:], strict=True))
-            if a != b
-        ]
-        return "; ".join(changes)
+        pairs = [(f"static argument {a[0]}", a[1], b[1]) for a, b in zip(old[2], key[2], strict=True)]
+        pairs += [(f"input {i}", a, b) for i, (a, b) in enumerate(zip(old[3:], key[3:], strict=True))]
+        return "; ".join([f"{name}: {_text(a)} -> {_text(b)}" for name, a, b in pairs if a != b])
 
     # ---- looking inside
 
@@ -237,7 +313,7 @@ class Compiled:
     def capture(self, *args: Any, **kwargs: Any) -> Replay:
         """Run once and record, so that `replay` runs again at the least cost."""
         version, inputs = self._version(args, kwargs)
-        return Replay(version, version.executable.capture([*inputs, *version.captured]))
+        return Replay(self, version, version.executable.capture([*inputs, *version.captured]))
 
     def memory_stats(self) -> MemoryStats:
         """Bytes held by the last called version, and their peaks."""
@@ -259,21 +335,34 @@ class Compiled:
 class Replay:
     """A recorded call. Values and trip counts may change between replays; shapes and dtypes may not."""
 
-    def __init__(self, version: Version, recorded: DeviceReplay) -> None:
+    def __init__(self, compiled: Compiled, version: Version, recorded: DeviceReplay) -> None:
+        self._compiled = compiled
         self._version = version
         self._recorded = recorded
 
     def replay(self, *args: Any, **kwargs: Any) -> Any:
         """Run again; without arguments, on the last ones."""
         version = self._version
+        if version.stale:
+            expected = "the tensors that the function reads from around it as they were at the capture"
+            fix = "capture again, or pass it as an argument"
+            raise StaleCaptureError(explained("replay", expected, "one that was written to", fix))
         if not args and not kwargs:
             return version.results(self._recorded.replay(None))
-        leaves = list(args) if not kwargs and all(type(x) is not dict for x in args) else None
-        if leaves is None or any(isinstance(x, tuple | list) or not is_dynamic(x) for x in leaves):
-            leaves = [x for x in flatten((args, kwargs))[0] if is_dynamic(x)]
+        leaves: Sequence[Any] = args
+        if version.parts or kwargs or not all(isinstance(x, _SIMPLE) for x in args):
+            call = self._compiled._call(args, kwargs)
+            if call.parts != version.parts:
+                expected, fix = "the static arguments of the capture", "capture again for others"
+                raise StaticArgumentError(explained("replay", expected, "another one", fix))
+            leaves = call.inputs()
         return version.results(self._recorded.replay([*_checked_inputs(leaves, version), *version.captured]))
 
     __call__ = replay
+
+    def __reduce__(self) -> Any:
+        fix = "keep the compiled function, and capture again"
+        raise TypeError(explained("a captured call", "to stay in its process", "a copy or pickle of it", fix))
 
     def __repr__(self) -> str:
         types = ", ".join(map(str, self._version.types)) or "no arguments"
@@ -357,35 +446,43 @@ def _form_of(result: Tree, outputs: Sequence[Any]) -> str:
     return "tuple" if flat and all(a is b for a, b in zip(result, outputs, strict=True)) else "tree"
 
 
-def _hashable(x: Any) -> bool:
-    try:
-        hash(x)
-    except TypeError:
-        return False
-    return True
-
-
 def _text(kind: Any) -> str:
+    if isinstance(kind, tuple) and kind and isinstance(kind[0], type):  # a static argument
+        return " ".join(map(str, kind[1:]))
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 @overload
 def compile(
-    fun: Callable[..., Any], device: str | None = None, *, static_argnums: int | Sequence[int] = ()
+    fun: Callable[..., Any],
+    device: str | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Compiled: ...
 @overload
 def compile(
-    fun: None = None, device: str | None = None, *, static_argnums: int | Sequence[int] = ()
+    fun: None = None,
+    device: str | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Compiled]: ...
 def compile(
-    fun: Callable[..., Any] | None = None, device: str | None = None, *, static_argnums: int | Sequence[int] = ()
+    fun: Callable[..., Any] | None = None,
+    device: str | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function; also a decorator, with or without arguments.
+    """Compile a function; also a decorator, with or without arguments, of methods as well.
 
-    `static_argnums`: positional arguments whose (hashable) values are part of the program.
+    `static_argnums` (positions, negative ones from the end) and `static_argnames` name parameters whose values are part
+    of the program: it is traced again for each. Such values are compared by type and value: numbers, strings, enum
+    members, functions, None, dtypes, containers and dataclasses of these, and instances of classes that were given to
+    `lg.register_static`.
     """
-    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     if fun is None:
-        return lambda f: compile(f, device, static_argnums=static)
+        return lambda f: compile(f, device, static_argnums=static_argnums, static_argnames=static_argnames)
     check_function("compile", fun)
-    return Compiled(fun, device, static)
+    return Compiled(fun, device, static_argnums, static_argnames)

@@ -1,4 +1,5 @@
-"""Trees of tensors: tuples, lists, dicts, named tuples, dataclasses, None; everything else is a leaf.
+"""Trees of tensors: tuples, lists, dicts, named tuples, dataclasses, None, and classes that were registered; everything
+else is a leaf.
 
 optree does the work. It is imported at the first use: it costs a quarter of this package's import.
 Dataclasses become nodes when they are first met.
@@ -7,7 +8,7 @@ Dataclasses become nodes when they are first met.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +18,7 @@ from loopgrad.lazy.errors import StructureError
 
 NAMESPACE: Final = "loopgrad"
 Tree: TypeAlias = Any
+STATIC_CLASSES: Final[set[type]] = set()  # registered as parts of programs: never nodes
 _registered: set[type] = set()
 _modules: list[ModuleType] = []
 
@@ -33,7 +35,7 @@ def flatten(tree: Tree) -> tuple[list[Any], Any]:
     """The leaves in order, and the structure."""
     optree = _optree()
     leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
-    fresh = {type(x) for x in leaves if dataclasses.is_dataclass(x) and not isinstance(x, type)}
+    fresh = {type(x) for x in leaves if dataclasses.is_dataclass(x) and not isinstance(x, type)} - STATIC_CLASSES
     if fresh:
         for cls in fresh:
             _register(cls)
@@ -97,7 +99,67 @@ def prefix_leaves(what: str, prefix: Tree, structure: Any, tree: Tree) -> list[A
 
 def is_dynamic(leaf: Any) -> bool:
     """Whether a leaf can become a tensor (others are static: strings, functions, modules)."""
-    return isinstance(leaf, TensorCore | bool | int | float | complex) or hasattr(leaf, "__array__")
+    if isinstance(leaf, TensorCore | bool | int | float | complex):
+        return True
+    return hasattr(leaf, "__array__") and not isinstance(leaf, type)
+
+
+def is_node(cls: type) -> bool:
+    """Whether instances of a class are nodes of trees."""
+    if cls in _registered:
+        return True
+    return cls in (tuple, list, dict) or bool(_optree().is_namedtuple_class(cls) or _optree().is_structseq_class(cls))
+
+
+class _Auxiliary:
+    """What a registered class keeps beside its children: equal where no program can tell it apart."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any, key: Hashable) -> None:
+        self.value, self.key = value, key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Auxiliary) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def register_node(
+    cls: type, parts: Callable[[Any], tuple[Sequence[Any], Any]], rebuild: Callable[[Any, Sequence[Any]], Any],
+    key: Callable[[Any], Hashable], attributes: bool,
+) -> None:  # fmt: skip
+    """Make instances of `cls` nodes: `parts` gives their children and anything else, which `key` compares.
+    `attributes`: what is beside the children are their names."""
+    optree = _optree()
+
+    def taken(instance: Any) -> tuple[Sequence[Any], _Auxiliary, Sequence[Any] | None]:
+        children, auxiliary = parts(instance)
+        return children, _Auxiliary(auxiliary, key(auxiliary)), auxiliary if attributes else None
+
+    def rebuilt(auxiliary: _Auxiliary, children: Sequence[Any]) -> Any:
+        return rebuild(auxiliary.value, children)
+
+    entry = optree.GetAttrEntry if attributes else optree.AutoEntry
+    optree.register_pytree_node(cls, taken, rebuilt, path_entry_type=entry, namespace=NAMESPACE)
+    _registered.add(cls)
+
+
+def odd_keys(structure: Any) -> tuple[Hashable, ...]:
+    """What tells structures apart that compare equal: keys of dicts that aren't strings, with their types."""
+    found: list[Hashable] = []
+    pending = [structure]
+    while pending:
+        node = pending.pop()
+        if node.type is not None and issubclass(node.type, dict):
+            odd = [k for k in node.entries() if type(k) is not str]
+            found.extend([(type(k), repr(k) if isinstance(k, float) else k) for k in odd])
+        pending.extend(node.children())
+    return tuple(found)
 
 
 def _register(cls: type) -> None:

@@ -18,6 +18,7 @@ from loopgrad.graph.build import current_scope
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
+from loopgrad.lazy.captures import written
 from loopgrad.lazy.core import (
     LIVE,
     ArrayLike,
@@ -120,6 +121,7 @@ def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
         got = f"one made outside it ({x._value.type})"
         raise TracedValueError(explained("assignment", "a tensor of the function being traced", got, fix))
     result = update("set", x, index, values)
+    written(x)
     x._value, x._weak, x._history = result._value, False, None
     if x._value.scope is None:
         LIVE.tensors.append(ref(x))

@@ -144,7 +144,14 @@ from loopgrad.lazy.elementwise import (
     trunc,
     where,
 )
-from loopgrad.lazy.errors import GradientError, HistoryError, StructureError, TracedValueError
+from loopgrad.lazy.errors import (
+    GradientError,
+    HistoryError,
+    StaleCaptureError,
+    StaticArgumentError,
+    StructureError,
+    TracedValueError,
+)
 from loopgrad.lazy.evaluation import evaluate as eval
 from loopgrad.lazy.evaluation import memory_stats, synchronize, to_device
 from loopgrad.lazy.export import to_dot, to_networkx, to_text
@@ -284,6 +291,7 @@ if TYPE_CHECKING:
     )
     from loopgrad.lazy.norms import matrix_norm, vector_norm
     from loopgrad.lazy.samples import convolve, correlate, gradient, interp, polyval, trapezoid, vander
+    from loopgrad.lazy.static import register_pytree, register_static
     from loopgrad.lazy.statistics import (
         average,
         bincount,
@@ -329,6 +337,7 @@ _MODULES: Final = {
     ),
     "norms": "matrix_norm vector_norm",
     "samples": "convolve correlate gradient interp polyval trapezoid vander",
+    "static": "register_pytree register_static",
     "statistics": (
         "average bincount corrcoef cov digitize histogram median nanargmax nanargmin nancumprod nancumsum nanmax "
         "nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"
@@ -377,38 +386,39 @@ bool_ = bool
 __all__ = [
     "Compiled", "DType", "DTypeError", "DeviceError", "DeviceStatus", "EndlessLoopError", "GradientError",
     "HistoryError", "IndexRangeError", "LeakedValueError", "LoopLimitError", "LoopgradError", "MemoryStats",
-    "Options", "Plan", "Replay", "ReplayStats", "ShapeError", "StackCapacityError", "StructureError", "Tensor",
-    "TracedValueError", "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "any",
-    "append", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax",
-    "argmin", "argsort", "argwhere", "around", "array", "array_equal", "array_split", "asarray", "asin", "asinh",
-    "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bfloat16", "bincount",
-    "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "block", "bool", "bool_", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_to", "can_cast", "cbrt", "ceil", "checkpoint", "clip", "column_stack", "compile", "complex64",
-    "complex128", "compress", "concat", "concatenate", "cond", "convolve", "copy", "copysign", "corrcoef",
-    "correlate", "cos", "cosh", "count_nonzero", "cov", "cross", "cummax", "cummin", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "default_device", "default_dtype", "deg2rad", "degrees", "delete",
-    "devices", "diag", "diagflat", "diagonal", "diff", "digamma", "digitize", "divide", "divmod", "dot", "dsplit",
-    "dstack", "e", "einsum", "empty", "empty_like", "equal", "erf", "erfc", "eval", "exp", "exp2", "expand_dims",
-    "expm1", "extract", "eye", "fabs", "finfo", "flatnonzero", "flip", "fliplr", "flipud", "float16", "float32",
-    "float64", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "fori_loop", "from_dlpack",
-    "fromfunction", "full", "full_like", "gcd", "geomspace", "grad", "gradient", "gradients", "greater",
-    "greater_equal", "heaviside", "hessian", "histogram", "hsplit", "hstack", "hvp", "hypot", "identity", "iinfo",
-    "indices", "inf", "inner", "int8", "int16", "int32", "int64", "interp", "invert", "isclose", "isdtype",
-    "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "jacfwd", "jacrev", "jvp", "kron", "lcm", "ldexp",
-    "left_shift", "less", "less_equal", "lgamma", "linalg", "linearize", "linspace", "log", "log1p", "log2",
-    "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace",
-    "logsumexp", "matmul", "matrix_norm", "matrix_transpose", "max", "maximum", "mean", "median", "memory_stats",
-    "meshgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
-    "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod",
-    "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis", "nonzero", "not_equal", "ones",
-    "ones_like", "options", "outer", "pad", "percentile", "permute_dims", "pi", "polyval", "positive", "pow",
-    "power", "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians", "ravel", "reciprocal", "remainder",
-    "repeat", "reshape", "result_type", "right_shift", "rint", "roll", "rot90", "round", "rsqrt", "scan",
-    "searchsorted", "select", "set_default_dtype", "shape", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh",
-    "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "subtract", "sum",
-    "swapaxes", "switch", "synchronize", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device",
-    "to_dot", "to_networkx", "to_text", "trace", "transpose", "trapezoid", "tri", "tril", "triu", "true_divide",
-    "trunc", "uint8", "uint16", "uint32", "uint64", "unravel_index", "unstack", "value_and_grad", "vander", "var",
-    "vdot", "vecdot", "vector_norm", "vjp", "vmap", "vsplit", "vstack", "where", "while_loop", "zeros", "zeros_like",
+    "Options", "Plan", "Replay", "ReplayStats", "ShapeError", "StackCapacityError", "StaleCaptureError",
+    "StaticArgumentError", "StructureError", "Tensor", "TracedValueError", "abs", "absolute", "acos", "acosh",
+    "add", "all", "allclose", "amax", "amin", "any", "append", "arange", "arccos", "arccosh", "arcsin", "arcsinh",
+    "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere", "around", "array", "array_equal",
+    "array_split", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d",
+    "atleast_3d", "average", "bfloat16", "bincount", "bitwise_and", "bitwise_count", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool",
+    "bool_", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "ceil", "checkpoint",
+    "clip", "column_stack", "compile", "complex64", "complex128", "compress", "concat", "concatenate", "cond",
+    "convolve", "copy", "copysign", "corrcoef", "correlate", "cos", "cosh", "count_nonzero", "cov", "cross",
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "default_device", "default_dtype",
+    "deg2rad", "degrees", "delete", "devices", "diag", "diagflat", "diagonal", "diff", "digamma", "digitize",
+    "divide", "divmod", "dot", "dsplit", "dstack", "e", "einsum", "empty", "empty_like", "equal", "erf", "erfc",
+    "eval", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs", "finfo", "flatnonzero", "flip",
+    "fliplr", "flipud", "float16", "float32", "float64", "float_power", "floor", "floor_divide", "fmax", "fmin",
+    "fmod", "fori_loop", "from_dlpack", "fromfunction", "full", "full_like", "gcd", "geomspace", "grad", "gradient",
+    "gradients", "greater", "greater_equal", "heaviside", "hessian", "histogram", "hsplit", "hstack", "hvp",
+    "hypot", "identity", "iinfo", "indices", "inf", "inner", "int8", "int16", "int32", "int64", "interp", "invert",
+    "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "jacfwd", "jacrev", "jvp",
+    "kron", "lcm", "ldexp", "left_shift", "less", "less_equal", "lgamma", "linalg", "linearize", "linspace", "log",
+    "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logspace", "logsumexp", "matmul", "matrix_norm", "matrix_transpose", "max", "maximum", "mean", "median",
+    "memory_stats", "meshgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num",
+    "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin",
+    "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndim", "negative", "newaxis",
+    "nonzero", "not_equal", "ones", "ones_like", "options", "outer", "pad", "percentile", "permute_dims", "pi",
+    "polyval", "positive", "pow", "power", "prod", "promote_types", "ptp", "quantile", "rad2deg", "radians",
+    "ravel", "reciprocal", "register_pytree", "register_static", "remainder", "repeat", "reshape", "result_type",
+    "right_shift", "rint", "roll", "rot90", "round", "rsqrt", "scan", "searchsorted", "select", "set_default_dtype",
+    "shape", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "size", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "std", "stop_gradient", "subtract", "sum", "swapaxes", "switch", "synchronize", "take",
+    "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_device", "to_dot", "to_networkx", "to_text", "trace",
+    "transpose", "trapezoid", "tri", "tril", "triu", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64",
+    "unravel_index", "unstack", "value_and_grad", "vander", "var", "vdot", "vecdot", "vector_norm", "vjp", "vmap",
+    "vsplit", "vstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip
