@@ -14,7 +14,7 @@ from typing import Any
 
 from loopgrad.graph.errors import LeakedValueError
 from loopgrad.graph.extract import extract
-from loopgrad.graph.location import at, user_location
+from loopgrad.graph.location import at, located, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
 from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import StackType, TensorType
@@ -87,10 +87,11 @@ def enter(scope: Scope | None) -> Iterator[Scope | None]:
 
 def leak_message(value: Value) -> str:
     where = f" made at {value.node.loc}" if value.node is not None and value.node.loc else ""
-    return (
+    text = (
         f"expected a value of this function or of an enclosing one, got {value.type}{where} that was made while "
         "tracing another function; return it from that function (or carry it through the loop) instead of storing it"
     )
+    return located(text, user_location())
 
 
 def emit(

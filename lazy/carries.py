@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.location import located
+from loopgrad.graph.nodes import Graph, Location, Value
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
 from loopgrad.lazy.operands import Shape, joined_shape
@@ -94,7 +95,7 @@ def join_carries(what: str, structure: Any, kinds: Sequence[Kind], traced: Trace
         result = _join(kind, _type(value), weak)
         if result is None:
             name = leaf_names(structure, "carry")[i]
-            raise mismatch(what, name, kind.type, _type(value))
+            raise mismatch(what, name, kind.type, value)
         joined.append(result)
     return joined
 
@@ -128,12 +129,38 @@ def _stretches(shape: Shape, target: Shape) -> bool:
         return False
 
 
-def mismatch(what: str, name: str, expected: TensorType, got: TensorType) -> DTypeError | ShapeError:
-    """A leaf whose type changed."""
-    if expected.dtype is not got.dtype:
+def mismatch(what: str, name: str, expected: TensorType, result: Value) -> DTypeError | ShapeError:
+    """A leaf whose type changed, and the line that changed it."""
+    got = _type(result)
+    other_dtype = expected.dtype is not got.dtype
+    fix = "return the shape that came in"
+    if other_dtype:
         fix = f"cast one of them with .astype (the initial value to {got.dtype}, or the result to {expected.dtype})"
-        return DTypeError(explained(what, f"{name} of type {expected}", got, fix))
-    return ShapeError(explained(what, f"{name} of type {expected}", got, "return the shape that came in"))
+    text = explained(what, f"{name} of type {expected}", got, fix)
+    loc = _origin(result, expected) if other_dtype else _made(result)
+    if loc is not None:
+        text = located(f"{text}\nit became {got.dtype if other_dtype else got}", loc)
+    return DTypeError(text) if other_dtype else ShapeError(text)
+
+
+def _made(value: Value) -> Location | None:
+    return value.node.loc if value.node is not None else None
+
+
+def _origin(result: Value, expected: TensorType) -> Location | None:
+    """Where a value of the expected dtype was first given the result's dtype; where the result was made if nowhere."""
+    pending, seen = [result], {result}
+    for value in pending:
+        node = value.node
+        if node is None:
+            continue
+        if node.op == "cast" and node.operands[0].dtype is expected.dtype:
+            return node.loc
+        for operand in node.operands:
+            if operand not in seen and isinstance(operand.type, TensorType) and operand.dtype is result.dtype:
+                seen.add(operand)
+                pending.append(operand)
+    return _made(result)
 
 
 def adapt(value: Value, type: TensorType) -> Value:

@@ -141,7 +141,7 @@ def arange(
         start, stop = 0, start
     for bound in (start, stop, step):
         if isinstance(bound, TensorCore):
-            fix = "the length must be known while tracing: pass Python numbers, or loop with lg.fori_loop"
+            fix = "the length must be known while tracing: name it in static_argnums, or loop with lg.fori_loop"
             raise DTypeError(explained("arange", "Python numbers", "a tensor", fix))
         if not math.isfinite(bound):
             raise ValueError(explained("arange", "finite numbers", bound, "the length must be known"))

@@ -177,7 +177,7 @@ def _mask_positions(mask: Tensor) -> list[Tensor]:
 def _span(item: slice, extent: int) -> tuple[int, int | None, int]:
     for part in (item.start, item.stop, item.step):
         if isinstance(part, TensorCore) and part._value.scope is not None:
-            fix = "take a fixed number of elements: x[start + lg.arange(n)]"
+            fix = "take a fixed number of elements: x[start + lg.arange(n)], or name n in static_argnums"
             raise DTypeError(explained("slice", "Python ints while a function is traced", part._value.type, fix))
     try:
         start, stop, step = item.indices(extent)

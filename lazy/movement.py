@@ -277,7 +277,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = Non
             raise ShapeError(explained("repeat", f"{shape[d]} counts of at least 0", repeats, fix))
         return take(t, np.repeat(np.arange(shape[d]), counts), axis=d)
     if isinstance(repeats, TensorCore | Sequence) or not hasattr(repeats, "__index__"):
-        fix = "the result's shape must be known while tracing: pass Python ints"
+        fix = "the result's shape must be known while tracing: pass Python ints, or name it in static_argnums"
         raise DTypeError(explained("repeat", "one int, or one per element", repr(repeats), fix))
     count = repeats.__index__()
     if count < 0:

@@ -16,6 +16,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import kinds_text
 from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, constant, is_scalar
+from loopgrad.lazy.errors import traced_value_error
 from loopgrad.lazy.promotion import float_dtype, promote_all, scalar_dtype
 
 Shape = tuple[int, ...]
@@ -125,10 +126,13 @@ def normal_axes(op: str, axis: Any, rank: int) -> tuple[int, ...]:
 def normal_shape(op: str, shape: Any) -> Shape:
     """A shape from an int or a sequence of ints."""
     items = shape if isinstance(shape, tuple | list) else (shape,)
+    for n in items:
+        if isinstance(n, TensorCore) and n._value.scope is not None:
+            raise traced_value_error(n._value, op, "shape")
     try:
         result = tuple([int(n.__index__()) for n in items])
     except AttributeError:
-        message = explained(op, "a shape of ints", repr(shape), "shapes are fixed while tracing: pass Python ints")
+        message = explained(op, "a shape of ints", repr(shape), "pass Python ints")
         raise DTypeError(message) from None
     if any(n < 0 for n in result):
         raise ShapeError(explained(op, "extents of at least 0", result, "check the sizes"))

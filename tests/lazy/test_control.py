@@ -296,3 +296,28 @@ def test_lanes_that_are_done_add_nothing_behind_a_branch_that_all_lanes_share(de
         value, tangent = lg.jvp(counts, (x,), (x,))
     np.testing.assert_array_equal(np.asarray(value), [2.0, 8.0, 12.0])
     np.testing.assert_array_equal(np.asarray(tangent), [2.0, 8.0, 12.0])
+
+
+def test_the_line_that_promoted_a_carry() -> None:
+    start, wide = lg.asarray(np.ones(3, np.float32)), lg.ones(3)
+
+    def body(_: Any, v: Any) -> Any:
+        v = v * 2
+        v = v * wide  # this one
+        return lg.sin(v) + 1
+
+    message = r"float32\[3\], got float64\[3\];(.|\n)*it became float64\n.*\n.*# this one"
+    with pytest.raises(lg.DTypeError, match=message):
+        lg.fori_loop(0, 3, body, start)
+    with pytest.raises(lg.DTypeError, match=r"it became float64\n(.|\n)*# half"):
+        lg.while_loop(
+            lambda c: c < 3,
+            lambda c: c + 0.5,  # half
+            lg.asarray(0),
+        )
+    with pytest.raises(lg.ShapeError, match=r"it became float32\[6\]\n(.|\n)*# twice"):
+        lg.scan(
+            lambda c, _: (lg.concat([c, c]), c),  # twice
+            start,
+            length=3,
+        )
