@@ -86,3 +86,21 @@ def followed(value: Value) -> bool:
             found = any(flags) and (not node.regions or active_results(node, flags)[v.index])
             (reached if found else apart).add(pending.pop())
     return value in reached
+
+
+def from_variables(values: Sequence[Value]) -> bool:
+    """Whether any of `values` is computed from a variable, along any path: what lies on the way to it must keep its
+    graph, in every thread."""
+    if not _variables:
+        return False
+    seen: set[Value] = set()
+    pending = list(values)
+    while pending:
+        v = pending.pop()
+        if v in _variables:
+            return True
+        if v not in seen:
+            seen.add(v)
+            if v.node is not None and known_leaf(v) is None:
+                pending.extend(v.node.operands)
+    return False

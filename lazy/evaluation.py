@@ -22,7 +22,7 @@ from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.config import current
 from loopgrad.lazy.core import History, Siblings, TensorCore, TensorLeaf, next_serial, wrap
-from loopgrad.lazy.derivation import deriving, followed, note_reads
+from loopgrad.lazy.derivation import deriving, followed, from_variables, note_reads
 from loopgrad.lazy.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.liveness import Needed, known_leaf, still_needed, without_known
 from loopgrad.lazy.placement import places
@@ -50,14 +50,14 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     for t in pending.values():
         if t._value.scope is not None:
             raise traced_value_error(t._value, purpose)
-    kept = [t for t in pending.values() if followed(t._value)]
-    if kept and purpose not in LOOKS:
-        raise derivative_lost_error(kept[0]._value, purpose)
-    if kept or deriving():
+        if purpose not in LOOKS and followed(t._value):
+            raise derivative_lost_error(t._value, purpose)
+    if not deriving():
+        _add_siblings(pending)
+    if deriving() or from_variables([t._value for t in pending.values()]):
         wanted = list(dict.fromkeys([t._value for t in pending.values()]))
         computed = dict(zip(wanted, [found.buffer for found in _run(wanted)], strict=True))
     else:
-        _add_siblings(pending)
         computed = _settled(pending)
     return [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
 
@@ -65,8 +65,9 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
 def _settled(pending: dict[int, TensorCore]) -> dict[Value, Buffer]:
     """The elements of these tensors, which become leaves, as does what should be computed along."""
     needed = still_needed([t._value for t in pending.values()])
-    if needed.waiting:
-        more = {**pending, **{id(t): t for t in needed.waiting}}
+    waiting = [t for t in needed.waiting if not from_variables([t._value])]
+    if waiting:
+        more = {**pending, **{id(t): t for t in waiting}}
         with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
             return _kept(more, still_needed([t._value for t in more.values()]))
     return _kept(pending, needed)

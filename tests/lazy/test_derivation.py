@@ -155,6 +155,18 @@ def test_other_threads_see_the_variables(device: str) -> None:
     check(lg.grad(loss)(lg.asarray(X)), 2 * X)
 
 
+def test_another_thread_may_branch_on_what_it_builds(device: str) -> None:
+    def doubled(v: Any) -> Any:
+        w = v * v
+        return w * 2 if w[0] > 1 else w  # looking at w[0] computes w, which must stay a function of v
+
+    def loss(v: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(doubled, v).result().sum()
+
+    check(lg.grad(loss)(lg.asarray(X)), 4 * X)
+
+
 def test_reads_of_a_long_chain(device: str) -> None:
     def loss(v: Any) -> Any:
         c = lg.asarray(X)
