@@ -20,8 +20,9 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.carries import Traced, kind_of, same_dtype, stretch_lanes, trace_tree
-from loopgrad.lazy.core import ArrayLike, as_tensor, cast_value, is_scalar, wrap
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast_value, copied, is_scalar, wrap
 from loopgrad.lazy.elementwise import as_bool
+from loopgrad.lazy.memory import private
 from loopgrad.lazy.operands import Shape
 from loopgrad.lazy.trees import Tree, flatten, leaf_names, structure_error, unflatten
 
@@ -37,7 +38,7 @@ def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) 
     A Python bool decides now; an array predicate decides for each element.
     """
     if is_scalar(pred) or isinstance(pred, np.bool_):
-        return true_fun(*operands) if pred else false_fun(*operands)
+        return (true_fun if pred else false_fun)(*map(private, operands))
     predicate = as_tensor(pred)
     if predicate._value.dtype.kind not in "biu":
         fix = "compare with something, as in `x > 0`"
@@ -50,7 +51,7 @@ def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tre
     if not branches:
         raise ValueError(explained("switch", "at least one branch", "none", "pass a branch"))
     if isinstance(index, int | np.integer):
-        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+        return branches[min(max(int(index), 0), len(branches) - 1)](*map(private, operands))
     t = as_tensor(index)
     if t._value.dtype.kind not in "biu":
         fix = "round and convert it with .astype(lg.int32)"
@@ -70,7 +71,7 @@ def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, nam
     lanes = index.shape
     handed = _handed_on(traced)
     made = [j for j in range(len(traced[0].graph.outputs)) if j not in handed]
-    results: dict[int, Tensor] = {j: tensors[i] for j, i in handed.items()}
+    results: dict[int, Tensor] = {j: copied(tensors[i]) for j, i in handed.items()}
     results.update(zip(made, _made(what, index, [_only(t, made) for t in traced], tensors, names, lanes), strict=True))
     return unflatten(traced[0].structure, [results[j] for j in range(len(results))])
 

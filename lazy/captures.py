@@ -1,6 +1,6 @@
 """Programs that hold elements of tensors which weren't their arguments, and writes to those tensors.
 
-`x[i] = v` points a tensor at another value. A program that captured the old one, or read its elements while it was
+`x[i] = v` and `x += v` point a tensor, and all that share its memory, at other values. A program that captured the old one, or read its elements while it was
 traced, then computes what the function no longer means: it is marked, and traced again at the next call.
 """
 
@@ -31,6 +31,8 @@ def read_by(reader: Reader, values: Iterable[Value]) -> None:
 
 def written(x: TensorCore) -> None:
     """Before a tensor is pointed at another value: mark the programs that hold the one it has."""
+    if not len(_readers):
+        return
     for value in (x._value, computed_as(x)):
         for reader in tuple(_readers.get(value, ())):
             reader.stale = True

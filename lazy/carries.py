@@ -17,6 +17,7 @@ from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Graph, Location, Value
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
+from loopgrad.lazy.memory import as_array, is_array_without_axes
 from loopgrad.lazy.operands import Shape, joined_shape
 from loopgrad.lazy.promotion import promote_all, promote_weak
 from loopgrad.lazy.trees import flatten, leaf_names, structure_error, unflatten
@@ -29,11 +30,18 @@ Leaves = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Type of a leaf. `weak`: the dtype gives way to arrays'. `open`: it began as a Python number."""
+    """Type of a leaf. `weak`: the dtype gives way to arrays'. `open`: it began as a Python number. `array`: without
+    axes it is an array nonetheless, to which one may write, not a number."""
 
     type: TensorType
     weak: bool = False
     open: bool = False
+    array: bool = False
+
+    def handle(self, value: Value) -> Tensor:
+        """A value as what a traced function is called with."""
+        tensor = wrap(value, self.weak)
+        return as_array(tensor) if self.array else tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +57,7 @@ class Traced:
 def kind_of(x: Any) -> Kind:
     """The kind of an initial value."""
     t = as_tensor(x)
-    return Kind(_type(t._value), t._weak, is_scalar(x) or t._weak)
+    return Kind(_type(t._value), t._weak, is_scalar(x) or t._weak, is_array_without_axes(x))
 
 
 def _type(value: Value) -> TensorType:
@@ -66,7 +74,7 @@ def trace_tree(
 
     def run(*values: Value) -> list[Value]:
         scalars = values[: len(extra)]
-        leaves = [wrap(v, k.weak) for v, k in zip(values[len(extra) :], kinds, strict=True)]
+        leaves = [k.handle(v) for v, k in zip(values[len(extra) :], kinds, strict=True)]
         outputs, out_structure = flatten(function(*scalars, unflatten(structure, leaves)))
         tensors = [as_result(what, x) for x in outputs]
         found.extend((out_structure, tuple([t._weak for t in tensors])))

@@ -21,6 +21,7 @@ from loopgrad.graph.build import enter, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.graph.types import TensorType
+from loopgrad.lazy.arguments import argument, check_written, write_back, written_to
 from loopgrad.lazy.captures import read_by
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.config import Config, current
@@ -28,6 +29,7 @@ from loopgrad.lazy.core import TensorCore, TensorLeaf, tracing, wrap
 from loopgrad.lazy.derivation import derivation, deriving
 from loopgrad.lazy.errors import StaleCaptureError, StaticArgumentError
 from loopgrad.lazy.evaluation import buffers_of
+from loopgrad.lazy.memory import is_array_without_axes
 from loopgrad.lazy.methods import BoundCompiled
 from loopgrad.lazy.placement import common, place_of, place_of_arguments
 from loopgrad.lazy.promotion import scalar_dtype
@@ -55,6 +57,7 @@ Key = tuple[Any, ...]
 _NUMBERS: Final = frozenset({bool, int, float, complex})
 _SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
 _HOST_KINDS: Final = ("cpu", "interpreter")
+ARRAY: Final = "array"  # in a key: not a number, though it has no axes
 _TYPES_LIMIT: Final = 4096  # remembered array types
 
 
@@ -71,9 +74,24 @@ class Version:
     form: str  # single, tuple, tree: how results are put together
     chosen: bool  # whether the user chose the device
     returns_input: bool  # then arrays are copied: the caller may write to them later
+    written: tuple[int, ...]  # the inputs that the function writes to: their new elements are the last outputs
     parts: tuple[Any, ...]  # what the static arguments were compared by
     reason: str
     stale: bool = False
+
+    def call(self, leaves: Sequence[Any], inputs: Sequence[Buffer]) -> Any:
+        """The results for the caller's arguments (those that are inputs), which are written to as the function does."""
+        if self.written:
+            check_written(leaves, self.written)
+        return self.finish(leaves, self.executable.run([*inputs, *self.captured]))
+
+    def finish(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Any:
+        """The results, after the new elements of arguments have been written to them."""
+        if self.written:
+            count = len(buffers) - len(self.written)
+            write_back(leaves, self.written, buffers[count:], self.chosen)
+            buffers = buffers[:count]
+        return self.results(buffers)
 
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
@@ -155,8 +173,8 @@ class Compiled(Standing):
             fast = self._fast(args)
             if fast is not None:
                 return fast
-        version, inputs = self._version(args, kwargs)
-        return version.results(version.executable.run([*inputs, *version.captured]))
+        version, leaves, inputs = self._version(args, kwargs)
+        return version.call(leaves, inputs)
 
     def _fast(self, args: tuple[Any, ...]) -> Any:
         """The result where all arguments are evaluated tensors or arrays of the kinds of the last call."""
@@ -173,10 +191,10 @@ class Compiled(Standing):
             kind = type(x)
             if kind is np.ndarray:
                 buffer = _borrowed(x, version)
-                key.append(buffer.type)
+                key.append(buffer.type if x.shape else (buffer.type, ARRAY))
             elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
                 buffer = x._value.buffer
-                key.append(x._value.type)
+                key.append(x._value.type if x._view is None else _kind(x))
                 if buffer.device != device.name:
                     return None
                 placed = placed or place_of(x._value) is not None
@@ -194,12 +212,10 @@ class Compiled(Standing):
                 return None
             version = found
             self._last = (tuple(key), found)
-        if version.stale:
-            return None
-        return version.results(version.executable.run([*inputs, *version.captured]))
+        return None if version.stale else version.call(args, inputs)
 
-    def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, list[Buffer]]:
-        """The executable for these arguments (traced where there is none yet) and its inputs."""
+    def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, list[Any], list[Buffer]]:
+        """The executable for these arguments (traced where there is none yet), those that are inputs, and these."""
         config = current()
         call = self._call(args, kwargs)
         leaves = call.leaves
@@ -215,7 +231,7 @@ class Compiled(Standing):
             self._versions.pop(key, None)
             version = self._versions[key] = self._trace(config, place, call, reason)
         self._last = (key, version)
-        return version, _inputs(inputs, version)
+        return version, inputs, _inputs(inputs, version)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         static: dict[int | str, Any] = {}
@@ -239,21 +255,24 @@ class Compiled(Standing):
         return (structure, odd) if odd else structure
 
     def _trace(self, config: Config, place: str | None, call: Call, reason: str) -> Version:
-        dynamic = [(i, _type_of(x), _is_weak(x)) for i, x in enumerate(call.leaves) if i not in call.fixed]
+        dynamic = [i for i in range(len(call.leaves)) if i not in call.fixed]
+        leaves = [call.leaves[i] for i in dynamic]
         found: list[Any] = []
         reads: list[Value] = []
 
         def run(*values: Value) -> list[Value]:
             arguments = list(call.leaves)
-            for v, (i, _, weak) in zip(values, dynamic, strict=True):
-                arguments[i] = wrap(v, weak)
+            given = [argument(x, v, _is_weak(x)) for x, v in zip(leaves, values, strict=True)]
+            for i, t in zip(dynamic, given, strict=True):
+                arguments[i] = t
             args, kwargs = joined(unflatten(call.structure, arguments), call.static)
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
-            found.extend((out_structure, _form_of(result, outputs)))
-            return [as_result("compile", x)._value for x in outputs]
+            written = written_to(leaves, given, values)
+            found.extend((out_structure, _form_of(result, outputs), written))
+            return [*(as_result("compile", x)._value for x in outputs), *(given[j]._value for j in written)]
 
-        types = [t for _, t, _ in dynamic]
+        types = [_type_of(x) for x in leaves]
         with derivation(reads=reads):
             graph, captures = trace(run, types)
         closed_over = [wrap(v) for v in captures]
@@ -263,9 +282,12 @@ class Compiled(Standing):
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        structure, form = found
+        structure, form, writes = found
         placed = chosen is not None
-        version = Version(executable, device, types, captured, structure, form, placed, returned, call.parts, reason)
+        parts = call.parts
+        version = Version(
+            executable, device, types, captured, structure, form, placed, returned, writes, parts, reason
+        )
         read_by(version, [*captures, *reads])
         return version
 
@@ -311,9 +333,10 @@ class Compiled(Standing):
         return self._last[1].executable.text(stage)
 
     def capture(self, *args: Any, **kwargs: Any) -> Replay:
-        """Run once and record, so that `replay` runs again at the least cost."""
-        version, inputs = self._version(args, kwargs)
-        return Replay(self, version, version.executable.capture([*inputs, *version.captured]))
+        """Run once and record, so that `replay` runs again at the least cost. What the function writes to its
+        arguments is written by replays, not by the capture."""
+        version, leaves, inputs = self._version(args, kwargs)
+        return Replay(self, version, version.executable.capture([*inputs, *version.captured]), leaves)
 
     def memory_stats(self) -> MemoryStats:
         """Bytes held by the last called version, and their peaks."""
@@ -335,10 +358,13 @@ class Compiled(Standing):
 class Replay:
     """A recorded call. Values and trip counts may change between replays; shapes and dtypes may not."""
 
-    def __init__(self, compiled: Compiled, version: Version, recorded: DeviceReplay) -> None:
+    def __init__(
+        self, compiled: Compiled, version: Version, recorded: DeviceReplay, leaves: Sequence[Any]
+    ) -> None:
         self._compiled = compiled
         self._version = version
         self._recorded = recorded
+        self._leaves = leaves if version.written else ()  # the last arguments, of which the elements have changed
 
     def replay(self, *args: Any, **kwargs: Any) -> Any:
         """Run again; without arguments, on the last ones."""
@@ -347,16 +373,26 @@ class Replay:
             expected = "the tensors that the function reads from around it as they were at the capture"
             fix = "capture again, or pass it as an argument"
             raise StaleCaptureError(explained("replay", expected, "one that was written to", fix))
-        if not args and not kwargs:
+        if not args and not kwargs and not version.written:
             return version.results(self._recorded.replay(None))
-        leaves: Sequence[Any] = args
-        if version.parts or kwargs or not all(isinstance(x, _SIMPLE) for x in args):
-            call = self._compiled._call(args, kwargs)
-            if call.parts != version.parts:
-                expected, fix = "the static arguments of the capture", "capture again for others"
-                raise StaticArgumentError(explained("replay", expected, "another one", fix))
-            leaves = call.inputs()
-        return version.results(self._recorded.replay([*_checked_inputs(leaves, version), *version.captured]))
+        leaves = self._given(args, kwargs)
+        inputs = _checked_inputs(leaves, version)
+        if version.written:
+            check_written(leaves, version.written)
+            self._leaves = leaves
+        return version.finish(leaves, self._recorded.replay([*inputs, *version.captured]))
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The arguments that are inputs."""
+        if not args and not kwargs:
+            return self._leaves
+        if not self._version.parts and not kwargs and all(isinstance(x, _SIMPLE) for x in args):
+            return args
+        call = self._compiled._call(args, kwargs)
+        if call.parts != self._version.parts:
+            expected, fix = "the static arguments of the capture", "capture again for others"
+            raise StaticArgumentError(explained("replay", expected, "another one", fix))
+        return call.inputs()
 
     __call__ = replay
 
@@ -419,6 +455,8 @@ def _borrowed(array: np.ndarray[Any, Any], version: Version) -> Buffer:
 
 def _kind(x: Any) -> Any:
     """The part of the key that an input contributes."""
+    if is_array_without_axes(x):
+        return _type_of(x), ARRAY
     if isinstance(x, TensorCore):
         return (x._value.type, True) if x._weak else x._value.type
     return type(x) if type(x) in _NUMBERS else _type_of(x)

@@ -24,6 +24,7 @@ from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import get_device
 
 if TYPE_CHECKING:
+    from loopgrad.lazy.memory import View
     from loopgrad.lazy.tensor import Tensor
 
 Scalar: TypeAlias = bool | int | float | complex
@@ -89,13 +90,16 @@ class TensorLeaf(Leaf):
 
 class TensorCore:
     """`_value` is the graph value; `_weak` says that its dtype came from a Python scalar. `_history`:
-    before evaluation what to compute along, afterwards what was evaluated, so that gradients find it."""
+    before evaluation what to compute along, afterwards what was evaluated, so that gradients find it.
+    `_view`: which memory this handle shares with others (`lazy.memory`); None for memory of its own, and
+    without axes for a number, as NumPy's scalars are."""
 
-    __slots__ = ("__weakref__", "_history", "_value", "_weak")
+    __slots__ = ("__weakref__", "_history", "_value", "_view", "_weak")
 
     _value: Value
     _weak: bool
     _history: History | Siblings | None
+    _view: View | None
 
     def __init_subclass__(cls) -> None:
         global _concrete
@@ -123,9 +127,17 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     tensor._value = value
     tensor._weak = weak
     tensor._history = None
+    tensor._view = None
     if value.scope is None and value.node is not None:
         LIVE.tensors.append(weakref.ref(tensor))
     return tensor
+
+
+def copied(x: Tensor) -> Tensor:
+    """Another tensor of the same elements: writing to one leaves the other."""
+    other = wrap(x._value, x._weak)
+    other._history = x._history
+    return other
 
 
 def computed_as(x: TensorCore) -> Value:

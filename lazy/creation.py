@@ -19,6 +19,7 @@ from loopgrad.lazy.core import (
     as_tensor,
     cast,
     constant,
+    copied,
     from_data,
     is_scalar,
     requested_dtype,
@@ -28,9 +29,11 @@ from loopgrad.lazy.core import (
 from loopgrad.lazy.elementwise import multiply, power, where
 from loopgrad.lazy.evaluation import to_device
 from loopgrad.lazy.exchange import from_gpu, placed
+from loopgrad.lazy.memory import as_array, is_number, whole
 from loopgrad.lazy.movement import broadcast_to, stack, tril
 from loopgrad.lazy.operands import normal_shape, positions
 from loopgrad.lazy.promotion import as_dtype, scalar_dtype
+from loopgrad.runtime.devices import get_device
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -39,50 +42,84 @@ if TYPE_CHECKING:
 def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of `obj`: a tensor, NumPy array, number, nested sequence, or anything with DLPack.
 
-    Arrays are copied, because they may be written to before a lazy result is computed; `copy=False`
-    shares the memory, and then the caller must not write to it again. An array on a GPU stays there.
+    Of a tensor it is another name for the same memory, unless the elements must be converted or moved (`copy=True`:
+    always a copy). Arrays of NumPy's are copied, because they may be written to before a lazy result is computed;
+    `copy=False` shares the memory, and then the caller must not write to it again. An array on a GPU stays there.
+    ValueError where `copy=False` and a copy is needed.
     """
     wanted = requested_dtype(dtype)
     if isinstance(obj, TensorCore):
-        tensor = as_tensor(obj, wanted)
-        return tensor if device is None else to_device(tensor, device)
+        return _of_tensor("asarray", as_tensor(obj), wanted, device, copy)
     if is_scalar(obj) and (type(obj) is not int or tracing()):
-        tensor = wrap(constant(obj, TensorType((), wanted or scalar_dtype(obj))))
+        _refuse_copy("asarray", copy, "a number")
+        tensor = as_array(wrap(constant(obj, TensorType((), wanted or scalar_dtype(obj)))))
         return tensor if device is None else to_device(tensor, device)
     if type(obj) is int:  # data: as a constant, an int that counts upwards would be a new program each time
+        _refuse_copy("asarray", copy, "a number")
         constant(obj, TensorType((), wanted or int64))  # refuses what doesn't fit
         obj = np.asarray(obj, dtype=(wanted or int64).np)
     if not isinstance(obj, np.ndarray | np.generic | list | tuple):
         if (there := from_gpu(obj, copy is not False)) is not None:
             tensor = there if wanted is None else cast(there, wanted)
-            return placed(tensor, device, copy)
+            return as_array(placed(tensor, device, copy))
         if hasattr(obj, "__dlpack__"):
             obj = np.from_dlpack(obj)
-    return from_data(obj, wanted, device, copy=copy is not False)
+    if not isinstance(obj, np.ndarray):
+        _refuse_copy("asarray", copy, type(obj).__name__)
+    elif wanted is not None and wanted.np != obj.dtype:
+        _refuse_copy("asarray", copy, f"an array of {obj.dtype}")
+    return as_array(from_data(obj, wanted, device, copy=copy is not False))
 
 
-def array(obj: Any, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`asarray` under NumPy's other name."""
-    return asarray(obj, dtype=dtype, device=device)
+def _of_tensor(op: str, x: Tensor, dtype: DType | None, device: str | None, copy: bool | None) -> Tensor:
+    """x itself as another handle, or a copy where one is asked for or needed."""
+    converts = dtype is not None and dtype is not x._value.dtype
+    moves = device is not None and get_device(device).name != x.device
+    if converts or moves or is_number(x):
+        _refuse_copy(op, copy, f"a tensor {x._value.type} on {x.device}")
+    elif not copy:
+        return whole(x)
+    tensor = copied(x) if dtype is None else copied(cast(x, dtype))
+    return as_array(tensor if device is None or not moves else to_device(tensor, device))
+
+
+def _refuse_copy(op: str, copy: bool | None, got: str) -> None:
+    if copy is False:
+        fix = "leave copy=False out"
+        raise ValueError(explained(op, "what needn't be copied or converted where copy=False", got, fix))
+
+
+def array(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = True) -> Tensor:
+    """`asarray`, with memory of its own unless told otherwise."""
+    return asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
-    """The elements converted; a float becomes an integer by dropping its fraction."""
-    return cast(as_tensor(x), as_dtype(dtype))
+    """The elements converted; a float becomes an integer by dropping its fraction. `copy=False` shares the memory
+    where the dtype is that already."""
+    t, wanted = as_tensor(x), as_dtype(dtype)
+    if not copy and wanted is t._value.dtype:
+        return whole(t)
+    result = cast(t, wanted)
+    if result is t:
+        result = copied(t)
+    return result if is_number(t) else as_array(result)
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of any object that exports DLPack.
 
     Memory of a GPU is shared, unless `copy=True`: it must not be written to again. Memory of the host
-    is copied, unless `copy=False`.
+    is copied, unless `copy=False`. A tensor's is shared, as by `asarray`.
     """
+    if isinstance(x, TensorCore):
+        return _of_tensor("from_dlpack", as_tensor(x), None, device, copy)
     if not hasattr(x, "__dlpack__"):
         fix = "use lg.asarray for numbers and sequences"
         raise DTypeError(explained("from_dlpack", "an array that exports DLPack", type(x).__name__, fix))
     if (there := from_gpu(x, copy)) is not None:
-        return placed(there, device, copy)
-    return from_data(np.from_dlpack(x), None, device, copy=copy is not False)
+        return as_array(placed(there, device, copy))
+    return as_array(from_data(np.from_dlpack(x), None, device, copy=copy is not False))
 
 
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
@@ -93,8 +130,8 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | 
         scalar: Scalar = fill_value  # type: ignore[assignment]
         result = wrap(constant(scalar, TensorType(target, wanted or scalar_dtype(scalar))))
     else:
-        result = broadcast_to(as_tensor(fill_value, wanted), target)
-    return result if device is None else to_device(result, device)
+        result = copied(broadcast_to(as_tensor(fill_value, wanted), target))
+    return as_array(result if device is None else to_device(result, device))
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
@@ -108,7 +145,7 @@ def ones(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
 
 
 def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """Zeros: a functional tensor has no uninitialised elements to write to later."""
+    """Zeros: no tensor has elements that aren't defined."""
     return zeros(shape, dtype=dtype, device=device)
 
 
@@ -244,5 +281,5 @@ def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = No
 
 
 def copy(x: ArrayLike, /) -> Tensor:
-    """Another name for the same value; tensors don't change, `y = copy(x); y[i] = v` leaves x."""
-    return as_tensor(x).copy()
+    """The same elements in memory of their own: writing to one leaves the other."""
+    return as_array(copied(as_tensor(x)))

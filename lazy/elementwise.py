@@ -25,11 +25,13 @@ from loopgrad.lazy.core import (
     cast,
     cast_value,
     constant,
+    copied,
     integer_range,
     is_scalar,
     wrap,
 )
 from loopgrad.lazy.indexing import nonzero
+from loopgrad.lazy.memory import as_array
 from loopgrad.lazy.operands import dtype_refused, joined_shape, meet, public_name
 from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
 from loopgrad.lazy.trees import is_dynamic, map_leaves
@@ -68,7 +70,7 @@ def _whole(op: str, text: str) -> Unary:
 
     def function(x: ArrayLike, /) -> Tensor:
         t = as_tensor(x)
-        return wrap(emit(op, (t._value,))[0], t._weak) if t._value.dtype.kind in "fc" else t
+        return wrap(emit(op, (t._value,))[0], t._weak) if t._value.dtype.kind in "fc" else copied(t)
 
     return _named(function, op, text)  # type: ignore[no-any-return]
 
@@ -237,12 +239,12 @@ def logical_not(x: ArrayLike, /) -> Tensor:
 def absolute(x: ArrayLike, /) -> Tensor:
     """The absolute value."""
     t = as_tensor(x)
-    return t if t._value.dtype.kind in "bu" else wrap(emit("abs", (t._value,))[0], t._weak)
+    return copied(t) if t._value.dtype.kind in "bu" else wrap(emit("abs", (t._value,))[0], t._weak)
 
 
 def positive(x: ArrayLike, /) -> Tensor:
-    """x itself."""
-    return as_tensor(x)
+    """A copy of x."""
+    return copied(as_tensor(x))
 
 
 def square(x: ArrayLike, /) -> Tensor:
@@ -328,12 +330,12 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     (a, b), weak = meet("where", (x, y))
     shape = joined_shape("where", (predicate._value.shape, a.shape))
     chosen = [broadcast_value(v, shape) for v in (predicate._value, a, b)]
-    return wrap(emit("select", chosen)[0], weak)
+    return as_array(wrap(emit("select", chosen)[0], weak))
 
 
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
     """x kept between `min` and `max`; None leaves that side open."""
-    result = as_tensor(x)
+    result = copied(as_tensor(x))
     if min is not None:
         result = maximum(result, min)
     return result if max is None else minimum(result, max)
@@ -427,7 +429,7 @@ def nan_to_num(
     """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told."""
     t = as_tensor(x)
     if t._value.dtype.kind != "f":
-        return t
+        return copied(t)
     largest = float(np.finfo(t._value.dtype.np).max)
     high = largest if posinf is None else posinf
     low = -largest if neginf is None else neginf

@@ -86,6 +86,8 @@ def _kept(pending: dict[int, TensorCore], needed: Needed) -> dict[Value, Buffer]
         t._history = History(value)
         leaf = _leaf(computed[value], t._history, serial)
         t._value = leaf
+        if t._view is not None:
+            t._view.note_evaluated(leaf)
         leaf.generation = needed.generation
         value.known = leaf if value in read else ref(leaf)  # what is read must outlive the tensor
     for value in needed.read:

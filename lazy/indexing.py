@@ -59,15 +59,18 @@ class IndexPlan:
 
 
 def get_item(x: Tensor, index: Any) -> Tensor:
-    """`x[index]`."""
+    """The elements of `x[index]`, in memory of their own."""
     value = x._value
-    plan = plan_index(value.shape, index)
+    return wrap(read(value, plan_index(value.shape, index)), x._weak)
+
+
+def read(value: Value, plan: IndexPlan) -> Value:
+    """The elements that a plan takes of a value."""
     if plan.spans is not None:
         value = slice_spans(value, plan.spans)
     if plan.axes:
         value = ops.gather(ops.transpose(value, plan.order), *plan.indices)
-    value = ops.transpose(ops.reshape(value, plan.expanded), plan.perm)
-    return wrap(value, x._weak)
+    return ops.transpose(ops.reshape(value, plan.expanded), plan.perm)
 
 
 def slice_spans(value: Value, spans: Sequence[tuple[int, int | None, int]]) -> Value:

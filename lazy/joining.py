@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.core import ArrayLike, as_tensor
 from loopgrad.lazy.elementwise import multiply
+from loopgrad.lazy.memory import whole
 from loopgrad.lazy.movement import concat, expand_dims, flip, reshape, split, swapaxes
 from loopgrad.lazy.operands import normal_axes, normal_axis
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def atleast_1d(x: ArrayLike, /) -> Tensor:
     """x, a scalar as an array of one element."""
     t = as_tensor(x)
-    return t if t._value.shape else reshape(t, (1,))
+    return reshape(t, t._value.shape or (1,))
 
 
 def atleast_2d(x: ArrayLike, /) -> Tensor:
@@ -32,7 +33,7 @@ def atleast_3d(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     shape = t._value.shape
     if len(shape) >= 3:
-        return t
+        return whole(t)
     return reshape(t, (1, 1, 1) if not shape else (1, *shape, 1) if len(shape) == 1 else (*shape, 1))
 
 
@@ -145,11 +146,13 @@ def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor
     first, second = (normal_axis("rot90", a, len(t._value.shape)) for a in axes)
     normal_axes("rot90", tuple(axes), len(t._value.shape))  # refuses one axis twice
     turns = int(k) % 4
+    if not turns:
+        return whole(t)
     if turns == 2:
         return flip(t, axis=(first, second))
     if turns == 1:
         t = flip(t, axis=second)
-    t = swapaxes(t, first, second) if turns else t
+    t = swapaxes(t, first, second)
     return flip(t, axis=second) if turns == 3 else t
 
 

@@ -14,10 +14,12 @@ from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, wrap
 from loopgrad.lazy.elementwise import multiply, subtract
 from loopgrad.lazy.indexing import get_item
-from loopgrad.lazy.movement import moveaxis, ravel, reshape, stack
+from loopgrad.lazy.memory import viewed
+from loopgrad.lazy.movement import moveaxis, permute_dims, ravel, reshape, stack
 from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.promotion import promote_all
 from loopgrad.lazy.reduction import sum
+from loopgrad.lazy.views import Diagonal
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -130,14 +132,16 @@ def _listed(axes: int | Sequence[int]) -> Sequence[int]:
 
 
 def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The diagonal over two axes, as a new last axis."""
+    """The diagonal over two axes, as a new last axis: a read-only view."""
+    return _diagonal(x, offset, axis1, axis2, read_only=True)
+
+
+def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, read_only: bool) -> Tensor:
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
-    start_row, start_column = max(-offset, 0), max(offset, 0)
-    count = max(min(rows - start_row, columns - start_column), 0)
-    along = positions((count,), 0)
-    i, j = wrap(ops.add(along, start_row)), wrap(ops.add(along, start_column))
-    return get_item(t, (..., i, j))
+    first = max(-offset, 0), max(offset, 0)
+    step = Diagonal(first, max(min(rows - first[0], columns - first[1]), 0), read_only)
+    return viewed(t, step, step.forward(t._value))
 
 
 def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
@@ -189,10 +193,13 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     """Einstein summation over letters ("ij,jk->ik"); operands are contracted from left to right.
 
     A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the
-    axes without letters, which are broadcast against each other.
+    axes without letters, which are broadcast against each other. Of one operand of which nothing is summed
+    ("ij->ji", "ii->i") the result is a view.
     """
     values, _ = _one_dtype(operands)
     inputs, output, values = _parse(subscripts, values)
+    if len(operands) == 1 and set(inputs[0]) == set(output):
+        return _turned(as_tensor(operands[0]), inputs[0], output)
     labels, value = _diagonals(inputs[0], values[0])
     for position in range(1, len(values)):
         other_labels, other = _diagonals(inputs[position], values[position])
@@ -249,15 +256,28 @@ def _without_ellipsis(
 
 
 def _diagonals(labels: str, value: Value) -> tuple[str, Value]:
-    if len(labels) != len(value.shape):
-        raise ShapeError(explained("einsum", f"{len(labels)} dimensions for {labels!r}", value.type, "fix the letters"))
+    labels, t = _taken(labels, wrap(value))
+    return labels, t._value
+
+
+def _taken(labels: str, t: Tensor) -> tuple[str, Tensor]:
+    """The diagonals over letters that occur more than once."""
+    if len(labels) != len(t._value.shape):
+        fix = "fix the letters"
+        raise ShapeError(explained("einsum", f"{len(labels)} dimensions for {labels!r}", t._value.type, fix))
     for letter in dict.fromkeys(labels):
         while labels.count(letter) > 1:
             first = labels.index(letter)
             second = labels.index(letter, first + 1)
-            value = diagonal(wrap(value), axis1=first, axis2=second)._value
+            t = _diagonal(t, 0, first, second, read_only=False)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + letter
-    return labels, value
+    return labels, t
+
+
+def _turned(t: Tensor, labels: str, output: str) -> Tensor:
+    """The view of one operand with its axes in the order of `output`."""
+    labels, t = _taken(labels, t)
+    return permute_dims(t, [labels.index(c) for c in output])
 
 
 def _contract(a: str, x: Value, b: str, y: Value, later: set[str]) -> tuple[str, Value]:

@@ -14,10 +14,12 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
-from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
-from loopgrad.lazy.indexing import take
+from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_value, copied, is_scalar, wrap
+from loopgrad.lazy.indexing import FULL, take
+from loopgrad.lazy.memory import Flipped, Reshaped, Stretched, Transposed, by_rows, needs_copy, viewed, whole
 from loopgrad.lazy.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.promotion import promote_all
+from loopgrad.lazy.views import subscript
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -29,17 +31,24 @@ if TYPE_CHECKING:
 def reshape(x: ArrayLike, /, shape: Any, *, order: str = "C", copy: bool | None = None) -> Tensor:
     """The same elements in another shape, of which one extent may be -1 (what is left).
 
-    They are read and written row by row (`order="C"`) or column by column ("F").
+    They are read and written row by row (`order="C"`) or column by column ("F"). The result shares x's memory where
+    NumPy's would (`copy=None`); `copy=True` makes a copy, `copy=False` raises ValueError where one is needed.
     """
     t = as_tensor(x)
     if _by_columns("reshape", order):
         items = shape if isinstance(shape, tuple | list) else (shape,)
-        return transpose(reshape(transpose(t), tuple(reversed(items))))
+        return transpose(reshape(transpose(t), tuple(reversed(items)), copy=copy))
     items = shape if isinstance(shape, tuple | list) else (shape,)
     if any(_is_minus_one(n) for n in items):
         items = _fill_in(t._value, items)
     target = normal_shape("reshape", items)
-    return t if target == t._value.shape else wrap(ops.reshape(t._value, target), t._weak)
+    value = ops.reshape(t._value, target)
+    if copy or needs_copy(t, target):
+        if copy is False:
+            fix = "allow a copy, or reshape what this is a view of"
+            raise ValueError(explained("reshape", "elements that needn't be copied where copy=False", t._value.type, fix))
+        return wrap(value, t._weak)
+    return whole(t) if value is t._value else viewed(t, Reshaped(target), value)
 
 
 def _is_minus_one(n: Any) -> bool:
@@ -64,10 +73,11 @@ def _by_columns(op: str, order: str) -> bool:
 
 
 def ravel(x: ArrayLike, /, order: str = "C") -> Tensor:
-    """All elements in one dimension, row by row (`order="C"`) or column by column ("F")."""
+    """All elements in one dimension, row by row (`order="C"`) or column by column ("F"): a view where they lie so."""
     if _by_columns("ravel", order):
         return ravel(transpose(x))
-    return reshape(x, (-1,)) if prod(as_tensor(x)._value.shape) else reshape(x, (0,))
+    t = as_tensor(x)
+    return reshape(t, (prod(t._value.shape),), copy=None if by_rows(t) else True)
 
 
 def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Tensor:
@@ -93,13 +103,13 @@ def squeeze(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def broadcast_to(x: ArrayLike, /, shape: Any) -> Tensor:
-    """Repeat along new or stretched axes, NumPy's rule."""
+    """Repeat along new or stretched axes, NumPy's rule: a read-only view."""
     t = as_tensor(x)
     target = normal_shape("broadcast_to", shape)
     if len(target) < len(t._value.shape) or joined_shape("broadcast_to", (t._value.shape, target)) != target:
         fix = "every extent must be 1 or equal, counted from the back"
         raise ShapeError(explained("broadcast_to", f"a shape that {t._value.type} stretches to", target, fix))
-    return t if target == t._value.shape else wrap(broadcast_value(t._value, target), t._weak)
+    return viewed(t, Stretched(target), broadcast_value(t._value, target))
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -108,7 +118,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*xs: ArrayLike) -> list[Tensor]:
-    """The operands, each stretched to their joint shape."""
+    """The operands, each stretched to their joint shape: read-only views."""
     tensors = [as_tensor(x) for x in xs]
     shape = joined_shape("broadcast_arrays", [t._value.shape for t in tensors])
     return [broadcast_to(t, shape) for t in tensors]
@@ -125,7 +135,8 @@ def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
     if sorted(perm) != list(range(rank)):
         fix = "name each axis once"
         raise ShapeError(explained("permute_dims", f"a permutation of 0..{rank - 1}", tuple(axes), fix))
-    return t if perm == tuple(range(rank)) else wrap(ops.transpose(t._value, perm), t._weak)
+    value = ops.transpose(t._value, perm)
+    return whole(t) if value is t._value else viewed(t, Transposed(perm), value)
 
 
 def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
@@ -169,7 +180,9 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
 def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """Reverse the order along the given axes (all where None)."""
     t = as_tensor(x)
-    return wrap(ops.flip(t._value, normal_axes("flip", axis, len(t._value.shape))), t._weak)
+    axes = normal_axes("flip", axis, len(t._value.shape))
+    value = ops.flip(t._value, axes)
+    return whole(t) if value is t._value else viewed(t, Flipped(axes), value)
 
 
 def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
@@ -178,7 +191,8 @@ def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] 
     if axis is None:
         if isinstance(shift, tuple | list):
             raise ShapeError(explained("roll", "one shift without an axis", shift, "pass axis"))
-        return reshape(roll(ravel(t), shift, axis=0), t._value.shape)
+        return reshape(roll(ravel(t), shift, axis=0), t._value.shape, copy=True)
+    t = copied(t)
     axes = axis if isinstance(axis, tuple | list) else [axis]
     shifts = shift if isinstance(shift, tuple | list) else [shift] * len(axes)
     if len(shifts) != len(axes):
@@ -191,6 +205,11 @@ def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] 
             pieces = [_span(t._value, d, cut, extent), _span(t._value, d, 0, cut)]
             t = wrap(ops.concat(pieces, d), t._weak)
     return t
+
+
+def _section(t: Tensor, axis: int, index: Any) -> Tensor:
+    """`t[..., index, ...]`, a view, with the index at an axis."""
+    return subscript(t, (*(FULL,) * axis, index))
 
 
 def _span(value: Value, axis: int, start: int, stop: int) -> Value:
@@ -240,14 +259,14 @@ def stack(xs: Sequence[ArrayLike], /, axis: int = 0) -> Tensor:
 
 
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices along an axis, without that axis."""
+    """The slices along an axis, without that axis: views."""
     t = as_tensor(x)
     d = normal_axis("unstack", axis, len(t._value.shape))
-    return tuple([squeeze(wrap(_span(t._value, d, i, i + 1), t._weak), d) for i in range(t._value.shape[d])])
+    return tuple([_section(t, d, i) for i in range(t._value.shape[d])])
 
 
 def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
-    """Cut along an axis: into equal sections, or at the given positions."""
+    """Cut along an axis, into views: equal sections, or at the given positions."""
     t = as_tensor(x)
     d = normal_axis("split", axis, len(t._value.shape))
     extent = t._value.shape[d]
@@ -260,7 +279,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int =
             raise ShapeError(explained("split", f"sections that divide {extent}", sections, fix))
         cuts = [i * (extent // sections) for i in range(1, sections)]
     bounds = [0, *cuts, extent]
-    return [wrap(_span(t._value, d, a, max(a, b)), t._weak) for a, b in pairwise(bounds)]
+    return [_section(t, d, slice(a, max(a, b))) for a, b in pairwise(bounds)]
 
 
 def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = None) -> Tensor:
@@ -284,7 +303,7 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = Non
         raise ShapeError(explained("repeat", "a count of at least 0", count, "check the count"))
     columns = reshape(t, (*shape[: d + 1], 1, *shape[d + 1 :]))
     wide = broadcast_to(columns, (*shape[: d + 1], count, *shape[d + 1 :]))
-    return reshape(wide, (*shape[:d], shape[d] * count, *shape[d + 1 :]))
+    return reshape(wide, (*shape[:d], shape[d] * count, *shape[d + 1 :]), copy=True)
 
 
 def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
@@ -297,7 +316,7 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
     woven = [n for pair in zip((1,) * rank, shape, strict=True) for n in pair]
     target = [n for pair in zip(counts, shape, strict=True) for n in pair]
     wide = broadcast_to(reshape(t, tuple(woven)), tuple(target))
-    return reshape(wide, tuple([c * n for c, n in zip(counts, shape, strict=True)]))
+    return reshape(wide, tuple([c * n for c, n in zip(counts, shape, strict=True)]), copy=True)
 
 
 def pad(x: ArrayLike, pad_width: Any, /, mode: str = "constant", *, constant_values: ArrayLike = 0) -> Tensor:
@@ -365,7 +384,7 @@ def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list
         column = [1] * len(tensors)
         column[d] = shape[d]
         line = reshape(t, tuple(column))
-        result.append(line if sparse else broadcast_to(line, tuple(shape)))
+        result.append(copied(line if sparse else broadcast_to(line, tuple(shape))))
     return result
 
 

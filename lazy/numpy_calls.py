@@ -14,6 +14,7 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.lazy.core import TensorCore
 from loopgrad.lazy.evaluation import to_numpy
+from loopgrad.lazy.views import assign
 
 # NumPy's answer is meant: an array to write to, NumPy's dtypes
 _NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
@@ -28,19 +29,23 @@ def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...],
     """`ufunc(*inputs)` as loopgrad's function of that name."""
     out = options.pop("out", None)
     in_place = out is not None and len(out) == 1 and out[0] is inputs[0] and isinstance(inputs[0], np.ndarray)
+    target = out[0] if out is not None and len(out) == 1 and isinstance(out[0], TensorCore) else None
     if method != "__call__":
         name = (_REDUCTIONS if method == "reduce" else _RUNNING if method == "accumulate" else {}).get(ufunc.__name__)
         fix = f"use lg.{name}" if name else "use loopgrad's functions, or np.asarray(x)"
         raise DTypeError(explained(f"np.{ufunc.__name__}.{method}", "NumPy arrays", "a tensor", fix))
-    if options or (out is not None and not in_place):
+    if options or (out is not None and not in_place and target is None):
         names = ", ".join([*options, *(["out"] if out is not None else [])])
-        fix = "tensors don't change: use the result, and lg.where or .astype on it"
+        fix = "use the result, and lg.where or .astype on it"
         raise DTypeError(explained(f"np.{ufunc.__name__}", "no further arguments beside tensors", names, fix))
     function = _offered(ours, ufunc.__name__)
     if function is None:
         fix = "docs/numpy.md lists what there is; np.asarray(x) gives the elements"
         raise DTypeError(explained(f"np.{ufunc.__name__}", "a function that loopgrad has", "another one", fix))
-    return function(*inputs)  # `array += tensor` makes the name a tensor, as it does for every immutable value
+    result = function(*inputs)
+    if target is not None:
+        return assign(f"np.{ufunc.__name__}", target, result)  # type: ignore[arg-type]
+    return result  # `array += tensor` makes the name a tensor, as for every number
 
 
 def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy import elementwise, linalg
 from loopgrad.lazy.core import LIVE, TensorCore
+from loopgrad.lazy.views import assign
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -33,6 +34,7 @@ def _wrapped(like: Any, value: Value, weak: bool) -> Any:
     result._value = value
     result._weak = weak
     result._history = None
+    result._view = None
     if value.scope is None:
         LIVE.tensors.append(ref(result))
     return result
@@ -101,6 +103,18 @@ def _power_reflected(x: Any, y: Any) -> Any:
     return elementwise.power(y, x)  # type: ignore[arg-type]
 
 
+def _in_place(sign: str, method: Method) -> Method:
+    """`x += y`: writes to x, whose dtype and shape stay; a number is replaced, as Python's and NumPy's are."""
+
+    def in_place(self: Any, other: Any) -> Any:
+        result = method(self, other)
+        if result is NotImplemented or (self._view is None and not self._value.shape):
+            return result
+        return assign(sign, self, result)
+
+    return in_place
+
+
 class Operators(TensorCore):
     """What Python's operators do."""
 
@@ -120,6 +134,20 @@ class Operators(TensorCore):
     __matmul__, __rmatmul__ = _binary("matmul", linalg.matmul, "")
     __pow__ = _power
     __rpow__ = _power_reflected
+
+    __iadd__ = _in_place("+=", __add__)
+    __isub__ = _in_place("-=", __sub__)
+    __imul__ = _in_place("*=", __mul__)
+    __itruediv__ = _in_place("/=", __truediv__)
+    __ifloordiv__ = _in_place("//=", __floordiv__)
+    __imod__ = _in_place("%=", __mod__)
+    __iand__ = _in_place("&=", __and__)
+    __ior__ = _in_place("|=", __or__)
+    __ixor__ = _in_place("^=", __xor__)
+    __ilshift__ = _in_place("<<=", __lshift__)
+    __irshift__ = _in_place(">>=", __rshift__)
+    __imatmul__ = _in_place("@=", __matmul__)
+    __ipow__ = _in_place("**=", __pow__)
 
     __eq__ = _comparison("eq", elementwise.equal)  # type: ignore[assignment]
     __ne__ = _comparison("ne", elementwise.not_equal)  # type: ignore[assignment]

@@ -1,15 +1,15 @@
-"""`Tensor`: an immutable array whose elements are computed when somebody asks for them.
+"""`Tensor`: an array whose elements are computed when somebody asks for them.
 
 Operators build graph nodes. Asking for elements (`np.asarray`, `float`, `print`, `tolist`, DLPack)
-evaluates; inside a function that is being traced it raises and names the user's line. `x[i] = v`
-points this one name at a new value. `x += y` rebinds the name, as for any immutable object.
+evaluates; inside a function that is being traced it raises and names the user's line. `x[i] = v` and
+`x += y` write to the array: other names of it and views (`x[0]`, `x.T`) see that, as in NumPy, and
+what was computed from the elements before stays as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
-from weakref import ref
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +18,15 @@ from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy import elementwise, exchange, indexing, linalg, movement, numpy_calls, reduction
 from loopgrad.lazy.absent import TENSOR_ABSENT, absent_name
-from loopgrad.lazy.core import LIVE, ArrayLike, cast
+from loopgrad.lazy.core import ArrayLike, copied
+from loopgrad.lazy.creation import asarray, astype
 from loopgrad.lazy.errors import traced_value_error
 from loopgrad.lazy.evaluation import device_of, to_device, to_numpy
-from loopgrad.lazy.indexing import get_item, take
+from loopgrad.lazy.indexing import take
+from loopgrad.lazy.memory import as_array
 from loopgrad.lazy.operators import Operators
-from loopgrad.lazy.promotion import as_dtype
-from loopgrad.lazy.updates import At, set_item
-
-_new: Final = object.__new__
+from loopgrad.lazy.updates import At
+from loopgrad.lazy.views import assign, set_item, subscript
 
 
 class Tensor(Operators):
@@ -159,7 +159,7 @@ class Tensor(Operators):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError(explained("iteration", "a tensor with at least one axis", "a scalar", "use the scalar"))
-        return iter([self[i] for i in range(self.shape[0])])
+        return map(self.__getitem__, range(self.shape[0]))  # one by one, as rows may be written to meanwhile
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
@@ -213,7 +213,7 @@ class Tensor(Operators):
     # ---- subscripts
 
     def __getitem__(self, index: Any) -> Tensor:
-        return get_item(self, index)
+        return subscript(self, index)
 
     def __setitem__(self, index: Any, values: ArrayLike) -> None:
         set_item(self, index, values)
@@ -229,12 +229,13 @@ class Tensor(Operators):
     mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> Tensor:
-        """The elements converted; a float becomes an integer by dropping its fraction."""
-        return cast(self, as_dtype(dtype))
+        """The elements converted; a float becomes an integer by dropping its fraction. `copy=False` shares the memory
+        where the dtype is that already."""
+        return astype(self, dtype, copy=copy)
 
-    def reshape(self, *shape: Any, order: str = "C") -> Tensor:
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
         """The same elements in another shape, read and written row by row ("C") or column by column ("F")."""
-        return movement.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)
+        return movement.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
 
     def transpose(self, *axes: Any) -> Tensor:
         """The axes permuted, or reversed."""
@@ -242,12 +243,8 @@ class Tensor(Operators):
         return movement.transpose(self, given)
 
     def copy(self) -> Tensor:
-        """Another name for the same value: later `x[i] = v` on one leaves the other."""
-        other: Tensor = _new(Tensor)
-        other._value, other._weak, other._history = self._value, self._weak, self._history
-        if self._value.scope is None:
-            LIVE.tensors.append(ref(other))
-        return other
+        """The same elements in memory of their own: writing to one leaves the other."""
+        return copied(self) if self._view is None else as_array(copied(self))
 
     __copy__ = copy
 
@@ -255,13 +252,19 @@ class Tensor(Operators):
         return self.copy()
 
     def __reduce__(self) -> Any:
-        from loopgrad.lazy.creation import asarray  # late: creation imports what this module imports
-
         if self._value.scope is not None:
             raise traced_value_error(self._value, "pickle")
         return asarray, (to_numpy(self, "pickle"),)
 
-    flatten = ravel = movement.ravel
+    def flatten(self, order: str = "C") -> Tensor:
+        """A copy of all elements in one dimension, row by row ("C") or column by column ("F")."""
+        return copied(movement.ravel(self, order))
+
+    def sort(self, axis: int = -1) -> None:
+        """Sorts in place, as NumPy's method does; `lg.sort(x)` returns a sorted copy."""
+        assign("sort", self, reduction.sort(self, axis=axis))
+
+    ravel = movement.ravel
     squeeze = movement.squeeze
     swapaxes = movement.swapaxes
     repeat = movement.repeat
@@ -279,7 +282,6 @@ class Tensor(Operators):
     cumsum = reduction.cumsum
     cumprod = reduction.cumprod
     argsort = reduction.argsort
-    sort = reduction.sort
     clip = elementwise.clip
     round = elementwise.round
     dot = linalg.dot

@@ -26,6 +26,7 @@ from loopgrad.lazy.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
 from loopgrad.lazy.creation import eye
 from loopgrad.lazy.derivation import derivation
 from loopgrad.lazy.errors import GradientError
+from loopgrad.lazy.memory import as_array, is_array_without_axes, private
 from loopgrad.lazy.promotion import promote, promote_weak
 from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, matching, unflatten
 from loopgrad.lazy.vectorize import vmap
@@ -56,8 +57,9 @@ class Point:
 
 
 def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int]) -> Point:
-    """Call `fun` with the arguments at `argnums` replaced by aliases."""
-    arguments = list(args)
+    """Call `fun` with the arguments at `argnums` replaced by aliases; what it writes to its arguments stays inside."""
+    arguments = [x if i in argnums else private(x) for i, x in enumerate(args)]
+    kwargs = {name: private(x) for name, x in kwargs.items()}
     wrt: list[Value] = []
     structures: list[Any] = []
     for position in argnums:
@@ -79,7 +81,8 @@ def _alias(what: str, x: Any, name: str) -> Tensor:
     if not t._value.dtype.differentiable:
         fix = "convert it with .astype(lg.float64), or leave it out of argnums"
         raise GradientError(explained(what, f"{name} to be of a float dtype", t._value.type, fix))
-    return wrap(emit("alias", (t._value,))[0], t._weak and is_scalar(x))
+    alias = wrap(emit("alias", (t._value,))[0], t._weak and is_scalar(x))
+    return as_array(alias) if is_array_without_axes(x) else alias
 
 
 def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]:
@@ -263,10 +266,10 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
 
 def _partial(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], chosen: Sequence[int]) -> Function:
     def call(*values: Any) -> Any:
-        arguments = list(args)
+        arguments = [private(x) for x in args]
         for i, v in zip(chosen, values, strict=True):
             arguments[i] = v
-        return fun(*arguments, **kwargs)
+        return fun(*arguments, **{name: private(x) for name, x in kwargs.items()})
 
     return call
 

@@ -1,4 +1,4 @@
-"""`x.at[index].set(v)` and its siblings, and `x[index] = v`.
+"""`x.at[index].set(v)` and its siblings.
 
 An update returns a new tensor. Updates that meet at one element are combined (`set`: the last one
 wins); an index that is data and out of range is dropped. A region given by slices and ints is written
@@ -11,16 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
-from weakref import ref
-
 from loopgrad.graph import ops
-from loopgrad.graph.build import current_scope
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
-from loopgrad.lazy.captures import written
 from loopgrad.lazy.core import (
-    LIVE,
     ArrayLike,
     as_tensor,
     broadcast_value,
@@ -30,7 +25,6 @@ from loopgrad.lazy.core import (
     wrap,
 )
 from loopgrad.lazy.elementwise import add, divide, maximum, minimum, multiply, power, subtract, where
-from loopgrad.lazy.errors import TracedValueError
 from loopgrad.lazy.indexing import FULL, IndexPlan, get_item, plan_index, slice_spans
 from loopgrad.lazy.operands import Shape, joined_shape, positions
 from loopgrad.lazy.promotion import promote, promote_weak, scalar_dtype
@@ -114,33 +108,24 @@ class AtIndex:
         return update("set", self._tensor, self._index, function(self.get()))
 
 
-def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
-    """`x[index] = values`: points `x` at a new value; nothing that was computed from it changes."""
-    if x._value.scope is not current_scope():
-        fix = "carry it through the loop and return it, or use x = x.at[index].set(values)"
-        got = f"one made outside it ({x._value.type})"
-        raise TracedValueError(explained("assignment", "a tensor of the function being traced", got, fix))
-    result = update("set", x, index, values)
-    written(x)
-    x._value, x._weak, x._history = result._value, False, None
-    if x._value.scope is None:
-        LIVE.tensors.append(ref(x))
-
-
 def update(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor:
     """x with the elements at `index` combined with `values`."""
-    mask = _leading_mask(index)
-    if mask is not None and (mask._value.scope is not None or prod(as_tensor(values)._value.shape) == 1):
-        return _update_masked(kind, x, mask, values)
+    masked = update_masked(kind, x, index, values)
+    if masked is not None:
+        return masked
     base = x._value
-    incoming = _as_update(kind, values, base)
-    plan = plan_index(base.shape, index)
+    incoming = as_update(kind, values, base)
+    return wrap(updated(kind, base, plan_index(base.shape, index), incoming))
+
+
+def updated(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
+    """`base` with what a plan takes of it combined with new elements of its dtype."""
     if plan.axes or _row_of_large(base.shape, plan):
         return _scattered(kind, base, plan, incoming)
-    return wrap(_written(kind, base, plan, incoming))
+    return _written(kind, base, plan, incoming)
 
 
-def _as_update(kind: str, values: ArrayLike, base: Value) -> Value:
+def as_update(kind: str, values: ArrayLike, base: Value) -> Value:
     """The new elements in the tensor's dtype."""
     if is_scalar(values):
         if promote_weak(base.dtype, scalar_dtype(values)) is not base.dtype:
@@ -242,14 +227,14 @@ def _put_back_strided(base: Value, spans: Any, region: Value) -> Value:
 # ---- positions that are data
 
 
-def _scattered(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Tensor:
+def _scattered(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
     if not plan.axes:
         plan = _row_plan(base.shape, plan)
     new = ops.transpose(_fitted(kind, incoming, plan.shape), _inverse(plan.perm))
     old = base if plan.spans is None else slice_spans(base, plan.spans)
     table = ops.transpose(old, plan.order)
     result = ops.scatter(kind, table, plan.indices, ops.reshape(new, plan.gathered))
-    return wrap(_put_back(base, plan, ops.transpose(result, _inverse(plan.order))))
+    return _put_back(base, plan, ops.transpose(result, _inverse(plan.order)))
 
 
 def _row_plan(shape: Shape, plan: IndexPlan) -> IndexPlan:
@@ -276,13 +261,17 @@ def _leading_mask(index: Any) -> Tensor | None:
     return tensor if tensor._value.dtype is bool_ else None
 
 
-def _update_masked(kind: str, x: Tensor, mask: Tensor, values: ArrayLike) -> Tensor:
+def update_masked(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor | None:
+    """The update where `index` is a mask that chooses with a select; None where it isn't."""
+    mask = _leading_mask(index)
+    if mask is None or (mask._value.scope is None and prod(as_tensor(values)._value.shape) != 1):
+        return None
     base = x._value
     rank = len(mask._value.shape)
     if base.shape[:rank] != mask._value.shape:
         fix = "the mask's shape must be that of the leading axes"
         raise ShapeError(explained("mask", f"shape {base.shape[:rank]}", mask._value.shape, fix))
-    new = _as_update(kind, values, base)
+    new = as_update(kind, values, base)
     if new.shape and prod(new.shape) != 1 and new.shape[:1] != (1,) and len(new.shape) > len(base.shape) - rank:
         fix = "use lg.where(mask, values, x) with values for every position"
         raise ShapeError(explained("x.at[mask]", "a scalar while a function is traced", new.type, fix))

@@ -19,6 +19,7 @@ from loopgrad.graph.types import TensorType
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.core import as_tensor, wrap
 from loopgrad.lazy.derivation import derivation
+from loopgrad.lazy.memory import private
 from loopgrad.lazy.operands import normal_axis
 from loopgrad.lazy.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
 
@@ -88,10 +89,11 @@ def _run(
     out_structure: list[Any] = []
 
     def example(*values: Value) -> list[Value]:
-        arguments = list(leaves)
+        arguments = [private(x) for x in leaves]
         for i, v in zip(chosen, values, strict=True):
             arguments[i] = wrap(v)
-        outputs, found = flatten(fun(*unflatten(structure, arguments), **kwargs))
+        named = {name: private(x) for name, x in kwargs.items()}
+        outputs, found = flatten(fun(*unflatten(structure, arguments), **named))
         out_structure.append(found)
         return [as_result("vmap", x)._value for x in outputs]
 

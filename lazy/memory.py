@@ -1,0 +1,538 @@
+"""Tensors that share memory, as NumPy's views do.
+
+A tensor object is a handle of a place in memory. Handles that would share memory in NumPy (`x` and `x[0]`, `x.T`,
+`x.reshape(-1)`) share a `Storage`; the `View` of each says how its elements are found in the storage's root:
+
+    x = lg.zeros((2, 3));  r = x.T[0]     root -- Transposed --> View -- Subscript --> View of r
+
+Graph values never change. A write computes the new value of the handle written to, from it that of the root (each
+step is run backwards), and from that the values of the other handles that overlap. So nothing is looked up when a
+tensor is read, and whoever shares no memory has neither view nor storage.
+
+A storage refers to its handles weakly: what only a view was taken of isn't held, nor computed along
+(`lazy.liveness`). Where the root has no handle of its own and two views overlap, `keeper` stands for it from the
+first write on: it is evaluated as the tensors of the script are, so that a loop that writes doesn't grow its graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from loopgrad.graph import ops
+from loopgrad.graph.build import current_scope
+from loopgrad.graph.errors import explained
+from loopgrad.graph.nodes import Value
+from loopgrad.lazy.captures import written
+from loopgrad.lazy.core import LIVE, PYTHON_SCALARS, TensorCore, copied, wrap
+from loopgrad.lazy.errors import TracedValueError
+from loopgrad.lazy.trees import flatten, unflatten
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
+
+Shape = tuple[int, ...]
+
+_FIRST_LIMIT: Final = 64  # references to handles before dead ones are looked for
+
+
+# ---- where elements lie
+
+
+class Layout(NamedTuple):
+    """Where NumPy would have the elements, counted in elements of the root; `offset` is None where it is data."""
+
+    offset: int | None
+    shape: Shape
+    strides: tuple[int, ...]
+
+    def by_rows(self) -> bool:
+        """Whether the elements lie without gaps, row by row."""
+        expected = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return 0 in self.shape
+            expected *= extent
+        return True
+
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest position, offset left out; the highest is lower where there are no elements."""
+        if 0 in self.shape:
+            return 0, -1
+        reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        return sum([r for r in reaches if r < 0]), sum([r for r in reaches if r > 0])
+
+    def reshaped(self, shape: Shape) -> Layout | None:
+        """The layout in another shape; None where the elements would have to be copied (NumPy's rule)."""
+        if 0 in shape or self.by_rows():
+            return Layout(self.offset, shape, row_strides(shape))
+        old = [(n, s) for n, s in zip(self.shape, self.strides, strict=True) if n != 1]
+        strides: list[int] = []
+        start = 0
+        for begin, end, upto in _blocks([n for n, _ in old], shape):
+            run = old[start:upto]
+            if any(run[i][1] != run[i + 1][0] * run[i + 1][1] for i in range(len(run) - 1)):
+                return None
+            stride, block = run[-1][1], []
+            for extent in reversed(shape[begin:end]):
+                block.append(stride)
+                stride *= extent
+            strides.extend(reversed(block))
+            start = upto
+        strides.extend([1] * (len(shape) - len(strides)))  # extents of 1 at the end
+        return Layout(self.offset, shape, tuple(strides))
+
+
+def _blocks(old: Sequence[int], new: Shape) -> list[tuple[int, int, int]]:
+    """Cuts two shapes of as many elements into the shortest blocks with equal products: (begin and end among `new`,
+    end among `old`) of each."""
+    found = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        begin, have, want = j, old[i], new[j]
+        i, j = i + 1, j + 1
+        while have != want:
+            if have < want:
+                have, i = have * old[i], i + 1
+            else:
+                want, j = want * new[j], j + 1
+        found.append((begin, j, i))
+    return found
+
+
+def row_strides(shape: Shape) -> tuple[int, ...]:
+    """Strides of elements that lie row by row."""
+    strides, stride = [], 1
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride *= extent
+    return tuple(reversed(strides))
+
+
+# ---- steps from a view to a view of it
+
+
+class Step:
+    """What a view takes of another: `forward` reads, `back` writes."""
+
+    __slots__ = ()
+    read_only = False
+
+    def forward(self, base: Value) -> Value:
+        """The elements of the view."""
+        raise NotImplementedError
+
+    def back(self, base: Value, new: Value) -> Value:
+        """`base` with the view's elements replaced."""
+        raise NotImplementedError
+
+    def layout(self, base: Layout) -> Layout:
+        """Where the view's elements lie."""
+        raise NotImplementedError
+
+    def apart(self, other: Step) -> bool:
+        """Whether the two are known to take no common element of one base."""
+        return False
+
+
+class Transposed(Step):
+    """Axis j of the view is axis `perm[j]` of the base."""
+
+    __slots__ = ("perm",)
+
+    def __init__(self, perm: tuple[int, ...]) -> None:
+        self.perm = perm
+
+    def forward(self, base: Value) -> Value:
+        return ops.transpose(base, self.perm)
+
+    def back(self, base: Value, new: Value) -> Value:
+        return ops.transpose(new, tuple([self.perm.index(i) for i in range(len(self.perm))]))
+
+    def layout(self, base: Layout) -> Layout:
+        shape, strides = [base.shape[p] for p in self.perm], [base.strides[p] for p in self.perm]
+        return Layout(base.offset, tuple(shape), tuple(strides))
+
+
+class Reshaped(Step):
+    """The same elements in another shape, where that needs no copy."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def forward(self, base: Value) -> Value:
+        return ops.reshape(base, self.shape)
+
+    def back(self, base: Value, new: Value) -> Value:
+        return ops.reshape(new, base.shape)
+
+    def layout(self, base: Layout) -> Layout:
+        found = base.reshaped(self.shape)
+        assert found is not None
+        return found
+
+
+class Flipped(Step):
+    """The elements in reverse order along some axes."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, axes: tuple[int, ...]) -> None:
+        self.axes = axes
+
+    def forward(self, base: Value) -> Value:
+        return ops.flip(base, self.axes)
+
+    def back(self, base: Value, new: Value) -> Value:
+        return ops.flip(new, self.axes)
+
+    def layout(self, base: Layout) -> Layout:
+        offset, strides = base.offset, list(base.strides)
+        for a in self.axes:
+            if offset is not None:
+                offset += strides[a] * max(base.shape[a] - 1, 0)
+            strides[a] = -strides[a]
+        return Layout(offset, base.shape, tuple(strides))
+
+
+class Stretched(Step):
+    """The elements repeated along new axes and along those of extent 1: can't be written to."""
+
+    __slots__ = ("shape",)
+    read_only = True
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def forward(self, base: Value) -> Value:
+        return ops.broadcast_to(base, self.shape)
+
+    def layout(self, base: Layout) -> Layout:
+        new = len(self.shape) - len(base.shape)
+        kept = [s if n == m else 0 for n, m, s in zip(base.shape, self.shape[new:], base.strides, strict=True)]
+        return Layout(base.offset, self.shape, (*[0] * new, *kept))
+
+
+# ---- views and storages
+
+
+class View:
+    """A place in a storage: the root where `parent` is None, else `step` from there.
+
+    A root whose storage is None is memory that nobody shares; it is noted for arrays without axes, which NumPy
+    distinguishes from numbers, and for those that don't lie row by row, of which `reshape` makes copies.
+    """
+
+    __slots__ = ("_layout", "parent", "step", "storage")
+
+    def __init__(
+        self, storage: Storage | None, layout: Layout | None = None, parent: View | None = None, step: Step | None = None
+    ) -> None:
+        self.storage = storage
+        self._layout = layout
+        self.parent = parent
+        self.step = step
+
+    @property
+    def read_only(self) -> bool:
+        """Whether NumPy refuses to write through such a view."""
+        return any([view.step is not None and view.step.read_only for view in _way(self)])
+
+    def layout(self, shape: Shape) -> Layout:
+        """Where the elements of a handle with this view, which has that shape, lie."""
+        if self._layout is None:
+            if self.parent is None or self.step is None:
+                self._layout = Layout(0, shape, row_strides(shape))
+            else:
+                assert self.storage is not None
+                self._layout = self.step.layout(self.parent.layout(self.storage.value.shape))
+        return self._layout
+
+
+    def note_evaluated(self, leaf: Value) -> None:
+        """The elements of a handle with this view exist now: writes to the root start there."""
+        if self.parent is None and self.storage is not None:
+            self.storage.evaluated(leaf)
+
+
+LONE: Final = View(None)  # an array without axes whose memory nobody shares
+
+
+class Storage:
+    """Memory with several handles. `value` holds the elements of its root."""
+
+    __slots__ = ("_handles", "_keeper", "_limit", "_value")
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+        self._handles: list[ref[TensorCore]] = []
+        self._limit = _FIRST_LIMIT
+        self._keeper: TensorCore | None = None
+
+    @property
+    def value(self) -> Value:
+        return self._value if self._keeper is None else self._keeper._value
+
+    def evaluated(self, leaf: Value) -> None:
+        """The root's elements exist."""
+        self._value = leaf
+
+    def write(self, value: Value, rooted: bool) -> None:
+        """New elements; `rooted`: some handle refers to the root."""
+        self._value = value
+        if self._keeper is not None:
+            _point(self._keeper, value)
+        elif not rooted:
+            self._keeper = wrap(value)
+
+    def add(self, handle: TensorCore, view: View) -> None:
+        """One more handle."""
+        handle._view = view
+        self._handles.append(ref(handle))
+        if len(self._handles) > self._limit:
+            self._handles = [r for r in self._handles if r() is not None]
+            self._limit = max(_FIRST_LIMIT, 2 * len(self._handles))
+
+    def others(self, writer: TensorCore) -> list[TensorCore]:
+        """The handles beside one of them; those that another function's tracing left behind don't count."""
+        scope = current_scope()
+        living, found = [], []
+        for reference in self._handles:
+            handle = reference()
+            if handle is None or handle._view is None or handle._view.storage is not self:
+                continue
+            living.append(reference)
+            if handle is not writer and handle._value.scope is scope:
+                found.append(handle)
+        self._handles = living
+        return found
+
+
+def is_number(t: TensorCore) -> bool:
+    """Whether a tensor is what NumPy has scalars for: nothing can share its memory."""
+    return t._view is None and not t._value.shape  # type: ignore[union-attr]
+
+
+def as_array(t: Tensor) -> Tensor:
+    """The tensor itself; a number becomes an array without axes, which can be written to."""
+    if t._view is None and not t._value.shape:
+        t._view = LONE
+    return t
+
+
+def _shared(t: TensorCore) -> View:
+    """The view of a handle that is about to share its memory."""
+    view = t._view
+    if view is None or view.storage is None:
+        storage = Storage(t._value)
+        view = View(storage, None if view is None else view._layout)
+        storage.add(t, view)
+    return view
+
+
+def viewed(t: Tensor, step: Step, value: Value) -> Tensor:
+    """The tensor of `value`, the elements that `step` takes of t, sharing t's memory."""
+    result = wrap(value, t._weak)
+    view = t._view
+    if view is None and not t._value.shape:
+        return result
+    if view is None or view.storage is None:
+        view = _shared(t)
+    storage = view.storage
+    assert storage is not None
+    storage.add(result, View(storage, None, view, step))
+    return result
+
+
+def whole(t: Tensor) -> Tensor:
+    """Another handle of t's memory (of a number: a copy)."""
+    result = copied(t)
+    if t._view is not None or t._value.shape:
+        view = _shared(t)
+        assert view.storage is not None
+        view.storage.add(result, view)
+    return result
+
+
+def by_rows(t: TensorCore) -> bool:
+    """Whether a tensor's elements lie without gaps, row by row."""
+    view = t._view
+    return view is None or (view.parent is None and view._layout is None) or view.layout(t._value.shape).by_rows()
+
+
+def needs_copy(t: TensorCore, shape: Shape) -> bool:
+    """Whether NumPy would have to copy the elements for another shape."""
+    return not by_rows(t) and t._view is not None and t._view.layout(t._value.shape).reshaped(shape) is None
+
+
+def share_memory(a: TensorCore, b: TensorCore) -> bool:
+    """Whether two tensors may have an element in common."""
+    one, two = a._view, b._view
+    if a is b:
+        return not is_number(a)
+    shared = one is not None and two is not None and one.storage is not None and one.storage is two.storage
+    return shared and not _apart(one, two)  # type: ignore[arg-type]
+
+
+# ---- arguments
+
+
+def is_array_without_axes(x: Any) -> bool:
+    """Whether x is an array of rank 0, not a number."""
+    if isinstance(x, TensorCore):
+        return x._view is not None and not x._value.shape
+    return isinstance(x, np.ndarray) and not x.shape
+
+
+def private(x: Any) -> Any:
+    """What a transform hands to the function it calls in place of x (a tree): copies of its tensors.
+
+    A tree without tensors is handed on itself, so that a function may fill a list of its caller's.
+    """
+    if type(x) in PYTHON_SCALARS or isinstance(x, np.ndarray):
+        return x
+    if isinstance(x, TensorCore):
+        return _private_tensor(x)
+    leaves, structure = flatten(x)
+    if not any([isinstance(leaf, TensorCore) for leaf in leaves]):
+        return x
+    return unflatten(structure, [_private_tensor(leaf) if isinstance(leaf, TensorCore) else leaf for leaf in leaves])
+
+
+def _private_tensor(t: Any) -> Tensor:
+    """A copy that belongs to the function being traced."""
+    scope = current_scope()
+    inner = wrap(t._value if scope is None else scope.resolve(t._value), t._weak)
+    inner._history = t._history
+    return inner if is_number(t) else as_array(inner)
+
+
+# ---- writing
+
+
+def check_writable(what: str, t: TensorCore) -> None:
+    """TracedValueError where t's memory was made outside the function being traced, ValueError where it is read-only."""
+    view = t._view
+    storage = None if view is None else view.storage
+    home = t._value if storage is None else storage.value
+    if home.scope is not current_scope():
+        fix = (
+            "use x = x + v or x = x.at[index].set(values), write to a copy (x.copy()), or carry it through the loop "
+            "and return it"
+        )
+        kind = "one" if storage is None or view is None or view.parent is None else "a view of one"
+        got = f"{kind} made outside it ({home.type})"
+        raise TracedValueError(explained(what, "a tensor of the function being traced", got, fix))
+    if view is not None and view.read_only:
+        fix = "write to a copy (x.copy()), or to the tensor that this is a view of"
+        got = f"a read-only view, in which elements occur more than once or on a diagonal ({t._value.type})"
+        raise ValueError(explained(what, "a tensor that can be written to", got, fix))
+
+
+def check_assignable(what: str, t: TensorCore) -> None:
+    """As `check_writable`, and TypeError for a number."""
+    if is_number(t):
+        fix = "numbers don't change: write x = v, or make it an array first with lg.asarray(x)"
+        raise TypeError(explained(what, "an array", f"a number ({t._value.type})", fix))
+    check_writable(what, t)
+
+
+def _point(t: TensorCore, value: Value) -> None:
+    if value.scope is None:
+        written(t)
+    t._value, t._weak, t._history = value, False, None
+    if value.scope is None:
+        LIVE.tensors.append(ref(t))
+
+
+def write(t: TensorCore, value: Value, region: Step | None = None) -> None:
+    """Make `value`, which has t's type, the elements of t and of all that shares its memory.
+
+    `region`: what was taken of t to write to, where that isn't all of it.
+    """
+    view = t._view
+    if view is None or view.storage is None:
+        _point(t, value)
+        return
+    if value is t._value:
+        return
+    storage = view.storage
+    others = storage.others(t)
+    overlapping = [h for h in others if not _apart(view, h._view)]
+    if not overlapping:  # t has its memory for itself again
+        layout = view.layout(value.shape)._replace(offset=0)
+        t._view = LONE if not value.shape else None if layout.by_rows() else View(None, layout)
+        _point(t, value)
+        return
+    new = _Rewritten(storage, view, value)
+    storage.write(new.root, any(h._view.parent is None for h in (t, *overlapping)))  # type: ignore[union-attr]
+    _point(t, value)
+    touched = view if region is None else View(storage, None, view, region)
+    for h in overlapping:
+        if region is None or not _apart(touched, h._view):
+            _point(h, new.of(h._view))
+
+
+class _Rewritten:
+    """The values of all views after one of them was given a new one."""
+
+    def __init__(self, storage: Storage, view: View, value: Value) -> None:
+        self._old: dict[View, Value] = {}
+        self._new: dict[View, Value] = {view: value}
+        while view.parent is not None and view.step is not None:
+            value = view.step.back(self._before(storage, view.parent), value)
+            view = view.parent
+            self._new[view] = value
+        self.root = value
+
+    def _before(self, storage: Storage, view: View) -> Value:
+        found = self._old.get(view)
+        if found is None:
+            if view.parent is None or view.step is None:
+                found = storage.value
+            else:
+                found = view.step.forward(self._before(storage, view.parent))
+            self._old[view] = found
+        return found
+
+    def of(self, view: Any) -> Value:
+        """The new elements of a view."""
+        found = self._new.get(view)
+        if found is None:
+            found = self._new[view] = view.step.forward(self.of(view.parent))
+        return found
+
+
+def _apart(a: View, b: Any) -> bool:
+    """Whether two views of a storage are known to have no element in common."""
+    if a is b or a.parent is None or b.parent is None:
+        return False
+    assert a.storage is not None
+    root = a.storage.value.shape
+    one, two = a.layout(root), b.layout(root)
+    if one.offset is not None and two.offset is not None:
+        (low, high), (lowest, highest) = one.span(), two.span()
+        empty = high < low or highest < lowest
+        if empty or one.offset + high < two.offset + lowest or two.offset + highest < one.offset + low:
+            return True
+    return _branches_apart(_way(a), _way(b))
+
+
+def _way(view: View) -> list[View]:
+    """The views from the root to this one."""
+    way = [view]
+    while way[-1].parent is not None:
+        way.append(way[-1].parent)
+    return way[::-1]
+
+
+def _branches_apart(one: list[View], two: list[View]) -> bool:
+    for a, b in zip(one, two, strict=False):
+        if a is not b:
+            return a.step is not None and b.step is not None and a.parent is b.parent and a.step.apart(b.step)
+    return False
