@@ -31,7 +31,6 @@ from loopgrad.lazy.core import (
     wrap,
 )
 from loopgrad.lazy.indexing import nonzero
-from loopgrad.lazy.memory import as_array
 from loopgrad.lazy.operands import dtype_refused, joined_shape, meet, public_name
 from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
 from loopgrad.lazy.trees import is_dynamic, map_leaves
@@ -330,7 +329,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     (a, b), weak = meet("where", (x, y))
     shape = joined_shape("where", (predicate._value.shape, a.shape))
     chosen = [broadcast_value(v, shape) for v in (predicate._value, a, b)]
-    return as_array(wrap(emit("select", chosen)[0], weak))
+    return wrap(emit("select", chosen)[0], weak)
 
 
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:

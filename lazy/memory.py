@@ -231,8 +231,9 @@ class View:
     __slots__ = ("_layout", "parent", "step", "storage")
 
     def __init__(
-        self, storage: Storage | None, layout: Layout | None = None, parent: View | None = None, step: Step | None = None
-    ) -> None:
+        self, storage: Storage | None, layout: Layout | None = None, parent: View | None = None,
+        step: Step | None = None,
+    ) -> None:  # fmt: skip
         self.storage = storage
         self._layout = layout
         self.parent = parent
@@ -241,7 +242,7 @@ class View:
     @property
     def read_only(self) -> bool:
         """Whether NumPy refuses to write through such a view."""
-        return any([view.step is not None and view.step.read_only for view in _way(self)])
+        return any(view.step is not None and view.step.read_only for view in _way(self))
 
     def layout(self, shape: Shape) -> Layout:
         """Where the elements of a handle with this view, which has that shape, lie."""
@@ -399,7 +400,7 @@ def private(x: Any) -> Any:
     if isinstance(x, TensorCore):
         return _private_tensor(x)
     leaves, structure = flatten(x)
-    if not any([isinstance(leaf, TensorCore) for leaf in leaves]):
+    if not any(isinstance(leaf, TensorCore) for leaf in leaves):
         return x
     return unflatten(structure, [_private_tensor(leaf) if isinstance(leaf, TensorCore) else leaf for leaf in leaves])
 
@@ -416,7 +417,8 @@ def _private_tensor(t: Any) -> Tensor:
 
 
 def check_writable(what: str, t: TensorCore) -> None:
-    """TracedValueError where t's memory was made outside the function being traced, ValueError where it is read-only."""
+    """TracedValueError where t's memory was made outside the function being traced, ValueError where it can't be
+    written to."""
     view = t._view
     storage = None if view is None else view.storage
     home = t._value if storage is None else storage.value

@@ -16,7 +16,18 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_value, copied, is_scalar, wrap
 from loopgrad.lazy.indexing import FULL, take
-from loopgrad.lazy.memory import Flipped, Reshaped, Stretched, Transposed, by_rows, needs_copy, viewed, whole
+from loopgrad.lazy.memory import (
+    Flipped,
+    Reshaped,
+    Stretched,
+    Transposed,
+    as_array,
+    by_rows,
+    is_number,
+    needs_copy,
+    viewed,
+    whole,
+)
 from loopgrad.lazy.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.promotion import promote_all
 from loopgrad.lazy.views import subscript
@@ -46,8 +57,9 @@ def reshape(x: ArrayLike, /, shape: Any, *, order: str = "C", copy: bool | None 
     if copy or needs_copy(t, target):
         if copy is False:
             fix = "allow a copy, or reshape what this is a view of"
-            raise ValueError(explained("reshape", "elements that needn't be copied where copy=False", t._value.type, fix))
-        return wrap(value, t._weak)
+            expected = "elements that needn't be copied where copy=False"
+            raise ValueError(explained("reshape", expected, t._value.type, fix))
+        return wrap(value, t._weak) if is_number(t) else as_array(wrap(value, t._weak))
     return whole(t) if value is t._value else viewed(t, Reshaped(target), value)
 
 
@@ -118,10 +130,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*xs: ArrayLike) -> list[Tensor]:
-    """The operands, each stretched to their joint shape: read-only views."""
+    """The operands, each stretched to their joint shape: views, read-only where elements occur more than once."""
     tensors = [as_tensor(x) for x in xs]
     shape = joined_shape("broadcast_arrays", [t._value.shape for t in tensors])
-    return [broadcast_to(t, shape) for t in tensors]
+    return [whole(t) if t._value.shape == shape else broadcast_to(t, shape) for t in tensors]
 
 
 # ---- order of axes and elements
@@ -181,6 +193,8 @@ def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """Reverse the order along the given axes (all where None)."""
     t = as_tensor(x)
     axes = normal_axes("flip", axis, len(t._value.shape))
+    if not t._value.shape:
+        return copied(t)
     value = ops.flip(t._value, axes)
     return whole(t) if value is t._value else viewed(t, Flipped(axes), value)
 
@@ -345,6 +359,7 @@ def _repeated_around(t: Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> 
     if mode not in _PAD_MODES:
         known = ", ".join(map(repr, ("constant", *_PAD_MODES)))
         raise ValueError(explained("pad", f"mode {known}", repr(mode), "pass one of them"))
+    t = copied(t)
     for d, (low, high) in enumerate(pairs):
         extent = t._value.shape[d]
         if not low and not high:

@@ -48,6 +48,7 @@ from loopgrad.lazy.elementwise import (
     subtract,
     where,
 )
+from loopgrad.lazy.memory import whole
 from loopgrad.lazy.movement import broadcast_to, concat, flip, ravel, reshape
 from loopgrad.lazy.operands import dtype_refused, joined_shape, normal_axes, normal_axis
 from loopgrad.lazy.promotion import float_dtype, sum_dtype
@@ -222,7 +223,7 @@ def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> T
     top = where(isinf(top), 0.0, top)
     total = log(sum(exp(subtract(t, top)), axis=axis, keepdims=True))
     result = add(total, top)
-    return result if keepdims else reshape(result, max(t, axis=axis)._value.shape)
+    return result if keepdims else wrap(ops.reshape(result._value, max(t, axis=axis)._value.shape))
 
 
 # ---- positions
@@ -301,7 +302,7 @@ def diff(
         first, last = low.copy(), high.copy()
         first[d], last[d] = 1 if shape[d] else 0, shape[d] - 1 if shape[d] else 0
         t = subtract(wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last)))
-    return t
+    return t if n else whole(t)
 
 
 def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any
 
+from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.creation import linspace, zeros
 from loopgrad.lazy.elementwise import (
     add,
@@ -156,7 +157,7 @@ def _quantile(x: ArrayLike, q: ArrayLike, axis: Any, keepdims: bool, skip_nan: b
     empty = less(present, 1) if skip_nan else less(0, missing)
     result = where(empty, float("nan"), result)
     target = kept if keepdims else ordered._value.shape[:-1]
-    return reshape(result, (*at._value.shape, *target))
+    return wrap(ops.reshape(result._value, (*at._value.shape, *target)))
 
 
 def _elements(ordered: Tensor, place: Tensor) -> Tensor:

@@ -104,9 +104,9 @@ def subscript(x: Tensor, index: Any) -> Tensor:
     plan = plan_index(value.shape, index)
     result = read(value, plan)
     items = index if type(index) is tuple else (index,)
-    if not result.shape and not any([i is Ellipsis for i in items]):
+    if not result.shape and not any(i is Ellipsis for i in items):
         return wrap(result, x._weak)
-    if plan.axes and any([_is_array(i) for i in items if type(i) is not slice]):
+    if plan.axes and any(_is_array(i) for i in items if type(i) is not slice):
         return wrap(result, x._weak)
     if result is value and not is_number(x):
         return whole(x)
@@ -148,7 +148,8 @@ def assign(what: str, x: Tensor, result: Tensor) -> Tensor:
     check_assignable(what, x)
     value, base = result._value, x._value
     if value.shape != base.shape:
-        fix = f"write x = x {what.removesuffix('=')} y, which makes a new tensor" if what.endswith("=") else "reshape it"
+        sign = what.removesuffix("=")
+        fix = "reshape it" if sign == what else f"write x = x {sign} y, which makes a new tensor"
         raise ShapeError(explained(what, f"a result of shape {base.shape}, that of the tensor", value.shape, fix))
     if value.dtype is not base.dtype:
         if x._weak and x._view is None:  # its dtype is open, as a Python number's
