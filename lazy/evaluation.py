@@ -128,8 +128,12 @@ def _run(values: Sequence[Value]) -> list[Elements]:
 
 
 def _add_siblings(pending: dict[int, TensorCore]) -> None:
-    """Tensors that the same call returned."""
+    """Tensors that the same call returned, and what views were often written through to."""
     for t in list(pending.values()):
+        if t._view is not None and t._view.storage is not None:
+            root = t._view.storage.waiting()
+            if root is not None and not isinstance(root._value, Leaf):
+                pending.setdefault(id(root), root)
         if isinstance(t._history, Siblings):
             for member in t._history.members:
                 other = member()

@@ -269,6 +269,10 @@ def _taken(labels: str, t: Tensor) -> tuple[str, Tensor]:
         while labels.count(letter) > 1:
             first = labels.index(letter)
             second = labels.index(letter, first + 1)
+            n, m = t._value.shape[first], t._value.shape[second]
+            if n != m:
+                fix = "extents are not stretched in einsum"
+                raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{n} and {m}", fix))
             t = _diagonal(t, 0, first, second, read_only=False)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + letter
     return labels, t

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
+_MOST_WRITES: Final = 64  # to a root before it is evaluated along with a view of it
 _FIRST_LIMIT: Final = 64  # references to handles before dead ones are looked for
 
 
@@ -267,10 +268,11 @@ LONE: Final = View(None)  # an array without axes whose memory nobody shares
 class Storage:
     """Memory with several handles. `value` holds the elements of its root."""
 
-    __slots__ = ("_handles", "_keeper", "_limit", "_value")
+    __slots__ = ("_handles", "_keeper", "_limit", "_value", "_writes")
 
     def __init__(self, value: Value) -> None:
         self._value = value
+        self._writes = 0  # since the root was evaluated
         self._handles: list[ref[TensorCore]] = []
         self._limit = _FIRST_LIMIT
         self._keeper: TensorCore | None = None
@@ -282,10 +284,21 @@ class Storage:
     def evaluated(self, leaf: Value) -> None:
         """The root's elements exist."""
         self._value = leaf
+        self._writes = 0
+
+    def waiting(self) -> TensorCore | None:
+        """The handle of a root that has been written to often without being evaluated: its graph only grows."""
+        if self._writes < _MOST_WRITES:
+            return None
+        self._writes = 0
+        living = [h for r in self._handles if (h := r()) is not None]
+        roots = [h for h in living if h._view is not None and h._view.storage is self and h._view.parent is None]
+        return next(iter(roots), self._keeper)
 
     def write(self, value: Value, rooted: bool) -> None:
         """New elements; `rooted`: some handle refers to the root."""
         self._value = value
+        self._writes += 1
         if self._keeper is not None:
             _point(self._keeper, value)
         elif not rooted:

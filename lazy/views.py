@@ -21,7 +21,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType
 from loopgrad.lazy.core import ArrayLike, TensorCore, cast_value, wrap
 from loopgrad.lazy.indexing import IndexPlan, plan_index, read
-from loopgrad.lazy.memory import Layout, Step, check_assignable, is_number, viewed, whole, write
+from loopgrad.lazy.memory import Layout, Step, as_array, check_assignable, is_number, viewed, whole, write
 from loopgrad.lazy.operands import positions
 from loopgrad.lazy.updates import as_update, update_masked, updated
 
@@ -108,7 +108,9 @@ def subscript(x: Tensor, index: Any) -> Tensor:
         return wrap(result, x._weak)
     if plan.axes and any(_is_array(i) for i in items if type(i) is not slice):
         return wrap(result, x._weak)
-    if result is value and not is_number(x):
+    if is_number(x):
+        return as_array(wrap(result, x._weak))
+    if result is value:
         return whole(x)
     return viewed(x, Subscript(plan, _key(index)), result)
 

@@ -96,3 +96,8 @@ def test_einsum_refuses(text: str, count: int) -> None:
     arrays = [lg.ones((2, 3)), lg.ones(4)][:count]
     with pytest.raises(lg.ShapeError):
         lg.einsum(text, *arrays)
+
+
+def test_einsum_refuses_a_diagonal_of_unequal_extents() -> None:
+    with pytest.raises(lg.ShapeError, match="one extent for 'i', got 2 and 3"):
+        lg.einsum("ii->i", lg.zeros((2, 3)))
