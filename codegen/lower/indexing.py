@@ -87,7 +87,12 @@ def _scatter(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     table, indices, updates = node.operands[0], node.operands[1:-1], node.operands[-1]
     element = ctx.radix(index, (*extents, prod(window)))
     axes = [iota_axis(i) for i in indices]
-    fixed = {a: element[j] for j, a in enumerate(axes) if a is not None and index_shape[a] == extents[j]}
+    fixed: dict[int, Position] = {}  # axis of the updates -> where along it the element is met
+    fixing: set[int] = set()
+    for j, a in enumerate(axes):
+        if a is not None and a not in fixed and index_shape[a] == extents[j]:
+            fixed[a] = element[j]
+            fixing.add(j)
     tried = [d for d in range(len(index_shape)) if d not in fixed]
     count = prod([index_shape[d] for d in tried])
     value = yield frame, table, index
@@ -99,9 +104,11 @@ def _scatter(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
         where = tuple([Part(n, point[d]) for d, n in enumerate(index_shape) if n != 1])
         hits: list[bool | KValue] = []
         for j, i in enumerate(indices):
-            if axes[j] is None or axes[j] not in fixed:
-                raw = _wide(ctx, (yield frame, i, where))
-                hits.append(_equal(ctx, raw, element[j]))
+            if j not in fixing:
+                axis = axes[j]
+                known = None if axis is None else fixed.get(axis)
+                place = _wide(ctx, (yield frame, i, where)) if known is None else known
+                hits.append(_equal(ctx, place, element[j]))
         hit = e.all_of(hits)
         if hit is False:
             return held

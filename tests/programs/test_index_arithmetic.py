@@ -59,3 +59,23 @@ def test_lanes_add_where_their_remainder_says(compiled_device: str, parts: int, 
     np.testing.assert_array_equal(np.asarray(by_lane), np.bincount(np.arange(size) % parts, minlength=parts))
     quotients = lg.asarray(x) // parts * 10 + lg.asarray(x) % parts
     np.testing.assert_array_equal(np.asarray(quotients), x // parts * 10 + x % parts)
+
+
+DIAGONALS = {
+    "set": lambda v, i: v.at[i, i].set(v[i, i] + 1.0),
+    "add": lambda v, i: v.at[i, i].add(1.0),
+    "rows": lambda v, i: v.at[i, i].set(v[i, i] * 0.0),
+}
+
+
+@pytest.mark.parametrize("name", DIAGONALS)
+def test_updates_along_a_diagonal_in_a_loop(device: str, name: str) -> None:
+    """Two indices that count along one axis: an element is met where both do, not where one does."""
+    extra = (2,) if name == "rows" else ()
+    x = np.arange(np.prod((3, 3, *extra)), dtype=np.float64).reshape(3, 3, *extra)
+    expected, diagonal = x, np.eye(3).reshape(3, 3, *(1,) * len(extra))
+    for _ in range(2):
+        expected = expected * (1.0 - diagonal) if name == "rows" else expected + diagonal
+        expected = expected.swapaxes(0, 1)
+    body = lambda _, v: lg.swapaxes(DIAGONALS[name](v, lg.arange(3)), 0, 1)
+    np.testing.assert_array_equal(np.asarray(lg.fori_loop(0, 2, body, lg.asarray(x))), expected)
