@@ -1,7 +1,8 @@
 """Programs that hold elements of tensors which weren't their arguments, and writes to those tensors.
 
-`x[i] = v` and `x += v` point a tensor, and all that share its memory, at other values. A program that captured the old one, or read its elements while it was
-traced, then computes what the function no longer means: it is marked, and traced again at the next call.
+`x[i] = v` and `x += v` point a tensor, and all that share its memory, at other values. A program that captured the old
+one, or read its elements while it was traced, then computes what the function no longer means: it is marked, and
+traced again at the next call.
 """
 
 from __future__ import annotations

@@ -329,7 +329,7 @@ class Storage:
 
 def is_number(t: TensorCore) -> bool:
     """Whether a tensor is what NumPy has scalars for: nothing can share its memory."""
-    return t._view is None and not t._value.shape  # type: ignore[union-attr]
+    return t._view is None and not t._value.shape
 
 
 def as_array(t: Tensor) -> Tensor:

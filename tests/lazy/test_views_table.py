@@ -45,7 +45,8 @@ NOT_OF_ARRAYS = """
     arange bfloat16 bool bool_ broadcast_shapes can_cast complex128 complex64 default_device default_dtype devices
     empty eval eye finfo float16 float32 float64 fromfunction geomspace identity iinfo indices int16 int32 int64 int8
     isdtype linspace logspace memory_stats ndim ones options promote_types result_type set_default_dtype shape size
-    synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8 zeros unravel_index tri
+    register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
+    zeros unravel_index tri
 """  # no array goes in, or none comes out
 
 # results in memory of their own, and no function of NumPy's to compare with
