@@ -1,8 +1,8 @@
 """Names of NumPy's that aren't offered, and what to do instead.
 
-Not offered is what the library has no kernels for (complex numbers, transforms, factorisations), what writes to an
-array in place, and what has a result whose shape depends on data (but masks, `nonzero` and their relatives, which
-evaluate). docs/numpy.md prints this table.
+Not offered is what the library has no kernels for (complex numbers, transforms, factorisations), what assignment to a
+subscript does as well, and what has a result whose shape depends on data (but masks, `nonzero` and their relatives,
+which evaluate). docs/numpy.md prints this table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 _COMPLEX: Final = "complex arrays are held and moved only: keep real and imaginary parts in two arrays"
 _HOST: Final = "its shape depends on data: lg.asarray(np.{0}(np.asarray(x)))"
 _LOOP: Final = "write it as a loop (docs/numpy.md has examples), or np.linalg.{0}(np.asarray(x)) outside gradients"
-_IN_PLACE: Final = "tensors don't change: x = x.at[...].set(v)"
+_IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
 _POLYNOMIALS: Final = "np.{0}(np.asarray(x)) where it is data; lg.polyval evaluates polynomials"
 
 ABSENT: Final[dict[str, str]] = {
@@ -77,8 +77,8 @@ ABSENT: Final[dict[str, str]] = {
         ("byte", "int8"), ("short", "int16"), ("intc", "int32"), ("uint", "uint64"), ("longdouble", "float64"),
         ("float128", "float64"),
     )},
-    "may_share_memory": "tensors never change: sharing can't be seen",
-    "shares_memory": "tensors never change: sharing can't be seen",
+    "may_share_memory": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
+    "shares_memory": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
     "jit": "lg.compile",
     "Array": "lg.Tensor",
     "block_until_ready": "lg.eval(x), then lg.synchronize()",
@@ -100,8 +100,8 @@ TENSOR_ABSENT: Final[dict[str, str]] = {
     "flat": "x.ravel()[i], or x.reshape(-1)",
     "strides": "tensors are dense, row by row: np.asarray(x).strides",
     "data": "np.asarray(x)",
-    "base": "tensors never change: sharing can't be seen",
-    "flags": "tensors never change, and are dense",
+    "base": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
+    "flags": "tensors can be written to, but for results of broadcast_to and diagonal",
     "ctypes": "np.asarray(x).ctypes",
     "tobytes": "np.asarray(x).tobytes()",
     "tofile": "np.asarray(x).tofile(path)",

@@ -21,18 +21,16 @@ from loopgrad.graph.build import enter, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.arguments import argument, check_written, write_back, written_to
+from loopgrad.lazy.arguments import ARRAY, argument, check_written, is_weak, kind_of_input, type_of, write_back, writes
 from loopgrad.lazy.captures import read_by
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.config import Config, current
-from loopgrad.lazy.core import TensorCore, TensorLeaf, tracing, wrap
+from loopgrad.lazy.core import PYTHON_SCALARS, TensorCore, TensorLeaf, tracing, wrap
 from loopgrad.lazy.derivation import derivation, deriving
 from loopgrad.lazy.errors import StaleCaptureError, StaticArgumentError
 from loopgrad.lazy.evaluation import buffers_of
-from loopgrad.lazy.memory import is_array_without_axes
 from loopgrad.lazy.methods import BoundCompiled
 from loopgrad.lazy.placement import common, place_of, place_of_arguments
-from loopgrad.lazy.promotion import scalar_dtype
 from loopgrad.lazy.static import (
     Standing,
     StaticParameters,
@@ -54,10 +52,8 @@ if TYPE_CHECKING:
     from loopgrad.runtime.replay import ReplayStats
 
 Key = tuple[Any, ...]
-_NUMBERS: Final = frozenset({bool, int, float, complex})
 _SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
 _HOST_KINDS: Final = ("cpu", "interpreter")
-ARRAY: Final = "array"  # in a key: not a number, though it has no axes
 _TYPES_LIMIT: Final = 4096  # remembered array types
 
 
@@ -194,7 +190,7 @@ class Compiled(Standing):
                 key.append(buffer.type if x.shape else (buffer.type, ARRAY))
             elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
                 buffer = x._value.buffer
-                key.append(x._value.type if x._view is None else _kind(x))
+                key.append(x._value.type if x._view is None else kind_of_input(x))
                 if buffer.device != device.name:
                     return None
                 placed = placed or place_of(x._value) is not None
@@ -224,7 +220,7 @@ class Compiled(Standing):
         settings = config if place is None else (config, place)
         structure = None if flat and not call.parts else self._told_apart(call.structure)
         inputs = call.inputs()
-        key: Key = (settings, structure, call.parts, *map(_kind, inputs))
+        key: Key = (settings, structure, call.parts, *map(kind_of_input, inputs))
         version = self._versions.get(key)
         if version is None or version.stale:
             reason = self._reason(key)
@@ -262,17 +258,17 @@ class Compiled(Standing):
 
         def run(*values: Value) -> list[Value]:
             arguments = list(call.leaves)
-            given = [argument(x, v, _is_weak(x)) for x, v in zip(leaves, values, strict=True)]
+            given = [argument(x, v, is_weak(x)) for x, v in zip(leaves, values, strict=True)]
             for i, t in zip(dynamic, given, strict=True):
                 arguments[i] = t
             args, kwargs = joined(unflatten(call.structure, arguments), call.static)
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
-            written = written_to(leaves, given, values)
+            written = writes(leaves, given, values)
             found.extend((out_structure, _form_of(result, outputs), written))
             return [*(as_result("compile", x)._value for x in outputs), *(given[j]._value for j in written)]
 
-        types = [_type_of(x) for x in leaves]
+        types = [type_of(x) for x in leaves]
         with derivation(reads=reads):
             graph, captures = trace(run, types)
         closed_over = [wrap(v) for v in captures]
@@ -282,11 +278,10 @@ class Compiled(Standing):
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        structure, form, writes = found
-        placed = chosen is not None
-        parts = call.parts
+        structure, form, written = found
+        placed, parts = chosen is not None, call.parts
         version = Version(
-            executable, device, types, captured, structure, form, placed, returned, writes, parts, reason
+            executable, device, types, captured, structure, form, placed, returned, written, parts, reason
         )
         read_by(version, [*captures, *reads])
         return version
@@ -414,8 +409,8 @@ def _checked_inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
         fix = "pass the arguments of the capture"
         raise ShapeError(explained("replay", f"{len(version.types)} arrays", len(leaves), fix))
     for i, (x, expected) in enumerate(zip(leaves, version.types, strict=True)):
-        got = _type_of(x)
-        if got != expected and not (type(x) in _NUMBERS and not expected.shape):
+        got = type_of(x)
+        if got != expected and not (type(x) in PYTHON_SCALARS and not expected.shape):
             error = ShapeError if got.shape != expected.shape else DTypeError
             raise error(explained("replay", f"argument {i} of type {expected}", got, "capture again for another type"))
     return _inputs(leaves, version)
@@ -451,30 +446,6 @@ def _borrowed(array: np.ndarray[Any, Any], version: Version) -> Buffer:
             _types.clear()
         type_ = _types[place] = TensorType(array.shape, dtype_of(array.dtype))
     return Buffer(array, device.name, type_)
-
-
-def _kind(x: Any) -> Any:
-    """The part of the key that an input contributes."""
-    if is_array_without_axes(x):
-        return _type_of(x), ARRAY
-    if isinstance(x, TensorCore):
-        return (x._value.type, True) if x._weak else x._value.type
-    return type(x) if type(x) in _NUMBERS else _type_of(x)
-
-
-def _type_of(x: Any) -> TensorType:
-    if isinstance(x, TensorCore):
-        type_ = x._value.type
-        assert isinstance(type_, TensorType)
-        return type_
-    if type(x) in _NUMBERS:
-        return TensorType((), scalar_dtype(x))
-    array = np.asarray(x)
-    return TensorType(array.shape, dtype_of(array.dtype))
-
-
-def _is_weak(x: Any) -> bool:
-    return x._weak if isinstance(x, TensorCore) else type(x) in _NUMBERS
 
 
 def _form_of(result: Tree, outputs: Sequence[Any]) -> str:

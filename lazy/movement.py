@@ -16,20 +16,10 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_value, copied, is_scalar, wrap
 from loopgrad.lazy.indexing import FULL, take
-from loopgrad.lazy.memory import (
-    Flipped,
-    Reshaped,
-    Stretched,
-    Transposed,
-    as_array,
-    by_rows,
-    is_number,
-    needs_copy,
-    viewed,
-    whole,
-)
+from loopgrad.lazy.memory import as_array, by_rows, is_number, needs_copy, viewed, whole
 from loopgrad.lazy.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.promotion import promote_all
+from loopgrad.lazy.steps import Flipped, Reshaped, Stretched, Transposed
 from loopgrad.lazy.views import subscript
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType
 from loopgrad.lazy.core import ArrayLike, TensorCore, cast_value, wrap
 from loopgrad.lazy.indexing import IndexPlan, plan_index, read
-from loopgrad.lazy.memory import Layout, Step, as_array, check_assignable, is_number, viewed, whole, write
+from loopgrad.lazy.memory import as_array, check_assignable, is_number, viewed, whole, write
 from loopgrad.lazy.operands import positions
+from loopgrad.lazy.steps import Layout, Step
 from loopgrad.lazy.updates import as_update, update_masked, updated
 
 if TYPE_CHECKING:

@@ -17,6 +17,13 @@ def fill(v: Any, w: Any = None) -> Any:
     return lg.sum(v)
 
 
+class Foreign:
+    """An array of another library."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.ones(3, dtype)
+
+
 @pytest.mark.parametrize("make", [lg.asarray, np.array])
 def test_arguments_are_written_to_as_without_compile(device: str, make: Any) -> None:
     compiled = lg.compile(fill)
@@ -73,7 +80,7 @@ def test_arguments_that_share_memory_are_refused() -> None:
 def test_read_only_arguments_are_refused() -> None:
     a = np.ones(3)
     a.flags.writeable = False
-    for x in (a, lg.broadcast_to(lg.ones(1), (3,))):
+    for x in (a, lg.broadcast_to(lg.ones(1), (3,)), Foreign()):
         with pytest.raises(ValueError, match="written to"):
             lg.compile(fill)(x)
 
