@@ -11,7 +11,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, wrap
+from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, copied, wrap
 from loopgrad.lazy.elementwise import multiply, subtract
 from loopgrad.lazy.indexing import get_item
 from loopgrad.lazy.memory import viewed
@@ -183,7 +183,7 @@ def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
         subtract(multiply(a2, b0), multiply(a0, b2)),
         subtract(multiply(a0, b1), multiply(a1, b0)),
     ]
-    return moveaxis(stack(parts, axis=-1), -1, axis)
+    return copied(moveaxis(stack(parts, axis=-1), -1, axis))
 
 
 # ---- einsum

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.lazy.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.creation import eye
 from loopgrad.lazy.elementwise import absolute, multiply, not_equal, power, sqrt
 from loopgrad.lazy.linalg import diagonal as diagonal_of
@@ -76,7 +76,7 @@ def norm(x: ArrayLike, /, ord: Any = None, axis: Axes = None, *, keepdims: bool 
         raise ShapeError(explained("norm", "one or two axes", axis, "use lg.vector_norm for more"))
     rows = moveaxis(t, axes, (-2, -1))
     result = matrix_norm(rows, keepdims=keepdims, ord="fro" if ord is None else ord)
-    return moveaxis(result, (-2, -1), axes) if keepdims else result
+    return copied(moveaxis(result, (-2, -1), axes)) if keepdims else result
 
 
 def _in_order(axis: Axes, rank: int) -> tuple[int, ...]:

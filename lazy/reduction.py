@@ -24,6 +24,7 @@ from loopgrad.lazy.core import (
     cast,
     cast_value,
     constant,
+    copied,
     integer_range,
     requested_dtype,
     wrap,
@@ -312,7 +313,7 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
         t, axis = ravel(t), 0
     d = normal_axis("sort", axis, len(t._value.shape))
     result = wrap(emit("sort", (t._value,), {"axis": d})[0])
-    return flip(result, axis=d) if descending else result
+    return wrap(ops.flip(result._value, (d,))) if descending else result
 
 
 def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
@@ -325,7 +326,7 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
         return wrap(emit("argsort", (t._value,), {"axis": d})[0])
     # sorting the reversed array and reversing the result keeps equal elements in their order
     backwards = wrap(emit("argsort", (flip(t, axis=d)._value,), {"axis": d})[0])
-    return flip(subtract(t._value.shape[d] - 1, backwards), axis=d)
+    return copied(flip(subtract(t._value.shape[d] - 1, backwards), axis=d))
 
 
 def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:

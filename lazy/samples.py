@@ -8,7 +8,7 @@ import numpy as np
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.elementwise import add, clip, divide, equal, less, less_equal, multiply, subtract, where
 from loopgrad.lazy.indexing import take
 from loopgrad.lazy.movement import concat, flip, moveaxis, pad
@@ -87,7 +87,7 @@ def _slope(t: Tensor, axis: int, spacing: Any) -> Tensor:
     rows = moveaxis(t, axis, 0)
     inner = divide(subtract(rows[2:], rows[:-2]), multiply(2.0, spacing))
     first, last = divide(subtract(rows[1:2], rows[:1]), spacing), divide(subtract(rows[-1:], rows[-2:-1]), spacing)
-    return moveaxis(concat([first, inner, last], axis=0), 0, axis)
+    return copied(moveaxis(concat([first, inner, last], axis=0), 0, axis))
 
 
 def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:

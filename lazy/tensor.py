@@ -260,9 +260,9 @@ class Tensor(Operators):
         """A copy of all elements in one dimension, row by row ("C") or column by column ("F")."""
         return copied(movement.ravel(self, order))
 
-    def sort(self, axis: int = -1) -> None:
+    def sort(self, axis: int = -1, *, descending: bool = False, stable: bool = True) -> None:
         """Sorts in place, as NumPy's method does; `lg.sort(x)` returns a sorted copy."""
-        assign("sort", self, reduction.sort(self, axis=axis))
+        assign("sort", self, reduction.sort(self, axis=axis, descending=descending, stable=stable))
 
     ravel = movement.ravel
     squeeze = movement.squeeze

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.memory import by_rows
 
 X = np.arange(1.0, 13.0).reshape(3, 4)
 
@@ -73,6 +74,8 @@ NEW = (
     "m.jacfwd(lambda v: v[0])(x)",
     "m.hessian(lambda v: m.sum(v * v))(x)",
     "m.compile(lambda v: v)(x)",
+    "m.sort(x, descending=True)",
+    "m.argsort(x, descending=True)",
 )
 NUMPYS = (
     "m.array_split(x, 2)",
@@ -180,6 +183,7 @@ NUMPYS = (
     "m.max(x, axis=())",
     "m.swapaxes(x, 0, 1)",
     "m.swapaxes(x, 1, 1)",
+    "m.sort(x, axis=0)",
     "m.take(x, [0, 1], axis=0)",
     "m.take(x, 0, axis=0)",
     "m.take_along_axis(x, m.asarray([[0], [0], [0]]), axis=1)",
@@ -309,5 +313,8 @@ def check_writing_to_the_argument(text: str, numpys: bool, a: np.ndarray, i: int
     before = np.asarray(result).copy()
     x[...] = other[...] = a.dtype.type(1)
     shares = isinstance(theirs, np.ndarray) and np.shares_memory(theirs, other)
+    by_columns = isinstance(theirs, np.ndarray) and not theirs.flags.c_contiguous
+    if isinstance(result, lg.Tensor) and not shares and not by_columns:  # so that `ravel` and `reshape` of it are views
+        assert by_rows(result)
     np.testing.assert_array_equal(np.asarray(result), theirs if shares else before)
     assert np.asarray(x).all()
