@@ -190,7 +190,8 @@ class Compiled(Standing):
                 key.append(buffer.type if x.shape else (buffer.type, ARRAY))
             elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
                 buffer = x._value.buffer
-                key.append(x._value.type if x._view is None else kind_of_input(x))
+                type_ = x._value.type
+                key.append(type_ if x._view is None or x._value.shape else (type_, ARRAY))
                 if buffer.device != device.name:
                     return None
                 placed = placed or place_of(x._value) is not None
@@ -208,7 +209,11 @@ class Compiled(Standing):
                 return None
             version = found
             self._last = (tuple(key), found)
-        return None if version.stale else version.call(args, inputs)
+        if version.stale:
+            return None
+        if version.written:
+            return version.call(args, inputs)
+        return version.results(version.executable.run([*inputs, *version.captured]))
 
     def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, list[Any], list[Buffer]]:
         """The executable for these arguments (traced where there is none yet), those that are inputs, and these."""
@@ -278,11 +283,9 @@ class Compiled(Standing):
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        structure, form, written = found
+        tree, form, written = found
         placed, parts = chosen is not None, call.parts
-        version = Version(
-            executable, device, types, captured, structure, form, placed, returned, written, parts, reason
-        )
+        version = Version(executable, device, types, captured, tree, form, placed, returned, written, parts, reason)
         read_by(version, [*captures, *reads])
         return version
 
