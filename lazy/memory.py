@@ -25,10 +25,9 @@ from loopgrad.graph.build import current_scope
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.captures import written
-from loopgrad.lazy.core import LIVE, PYTHON_SCALARS, TensorCore, copied, wrap
+from loopgrad.lazy.core import LIVE, TensorCore, copied, wrap
 from loopgrad.lazy.errors import TracedValueError
 from loopgrad.lazy.steps import Layout, Shape, Step, row_strides
-from loopgrad.lazy.trees import flatten, unflatten
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -222,26 +221,14 @@ def is_array_without_axes(x: Any) -> bool:
 
 
 def private(x: Any) -> Any:
-    """What a transform hands to the function it calls in place of x (a tree): copies of its tensors.
-
-    A tree without tensors is handed on itself, so that a function may fill a list of its caller's.
-    """
-    if type(x) in PYTHON_SCALARS or isinstance(x, np.ndarray):
+    """What a transform hands to the function it calls in place of x: of a tensor a copy that belongs to the function
+    being traced. Containers are handed on themselves, so that a function may fill a dict of its caller's."""
+    if not isinstance(x, TensorCore):
         return x
-    if isinstance(x, TensorCore):
-        return _private_tensor(x)
-    leaves, structure = flatten(x)
-    if not any(isinstance(leaf, TensorCore) for leaf in leaves):
-        return x
-    return unflatten(structure, [_private_tensor(leaf) if isinstance(leaf, TensorCore) else leaf for leaf in leaves])
-
-
-def _private_tensor(t: Any) -> Tensor:
-    """A copy that belongs to the function being traced."""
     scope = current_scope()
-    inner = wrap(t._value if scope is None else scope.resolve(t._value), t._weak)
-    inner._history = t._history
-    return inner if is_number(t) else as_array(inner)
+    inner = wrap(x._value if scope is None else scope.resolve(x._value), x._weak)
+    inner._history = x._history
+    return inner if is_number(x) else as_array(inner)
 
 
 # ---- writing
