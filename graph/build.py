@@ -28,13 +28,14 @@ __all__ = [
 class Scope:
     """A graph under construction."""
 
-    __slots__ = ("captures", "inputs", "lifted", "parent")
+    __slots__ = ("captures", "inputs", "lifted", "parent", "ranges")
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
         self.inputs: list[Value] = []
         self.captures: dict[Value, Value] = {}  # any enclosing value -> its stand-in here
         self.lifted: dict[Value, Value] = {}  # stand-in here -> the value as the parent sees it
+        self.ranges: dict[Value, tuple[int, int]] = {}  # between what a loop's index lies (graph.ranges)
 
     def add_input(self, type: TensorType | StackType) -> Value:
         value = Value(type, scope=self)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.errors import DTypeError, LoopgradError, ShapeError, explained
 from loopgrad.graph.nodes import Graph, Value
-from loopgrad.graph.types import DType, TensorType, bool_, int32, int64, uint32, uint64
+from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.carries import (
     Kind,
     Traced,
@@ -31,23 +31,10 @@ from loopgrad.lazy.carries import (
     trace_tree,
     with_output_types,
 )
-from loopgrad.lazy.core import (
-    ArrayLike,
-    as_tensor,
-    broadcast_value,
-    cast_value,
-    constant,
-    integer_range,
-    is_scalar,
-    wrap,
-)
-from loopgrad.lazy.indexing import mark_counter
-from loopgrad.lazy.operands import Shape, joined_shape
-from loopgrad.lazy.promotion import promote
+from loopgrad.lazy.core import ArrayLike, as_tensor, constant, wrap
+from loopgrad.lazy.operands import Shape
 from loopgrad.lazy.trees import Tree, check_function, flatten, leaf_names, unflatten
-
-if TYPE_CHECKING:
-    from loopgrad.lazy.tensor import Tensor
+from loopgrad.lazy.trips import note_span, trip_count
 
 _ROUNDS = 8  # a carry's type settles in two or three; more means that its shape keeps growing
 
@@ -219,84 +206,6 @@ def _finish(
     return unflatten(structure, [wrap(v, k.weak) for v, k in zip(final, kinds, strict=True)])
 
 
-def trip_count(lower: ArrayLike, upper: ArrayLike) -> tuple[Value, Callable[[Value], Tensor]]:
-    """The trip count (int32 or int64), and what turns the counter into the loop's index."""
-    if is_scalar(lower) and is_scalar(upper):
-        start, stop = _python_bound(lower), _python_bound(upper)
-        trips = constant(min(max(stop - start, 0), 2**63 - 1), TensorType((), int64))
-        return trips, lambda k: _index(k, None, start, weak=True)
-    low, high, weak = _bounds(lower, upper)
-    dtype: DType = low.dtype
-    first: int | None = _python_bound(lower) if is_scalar(lower) else None
-    work = _count_dtype(dtype, first)
-    shape = joined_shape("fori_loop", (low.shape, high.shape))
-    end = broadcast_value(cast_value(high, work), shape)
-    if first == 0:
-        return _signed_count(end), lambda k: _index(k, dtype, 0, weak)
-    begin = broadcast_value(cast_value(low, work), shape)
-    count = ops.select(ops.gt(end, begin), ops.sub(end, begin), ops.zeros_like(end))
-    if work is int64 and first is None and dtype is int64:  # more than 2**63 - 1 trips: as many as there are
-        count = ops.select(ops.lt(count, 0), ops.full(2**63 - 1, TensorType(shape, int64)), count)
-    offset = broadcast_value(low, shape)
-    return _signed_count(count), lambda k: _index(k, dtype, first if first is not None else offset, weak)
-
-
-def _python_bound(bound: Any) -> int:
-    if not isinstance(bound, int):
-        fix = "NaN and fractions count nothing: use int(...)"
-        raise DTypeError(explained("fori_loop", "integer bounds", repr(bound), fix))
-    return int(bound)
-
-
-def _bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[Value, Value, bool]:
-    """The bounds in one integer dtype, and whether that is open (all Python ints or weak)."""
-    given = [_python_bound(b) if is_scalar(b) else _bound(b) for b in (lower, upper)]
-    strong = [b._value.dtype for b in given if not isinstance(b, int) and not b._weak]
-    dtype = int64
-    if strong:
-        dtype = promote(strong[0], strong[-1])
-        smallest, largest = integer_range(dtype) if dtype.is_integer else (0, -1)
-        if any(isinstance(b, int) and not smallest <= b <= largest for b in given) or dtype.kind == "f":
-            dtype = int64
-    low, high = [
-        constant(b, TensorType((), dtype)) if isinstance(b, int) else cast_value(b._value, dtype) for b in given
-    ]
-    return low, high, not strong
-
-
-def _bound(bound: ArrayLike) -> Tensor:
-    t = as_tensor(bound)
-    if t._value.dtype.kind not in "iu":
-        fix = "round and convert it: lg.floor(x).astype(lg.int64) (NaN becomes 0, that is no trip)"
-        raise DTypeError(explained("fori_loop", "integer bounds", t._value.type, fix))
-    return t
-
-
-def _count_dtype(dtype: DType, first: int | None) -> DType:
-    """A dtype in which upper - lower is exact wherever it is positive."""
-    if dtype.bits < 32:
-        return int32
-    if dtype is int32:
-        return int32 if first is not None and first >= 0 else int64
-    return int64 if dtype is uint32 else dtype
-
-
-def _signed_count(count: Value) -> Value:
-    if count.dtype is uint64:
-        largest = ops.full(2**63 - 1, TensorType(count.shape, uint64))
-        return ops.cast(ops.min(count, largest), int64)
-    return count
-
-
-def _index(k: Value, dtype: DType | None, offset: int | Value, weak: bool) -> Tensor:
-    """The loop's index: the counter in the bound's dtype, plus the lower bound."""
-    mark_counter(k)
-    value = k if dtype is None else ops.cast(k, dtype)
-    if isinstance(offset, Value) or offset != 0:
-        value = ops.add(value, offset)
-    return wrap(value, weak)
-
-
 # ---- lanes
 
 
@@ -429,7 +338,7 @@ def scan(
     count = constant(trips, TensorType((), int64))
 
     def step(k: Value, carry: Any) -> Any:
-        mark_counter(k)
+        note_span(k, 0, trips)
         result = f(carry, unflatten(rows_structure, [wrap(ops.gather(t, k)) for t in tables]))
         if not isinstance(result, tuple) or len(result) != 2:
             raise DTypeError(explained("scan body", "a pair (carry, y)", type(result).__name__, "return both"))

@@ -17,6 +17,7 @@ import numpy as np
 from loopgrad.graph.build import current_scope, emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.config import current
 from loopgrad.lazy.promotion import as_dtype, promote_all, scalar_dtype
@@ -163,19 +164,12 @@ def constant(value: Scalar, type: TensorType) -> Value:
 
 
 def _checked_integer(value: Scalar, dtype: DType) -> int:
-    low, high = integer_range(dtype)
+    low, high = limits(dtype)
     integer = int(value)  # type: ignore[arg-type]
     if not low <= integer <= high:
         message = explained(dtype.name, f"an integer from {low} to {high}", integer, "use a wider dtype")
         raise OverflowError(message)
     return integer
-
-
-def integer_range(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of an integer dtype."""
-    if dtype.kind == "u":
-        return 0, 2**dtype.bits - 1
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def array_leaf(

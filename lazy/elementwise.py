@@ -16,6 +16,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
+from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import TensorType, bool_, float64, int64, uint64
 from loopgrad.lazy.core import (
     ArrayLike,
@@ -26,7 +27,6 @@ from loopgrad.lazy.core import (
     cast_value,
     constant,
     copied,
-    integer_range,
     is_scalar,
     wrap,
 )
@@ -145,7 +145,7 @@ def _exact_comparison(op: str, x: ArrayLike, y: ArrayLike) -> Tensor | None:
     if not isinstance(x, TensorCore) or x._value.dtype.kind not in "iu":
         return None
     if type(y) is int:
-        low, high = integer_range(x._value.dtype)
+        low, high = limits(x._value.dtype)
         if low <= y <= high:
             return None
         answer = (_BELOW_RANGE if y < low else _ABOVE_RANGE)[op]

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DType, TensorType, int32, int64
+from loopgrad.graph.ranges import may_lie_in
+from loopgrad.graph.types import DType, TensorType, int32, int64, uint64
 from loopgrad.lazy.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.evaluation import to_numpy
 from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, normal_shape, positions
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
 
 FULL = slice(None)
-_counters: WeakSet[Value] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +253,18 @@ def index_values(arrays: Sequence[Any], extents: Sequence[int]) -> tuple[Value, 
     result = []
     for item, extent in zip(arrays, extents, strict=True):
         if isinstance(item, TensorCore):
-            wrapped = _from_end(cast_value(item._value, dtype), item._value, extent)
+            wrapped = _from_end(_as_index(item._value, dtype), extent)
             result.append(broadcast_value(wrapped, shape))
         else:
             result.append(constant(item, TensorType(shape, dtype)))
     return tuple(result)
+
+
+def _as_index(value: Value, dtype: DType) -> Value:
+    """An index in the dtype of all of them; what only uint64 holds stays beyond every extent."""
+    if value.dtype is uint64 and dtype is not uint64:
+        value = ops.min(value, 2**63 - 1)
+    return cast_value(value, dtype)
 
 
 def _index_dtype(dtypes: Sequence[DType], extents: Sequence[int]) -> DType:
@@ -273,54 +279,10 @@ def _index_dtype(dtypes: Sequence[DType], extents: Sequence[int]) -> DType:
     return joined
 
 
-def _from_end(index: Value, original: Value, extent: int) -> Value:
-    if index.dtype.kind == "u" or is_nonnegative(original):
+def _from_end(index: Value, extent: int) -> Value:
+    if index.dtype.kind == "u" or not may_lie_in(index, -extent, -1):
         return index
     return ops.select(ops.lt(index, 0), ops.add(index, extent), index)
-
-
-# ---- indices known not to be negative
-
-
-def mark_counter(value: Value) -> None:
-    """Note that a loop counter never is negative."""
-    _counters.add(value)
-
-
-_PRESERVING = frozenset({
-    "broadcast", "reshape", "transpose", "slice", "flip", "concat", "cast", "alias", "add", "mul", "min", "and",
-    "floordiv", "shr", "reduce_sum", "reduce_max", "reduce_min",
-})  # fmt: skip
-_NEVER_NEGATIVE = frozenset({"iota", "argmin", "argmax", "argsort"})
-
-
-def is_nonnegative(value: Value, depth: int = 6) -> bool:
-    """Whether an integer value is known to be at least 0, from how it was made."""
-    if value.dtype.kind in "bu" or value in _counters:
-        return True
-    made_by = value.node
-    if made_by is None:
-        outer = getattr(value.scope, "lifted", {}).get(value)
-        return outer is not None and is_nonnegative(outer, depth)
-    if made_by.op == "const":
-        return bool(made_by.attrs["value"] >= 0)
-    if made_by.op in _NEVER_NEGATIVE:
-        return True
-    if depth == 0:
-        return False
-    if made_by.op == "max":
-        return any(is_nonnegative(v, depth - 1) for v in made_by.operands)
-    if made_by.op == "mod":
-        return is_nonnegative(made_by.operands[1], depth - 1)
-    if made_by.op in ("gather", "rem"):
-        return made_by.operands[0].dtype.is_integer and is_nonnegative(made_by.operands[0], depth - 1)
-    if made_by.op == "select":
-        return all(is_nonnegative(v, depth - 1) for v in made_by.operands[1:])
-    if made_by.op not in _PRESERVING or made_by.operands[0].dtype.kind not in "biu":
-        return False
-    if made_by.op == "cast" and made_by.operands[0].dtype.bits > value.dtype.bits:
-        return False
-    return all(is_nonnegative(v, depth - 1) for v in made_by.operands)
 
 
 # ---- functions

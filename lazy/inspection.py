@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType
-from loopgrad.lazy.core import ArrayLike, as_tensor, integer_range
+from loopgrad.lazy.core import ArrayLike, as_tensor
 from loopgrad.lazy.operands import normal_axis
 from loopgrad.lazy.promotion import as_dtype, promote
 
@@ -85,7 +86,7 @@ def iinfo(dtype: Any, /) -> IntegerLimits:
     d = as_dtype(getattr(dtype, "dtype", dtype))
     if not d.is_integer:
         raise DTypeError(explained("iinfo", "an integer dtype", d, "use lg.finfo for floats"))
-    low, high = integer_range(d)
+    low, high = limits(d)
     return IntegerLimits(d, d.bits, low, high)
 
 

@@ -16,6 +16,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
+from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType, bool_, float32, int64
 from loopgrad.lazy.core import (
     ArrayLike,
@@ -25,7 +26,6 @@ from loopgrad.lazy.core import (
     cast_value,
     constant,
     copied,
-    integer_range,
     requested_dtype,
     wrap,
 )
@@ -138,7 +138,7 @@ def _limit(dtype: DType, name: str) -> float | int | bool:
         return name == "min"
     if dtype.kind == "f":
         return math.inf if name == "min" else -math.inf
-    return integer_range(dtype)[name == "min"]
+    return limits(dtype)[name == "min"]
 
 
 def _nothing(value: Value, axis: Any, limit: float | int | bool) -> Value:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.graph.build import trace
+from loopgrad.graph.types import TensorType, float64
+from loopgrad.lazy.core import wrap
 from tests.lazy.oracle import check
 
 CUBE = np.arange(60.0).reshape(3, 4, 5)
@@ -109,3 +113,94 @@ def test_counters_and_iotas_are_not_wrapped() -> None:
     assert "select" not in lg.to_text(table[lg.arange(5) * 2])
     assert "select" not in lg.to_text(lg.fori_loop(0, 3, lambda i, v: v + table[i + 1], 0.0))
     assert "select" in lg.to_text(table[lg.arange(5) - 1])
+
+
+WRAPPED: list[Callable[[Any], Any]] = [
+    lambda k: k + k,
+    lambda k: k * k,
+    lambda k: k * 3 + k,
+    lambda k: (k + k) // 3,
+    lambda k: (k + k) // 2 + (k + k) // 2,
+    lambda k: (k + k).astype("int64"),
+    lambda k: (k.astype("uint8") + 100).astype("int8"),
+    lambda k: (k.astype("int64") * 3000).astype("int8"),
+    lambda k: (k << 1) >> 1,
+    lambda k: (k * k) % 7 - 3,
+    lambda k: abs(k - 100 - 28),
+    lambda k: -k,
+    lambda k: ~k,
+    lambda k: k - 3,
+]
+
+
+@pytest.mark.parametrize("i", range(len(WRAPPED)))
+def test_indices_that_wrap_are_negative(device: str, i: int) -> None:
+    table = np.arange(300.0)
+    index = WRAPPED[i](np.arange(100, dtype=np.int8))
+    wrapped = WRAPPED[i](lg.arange(100, dtype=lg.int8))
+    check(lg.asarray(table)[wrapped], table[index])
+    added = np.zeros(300)
+    np.add.at(added, index, np.arange(100.0))
+    check(lg.zeros(300).at[wrapped].add(np.arange(100.0)), added)
+    check(lg.grad(lambda x: lg.sum(x[wrapped] * np.arange(100.0)))(lg.asarray(table)), added)
+
+
+def test_a_sum_that_wraps_is_negative(device: str) -> None:
+    rows = np.arange(120, dtype=np.int8).reshape(12, 10)
+    index = lg.sum(lg.arange(120, dtype=lg.int8).reshape(12, 10), axis=1, dtype=lg.int8)
+    check(lg.arange(300.0)[index], np.arange(300.0)[rows.sum(axis=1, dtype=np.int8)])
+
+
+def test_hashed_counters(device: str) -> None:
+    """Products that wrap int64, in a loop as well."""
+    factor, table = 0x9E3779B97F4A7C1, np.arange(300.0)
+    hashes = np.arange(1000) * np.int64(factor)
+    check(lg.asarray(table)[lg.fmod(lg.arange(1000) * factor, 300)], table[np.fmod(hashes, 300)])
+    looked_up = lg.fori_loop(0, 50, lambda k, s: s + lg.asarray(table)[(k * factor) >> 56], lg.asarray(0.0))
+    assert float(looked_up) == table[hashes[:50] >> 56].sum()
+
+
+def selections(function: Callable[[Any], Any]) -> int:
+    """How many selects a program over a table of 50 takes: one for each index that may be negative."""
+    graph, _ = trace(lambda v: (function(wrap(v))._value,), [TensorType((50,), float64)])
+    nested = [graph]
+    for g in nested:
+        nested += [r for n in g.nodes for r in n.regions]
+    return sum(n.op == "select" for g in nested for n in g.nodes)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda: lg.arange(50),
+        lambda: lg.arange(7)[:, None] * 7 + lg.arange(7),
+        lambda: lg.clip(lg.arange(9) - 4, 0, 8),
+        lambda: (lg.arange(9) - 4) % 9,
+        lambda: (lg.arange(9, dtype=lg.int32) * 1103515245 + 12345) & 31,
+        lambda: lg.maximum(lg.arange(9) - 4, 0) // 2,
+        lambda: lg.minimum(lg.arange(9) << 2, 49) >> 1,
+        lambda: lg.sum(lg.arange(9).reshape(3, 3), axis=0),
+        lambda: lg.argsort(lg.arange(9.0)) + 3,
+    ],
+)
+def test_no_select_where_an_index_cannot_be_negative(index: Callable[[], Any]) -> None:
+    assert selections(lambda x: x[index()]) == 0
+
+
+def test_no_select_for_the_counter_of_a_loop() -> None:
+    add = lambda x, first, last, at: lg.fori_loop(first, last, lambda k, s: s + x[at(k)], lg.asarray(0.0))  # noqa: E731
+    for last in (50, lg.asarray(50)):
+        assert selections(lambda x, n=last: add(x, 0, n, lambda k: k)) == 0
+        assert selections(lambda x, n=last: add(x, 0, n, lambda k: k + 3)) == 0
+        assert selections(lambda x, n=last: lg.fori_loop(0, n, lambda k, s: s.at[k + 1].set(0.0), x)) == 0
+    assert selections(lambda x: add(x, 2, 50, lambda k: k - 2)) == 0
+    assert selections(lambda x: add(x, 2, 50, lambda k: k - 3)) == 1
+    assert selections(lambda x: add(x, -1, 50, lambda k: k)) == 1
+    assert selections(lambda x: lg.scan(lambda s, v: (s + v, s), 0.0, x)[1]) == 0
+
+
+def test_unsigned_indices_beyond_int64_are_out_of_range(device: str) -> None:
+    huge = lg.asarray(np.array([2**64 - 1, 1], np.uint64))
+    x = lg.arange(12.0).reshape(3, 4)
+    assert x[huge, 0].tolist() == [8, 4]
+    assert x[huge, lg.asarray([0, 1])].tolist() == [8, 5]

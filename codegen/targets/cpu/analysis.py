@@ -14,19 +14,12 @@ from math import prod
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout
-from loopgrad.graph.types import DType
+from loopgrad.graph.ranges import limits
 
 Form = tuple[int, ...] | None
 Range = tuple[int, int]
 INT32: Range = (-(1 << 31), (1 << 31) - 1)
 ARITHMETIC = frozenset({"add", "sub", "mul", "min", "max", "neg", "abs", "select", "floordiv", "mod", "rem", "div"})
-
-
-def dtype_range(dtype: DType) -> Range:
-    """All values of an integer (or bool) dtype."""
-    if dtype.kind == "i":
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
 
 
 class Analysis:
@@ -83,7 +76,7 @@ class Analysis:
         for op in block.ops:
             for r in op.results:
                 if not r.dtype.is_float:
-                    self.ranges[r] = dtype_range(r.dtype)
+                    self.ranges[r] = limits(r.dtype)
             if op.opcode == "for":
                 self.for_loop(op)
             elif op.opcode == "while":
@@ -139,7 +132,7 @@ class Analysis:
     def exact(self, op: KOp, result: KValue) -> bool:
         """Whether the operation can't wrap, so that linearity survives a change of width."""
         low, high = self.mathematical_range(op)
-        full = dtype_range(result.dtype)
+        full = limits(result.dtype)
         return full[0] <= low and high <= full[1]
 
     def settled(self, op: KOp) -> KValue | None:
@@ -155,7 +148,7 @@ class Analysis:
             value = int(op.attrs["value"])
             self.constants[result] = value
             return value, value
-        full = dtype_range(result.dtype)
+        full = limits(result.dtype)
         low, high = self.mathematical_range(op)
         return (low, high) if full[0] <= low and high <= full[1] else full
 
@@ -165,7 +158,7 @@ class Analysis:
         operands = [v for v in op.operands if not v.dtype.is_float]
         if len(operands) != len(op.operands) or not operands:
             return everything
-        ranges = [self.ranges.get(v, dtype_range(v.dtype)) for v in operands]
+        ranges = [self.ranges.get(v, limits(v.dtype)) for v in operands]
         (al, ah), (bl, bh) = ranges[0], ranges[-1]
         match op.opcode:
             case "add":
@@ -207,7 +200,7 @@ class Analysis:
         for argument, init in zip(arguments, inits, strict=True):
             self.forms[argument] = self.forms[init]
             if not argument.dtype.is_float:
-                self.ranges[argument] = dtype_range(argument.dtype)
+                self.ranges[argument] = limits(argument.dtype)
 
     def settle(self, body: Block, arguments: tuple[KValue, ...], varying: bool) -> bool:
         """Join the yields into the carries; whether anything changed."""
@@ -243,7 +236,7 @@ class Analysis:
             for c, b in zip(cond.arguments, body.arguments, strict=True):
                 self.forms[c] = self.forms[b]
                 if not c.dtype.is_float:
-                    self.ranges[c] = dtype_range(c.dtype)
+                    self.ranges[c] = limits(c.dtype)
             self.block(cond)
             varying = varying or not self.uniform(cond.yields[0])
             self.block(body)
@@ -261,5 +254,5 @@ class Analysis:
             joined = self.join(self.forms[a], self.forms[b])
             self.forms[r] = joined if uniform or a is b else None
             if not r.dtype.is_float:
-                (al, ah), (bl, bh) = (self.ranges.get(v, dtype_range(v.dtype)) for v in (a, b))
+                (al, ah), (bl, bh) = (self.ranges.get(v, limits(v.dtype)) for v in (a, b))
                 self.ranges[r] = min(al, bl), max(ah, bh)

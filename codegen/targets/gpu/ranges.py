@@ -12,15 +12,10 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.analysis import walk
-from loopgrad.graph.types import DType
+from loopgrad.graph.ranges import limits
 
 Range = tuple[int, int]
 DEEPEST: Final = 40  # operations that are followed back; an index is made of fewer
-
-
-def limits(dtype: DType) -> Range:
-    """All numbers of an integer type."""
-    return (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.kind == "i" else (0, (1 << dtype.bits) - 1)
 
 
 def _product(x: Range, y: Range) -> Range:

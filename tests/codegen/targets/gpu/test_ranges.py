@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from loopgrad.codegen.targets.gpu.ranges import Ranges, limits
+from loopgrad.codegen.targets.gpu.ranges import Ranges
+from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import bool_, float32, int8, int32, int64, uint8, uint64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check
