@@ -36,13 +36,12 @@ def _largest(dtype: DType) -> int:
 
 
 def clamped(indices: Indices, table: Value) -> list[Value]:
-    """The indices as gather reads them."""
+    """The indices as gather reads them: looked up in the positions, so that whoever checks what a gather is given
+    checks them too, where the gather itself isn't needed any more."""
     result = []
     for index, extent in zip(indices, table.shape, strict=False):
         if not _counts_within(index, extent):
-            index = ops.max(index, 0)
-            if extent - 1 < _largest(index.dtype):
-                index = ops.min(index, max(extent - 1, 0))
+            index = ops.gather(ops.iota(TensorType((extent,), index.dtype), 0), index)
         result.append(index)
     return result
 

@@ -48,13 +48,9 @@ def _gather(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
 
 
 def _clamped(ctx: Lowering, node: Node, raw: KValue, extent: int) -> Position:
-    e = ctx.emitter
     at = _wide(ctx, raw)
-    if isinstance(at, int):
-        return min(max(at, 0), extent - 1)
-    if ctx.settings.check_indices:
-        _check(ctx, node, at, extent)
-    return e.clamp(at, extent, signed=raw.dtype.kind == "i")
+    _check(ctx, node, at, extent)
+    return ctx.emitter.clamp(at, extent, signed=raw.dtype.kind == "i")
 
 
 def _wide(ctx: Lowering, raw: KValue) -> Position:
@@ -67,14 +63,18 @@ def _wide(ctx: Lowering, raw: KValue) -> Position:
     return e.cast(raw, int64)
 
 
-def _check(ctx: Lowering, node: Node, at: KValue, extent: int) -> None:
-    inside = ctx.emitter.inside(at, extent)
-    assert not isinstance(inside, bool)
+def _check(ctx: Lowering, node: Node, at: Position, extent: int) -> None:
+    """Where the caller wants it: stop with an error at an index that is out of range."""
+    if not ctx.settings.check_indices or (isinstance(at, int) and 0 <= at < extent):
+        return
+    e = ctx.emitter
+    inside = e.inside(at, extent)
+    inside = e.const(inside, bool_) if isinstance(inside, bool) else inside
     message = (
         f"{node.op}: expected an index in [0, {extent}), got {{detail}} in lane {{lane}}; fix the index, or turn "
         f"check_indices off to {'clamp' if node.op == 'gather' else 'drop'} it"
     )
-    ctx.emitter.effect("check", (inside, at), (), {"error": ctx.error_site("index", message, node)})
+    e.effect("check", (inside, e.value(at)), (), {"error": ctx.error_site("index", message, node)})
 
 
 # ---- scatter as a value
@@ -108,6 +108,7 @@ def _scatter(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
                 axis = axes[j]
                 known = None if axis is None else fixed.get(axis)
                 place = _wide(ctx, (yield frame, i, where)) if known is None else known
+                _check(ctx, node, place, extents[j])
                 hits.append(_equal(ctx, place, element[j]))
         hit = e.all_of(hits)
         if hit is False:
@@ -168,8 +169,7 @@ def _update(ctx: Lowering, frame: Frame, node: Node, target: AccumulatorRef, at:
             place: Position = ctx.radix(point, index_shape)[axis]
         else:
             place = _wide(ctx, ctx.pull(frame, i, point))
-            if ctx.settings.check_indices and not isinstance(place, int):
-                _check(ctx, node, place, extent)
+            _check(ctx, node, place, extent)
             inside.append(e.inside(place, extent))
         digits.append(Part(extent, place))
     pred = e.all_of(inside)

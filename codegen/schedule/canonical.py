@@ -243,8 +243,9 @@ def _scatter(node: Node, builder: Builder) -> Sequence[Value] | None:
     winner = builder.value("scatter", none, *indices, order, kind="max")
     window = table.shape[len(indices) :]
     flat = builder.value("reshape", updates, shape=(count, *window))
-    found = builder.value("gather", flat, winner)
-    hit = builder.value("ge", winner, builder.const(0, TensorType(looked_up, int64)))
+    zero = builder.const(0, TensorType(looked_up, int64))
+    found = builder.value("gather", flat, builder.value("max", winner, zero))  # -1, nobody's, isn't an index
+    hit = builder.value("ge", winner, zero)
     dims = tuple(range(len(looked_up)))
     return [builder.value("select", builder.value("broadcast", hit, shape=table.shape, dims=dims), found, table)]
 

@@ -48,10 +48,20 @@ def _fold(node: Node, builder: Builder) -> Sequence[Value] | None:
     assert isinstance(result.type, TensorType)
     if _is_splat(node):
         return [builder.const(_splat_of(node, result.dtype), result.type)]
+    if node.op in ("gather", "scatter") and _out_of_range(node):
+        return None  # whoever checks indices must see it
     if result.type.size > LIMIT or any(v.type.size > LIMIT for v in node.operands if isinstance(v.type, TensorType)):
         return None
     (array,) = REFERENCE[node.op](node.attrs, *[constant_array(v) for v in node.operands])
     return [emit_array(builder, array, result.type)]
+
+
+def _out_of_range(node: Node) -> bool:
+    """Whether a gather or scatter of constants has an index that isn't in its dim."""
+    indices = node.operands[1:] if node.op == "gather" else node.operands[1:-1]
+    arrays = [constant_array(_first(v) if _is_splat_constant(v) else v) for v in indices]
+    extents = node.operands[0].shape
+    return any(((a < 0) | (a >= n)).any() for a, n in zip(arrays, extents, strict=False))
 
 
 def _is_constant(value: Value) -> bool:
@@ -77,7 +87,7 @@ def emit_array(builder: Builder, array: Array, type: TensorType) -> Value:
 
 def _is_splat(node: Node) -> bool:
     """Whether all elements of the result are the same function of splat operands."""
-    if any(v.node is None or v.node.op != "const" for v in node.operands):
+    if not all(map(_is_splat_constant, node.operands)):
         return False
     return node.op in FAMILIES["elementwise"] or node.op in SPLAT_KEEPING
 
@@ -89,6 +99,10 @@ def _splat_of(node: Node, dtype: DType) -> Any:
     scalars = [constant_array(_first(v)).reshape(-1)[:1] for v in node.operands]
     (array,) = REFERENCE[node.op](node.attrs, *scalars)
     return _python_scalar(array[0], dtype)
+
+
+def _is_splat_constant(value: Value) -> bool:
+    return value.node is not None and value.node.op == "const"
 
 
 def _first(value: Value) -> Value:

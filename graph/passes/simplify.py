@@ -239,7 +239,14 @@ def _cast(node: Node, builder: Builder) -> Value | None:
     if inner is None or not _holds(x.dtype, inner.operands[0].dtype):
         return None
     source = inner.operands[0]
+    if x.dtype.is_float and source.dtype.is_integer and dtype.is_integer and not _holds_all(dtype, source.dtype):
+        return None  # an integer wraps, a float saturates
     return source if source.dtype is dtype else builder.value("cast", source, dtype=dtype)
+
+
+def _holds_all(wide: DType, narrow: DType) -> bool:
+    """As `_holds`, or the same dtype."""
+    return wide is narrow or _holds(wide, narrow)
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

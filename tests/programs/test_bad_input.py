@@ -3,6 +3,9 @@ and earlier arrays stay intact."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from oracles import check
@@ -251,3 +254,37 @@ def test_an_array_that_memory_cannot_hold_names_the_line(compiled_device):
     with pytest.raises(MemoryError, match=r"use smaller arrays or a narrower dtype[\s\S]*np\.asarray\(x \+ 1\)"):
         np.asarray(x + 1)
     assert float(lg.sum(lg.ones(10))) == 10.0
+
+
+OUT_OF_RANGE: dict[str, Callable[[Any, Any], Any]] = {
+    "a gather": lambda x, i: x[i],
+    "a gather on two axes": lambda x, i: x.reshape(3, 1)[lg.asarray(1), i - 1],
+    "a set": lambda x, i: x.at[i].set(0.0),
+    "a set of several": lambda x, i: x.at[lg.stack([i, i * 0])].set(0.0),
+    "an add": lambda x, i: x.at[lg.stack([i, i * 0])].add(x[:2]),
+    "of a constant": lambda x, i: x + lg.full(3, 2.0)[i],
+    "into a constant": lambda x, i: x + lg.zeros(3).at[i].set(1.0),
+    "in a loop": lambda x, i: lg.fori_loop(0, 2, lambda k, s: s + x[i], 0.0),
+    "a set in a loop": lambda x, i: lg.fori_loop(0, 2, lambda k, s: s.at[k + i - 2].set(1.0), x),
+    "a gradient": lambda x, i: lg.grad(lambda x: x[i])(x),
+    "a gradient of a sum": lambda x, i: lg.grad(lambda x: lg.sum(x[lg.stack([i, i * 0])]))(x),
+    "a gradient of updates": lambda x, i: lg.grad(lambda u: lg.sum(x.at[lg.stack([i, i * 0])].set(u)))(x[:2]),
+    "a gradient of a loop": lambda x, i: lg.grad(lambda x: lg.fori_loop(0, 2, lambda k, s: s + x[k + i - 1], 0.0))(x),
+}
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_every_index_is_checked(device: str, name: str, constant: bool) -> None:
+    """Also those that are known while compiling, and those that only a gradient still needs."""
+    program, x = OUT_OF_RANGE[name], lg.asarray([1.0, 2.0, 3.0])
+    with lg.options(check_indices=True):
+        for index in (1, 7):
+            i = lg.asarray(index)
+            compiled = lg.compile(lambda x: program(x, lg.asarray(index))) if constant else lg.compile(program)  # noqa: B023
+            arguments = (x,) if constant else (x, i)
+            if index == 1:
+                np.asarray(compiled(*arguments))
+                continue
+            with pytest.raises(lg.IndexRangeError, match=r"in \[0, [123]\), got"):
+                np.asarray(compiled(*arguments))
