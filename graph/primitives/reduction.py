@@ -97,12 +97,17 @@ def _accumulate(ufunc: np.ufunc) -> Reference:
     return reference
 
 
+def _ordered(x: Array) -> Array:
+    """`x` in a dtype that NumPy sorts with NaN last: to ml_dtypes' bfloat16 NaN has no place."""
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
+
+
 def _sort(attrs: Attrs, x: Array) -> tuple[Array]:
-    return (np.sort(x, axis=attrs["axis"], kind="stable"),)
+    return (np.sort(_ordered(x), axis=attrs["axis"], kind="stable").astype(x.dtype, copy=False),)
 
 
 def _argsort(attrs: Attrs, x: Array) -> tuple[Array]:
-    return (np.argsort(x, axis=attrs["axis"], kind="stable").astype(np.int64, copy=False),)
+    return (np.argsort(_ordered(x), axis=attrs["axis"], kind="stable").astype(np.int64, copy=False),)
 
 
 # op -> (kinds of dtype allowed, ufunc, whether it has an identity)
