@@ -271,8 +271,8 @@ def _round_integers(t: Tensor, decimals: int) -> Tensor:
     return cast(multiply(_rint(divide(cast(t, float64), scale)), scale), t._value.dtype)
 
 
-# Integer powers up to this are products: cheaper than pow, and exact where pow is off by an ulp.
-_LARGEST_PRODUCT = 4
+# Powers up to these are products; a product of three floats would be rounded twice.
+_LARGEST_PRODUCT = {"i": 4, "u": 4, "f": 2}
 
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -292,7 +292,7 @@ def _simple_power(x: Tensor, y: Any) -> Tensor | None:
     kind = x._value.dtype.kind
     if kind in "iu" and type(y) is int and y < 0:
         raise ValueError(explained("power", "a non-negative int beside integers", y, "convert with .astype first"))
-    if y in range(1, _LARGEST_PRODUCT + 1) and (kind == "f" or (kind in "iu" and type(y) is int)):
+    if y in range(1, _LARGEST_PRODUCT.get(kind, 0) + 1) and (kind == "f" or type(y) is int):
         return _product(x, int(y))
     if kind == "f" and y == 0.5:
         return sqrt(x)

@@ -89,6 +89,11 @@ class _Machine:
         with np.errstate(all="ignore"):
             return [x * y + z]
 
+    def whole_power(self, op: KOp, operands: list[Array], _active: Array) -> Sequence[Array]:
+        (x,) = operands
+        with np.errstate(all="ignore"):
+            return [np.power(x, x.dtype.type(op.attrs["exponent"]))]
+
     def load(self, op: KOp, operands: list[Array], active: Array) -> Sequence[Array]:
         source = self.arrays[op.attrs["param"]]
         index = np.where(active, operands[0], 0)
@@ -173,6 +178,7 @@ _HANDLERS: dict[str, Callable[[_Machine, KOp, list[Array], Array], Sequence[Arra
     "const": _Machine.const,
     "cast": _Machine.cast,
     "fma": _Machine.fma,
+    "whole_power": _Machine.whole_power,
     "load": _Machine.load,
     "store": _Machine.store,
     "accumulate": _Machine.accumulate,

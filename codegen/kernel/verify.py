@@ -11,8 +11,8 @@ from loopgrad.graph.types import bool_, float32, float64, int64
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 PREDICATES = COMPARISONS | {"is_nan", "is_inf"}
 STRUCTURAL = frozenset(
-    {"const", "cast", "select", "fma", "load", "store", "accumulate", "for", "while", "if", "push", "pop", "reduce",
-     "check"}
+    {"const", "cast", "select", "fma", "whole_power", "load", "store", "accumulate", "for", "while", "if", "push",
+     "pop", "reduce", "check"}
 )  # fmt: skip
 
 

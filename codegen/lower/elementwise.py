@@ -7,7 +7,9 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull
 from loopgrad.codegen.lower.emitter import Emitter, Index
+from loopgrad.codegen.math.power import has_few_factors
 from loopgrad.graph.nodes import Node
+from loopgrad.graph.passes.fold import known_scalar
 from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
 from loopgrad.graph.types import float32, float64
 
@@ -53,6 +55,22 @@ def _product(v: KValue) -> tuple[KOp | None, bool]:
     return (v.op, negative) if v.op is not None and v.op.opcode == "mul" else (None, False)
 
 
+def whole_exponent(node: Node) -> int | None:
+    """The exponent of a `pow` of floats to a constant whole number of few factors."""
+    exponent = known_scalar(node.operands[1])
+    if exponent is None or not node.results[0].dtype.is_float or not has_few_factors(exponent):
+        return None
+    return int(exponent)
+
+
+def _pow(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    exponent = whole_exponent(node)
+    if exponent is None:
+        return (yield from _plain(ctx, frame, node, index))
+    x = yield frame, node.operands[0], index
+    return ctx.emitter.op("whole_power", (x,), x.dtype, {"exponent": exponent})
+
+
 def _cast(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     x = yield frame, node.operands[0], index
     return ctx.emitter.cast(x, node.results[0].dtype)
@@ -65,6 +83,7 @@ def _identity(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
 RULES: Final = {
     **dict.fromkeys(ELEMENTWISE, _plain),
     **dict.fromkeys(("add", "sub"), _sum),
+    "pow": _pow,
     "cast": _cast,
     **dict.fromkeys(IDENTITIES, _identity),
 }

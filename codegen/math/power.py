@@ -1,10 +1,12 @@
-"""x ** y as exp(y log|x|), the logarithm and the product in double-double (f32 in f64).
+"""x ** y as exp(y log|x|), the logarithm and the product in double-double (f32 in f64); a few factors as products.
 
 log(m) = 2s + 2 s**3/3 + s**5 R(s**2) with s = f/(2 + f): the first two terms are kept to twice the precision, so the
 product with y is good to about 2**-63 even where it reaches 745.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 from loopgrad.codegen.math.exponential import exp, exponential, nearest
 from loopgrad.codegen.math.logarithmic import decomposed, log
@@ -14,6 +16,8 @@ R2 = (0.13211552163003518, 0.13255218672902302, 0.15386824067850316, 0.181817829
       0.28571428570016655, 0.4000000000000242)  # fmt: skip
 LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 INFINITY = float("inf")
+MOST_FACTORS = 8
+BEYOND = {32: 136, 64: 1040}  # exponents of 2 of what is infinite; what such a number loses in a product isn't
 
 
 def pow(m: Ops[V], x: V, y: V) -> V:
@@ -56,9 +60,10 @@ def two_sum(m: Ops[V], a: V, b: V) -> tuple[V, V]:
     return s, m.add(m.sub(a, m.sub(s, t)), m.sub(b, t))
 
 
-def log_pair(m: Ops[V], a: V) -> tuple[V, V]:
-    """log(a) for positive normal a, to about 2**-66 relatively."""
+def log_pair(m: Ops[V], a: V, shift: V) -> tuple[V, V]:
+    """log(a * 2**-shift) for positive normal a, to about 2**-66 relatively."""
     k, mantissa = decomposed(m, a)
+    k = m.sub(k, shift)
     one, two = m.const(a, 1.0), m.const(a, 2.0)
     f = m.sub(mantissa, one)
     d, d_low = quick_two_sum(m, two, f)
@@ -83,10 +88,7 @@ def positive_power(m: Ops[V], a: V, y: V) -> V:
     """a ** y for a >= 0 in f64."""
     subnormal = m.lt(a, m.const(a, 2.0**-1022))
     normal = m.select(subnormal, m.mul(a, m.const(a, 2.0**54)), a)
-    high, low = log_pair(m, normal)
-    shift = m.select(subnormal, m.const(a, 54 * LN2[0]), m.const(a, 0.0))
-    high, moved = two_sum(m, high, m.neg(shift))
-    low = m.add(low, moved)
+    high, low = log_pair(m, normal, m.select(subnormal, m.const(a, 54.0), m.const(a, 0.0)))
     edge = m.either(m.eq(a, m.const(a, 0.0)), m.invert(m.lt(a, m.const(a, INFINITY))))
     extreme = m.select(m.eq(a, m.const(a, 0.0)), m.const(a, -INFINITY), a)
     p, p_low = two_product(m, y, high)
@@ -107,3 +109,83 @@ def exp_pair(m: Ops[V], p: V, p_low: V) -> V:
     r = m.fma(n, m.const(p, -6.93147180369123816490e-01), p)
     r = m.add(m.fma(n, m.const(p, -1.90821492927058770002e-10), r), p_low)
     return m.times_power(exponential(m, r), shifted)
+
+
+def has_few_factors(exponent: float) -> bool:
+    """Whether `whole_power` takes a power to this constant."""
+    return exponent == int(exponent) and 1 <= abs(exponent) <= MOST_FACTORS if abs(exponent) < INFINITY else False
+
+
+def whole_power(m: Ops[V], x: V, n: int, exact: bool = True) -> V:
+    """x ** n for a constant n with few factors. Where it shall be `exact`, x**2, x**4 and their product are pairs
+    (h, l) that stand for h + l: h is rounded, and l is what that lost. The last product is rounded once, by an fma."""
+    base = x if n > 0 else m.div(m.const(x, 1.0), x)
+    size = abs(n)
+    if not exact or size == 1:
+        return _plain_power(m, base, size)
+    first: tuple[V, V | None] = (base, None if n > 0 else _lost_by_reciprocal(m, x, base))
+    square, factors = first, []
+    for bit in range(1, size.bit_length()):
+        if size == 1 << bit:
+            factors = [square, square]
+            break
+        square = _pair_product(m, square, square, bound=2.0 ** (2 * BEYOND[m.bits(x)] / n) if bit == 1 < n else None)
+        if size >> bit & 1:
+            factors.append(square)
+    if size % 2:
+        factors.append(first)
+    product = reduce(lambda a, b: _pair_product(m, a, b), factors[1:-1], factors[0])
+    return _last_product(m, product, factors[-1], guarded=n < 0)
+
+
+def _plain_power(m: Ops[V], base: V, n: int) -> V:
+    result: V | None = None
+    while True:
+        if n & 1:
+            result = base if result is None else m.mul(result, base)
+        n >>= 1
+        if not n:
+            assert result is not None
+            return result
+        base = m.mul(base, base)
+
+
+def _lost_by_reciprocal(m: Ops[V], x: V, base: V) -> V:
+    """1/x - base to twice the precision."""
+    product, error = two_product(m, base, x)
+    return m.mul(m.sub(m.sub(m.const(x, 1.0), product), error), base)
+
+
+def _lost(m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None]) -> V | None:
+    """What the rounded parts of two pairs leave out of their product."""
+    if a[1] is None:
+        return None if b[1] is None else m.mul(a[0], b[1])
+    if b[1] is None:
+        return m.mul(a[1], b[0])
+    return m.mul(m.add(a[0], a[0]), a[1]) if a is b else m.fma(a[0], b[1], m.mul(a[1], b[0]))
+
+
+def _pair_product(
+    m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None], bound: float | None = None
+) -> tuple[V, V]:
+    """The product of two pairs. Where it is beyond `bound` the power is beyond the range, and becomes infinite without
+    a difference of infinities: h stays at the bound, and l, the rest, isn't negative."""
+    product = m.mul(a[0], b[0])
+    if bound is not None:
+        limit = m.const(product, bound)
+        product = m.select(m.lt(product, limit), product, limit)
+    lost, error = _lost(m, a, b), m.fma(a[0], b[0], m.neg(product))
+    return product, error if lost is None else m.add(error, lost)
+
+
+def _last_product(m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None], guarded: bool) -> V:
+    """The product, rounded once. Where it is `guarded` it is the plain one wherever what is lost isn't a number: where
+    it is beyond the range, or 1/x is."""
+    lost, product = _lost(m, a, b), m.mul(a[0], b[0])
+    if lost is None:
+        return product
+    result = m.fma(a[0], b[0], lost)
+    if not guarded:
+        return result
+    signed = m.copysign(result, product)  # of -0.0, where what is lost is 0.0
+    return m.select(m.lt(m.abs(lost), m.const(lost, INFINITY)), signed, product)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from loopgrad.codegen.lower.elementwise import whole_exponent
 from loopgrad.graph.nodes import Node
 
 ONE: Final[dict[str, float]] = {
@@ -22,6 +23,7 @@ ONE: Final[dict[str, float]] = {
     **dict.fromkeys(("lgamma", "digamma"), 50.0),
     "gather": 4.0,
 }
+WHOLE_POWER: Final = 6.0
 LOAD: Final = 1.0
 STORE: Final = 6.0
 LAUNCH: Final = 500.0  # of one more kernel
@@ -33,6 +35,8 @@ def own_cost(node: Node) -> float:
     """One element of the node's result, operands aside."""
     if node.op == "concat":
         return 2.0 * len(node.operands)
+    if node.op == "pow" and whole_exponent(node) is not None:
+        return WHOLE_POWER
     return ONE.get(node.op, 1.0)
 
 

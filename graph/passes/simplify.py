@@ -4,7 +4,7 @@ Enters: a Graph. Leaves: a Graph with cheaper operations in place of what the ru
 `alias` and `stop_gradient` disappear, so this runs after differentiation.
 
     %1 = neg(%x); %2 = neg(%1)               ->  %x
-    %1 = pow(%x, const 3)                    ->  %1 = mul(%x, %x); %2 = mul(%1, %x)     (up to rounding)
+    %1 = pow(%x, const 3) : int32            ->  %1 = mul(%x, %x); %2 = mul(%1, %x)
     %1 = div(%x, const 4)                    ->  %1 = mul(%x, const 0.25)
     %1 = broadcast(%a); %2 = broadcast(%b); %3 = add(%1, %2)   ->   %1 = add(%a, %b); %2 = broadcast(%1)
 
@@ -274,10 +274,10 @@ def _pow(node: Node, builder: Builder) -> Value | None:
     n = int(n)
     if n == 0:
         return _constant_of(x, builder, 1)
-    if not 0 < abs(n) <= LARGEST_UNROLLED_POWER or (n < 0 and not _is_float(x)):
-        return None
-    power = _unrolled(x, abs(n), builder)
-    return power if n > 0 else builder.value("div", _constant_of(x, builder, 1.0), power)
+    if n == -1 and _is_float(x):
+        return builder.value("div", _constant_of(x, builder, 1.0), x)
+    # a product of three floats is rounded twice, a power once
+    return _unrolled(x, n, builder) if 0 < n <= (2 if _is_float(x) else LARGEST_UNROLLED_POWER) else None
 
 
 def _square_root(x: Value, builder: Builder) -> Value:

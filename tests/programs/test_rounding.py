@@ -90,3 +90,49 @@ def test_values_are_rounded_as_numpy_rounds_them_with_and_without_a_gradient(com
     (_, values), _ = lg.value_and_grad(function, (0, 1), has_aux=True)(lg.asarray(x), lg.asarray(y))
     assert same(np.asarray(plain), wanted).all()
     assert same(np.asarray(values), wanted).all()
+
+
+WHOLE = [2, 3, 4, 5, 6, 7, 8, 9, -1, -2, -3, -4, -5, -7, -8]
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("exponent", WHOLE)
+def test_whole_powers_are_within_an_ulp(device: str, dtype: str, exponent: int) -> None:
+    """Of ordinary numbers; of zeros, infinities and what leaves the range they are exact, with their sign."""
+    rng = np.random.default_rng(6)
+    reach = {"float16": 5, "bfloat16": 80, "float32": 80, "float64": 680}[dtype] / abs(exponent)
+    x = np.concatenate([rng.uniform(0.5, 2, 4000), np.exp(rng.uniform(-reach, reach, 4000))])
+    limit = {"float16": 6e4, "bfloat16": 3e38, "float32": 3e38, "float64": 1.7e308}[dtype]
+    edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, limit, -limit, limit**0.5, -(limit**0.34)])
+    base = lg.asarray(np.concatenate([x * rng.choice([-1, 1], x.size), edges]), dtype=getattr(lg, dtype))
+    got = np.asarray(lg.compile(lambda x: x**exponent)(base)).astype(np.float64)
+    elements = np.asarray(base).astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        wanted = np.power(elements, np.longdouble(exponent))
+        rounded = wanted.astype(np.asarray(base).dtype).astype(np.float64)
+        digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[dtype]
+        unit = np.ldexp(1.0, np.frexp(rounded)[1] - digits)
+        distance = np.where(got == rounded, 0, np.abs(got - wanted) / unit)
+    assert distance[: x.size].max() < (1 if abs(exponent) < 9 else 1.5)  # without a fused instruction, by logarithms
+    np.testing.assert_array_equal(got[x.size :], rounded[x.size :])
+    signed = ~np.isnan(rounded[x.size :])
+    np.testing.assert_array_equal(np.signbit(got[x.size :][signed]), np.signbit(rounded[x.size :][signed]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["round", "trunc", "ceil", "rint"])
+def test_small_negatives_round_to_minus_zero(device: str, dtype: str, name: str) -> None:
+    x = lg.asarray([-0.5, -0.3, -1e-3, -0.0, 0.0, 0.3], dtype=getattr(lg, dtype))
+    got = np.asarray(getattr(lg, name)(x)).astype(np.float64)
+    assert np.signbit(got).tolist() == [True, True, True, True, False, False]
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 0.9, -0.99, 2.5])
+def test_powers_of_subnormals(compiled_device: str, exponent: float) -> None:
+    if compiled_device.startswith("vulkan"):
+        pytest.skip("Vulkan doesn't promise subnormals")
+    x = np.random.default_rng(7).uniform(0, 1, 2000) * np.finfo(np.float64).tiny
+    wanted = np.power(x.astype(np.longdouble), np.longdouble(exponent))
+    got = np.asarray(lg.power(lg.asarray(x), lg.asarray([exponent])))
+    assert np.where(got == wanted, 0, np.abs(got - wanted) / np.spacing(np.abs(got))).max() < 1

@@ -16,7 +16,7 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.graph.primitives import REFERENCE
 
-_NEVER = frozenset({"const", "load", "fma"})
+_NEVER = frozenset({"const", "load", "fma", "whole_power"})
 # opcode -> (identity on the right, identity on the left), for integers and bools
 _INTEGER_IDENTITIES: dict[str, tuple[int | None, int | None]] = {
     "add": (0, 0), "sub": (0, None), "mul": (1, 1), "or": (0, 0), "xor": (0, 0), "shl": (0, None), "shr": (0, None),

@@ -8,6 +8,7 @@ fast_math sets them all but those on NaN and infinity.
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.math.power import whole_power
 from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
 from loopgrad.codegen.targets.cpu.halves import HALVES, narrowed
 from loopgrad.codegen.targets.cpu.integers import emit_integer, operands_of
@@ -40,6 +41,14 @@ def emit_elementwise(e: Emitter, op: KOp) -> Val:
         operands = [e.b.inst("float", "fpext {t0} {a} to {r}", v) for v in operands]
         return narrowed(e.b, emit_float(e, op.opcode, dtype, "float", operands), type)
     return emit_float(e, op.opcode, dtype, type, operands)
+
+
+def emit_whole_power(e: Emitter, op: KOp) -> Val:
+    x, n, type = e.get(op.operands[0]), op.attrs["exponent"], llvm_type(op.results[0].dtype)
+    if type in HALVES:  # f32 has digits enough for all the factors
+        wide = e.b.inst("float", "fpext {t0} {a} to {r}", x)
+        return narrowed(e.b, whole_power(VectorOps(e), wide, n, exact=False), type)
+    return whole_power(VectorOps(e), x, n, exact=not e.fast)
 
 
 def emit_float(e: Emitter, name: str, dtype: DType, type: str, operands: list[Val]) -> Val:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.math.power import whole_power
 from loopgrad.codegen.math.table import RECIPES
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter, register_type
@@ -105,6 +106,15 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
     quick = b.approximate(name, type, *operands) if e.fast else None
     result: Val = RECIPES[name](ScalarOps(e), *operands) if quick is None else quick
     return result
+
+
+def emit_whole_power(e: Emitter, op: KOp) -> Val:
+    x, n, dtype = e.get(op.operands[0]), op.attrs["exponent"], op.results[0].dtype
+    if dtype.bits > 16:
+        return whole_power(ScalarOps(e), x, n, exact=not e.fast)
+    if dtype.name == "bfloat16":  # f32 has digits enough for all the factors
+        return rounded_bfloat(e, whole_power(ScalarOps(e), x, n, exact=False))
+    return e.b.inst("FConvert", "f16", whole_power(ScalarOps(e), widened(e, x), n, exact=False))
 
 
 def multiply_add(e: Emitter, x: Val, y: Val, z: Val) -> Val:

@@ -75,9 +75,11 @@ class ScalarOps:
         total = self.add(product, z)
         back = self.sub(total, product)
         slip = self.add(self.sub(product, self.sub(total, back)), self.sub(z, back))
-        result = self.add(total, self.add(slip, lost))
+        rest = self.add(slip, lost)
+        result = self.add(total, rest)
         finite = self.lt(self.abs(result), self.const(x, float("inf")))
-        return self.select(finite, result, total)
+        inexact = self.lt(self.const(x, 0.0), self.abs(rest))  # -0.0 + 0.0 would be 0.0
+        return self.select(self.both(inexact, finite), result, total)
 
     def _product_error(self, x: Val, y: Val, product: Val) -> Val:
         xh, xl = self._halves(x)
