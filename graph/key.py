@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from loopgrad.graph.lift import Slot, slots, without_slots
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.types import StackType, TensorType, scalar_text
 
 RAISING: Final = frozenset({"for", "while", "switch", "stack_new", "push", "pop", "gather", "scatter"})
 """Operations whose location or name can appear in an error of a compiled program."""
@@ -103,4 +103,4 @@ def _encode(value: Any) -> str:
         return "(" + ",".join(map(_encode, value)) + ")"
     if isinstance(value, TensorType | StackType):
         return str(value)
-    return repr(value)
+    return scalar_text(value)

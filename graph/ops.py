@@ -134,6 +134,7 @@ digamma = _unary("digamma")
 invert = _unary("invert")
 is_nan = _unary("is_nan")
 is_inf = _unary("is_inf")
+signbit = _unary("signbit")
 stop_gradient = _unary("stop_gradient")
 alias = _unary("alias")
 

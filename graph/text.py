@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
-from loopgrad.graph.types import DTYPES, DType, StackType, TensorType
+from loopgrad.graph.types import DTYPES, DType, StackType, TensorType, scalar_text
 
 LABELS: Final = {"for": ("body",), "while": ("cond", "body")}
 INDENT: Final = "  "
@@ -90,7 +90,7 @@ def print_attribute(value: Any) -> str:
         case int():
             return repr(int(value))  # NumPy's subclasses print their names
         case float():
-            return repr(float(value))
+            return scalar_text(float(value))
         case DType() | TensorType() | StackType():
             return str(value)
     raise GraphTextError(f"expected a number, string, bytes, type or tuple as an attribute, got {value!r}")

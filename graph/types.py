@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from math import copysign, isnan, prod
 from typing import Any, Final
 
 import numpy
@@ -50,7 +50,7 @@ class DType:
             return NotImplemented
         try:
             return self.np == np.dtype(other)
-        except TypeError:
+        except Exception:  # a text that is no dtype's name: NumPy parses it, and raises what it likes
             return False
 
     def __call__(self, value: Any = 0, /) -> Any:
@@ -111,6 +111,15 @@ DTYPES: Final[dict[str, DType]] = {
         float16, bfloat16, float32, float64, complex64, complex128,
     )
 }  # fmt: skip
+
+
+def scalar_text(value: Any) -> str:
+    """A Python scalar as text that differs where bits of it differ: Python writes NaN without its sign."""
+    if isinstance(value, complex):
+        return f"complex({scalar_text(value.real)},{scalar_text(value.imag)})"
+    if isinstance(value, float) and isnan(value) and copysign(1.0, value) < 0:
+        return "-nan"
+    return repr(value)
 
 
 def dtype_named(name: str) -> DType:

@@ -25,7 +25,7 @@ from loopgrad.lazy.arguments import ARRAY, argument, check_written, is_weak, kin
 from loopgrad.lazy.captures import read_by
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.config import Config, current
-from loopgrad.lazy.core import PYTHON_SCALARS, TensorCore, TensorLeaf, tracing, wrap
+from loopgrad.lazy.core import PYTHON_SCALARS, TensorCore, TensorLeaf, tracing, unmasked, wrap
 from loopgrad.lazy.derivation import derivation, deriving
 from loopgrad.lazy.errors import StaleCaptureError, StaticArgumentError
 from loopgrad.lazy.evaluation import buffers_of
@@ -431,7 +431,7 @@ def _input(x: Any, type: TensorType, version: Version) -> Buffer:
         value = x._value
         buffer = value.buffer if isinstance(value, Leaf) else buffers_of((x,))[0]
         return buffer if buffer.device == version.device.name else move(buffer, version.device)
-    return _borrowed(np.asarray(x, type.dtype.np), version)
+    return _borrowed(np.asarray(unmasked(x) if isinstance(x, np.ndarray) else x, type.dtype.np), version)
 
 
 _types: dict[tuple[np.dtype[Any], tuple[int, ...]], TensorType] = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.types import DTYPES, float64, uint8, uint64
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import DTYPES, DType, float32, float64, int64, uint8, uint64
 from loopgrad.lazy.control import while_loop
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.elementwise import (
@@ -15,6 +16,7 @@ from loopgrad.lazy.elementwise import (
     add,
     bitwise_and,
     bitwise_right_shift,
+    clip,
     copysign,
     divide,
     equal,
@@ -46,6 +48,10 @@ from loopgrad.lazy.reduction import all
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
+
+
+# the smallest normal power of two, a step towards it after which the digits of a number still count, the largest
+_POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102, 127), float64: (-1022, -969, 1023)}
 
 
 def _as_float(x: ArrayLike) -> Tensor:
@@ -102,17 +108,25 @@ def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
 
 
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
-    """x * 2**exponent, for integer exponents; 2**exponent must be within the dtype's range itself."""
+    """x * 2**exponent, for integer exponents, rounded once."""
     t, e = _as_float(x), as_tensor(exponent)
     if not e._value.dtype.is_integer:
         raise DTypeError(explained("ldexp", "an integer exponent", e._value.type, "use x * lg.exp2(exponent)"))
-    return multiply(t, exp2(cast(e, t._value.dtype)))
+    if t._value.dtype.bits == 16:  # float32 has room for every result
+        return cast(ldexp(cast(t, float32), e), t._value.dtype)
+    lowest, step, highest = _POWERS_OF_TWO[t._value.dtype]
+    rest = cast(minimum(e, 4 * highest) if e._value.dtype is uint64 else e, int64)
+    for _ in range(2):  # what a step makes subnormal, and so rounds, becomes 0 in the end
+        part = where(less(rest, lowest), step, where(greater(rest, highest), highest, 0))
+        t, rest = multiply(t, exp2(cast(part, t._value.dtype))), subtract(rest, part)
+    return multiply(t, exp2(cast(clip(rest, lowest, highest), t._value.dtype)))
 
 
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """log2(2**x + 2**y) without overflow."""
+    (a, b), weak = meet("logaddexp2", (x, y), floating=True)
     scale = math.log(2.0)
-    return divide(logaddexp(multiply(x, scale), multiply(y, scale)), scale)
+    return divide(logaddexp(multiply(wrap(a, weak), scale), multiply(wrap(b, weak), scale)), scale)
 
 
 def sinc(x: ArrayLike, /) -> Tensor:
@@ -190,16 +204,28 @@ def gcd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     values, _ = meet("gcd", (x, y))
     if not values[0].dtype.is_integer:
         raise dtype_refused("gcd", "iu", values[0].dtype)
-    pair = tuple([absolute(wrap(v)) for v in values])
+    return cast(_unsigned_gcd(*map(_unsigned_size, values)), values[0].dtype)
+
+
+def _unsigned_size(value: Value) -> Tensor:
+    """The absolute value of an integer; unsigned, since that of the smallest number is no signed one."""
+    return cast(absolute(wrap(value)), DTYPES[f"uint{value.dtype.bits}"])
+
+
+def _unsigned_gcd(x: Tensor, y: Tensor) -> Tensor:
     found: tuple[Tensor, Tensor] = while_loop(
-        lambda c: not_equal(c[1], 0), lambda c: (c[1], remainder(c[0], c[1])), pair, name="gcd"
+        lambda c: not_equal(c[1], 0), lambda c: (c[1], remainder(c[0], c[1])), (x, y), name="gcd"
     )
     return found[0]
 
 
 def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The least common multiple; 0 where one is 0."""
-    return absolute(multiply(floor_divide(x, gcd(x, y)), y))  # an integer divided by 0 gives 0
+    values, _ = meet("lcm", (x, y))
+    if not values[0].dtype.is_integer:
+        raise dtype_refused("lcm", "iu", values[0].dtype)
+    a, b = map(_unsigned_size, values)
+    return cast(multiply(floor_divide(a, _unsigned_gcd(a, b)), b), values[0].dtype)  # x // 0 is 0
 
 
 def bitwise_count(x: ArrayLike, /) -> Tensor:
@@ -207,8 +233,7 @@ def bitwise_count(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     if not t._value.dtype.is_integer:
         raise dtype_refused("bitwise_count", "iu", t._value.dtype)
-    size = cast(absolute(t), DTYPES[f"uint{t._value.dtype.bits}"])  # the smallest number is its own absolute value
-    bits = cast(size, uint64)
+    bits = cast(_unsigned_size(t._value), uint64)
     for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
         bits = add(bitwise_and(bits, mask), bitwise_and(bitwise_right_shift(bits, shift), mask))
     for shift in (8, 16, 32):  # a byte holds any of the counts

@@ -201,7 +201,7 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
     """A tensor of the elements of an array, of nested sequences (tensors among them), or of a scalar."""
     if isinstance(x, list | tuple) and _holds_tensors(x):
         return _joined(x, dtype)
-    array = x if isinstance(x, np.ndarray) else _as_array(x)
+    array = unmasked(x) if isinstance(x, np.ndarray) else _as_array(x)
     python_numbers = not isinstance(x, np.ndarray | np.generic) and not hasattr(x, "__array__")
     if python_numbers and dtype is None and array.dtype in (np.float64, np.complex128):
         dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
@@ -213,11 +213,30 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
     return wrap(array_leaf(array, device, copy))
 
 
+def unmasked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that isn't one of numpy.ma's with masked elements: what a mask hides must not come back."""
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        got = f"a masked array, {int(np.count_nonzero(np.ma.getmaskarray(array)))} of its {array.size} elements masked"
+        fix = "pass x.filled(value), or x.data and x.mask and choose with lg.where"
+        raise DTypeError(explained("asarray", "an array without masked elements", got, fix))
+    return array
+
+
 def _as_array(x: Any) -> np.ndarray[Any, Any]:
+    if isinstance(x, list | tuple):
+        _refuse_masked(x)
     try:
         return np.asarray(x)
     except (ValueError, OverflowError) as error:  # rows of different lengths, numbers of more than 64 bits
         raise ShapeError(explained("asarray", "rows of one length, of numbers", error, "pad or convert them")) from None
+
+
+def _refuse_masked(items: Sequence[Any]) -> None:
+    for item in items:
+        if isinstance(item, np.ndarray):
+            unmasked(item)
+        elif isinstance(item, list | tuple):
+            _refuse_masked(item)
 
 
 def _holds_tensors(items: Sequence[Any]) -> bool:

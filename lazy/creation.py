@@ -24,9 +24,10 @@ from loopgrad.lazy.core import (
     is_scalar,
     requested_dtype,
     tracing,
+    unmasked,
     wrap,
 )
-from loopgrad.lazy.elementwise import multiply, power, where
+from loopgrad.lazy.elementwise import floor, multiply, power, where
 from loopgrad.lazy.evaluation import to_device
 from loopgrad.lazy.exchange import from_gpu, placed
 from loopgrad.lazy.memory import as_array, is_number, whole
@@ -119,7 +120,8 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         raise DTypeError(explained("from_dlpack", "an array that exports DLPack", type(x).__name__, fix))
     if (there := from_gpu(x, copy)) is not None:
         return as_array(placed(there, device, copy))
-    return as_array(from_data(np.from_dlpack(x), None, device, copy=copy is not False))
+    array = np.from_dlpack(unmasked(x) if isinstance(x, np.ndarray) else x)
+    return as_array(from_data(array, None, device, copy=copy is not False))
 
 
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
@@ -200,7 +202,8 @@ def arange(
 def linspace(
     start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise."""
+    """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise; rounded down for an
+    integer dtype."""
     wanted: DType = requested_dtype(dtype) or default_dtype()
     (num,) = normal_shape("linspace", num)
     gaps = num - 1 if endpoint else num
@@ -212,7 +215,7 @@ def linspace(
     if endpoint and num > 1:  # the end exactly, whatever rounding did to the step
         at_end = ops.eq(counter, gaps)
         line = ops.select(at_end, ops.broadcast_to(last, (num,)), line)
-    result = cast(wrap(line), wanted)
+    result = cast(floor(wrap(line)) if wanted.is_integer else wrap(line), wanted)
     return result if device is None else to_device(result, device)
 
 
@@ -223,7 +226,8 @@ def eye(
     shape = normal_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     wanted: DType = requested_dtype(dtype) or default_dtype()
     type = TensorType(shape, int64)
-    on_diagonal = ops.eq(ops.iota(type, 1), ops.add(ops.iota(type, 0), k))
+    offset = min(max(k, -shape[0]), shape[1])  # beyond the corners there is none
+    on_diagonal = ops.eq(ops.iota(type, 1), ops.add(ops.iota(type, 0), offset))
     result = cast(wrap(on_diagonal), wanted)
     return result if device is None else to_device(result, device)
 

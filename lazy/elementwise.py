@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-import numpy as np
-
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
@@ -31,6 +29,7 @@ from loopgrad.lazy.core import (
     wrap,
 )
 from loopgrad.lazy.indexing import nonzero
+from loopgrad.lazy.inspection import finfo
 from loopgrad.lazy.operands import dtype_refused, joined_shape, meet, public_name
 from loopgrad.lazy.promotion import as_dtype, float_dtype, promote_all
 from loopgrad.lazy.trees import is_dynamic, map_leaves
@@ -363,12 +362,9 @@ def isfinite(x: ArrayLike, /) -> Tensor:
 
 
 def signbit(x: ArrayLike, /) -> Tensor:
-    """Whether the sign bit is set (True for -0.0)."""
+    """Whether the sign bit is set (True for -0.0, and for NaN with that bit)."""
     t = as_tensor(x)
-    if t._value.dtype.kind != "f":
-        return less(t, 0)
-    # 1 / -0.0 is -inf: the only arithmetic that tells the two zeros apart
-    return where(equal(t, 0), less(divide(1, t), 0), less(t, 0))
+    return wrap(ops.signbit(t._value)) if t._value.dtype.kind == "f" else less(t, 0)
 
 
 # ---- compositions
@@ -429,7 +425,7 @@ def nan_to_num(
     t = as_tensor(x)
     if t._value.dtype.kind != "f":
         return copied(t)
-    largest = float(np.finfo(t._value.dtype.np).max)
+    largest = finfo(t._value.dtype).max
     high = largest if posinf is None else posinf
     low = -largest if neginf is None else neginf
     infinite = where(isinf(t), where(greater(t, 0.0), high, low), t)

@@ -15,7 +15,7 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import may_lie_in
-from loopgrad.graph.types import DType, TensorType, int32, int64, uint64
+from loopgrad.graph.types import DType, TensorType, bool_, int32, int64, uint64
 from loopgrad.lazy.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.evaluation import to_numpy
 from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, normal_shape, positions
@@ -39,7 +39,8 @@ FULL = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """`spans` is None where every slice is full. `axes` are indexed by `indices` (equal shapes,
+    """`widened`, where it isn't None, is the shape to read the array in first: with an axis of extent 1 for each mask
+    without axes. `spans` is None where every slice is full. `axes` are indexed by `indices` (equal shapes,
     negative positions resolved); `order` moves them to the front; `expanded` and `perm` give the
     result its new axes and its order."""
 
@@ -50,6 +51,7 @@ class IndexPlan:
     gathered: Shape
     expanded: Shape
     perm: tuple[int, ...]
+    widened: Shape | None = None
 
     @property
     def shape(self) -> Shape:
@@ -65,11 +67,53 @@ def get_item(x: Tensor, index: Any) -> Tensor:
 
 def read(value: Value, plan: IndexPlan) -> Value:
     """The elements that a plan takes of a value."""
+    value = value if plan.widened is None else ops.reshape(value, plan.widened)
     if plan.spans is not None:
         value = slice_spans(value, plan.spans)
     if plan.axes:
         value = ops.gather(ops.transpose(value, plan.order), *plan.indices)
     return ops.transpose(ops.reshape(value, plan.expanded), plan.perm)
+
+
+def _without_scalar_masks(shape: Shape, index: Any) -> tuple[Shape, Any]:
+    """The index, and the shape of what it is used on, where a mask without axes (True, False) takes all of a new axis
+    of extent 1, or nothing of it: what such a mask means in NumPy."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(map(_is_scalar_mask, items)):
+        return shape, index
+    axes, chosen = list(shape), list(items)
+    for at, item in enumerate(items):
+        if _is_scalar_mask(item):
+            before, after = chosen[:at], items[at + 1 :]
+            counted_from_end = any(i is Ellipsis for i in before)
+            axis = len(axes) - sum(map(_axes_of, after)) if counted_from_end else sum(map(_axes_of, before))
+            axes.insert(axis, 1)
+            chosen[at] = np.zeros(int(_scalar_mask(item)), np.int64)
+    return tuple(axes), tuple(chosen)
+
+
+def _is_scalar_mask(item: Any) -> bool:
+    if isinstance(item, bool | np.bool_):
+        return True
+    if isinstance(item, TensorCore):
+        return item._value.dtype is bool_ and not item._value.shape
+    return isinstance(item, np.ndarray) and item.dtype == np.bool_ and not item.shape
+
+
+def _scalar_mask(item: Any) -> bool:
+    if isinstance(item, TensorCore) and item._value.scope is not None:
+        raise _mask_refused(item._value)
+    return bool(to_numpy(item, "index")) if isinstance(item, TensorCore) else bool(item)
+
+
+def _axes_of(item: Any) -> int:
+    """How many axes one subscript takes."""
+    if item is None or item is Ellipsis or _is_scalar_mask(item):
+        return 0
+    if isinstance(item, int | slice | np.integer):
+        return 1
+    t = as_tensor(item)._value
+    return len(t.shape) if t.dtype is bool_ else 1
 
 
 def slice_spans(value: Value, spans: Sequence[tuple[int, int | None, int]]) -> Value:
@@ -83,6 +127,9 @@ def slice_spans(value: Value, spans: Sequence[tuple[int, int | None, int]]) -> V
 
 def plan_index(shape: Shape, index: Any) -> IndexPlan:
     """What `x[index]` does to an `x` of that shape."""
+    wide, index = _without_scalar_masks(shape, index)
+    if wide != shape:
+        return replace(plan_index(wide, index), widened=wide)
     items = _expand(shape, index if isinstance(index, tuple) else (index,))
     spans: list[tuple[int, int | None, int]] = []
     axes: list[int] = []
@@ -147,9 +194,6 @@ def _indices(item: Any, extents: dict[int, int]) -> list[Any]:
     """One subscript as slices, None, Ellipsis, ints and integer tensors (a mask gives several)."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return [item]
-    if isinstance(item, bool | np.bool_):
-        fix = "use lg.where for a choice, or an array for a mask"
-        raise DTypeError(explained("index", "ints, slices or arrays", repr(item), fix))
     if isinstance(item, int | np.integer):
         return [int(item)]
     if not isinstance(item, TensorCore) and isinstance(item, list) and not item:
@@ -170,10 +214,14 @@ def _indices(item: Any, extents: dict[int, int]) -> list[Any]:
 
 def _mask_positions(mask: Tensor) -> list[Tensor]:
     if mask._value.scope is not None:
-        fix = "use lg.where(mask, x, fill), a reduction of it, or x.at[mask].set(value)"
-        got = f"a mask {mask._value.type}: the number of selected elements, and so the result's shape, depends on data"
-        raise DTypeError(explained("index", "ints, slices or integer arrays while a function is traced", got, fix))
+        raise _mask_refused(mask._value)
     return [wrap(array_leaf(p)) for p in np.nonzero(to_numpy(mask, "index"))]
+
+
+def _mask_refused(mask: Value) -> DTypeError:
+    fix = "use lg.where(mask, x, fill), a reduction of it, or x.at[mask].set(value)"
+    got = f"a mask {mask.type}: the number of selected elements, and so the result's shape, depends on data"
+    return DTypeError(explained("index", "ints, slices or integer arrays while a function is traced", got, fix))
 
 
 def _span(item: slice, extent: int) -> tuple[int, int | None, int]:

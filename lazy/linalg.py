@@ -80,8 +80,10 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
-    """The inner product along an axis."""
-    return sum(multiply(x, y), axis=axis)
+    """The inner product along an axis, in the operands' dtype."""
+    (a, b), were_bool = _one_dtype((x, y))
+    result = sum(multiply(wrap(a), wrap(b)), axis=axis, dtype=a.dtype)
+    return cast(result, bool_) if were_bool else result
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -105,7 +107,7 @@ def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`)."""
-    (a, b), _ = _one_dtype((x, y))
+    (a, b), were_bool = _one_dtype((x, y))
     if isinstance(axes, int):
         left = list(range(len(a.shape) - axes, len(a.shape)))
         right = list(range(axes))
@@ -121,7 +123,8 @@ def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Se
     depth = prod(a.shape[d] for d in left)
     m = ops.reshape(ops.transpose(a, (*free_left, *left)), (prod(rows), depth))
     n = ops.reshape(ops.transpose(b, (*right, *free_right)), (depth, prod(columns)))
-    return wrap(ops.reshape(ops.matmul(m, n), (*rows, *columns)))
+    result = wrap(ops.reshape(ops.matmul(m, n), (*rows, *columns)))
+    return cast(result, bool_) if were_bool else result
 
 
 def _listed(axes: int | Sequence[int]) -> Sequence[int]:
@@ -139,7 +142,7 @@ def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1
 def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, read_only: bool) -> Tensor:
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
-    first = max(-offset, 0), max(offset, 0)
+    first = min(max(-offset, 0), rows), min(max(offset, 0), columns)
     step = Diagonal(first, max(min(rows - first[0], columns - first[1]), 0), read_only)
     return viewed(t, step, step.forward(t._value))
 
@@ -196,7 +199,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     axes without letters, which are broadcast against each other. Of one operand of which nothing is summed
     ("ij->ji", "ii->i") the result is a view.
     """
-    values, _ = _one_dtype(operands)
+    values, were_bool = _one_dtype(operands)
     inputs, output, values = _parse(subscripts, values)
     if len(operands) == 1 and set(inputs[0]) == set(output):
         return _turned(as_tensor(operands[0]), inputs[0], output)
@@ -205,7 +208,8 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
         other_labels, other = _diagonals(inputs[position], values[position])
         later = set(output).union(*inputs[position + 1 :])
         labels, value = _contract(labels, value, other_labels, other, later)
-    return wrap(_arranged(labels, value, output))
+    result = wrap(_arranged(labels, value, output))
+    return cast(result, bool_) if were_bool else result
 
 
 def _parse(subscripts: str, values: Sequence[Value]) -> tuple[list[str], str, list[Value]]:

@@ -401,7 +401,7 @@ def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
     type = TensorType(shape, int64)
     row = emit("iota", (), {"type": type, "axis": len(shape) - 2})[0]
     column = emit("iota", (), {"type": type, "axis": len(shape) - 1})[0]
-    edge = ops.add(row, k)
+    edge = ops.add(row, min(max(k, -shape[-2]), shape[-1]))  # beyond the corners all diagonals are alike
     keep = ops.le(column, edge) if lower else ops.ge(column, edge)
     return wrap(ops.select(keep, t._value, ops.zeros_like(t._value)), t._weak)
 

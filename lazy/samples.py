@@ -9,11 +9,12 @@ import numpy as np
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import int64
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast, copied
+from loopgrad.lazy.creation import ones_like, zeros_like
 from loopgrad.lazy.elementwise import add, clip, divide, equal, less, less_equal, multiply, subtract, where
 from loopgrad.lazy.indexing import take
-from loopgrad.lazy.movement import concat, flip, moveaxis, pad
+from loopgrad.lazy.movement import concat, flip, moveaxis, pad, reshape
 from loopgrad.lazy.operands import normal_axis
-from loopgrad.lazy.promotion import float_dtype, promote_all
+from loopgrad.lazy.promotion import float_dtype, promote, promote_all
 from loopgrad.lazy.reduction import diff, searchsorted, sum
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: ArrayLike = 1.0, 
     """The integral of y along an axis by the trapezoidal rule, at points x or `dx` apart."""
     t = as_tensor(y)
     d = normal_axis("trapezoid", axis, len(t._value.shape))
-    t = moveaxis(t, d, -1)
-    width: Any = dx
+    width: Any = dx  # of any shape, for the axes as they are
     if x is not None:
         points = as_tensor(x)
-        width = diff(points if len(points._value.shape) == 1 else moveaxis(points, d, -1))
-    return sum(divide(multiply(width, add(t[..., 1:], t[..., :-1])), 2.0), axis=-1)
+        along = (1,) * d + (-1,) + (1,) * (len(t._value.shape) - d - 1)
+        width = reshape(diff(points), along) if len(points._value.shape) == 1 else diff(points, axis=axis)
+    after, before = (t[(slice(None),) * d + (part,)] for part in (slice(1, None), slice(None, -1)))
+    return sum(divide(multiply(width, add(after, before)), 2.0), axis=axis)
 
 
 def gradient(x: ArrayLike, spacing: float = 1.0, /, *, axis: int | None = None) -> Any:
@@ -102,8 +104,11 @@ def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
         a, b = b, a
     dtype, _ = promote_all((a._value.dtype, a._weak), (b._value.dtype, b._weak))
     n, m = a._value.shape[0], b._value.shape[0]
-    windows = take(pad(cast(a, dtype), m - 1), np.arange(n + m - 1)[:, None] + np.arange(m))
-    full = sum(multiply(windows, flip(cast(b, dtype))), axis=1, dtype=dtype)
+    places = np.arange(n + m - 1)[:, None] + np.arange(m)
+    products = multiply(take(pad(cast(a, dtype), m - 1), places), flip(cast(b, dtype)))
+    if dtype.is_float:  # beyond the ends there is nothing: not 0 times an infinity
+        products = where((places >= m - 1) & (places < m - 1 + n), products, 0.0)
+    full = sum(products, axis=1, dtype=dtype)
     if mode == "full":
         return full
     return full[m - 1 : n] if mode == "valid" else full[(m - 1) // 2 : (m - 1) // 2 + n]
@@ -123,7 +128,7 @@ def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The polynomial with these coefficients, the highest power first, at x (Horner's scheme)."""
     table = _vector("polyval", coefficients)
     t = as_tensor(x)
-    result = multiply(t, 0)
+    result = zeros_like(t)
     for i in range(table._value.shape[0]):
         result = add(multiply(result, t), table[i])
     return result
@@ -132,9 +137,11 @@ def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
 def vander(x: ArrayLike, /, n: int | None = None, *, increasing: bool = False) -> Tensor:
     """The matrix whose columns are the powers of a vector, from n - 1 down to 0 unless `increasing`."""
     t = _vector("vander", x)
-    t = cast(t, int64) if t._value.dtype.kind == "b" else t
+    t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
     count = t._value.shape[0] if n is None else n
-    columns = [(multiply(t, 0) + 1)[:, None]]
+    columns = [ones_like(t)[:, None]]
     for _ in range(count - 1):
         columns.append(multiply(columns[-1], t[:, None]))
-    return concat(columns[:count] if increasing else columns[:count][::-1], axis=1)
+    if not count:
+        return columns[0][:, :0]
+    return concat(columns if increasing else columns[::-1], axis=1)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod as product_of
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.types import int64
+from loopgrad.graph.types import DType, float32, float64, int64
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.creation import linspace, zeros
 from loopgrad.lazy.elementwise import (
     add,
+    ceil,
     clip,
     divide,
+    equal,
     floor,
+    greater,
     isnan,
     less,
     logical_not,
@@ -29,7 +32,7 @@ from loopgrad.lazy.elementwise import (
 from loopgrad.lazy.evaluation import to_numpy
 from loopgrad.lazy.indexing import take_along_axis
 from loopgrad.lazy.linalg import diagonal, matmul
-from loopgrad.lazy.movement import broadcast_to, concat, expand_dims, moveaxis, ravel, reshape
+from loopgrad.lazy.movement import broadcast_to, concat, expand_dims, flip, moveaxis, ravel, reshape
 from loopgrad.lazy.operands import normal_axes
 from loopgrad.lazy.promotion import float_dtype
 from loopgrad.lazy.reduction import (
@@ -50,6 +53,9 @@ from loopgrad.lazy.reduction import (
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
+
+
+_PLACES_OF_FLOAT32: Final = 1 << 20
 
 
 def _as_float(x: ArrayLike) -> Tensor:
@@ -107,7 +113,8 @@ def nanvar(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bo
     """The variance of the elements that aren't NaN."""
     t = _as_float(x)
     there = logical_not(isnan(t))
-    return var(where(there, t, 0.0), axis=axis, ddof=ddof, keepdims=keepdims, where=there)
+    found = var(where(there, t, 0.0), axis=axis, ddof=ddof, keepdims=keepdims, where=there)
+    return where(greater(sum(there, axis=axis, keepdims=keepdims), ddof), found, float("nan"))
 
 
 def nanstd(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
@@ -136,8 +143,8 @@ def _rows(x: ArrayLike, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, 
     return reshape(moved, (*rest, count)), axes, tuple([1 if d in axes else n for d, n in enumerate(shape)])
 
 
-def _quantile(x: ArrayLike, q: ArrayLike, axis: Any, keepdims: bool, skip_nan: bool) -> Tensor:
-    """Linear interpolation between the sorted elements around position q * (count - 1)."""
+def _quantile(x: ArrayLike, q: ArrayLike, axis: Any, keepdims: bool, skip_nan: bool, middle: bool = False) -> Tensor:
+    """Linear interpolation between the sorted elements around position q * (count - 1); of the `middle` their mean."""
     rows, _, kept = _rows(x, axis)
     at = cast(as_tensor(q), rows._value.dtype)
     if len(at._value.shape) > 1:
@@ -145,19 +152,35 @@ def _quantile(x: ArrayLike, q: ArrayLike, axis: Any, keepdims: bool, skip_nan: b
     ordered = sort(rows)
     missing = count_nonzero(isnan(ordered), axis=-1, keepdims=True)
     present = subtract(rows._value.shape[-1], missing) if skip_nan else rows._value.shape[-1]
-    last = cast(as_tensor(subtract(present, 1)), rows._value.dtype)
+    places = _place_dtype(rows._value.dtype, rows._value.shape[-1])
+    last = cast(as_tensor(subtract(present, 1)), places)
     rank = len(ordered._value.shape) - 1
-    place = multiply(reshape(at, (-1, *(1,) * (rank + 1))), last)
-    low = floor(place)
-    below = _elements(ordered, low)
-    above = _elements(ordered, minimum(add(low, 1.0), last))
-    part = subtract(place, low)
-    result = add(below, multiply(subtract(above, below), part))
-    result = where(less(part, 0.5), result, subtract(above, multiply(subtract(above, below), subtract(1.0, part))))
+    place = multiply(reshape(cast(at, places), (-1, *(1,) * (rank + 1))), last)
+    below, above = _elements(ordered, floor(place)), _elements(ordered, minimum(ceil(place), last))
+    part = cast(subtract(place, floor(place)), rows._value.dtype)
+    result = _mean_of_two(below, above) if middle else _between(below, above, part)
     empty = less(present, 1) if skip_nan else less(0, missing)
     result = where(empty, float("nan"), result)
     target = kept if keepdims else ordered._value.shape[:-1]
     return wrap(ops.reshape(result._value, (*at._value.shape, *target)))
+
+
+def _place_dtype(dtype: DType, count: int) -> DType:
+    """The row's dtype or a wider one, which tells places among so many elements, and parts of them, apart."""
+    if count >= _PLACES_OF_FLOAT32:
+        return float64
+    return float32 if dtype.bits == 16 else dtype
+
+
+def _between(below: Tensor, above: Tensor, part: Tensor) -> Tensor:
+    gap = subtract(above, below)
+    near = add(below, multiply(gap, part))
+    result = where(less(part, 0.5), near, subtract(above, multiply(gap, subtract(1.0, part))))
+    return where(equal(below, above), below, result)  # infinities have no gap
+
+
+def _mean_of_two(below: Tensor, above: Tensor) -> Tensor:
+    return where(equal(below, above), below, divide(add(below, above), 2.0))
 
 
 def _elements(ordered: Tensor, place: Tensor) -> Tensor:
@@ -193,12 +216,12 @@ def nanpercentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: 
 
 def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element, the mean of two where the count is even; NaN where any is NaN."""
-    return _quantile(x, 0.5, axis, keepdims, skip_nan=False)
+    return _quantile(x, 0.5, axis, keepdims, skip_nan=False, middle=True)
 
 
 def nanmedian(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """`median` of the elements that aren't NaN."""
-    return _quantile(x, 0.5, axis, keepdims, skip_nan=True)
+    return _quantile(x, 0.5, axis, keepdims, skip_nan=True, middle=True)
 
 
 # ---- averages
@@ -227,7 +250,8 @@ def cov(x: ArrayLike, /, *, rowvar: bool = True, ddof: float = 1.0) -> Tensor:
     vector = len(t._value.shape) < 2
     rows = reshape(t, (1, -1)) if vector else t if rowvar else t.T
     gap = subtract(rows, mean(rows, axis=1, keepdims=True))
-    result = divide(matmul(gap, gap.T), float(rows._value.shape[1]) - ddof)
+    count = float(rows._value.shape[1]) - ddof
+    result = divide(matmul(gap, gap.T), count if count > 0.0 else 0.0)
     return reshape(result, ()) if vector or result._value.shape == (1, 1) else result
 
 
@@ -271,8 +295,17 @@ def bincount(
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, /, right: bool = False) -> Tensor:
-    """The number of the bin of each element, by edges that increase; `right` puts edges into the lower bin."""
-    return searchsorted(bins, x, side="left" if right else "right")
+    """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
+    below it, towards the smaller numbers."""
+    edges = as_tensor(bins)
+    if len(edges._value.shape) != 1:
+        raise ShapeError(explained("digitize", "a vector of edges", edges._value.type, "ravel them"))
+    count = edges._value.shape[0]
+    upwards = searchsorted(edges, x, side="left" if right else "right")
+    if count < 2:
+        return upwards
+    downwards = subtract(count, searchsorted(flip(edges), x, side="left" if right else "right"))
+    return where(less(edges[-1], edges[0]), downwards, upwards)
 
 
 def histogram(
@@ -286,7 +319,12 @@ def histogram(
     t = ravel(x)
     if isinstance(bins, int):
         work = _as_float(t)
-        low, high = (min(work), max(work)) if range is None else (as_tensor(range[0]), as_tensor(range[1]))
+        if range is None:
+            ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
+        else:
+            ends = (as_tensor(range[0]), as_tensor(range[1]))
+        widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
+        low, high = subtract(ends[0], widened), add(ends[1], widened)
         steps = linspace(0.0, 1.0, bins + 1, dtype=work._value.dtype)
         edges = add(low, multiply(steps, subtract(high, low)))
         edges = concat([edges[:-1], reshape(cast(high, work._value.dtype), (1,))])

@@ -9,6 +9,7 @@ everything indexed by data become a scatter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,6 +122,9 @@ def update(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor:
 
 def updated(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
     """`base` with what a plan takes of it combined with new elements of its dtype."""
+    if plan.widened is not None:
+        wide = ops.reshape(base, plan.widened)
+        return ops.reshape(updated(kind, wide, replace(plan, widened=None), incoming), base.shape)
     if plan.axes or _row_of_large(base.shape, plan):
         return _scattered(kind, base, plan, incoming)
     return _written(kind, base, plan, incoming)

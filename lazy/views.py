@@ -104,6 +104,8 @@ def subscript(x: Tensor, index: Any) -> Tensor:
     value = x._value
     plan = plan_index(value.shape, index)
     result = read(value, plan)
+    if plan.widened is not None:  # by a mask, if one without axes
+        return wrap(result, x._weak)
     items = index if type(index) is tuple else (index,)
     if not result.shape and not any(i is Ellipsis for i in items):
         return wrap(result, x._weak)

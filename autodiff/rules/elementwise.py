@@ -233,6 +233,6 @@ def guarded(t: Value, product: Value) -> Value:
 NONDIFFERENTIABLE: Final[dict[str, str]] = {
     **dict.fromkeys(("sign", "floor", "ceil", "round", "trunc", "floordiv"), "piecewise constant"),
     **dict.fromkeys(("invert", "and", "or", "xor", "shl", "shr"), "integers and bools only"),
-    **dict.fromkeys(("is_nan", "is_inf", "eq", "ne", "lt", "le", "gt", "ge"), "gives a bool"),
+    **dict.fromkeys(("is_nan", "is_inf", "signbit", "eq", "ne", "lt", "le", "gt", "ge"), "gives a bool"),
     "stop_gradient": "blocks derivatives on purpose",
 }

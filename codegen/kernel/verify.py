@@ -9,7 +9,7 @@ from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.types import bool_, float32, float64, int64
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-PREDICATES = COMPARISONS | {"is_nan", "is_inf"}
+PREDICATES = COMPARISONS | {"is_nan", "is_inf", "signbit"}
 STRUCTURAL = frozenset(
     {"const", "cast", "select", "fma", "whole_power", "load", "store", "accumulate", "for", "while", "if", "push",
      "pop", "reduce", "check"}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.graph.nodes import NO_ATTRS
-from loopgrad.graph.types import DType, bool_, int64
+from loopgrad.graph.types import DType, bool_, int64, scalar_text
 
 Position = int | KValue
 
@@ -116,7 +116,7 @@ class Emitter:
     def const(self, value: Any, dtype: DType) -> KValue:
         """A constant, in the top block."""
         value = _as_kind(value, dtype)
-        key = ("const", dtype, repr(value))
+        key = ("const", dtype, scalar_text(value))
         known = self.blocks[0].pure.get(key)
         return known if known is not None else self._append(0, key, KOp("const", (), (dtype,), {"value": value}))
 

@@ -10,6 +10,7 @@ Edge cases, the same on every device:
   lgamma, digamma           at 0, -1, -2, ...: inf and NaN.
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
                             integer wraps; anything to bool is x != 0.
+  signbit                   of -0.0 and of NaN as well.
   alias                     attrs bound, where True: see ops.upper_bound.
   add, sub                  attrs contract, where True: see ops.accumulate.
 """
@@ -321,6 +322,7 @@ COMPARE: Final[dict[str, tuple[str, Ufunc]]] = {
 PREDICATE: Final[dict[str, tuple[str, Ufunc]]] = {
     "is_nan": ("f", np.isnan),
     "is_inf": ("f", np.isinf),
+    "signbit": ("f", np.signbit),
 }
 
 ROWS: Final[dict[str, Primitive]] = {

@@ -21,8 +21,8 @@ BOUNDED = 1 << 20  # max_steps up to which a loop ends soon enough
 
 PURE = frozenset(
     {"const", "cast", "select", "fma", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert",
-     "eq", "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "sign", "alias", "stop_gradient", "floor", "ceil", "round",
-     "trunc"}
+     "eq", "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "signbit", "sign", "alias", "stop_gradient", "floor",
+     "ceil", "round", "trunc"}
 )  # fmt: skip
 FLATTEN_OPS = 12
 

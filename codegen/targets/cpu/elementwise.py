@@ -105,6 +105,12 @@ def emit_predicate(e: Emitter, op: KOp) -> Val:
     return b.inst("i1", "fcmp oeq {t0} {a}, {b}", size, b.const(x.type, float("inf")))
 
 
+def emit_signbit(e: Emitter, op: KOp) -> Val:
+    b, x = e.b, e.get(op.operands[0])
+    type = f"i{op.operands[0].dtype.bits}"
+    return b.inst("i1", "icmp slt {t0} {a}, {b}", b.inst(type, "bitcast {t0} {a} to {r}", x), b.const(type, 0))
+
+
 def emit_select(e: Emitter, op: KOp) -> Val:
     pred, *arms = op.operands
     result = op.results[0]

@@ -28,6 +28,7 @@ VALUES = {
     "stop_gradient": elementwise.emit_alias,
     "is_nan": elementwise.emit_predicate,
     "is_inf": elementwise.emit_predicate,
+    "signbit": elementwise.emit_signbit,
     "whole_power": elementwise.emit_whole_power,
     "load": memory.emit_load,
     "pop": stacks.emit_pop,

@@ -174,6 +174,12 @@ def emit_predicate(e: Emitter, op: KOp) -> Val:
     return e.b.inst("IsNan" if op.opcode == "is_nan" else "IsInf", "bool", x)
 
 
+def emit_signbit(e: Emitter, op: KOp) -> Val:
+    x = e.get(op.operands[0])
+    bits = e.bitcast(x, "i" + x.type[1:])
+    return e.b.inst("SLessThan", "bool", bits, e.b.const(bits.type, 0))
+
+
 def emit_select(e: Emitter, op: KOp) -> Val:
     pred, x, y = (e.get(v) for v in op.operands)
     return e.select(pred, x, y)

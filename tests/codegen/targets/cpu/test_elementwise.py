@@ -84,7 +84,7 @@ def test_float_arithmetic(dtype):
         elementwise(op, (dtype, dtype), dtype, [values(dtype, seed), values(dtype, seed + 100)])
     for seed, op in enumerate(["neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt"]):
         elementwise(op, (dtype,), dtype, [values(dtype, seed)])
-    for op in ("is_nan", "is_inf"):
+    for op in ("is_nan", "is_inf", "signbit"):
         elementwise(op, (dtype,), bool_, [values(dtype, 5)])
 
 

@@ -87,7 +87,7 @@ def test_float_arithmetic(dtype):
     elementwise([(n, dtype) for n in names], (dtype, dtype), [values(dtype, 8), values(dtype, 9)], tolerance)
     names = ("neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt")
     elementwise([(n, dtype) for n in names], (dtype,), [values(dtype, 10)], tolerance)
-    elementwise([("is_nan", bool_), ("is_inf", bool_)], (dtype,), [values(dtype, 11)])
+    elementwise([("is_nan", bool_), ("is_inf", bool_), ("signbit", bool_)], (dtype,), [values(dtype, 11)])
 
 
 def test_bfloat16_arithmetic():
