@@ -116,8 +116,15 @@ def _flow(node: Node, normal: Normal, received: Received, adjoints: Adjoints) ->
     }
     results = [r for r, flag in enumerate(depends) if flag and (received[r] is not None or r in popped)]
     tables = [p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in normal.regions)]
-    plain = [p for p, flag in enumerate(active) if flag and p not in tables]
+    plain = [p for p, flag in enumerate(active) if (flag and p not in tables) or _handed_back(node, normal, p, results)]
     return Flow(results, plain, tables)
+
+
+def _handed_back(node: Node, normal: Normal, operand: int, results: Sequence[int]) -> bool:
+    """Whether an operand is a stack on whose way through the node cotangents are popped: what is left of them is a
+    result, also where the stack began empty and nobody asks, because a further derivative follows it to its end."""
+    is_stack = isinstance(normal.operands[1 + operand].type, StackType)
+    return is_stack and next_stack(node, 1 + operand).index in results
 
 
 def _traced(normal: Normal, flow: Flow, context: Context, lanes: tuple[int, ...]) -> tuple[list[Graph], Flow]:

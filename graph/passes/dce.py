@@ -1,8 +1,9 @@
 """Dead code elimination.
 
 Enters: a Graph. Leaves: the same outputs from only the nodes they need. In regions too: captured values
-that no region reads and results of a switch that nobody reads disappear from the region's node. (Dead
-carries of loops are the business of `carries`.)
+that no region reads and results of a switch that nobody reads disappear from the region's node; a stack that
+a branch fills or empties stays a result, as it stays a carry of a loop, because a derivative taken later follows
+it to its end. (Dead carries of loops are the business of `carries`.)
 
     %1 = sin(%x)                                    %3 = for(%n, %x) {carries=1}
     %2, %3 = switch(%i, %x, %y) { ... }      ->          ...
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import first_capture, input_offset, read_values, renewed
+from loopgrad.graph.types import StackType
 
 
 class _Plan(NamedTuple):
@@ -70,7 +72,7 @@ def _shrink(node: Node, needed: set[Value]) -> _Plan | None:
     results = tuple(range(len(node.results)))
     regions = node.regions
     if node.op == "switch":
-        results = tuple([i for i in results if node.results[i] in needed])
+        results = tuple([i for i in results if node.results[i] in needed or _moves_stack(node, i)])
         regions = tuple([Graph(r.inputs, r.nodes, tuple([r.outputs[i] for i in results])) for r in regions])
     regions = tuple([run(r) for r in regions])
     start, offset = first_capture(node), input_offset(node)
@@ -89,6 +91,13 @@ def _shrink(node: Node, needed: set[Value]) -> _Plan | None:
     return _Plan(
         tuple([Graph(tuple([r.inputs[i] for i in inputs]), r.nodes, r.outputs) for r in regions]), operands, results
     )
+
+
+def _moves_stack(switch: Node, result: int) -> bool:
+    """Whether a result is a stack that some branch doesn't hand on as it came."""
+    if not isinstance(switch.results[result].type, StackType):
+        return False
+    return any(r.outputs[result] not in r.inputs for r in switch.regions)
 
 
 def _narrowed(node: Node, operands: tuple[Value, ...], plan: _Plan) -> Node:
