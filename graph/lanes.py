@@ -13,6 +13,9 @@ An operation that mixes lanes of a hard value is the culprit; without one the no
 whose shape starts with S are hard, other carries must stay uniform (every lane holds them whole), and
 accumulators (graph.accumulators) may be updated by every lane.
 
+    earned                       the cotangent of an accumulator: the elements that a lane looks up in it are
+                                 those it contributed to, so what it gathers is hard
+
 A gather or scatter whose index along a looked-up lane axis is the iota of that axis, or whose window
 covers the lane axes, stays within its lane: such an access is "owned".
 
@@ -72,9 +75,11 @@ class Access(NamedTuple):
     origins: frozenset[int] = frozenset()
     iota: int | None = None  # each element equals its index along this axis
     accumulator: int | None = None
+    earned: bool = False
 
 
 UNIFORM: Final = Access()
+EARNED: Final = Access(earned=True)
 
 
 def candidate_domain(node: Node) -> Shape:
@@ -113,14 +118,17 @@ def lane_domain(node: Node) -> LaneReport:
     return report
 
 
-def lane_report(subject: Node | Graph, shape: Shape, hard: Sequence[int] = ()) -> LaneReport:
+def lane_report(
+    subject: Node | Graph, shape: Shape, hard: Sequence[int] = (), earned: Sequence[int] = ()
+) -> LaneReport:
     """Whether `subject` can run one lane per point of `shape`.
 
-    For a Graph, inputs at the positions `hard` exist only at the lane's own index.
+    Operands (of a Graph, inputs) at the positions `hard` exist only at the lane's own index; of those at `earned`
+    a lane has the elements that it looks up.
     """
     walk = _Walk(shape)
     values = subject.operands if isinstance(subject, Node) else subject.inputs
-    accesses = [walk.outer(i, v, i in hard) for i, v in enumerate(values)]
+    accesses = [walk.outer(i, v, i in hard)._replace(earned=i in earned) for i, v in enumerate(values)]
     if isinstance(subject, Graph):
         walk.region(subject, accesses)
     else:
@@ -191,15 +199,16 @@ class _Walk:
     def unify(self, node: Node, accesses: Sequence[Access]) -> Access:
         """The result's access from the operands', each already in result axes."""
         placed = [a for a in accesses if a.axes is not None]
+        earned = any(a.earned for a in accesses)
         if not placed:
-            return UNIFORM._replace(origins=frozenset().union(*[a.origins for a in accesses]))
+            return Access(origins=frozenset().union(*[a.origins for a in accesses]), earned=earned)
         lead = next((a for a in placed if a.hard), None) or min(placed, key=lambda a: a.axes != self.leading)
         for a in placed:
             if a.axes != lead.axes:
                 self.mixed(node, a)
         if lead.hard:
             return Access(lead.axes, True)
-        return Access(lead.axes, False, frozenset().union(*[a.origins for a in accesses]))
+        return Access(lead.axes, False, frozenset().union(*[a.origins for a in accesses]), earned=earned)
 
     # ---- walking
 
@@ -258,10 +267,12 @@ class _Walk:
         if owned is None:
             self.mixed(node, table)
             self.tables |= table.origins
-            table = UNIFORM
-        else:
-            table = table._replace(axes=owned)
-        return self.unify(node, [table, *indices])
+        looked_up = UNIFORM if owned is None else table._replace(axes=owned)
+        found = self.unify(node, [looked_up, *indices])
+        if not table.earned:
+            return found
+        axes = self.leading if found.axes is None and self.leads(node.operands[1]) else found.axes
+        return Access(axes, hard=axes is not None)
 
     def scatter(self, node: Node, accesses: list[Access]) -> Access:
         base, indices, updates = accesses[0], accesses[1:-1], accesses[-1]
@@ -277,10 +288,10 @@ class _Walk:
             if placed is None or (source.axes is not None and source.axes != placed):
                 self.mixed(node, base)
                 self.mixed(node, source)
-                return UNIFORM
+                return Access(earned=base.earned)
             return Access(base.axes, base.hard or source.hard, base.origins | source.origins)
         if source.axes is None:
-            return UNIFORM
+            return Access(earned=base.earned)
         axes = _rows(node, source.axes, iotas)
         if axes is None:
             self.mixed(node, source)
@@ -334,7 +345,7 @@ class _Walk:
                 carries.append(access)
                 continue
             self.confined(node, node.operands[first + j], access)
-            carries.append(self.own(node.results[j]))
+            carries.append(EARNED if access.earned else self.own(node.results[j]))
         body = node.regions[-1]
         if node.op == "while":
             condition = node.regions[0]
@@ -359,7 +370,7 @@ class _Walk:
         if node.attrs["lanes"] and self.shape:
             for access in outputs:
                 self.confined(node, result, access)
-            return self.own(result)
+            return EARNED if any(a.earned for a in outputs) else self.own(result)
         return self.unify(node, outputs)
 
 

@@ -195,9 +195,8 @@ def pull_loop(node: Node, received: Cotangents, adjoints: Adjoints, context: Con
     carries = reverse_carries(loop, joint, received, adjoints, lane_shape(node) or context.lanes)
     if carries.inputs:
         results = emit_loops(loop, joint.graph, carries, context)
-        shared = loop.node.attrs["shared"]
-        own = [ct for j in joint.carried if j not in shared and (ct := received[j]) is not None]
-        require_local(results[0], lane_shape(loop.node), own, context)
+        given = [received[j] for j in range(loop.carries)]
+        require_local(results[0], loop.node, given, context)
         settle(list(zip(carries.targets, results, carries.continues, strict=False)), adjoints)
     for j, ct in zip(joint.carried, joint.graph.inputs[len(loop.body.inputs) :], strict=False):
         if ct in carries.fixed:
@@ -216,14 +215,19 @@ def settle(cotangents: Sequence[tuple[Value, Value, bool]], adjoints: Adjoints) 
             adjoints.add(target, ct)
 
 
-def require_local(result: Value, lanes: tuple[int, ...], cotangents: Sequence[Value], context: Context) -> None:
+def require_local(result: Value, primal: Node, received: Cotangents, context: Context) -> None:
     """The reverse of an outermost lane node must be one too: no cotangent may meet those of other lanes, of
-    which some aren't active (so even one that lies in memory counts as the lane's own)."""
-    node = result.node
+    which some aren't active (so even one that lies in memory counts as the lane's own, and so does what a lane
+    looks up in the cotangent of an accumulator)."""
+    node, lanes, shared = result.node, lane_shape(primal), primal.attrs["shared"]
     assert node is not None
     if lanes and not context.lanes:
-        own = [i for i, v in enumerate(node.operands) if v in cotangents]
-        if not lane_report(node, lanes, own).local:
+        given = [(j in shared, ct) for j, ct in enumerate(received) if ct is not None]
+        own, earned = [
+            [i for i, v in enumerate(node.operands) if any(v is ct for accumulated, ct in given if accumulated is kind)]
+            for kind in (False, True)
+        ]
+        if not lane_report(node, lanes, own, earned).local:
             raise NotLaneLocalError
 
 

@@ -1,20 +1,22 @@
 """Lane loops and switches whose derivative leaves the lanes: masked first, then differentiated.
 
-Where an operation mixes lanes, or a captured value without the lane dims gets cotangents that aren't scatters,
-the reverse of a lane loop isn't a lane loop. Such a node is rewritten as the uniform loop over whole tensors
-that means the same (`graph.passes.mask`), and that one is differentiated.
+Where an operation mixes lanes, a captured value without the lane dims gets cotangents that aren't scatters, or
+lanes meet in a minimum or a product, the reverse of a lane loop isn't a lane loop. Such a node is rewritten as
+the uniform loop over whole tensors that means the same (`graph.passes.mask`), and that one is differentiated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.autodiff.loops.normal import NotLaneLocalError
+from loopgrad.autodiff.loops.normal import NotLaneLocalError, lane_shape
 from loopgrad.autodiff.pullback import Adjoints, Context, RegionRule, pull
 from loopgrad.autodiff.pushforward import RegionRule as TangentRule
 from loopgrad.autodiff.pushforward import RegionRules, push_forward
+from loopgrad.graph.accumulators import accumulator_input, first_carry
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
+from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.passes.mask import crosses_lanes
 from loopgrad.graph.passes.mask import run as mask
@@ -30,7 +32,7 @@ def masked_where_needed(rule: RegionRule) -> RegionRule:
         if context.lanes or not node.attrs["lanes"]:
             rule(node, received, adjoints, context)
             return
-        if not crosses_lanes(node):
+        if not crosses_lanes(node) and not _compares_lanes(node, received):
             try:
                 rule(node, received, adjoints, context)
             except NotLaneLocalError:
@@ -40,6 +42,24 @@ def masked_where_needed(rule: RegionRule) -> RegionRule:
         _pull_masked(node, received, adjoints, context)
 
     return pull_node
+
+
+def _compares_lanes(node: Node, received: Received) -> bool:
+    """Whether a derivative depends on what other active lanes put into an accumulator: the winners of a minimum, the
+    other factors of a product. Those of a sum don't."""
+    asked = {i for i, r in zip(_accumulated(node), node.attrs["shared"], strict=True) if received[r] is not None}
+    return any(
+        not found.exclusive and found.kinds != {"add"}
+        for i, found in lane_report(node, lane_shape(node)).accumulators.items()
+        if i in asked
+    )
+
+
+def _accumulated(node: Node) -> list[int]:
+    """The operands that the shared results of a node accumulate into."""
+    if node.op == "switch":
+        return [1 + accumulator_input(node, r) for r in node.attrs["shared"]]
+    return [first_carry(node) + j for j in node.attrs["shared"]]
 
 
 def pushed_masked_where_needed(rule: TangentRule, inside: RegionRules) -> TangentRule:

@@ -162,11 +162,16 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
         return Normal(node.operands, regions, ())
     hoisted: list[Value] = []
     parts: list[tuple[Graph, int, int]] = []
-    shared = accumulator_operands(node)  # these must come in from outside, constants too
+    shared = accumulator_operands(node)  # come in from outside, constants too, and are only updated inside
     sunk = {i: v for i, v in enumerate(node.operands[1:]) if _is_constant(v) and i + 1 not in shared}
     for branch in regions:
         outer = dict(zip(branch.inputs, node.operands[1:], strict=True))
-        fixed = [v for v in branch.inputs if isinstance(v.type, TensorType) and v.shape[: len(lanes)] != lanes]
+        accumulators = {branch.inputs[i - 1] for i in shared}
+        fixed = [
+            v
+            for v in branch.inputs
+            if isinstance(v.type, TensorType) and v.shape[: len(lanes)] != lanes and v not in accumulators
+        ]
         frontier = _frontier(branch, fixed)
         start = len(hoisted)
         hoisted += _computed_outside(frontier, fixed, outer)

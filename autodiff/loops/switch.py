@@ -95,8 +95,8 @@ def _pull_branches(
     extra = _emit_augmented(node, normal, branches, context)
     starts = _starts(normal, flow, adjoints)
     results = _emit_reverse(node, normal, branches, flow, index, (*cotangents, *starts.values(), *extra))
-    own = [ct for r, ct in zip(flow.results, cotangents, strict=True) if r not in node.attrs["shared"]]
-    require_local(results[0], lane_shape(node), own, context)
+    given = dict(zip(flow.results, cotangents, strict=True))
+    require_local(results[0], node, [given.get(r) for r in range(len(node.results))], context)
     continues = [False] * len(flow.plain)
     continues += [start is adjoints.get(normal.operands[1 + p]) for p, start in starts.items()]
     targets = [normal.operands[1 + p] for p in (*flow.plain, *flow.tables)]
