@@ -66,7 +66,7 @@ def suitable(seeds):
 
 def test_the_oracle_agrees_with_differences():
     """The tape's gradient and Hessian product with differences of the plain run along a direction."""
-    for subject in suitable(range(40, 60)):
+    for subject in suitable(range(40, 50)):
         program, inputs, wanted = subject.program, subject.inputs[0], subject.wanted[0]
         if program.dtype != "float64":
             continue
@@ -87,7 +87,7 @@ def test_the_oracle_agrees_with_differences():
 
 def test_the_oracle_agrees_with_pytorch():
     pytest.importorskip("torch")
-    for subject in suitable(range(60, 70)):
+    for subject in suitable(range(60, 64)):
         check.compare_oracles(subject)
 
 
