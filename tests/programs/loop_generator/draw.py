@@ -401,7 +401,8 @@ class Draw(Expressions):
         self.cells = [self.accumulator(i, bool(rows)) for i in range(self.pick([0, 1, 1, 2, 2, 3]))]
         names = tuple([c.name for c in self.cells])
         everywhere = replace(everywhere, writable=names, readable=names)
-        body = self.accumulating(everywhere) if names and self.chance(0.25) else ()
+        usable = tuple([c.name for c in self.cells if c.how != "any" or self.unique])
+        body = self.accumulating(everywhere, usable) if usable and self.chance(0.4) else ()
         while not any(blocks(s) for s in body):
             body = self.block(self.random.randint(1, 4), everywhere)
         dtypes = (self.pick(DTYPES), self.pick(DTYPES), self.pick(["int32", "int64"]), self.pick(DTYPES))
@@ -410,10 +411,10 @@ class Draw(Expressions):
             dtypes, tuple(self.variables), tuple(self.cells), body, self.losses(lanes, written(body)),
         )  # fmt: skip
 
-    def accumulating(self, place: Place) -> Block:
-        """One loop of lanes that all update the same cells, with values that often don't depend on its carries."""
-        inside = replace(self.alone(place), depth=1, counters=(True,))
-        inside = replace(inside, writable=inside.writable or place.writable[:1], readable=())
+    def accumulating(self, place: Place, usable: tuple[str, ...]) -> Block:
+        """One loop of lanes that all update the same `usable` cells, with values that often don't depend on its
+        carries."""
+        inside = replace(self.alone(place), depth=1, counters=(True,), writable=(self.pick(usable),), readable=())
         makers = [self.set_update, *[self.pick([self.set_float, self.set_update]) for _ in range(self.pick([1, 1, 2]))]]
         block = tuple([make(inside) for make in self.random.sample(makers, len(makers))])
         if self.chance(0.7):
