@@ -174,10 +174,11 @@ class BlockScheduler:
         return buffer
 
     def buffer_of(self, value: Value) -> Buffer:
-        """The one buffer of a stored value."""
+        """The one buffer of a stored value; what is kept in several is put together first."""
         stored = self.storage[value]
         assert isinstance(stored, Stored), f"{value} isn't in memory"
-        assert len(stored.buffers) == 1, f"{value} isn't in one buffer"
+        if len(stored.buffers) > 1:
+            stored = self._gathered(value)
         buffer = stored.buffers[0]
         assert isinstance(buffer, Buffer)
         return buffer
@@ -200,21 +201,21 @@ class BlockScheduler:
         stored = self.storage[value]
         if isinstance(stored, int):
             return stored
-        if len(stored.buffers) > 1:
-            self._gathered(value)
+        buffer = self.buffer_of(value)
         if target is None:
-            return self.storage[value]
-        self.copy(self.buffer_of(value), target)
+            return Stored((buffer,))
+        self.copy(buffer, target)
         return Stored((target,))
 
-    def _gathered(self, value: Value) -> None:
+    def _gathered(self, value: Value) -> Stored:
         """One buffer for a value kept in several."""
         buffer = self.buffer_for(value)
         request = KernelRequest(
             self._name(), prod(value.shape), False, (), self._stored([value]), [Store(value, buffer)]
         )
         self._launch(build_kernel(request, self.settings), {})
-        self.storage[value] = Stored((buffer,))
+        self.storage[value] = stored = Stored((buffer,))
+        return stored
 
     # ---- kernels
 
@@ -287,13 +288,15 @@ class BlockScheduler:
         if known is not None and source not in self.storage:
             buffer = self.buffer_for(value)
             initials[buffer.number] = Initial(None, known[0])  # type: ignore[arg-type]
-        elif not repeatable and self.owned(source) and self._last_reader(source, value, group):
-            buffer = self.buffer_of(source)
-            initials[buffer.number] = Initial(buffer.number)
+            self.storage[value] = Stored((buffer,))
+            return buffer
+        original = self.buffer_of(source)
+        if not repeatable and self.owned(source) and self._last_reader(source, value, group):
+            buffer = original
             self.taken_over.add(value)
         else:
             buffer = self.buffer_for(value)
-            initials[buffer.number] = Initial(self.buffer_of(source).number)
+        initials[buffer.number] = Initial(original.number)
         self.storage[value] = Stored((buffer,))
         return buffer
 
@@ -331,30 +334,23 @@ class BlockScheduler:
         result = node.results[0]
         if node.op == "matmul":
             (left, flip_left), (right, flip_right) = matmul_source(node.operands[0]), matmul_source(node.operands[1])
-            a, b = self._contiguous(left), self._contiguous(right)
+            a, b = self.buffer_of(left), self.buffer_of(right)
             out = self.buffer_for(result)
             *batch, m, k = node.operands[0].shape
             n = node.operands[1].shape[-1]
             self.steps.append(MatmulStep(a.number, b.number, out.number, prod(batch), m, k, n, flip_left, flip_right))
         else:
-            source = self._contiguous(node.operands[0])
+            source = self.buffer_of(node.operands[0])
             out = self.buffer_for(result)
             out.exact = source.exact = True
             attrs = (("axis", node.attrs["axis"]),)
             self.steps.append(HostCallStep(node.op, (source.number,), (out.number,), attrs))
         self.storage[result] = Stored((out,))
 
-    def _contiguous(self, value: Value) -> Buffer:
-        stored = self.storage[value]
-        if isinstance(stored, Stored) and len(stored.buffers) > 1:
-            self._gathered(value)
-        return self.buffer_of(value)
-
     def _program_step(self, node: Node) -> None:
         for v in node.operands:
-            stored = self.storage.get(v)
-            if isinstance(stored, Stored) and len(stored.buffers) > 1:
-                self._gathered(v)
+            if isinstance(self.storage.get(v), Stored):
+                self.buffer_of(v)  # regions would put it together in every pass
         emit_step(self, node)
 
     def nested(

@@ -37,3 +37,20 @@ def test_one_lane_with_a_count_of_its_own_in_lockstep(device: str) -> None:
     counts = lg.asarray(np.array([3]))
     found = lg.fori_loop(0, counts, lambda k, v: lg.sort(v) * 0.5 + lg.sum(v), lg.asarray(x))
     np.testing.assert_allclose(found, x * 1.5**3)
+
+
+def test_one_gradient_adds_a_lookup_to_sums_over_the_lanes_of_a_loop(device):
+    """Each row looks one element up, and is broadcast to lanes with trip counts of their own."""
+
+    def loss(row, place, trips):
+        lanes = lg.broadcast_to(row, (5, 4))
+        start = (lg.zeros(5, dtype=lg.int64), lanes)
+        _, out = lg.while_loop(lambda s: s[0] < trips, lambda s: (s[0] + 1, 0.5 * s[1]), start)
+        return lg.sin(row[place]) + lg.sum(lg.sin(out))
+
+    rows, places = np.linspace(0.1, 0.8, 8).reshape(2, 4), np.array([1, 2])
+    trips = np.array([[1, 2, 3, 0, 2], [0, 0, 1, 4, 1]])
+    scale = 0.5 ** trips[:, :, None]
+    wanted = np.sum(scale * np.cos(scale * rows[:, None, :]), 1)
+    wanted[[0, 1], places] += np.cos(rows[[0, 1], places])
+    np.testing.assert_allclose(lg.vmap(lg.grad(loss))(rows, places, trips), wanted, rtol=1e-12)

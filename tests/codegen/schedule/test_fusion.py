@@ -212,3 +212,25 @@ def test_one_launch_reads_integer_and_float_reductions_together(check, rng, dtyp
     program = check(both, [TensorType((20, 30), dtype)], [x], kernels=1)
     assert [type(s) for s in program.steps] == [LaunchStep]
     assert np.prod(program.kernels[0].domain) == 600
+
+
+@pytest.mark.parametrize("use", ["added to", "compared with", "carried", "multiplied", "sorted"])
+def test_reductions_kept_apart_are_put_together_for_whatever_needs_them_whole(check, rng, use):
+    """Few columns of many rows have a buffer each."""
+
+    def function(x, i):
+        sums = ops.reduce_sum(x, (0,))
+        match use:
+            case "added to":
+                return [ops.scatter("add", sums, [i], ops.sin(sums))]
+            case "compared with":  # by a kernel that also reads the columns
+                return [ops.scatter("max", sums, [i], ops.flip(sums, (0,))), sums]
+            case "carried":  # by a loop that mixes lanes, and so is a sub-program
+                count = ops.full(3, TensorType((), int64))
+                return traced_for(count, [sums], lambda _, v: [ops.flip(ops.cumsum(ops.sin(v), 0), (0,))])
+            case "multiplied":
+                square = ops.reshape(sums, (2, 2))
+                return [ops.matmul(square, square)]
+        return [ops.sort(sums, 0)]
+
+    check(function, [TensorType((1000, 4), float64), TensorType((4,), int64)], [rng.random((1000, 4)), [3, 1, 1, 0]])
