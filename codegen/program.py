@@ -145,16 +145,17 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class ProgramStack:
-    """A stack of whole tensors, pushed and popped by steps (uniform loops)."""
+    """A stack of whole tensors, pushed and popped by steps (uniform loops), for a row of the saved values."""
 
     element: TensorType
     name: str
     loc: Location | None
+    residual: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One row of `plan`: what a loop's reverse pass saves."""
+    """One row of `plan`: what a loop's reverse pass saves, on one stack or on one for each scalar of a lane."""
 
     name: str
     element: TensorType

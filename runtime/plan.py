@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loopgrad.graph.nodes import Location
+from loopgrad.runtime.records import ResidualRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class BufferRow:
 
 @dataclass(frozen=True, slots=True)
 class ResidualRow:
-    """One saved value: `depth` is what the last run needed (None before the first run)."""
+    """One saved value: `depth` is how many rows its stacks have, `bytes` what all of them take (None and 0 before
+    the first run). A stack of whole tensors has as many rows as were in it at most."""
 
     name: str
     type: str
@@ -89,6 +92,34 @@ class MemoryStats:
     program_stack_bytes: int = 0
     program_stack_peak_bytes: int = 0
     spare_bytes: int = 0
+
+
+class Held:
+    """What stacks hold: (rows, bytes) of each residual. A kernel has one stack for each scalar of a lane; kernels
+    use the same memory one after the other, so the largest counts."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[int | None, int]] = {}
+
+    def together(self, stacks: Iterable[tuple[int, int | None, int]]) -> None:
+        """Stacks (residual, rows, bytes) that exist at the same time."""
+        sums: dict[int, tuple[int | None, int]] = {}
+        for residual, rows, size in stacks:
+            depth, total = sums.get(residual, (None, 0))
+            sums[residual] = (rows if depth is None or rows is None else max(depth, rows), total + size)
+        for residual, entry in sums.items():
+            if residual not in self._found or entry[1] >= self._found[residual][1]:
+                self._found[residual] = entry
+
+    def rows(self, records: Sequence[ResidualRecord]) -> tuple[ResidualRow, ...]:
+        """Rows of the plan: of what some stack saves."""
+        return tuple(
+            [
+                ResidualRow(r.name, str(r.type), r.formula, *self._found[i], r.place, r.reason, r.loc)
+                for i, r in enumerate(records)
+                if i in self._found
+            ]
+        )
 
 
 def _kernel_cells(row: KernelRow) -> tuple[str, ...]:

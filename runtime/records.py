@@ -30,11 +30,12 @@ class ErrorRecord:
 
 @dataclass(frozen=True, slots=True)
 class StackRecord:
-    """A stack of whole tensors."""
+    """A stack of whole tensors, and the row of the saved values that it belongs to."""
 
     name: str
     type: TensorType
     loc: Location | None
+    residual: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,12 +91,14 @@ class BufferParam:
 @dataclass(frozen=True, slots=True)
 class StackSlot:
     """A per-lane stack that lives and dies in this kernel. `depth_param` is the read parameter
-    (one int64) that holds the depth known before the launch, None where it is measured."""
+    (one int64) that holds the depth known before the launch, None where it is measured. `residual`: the row of
+    the program's saved values that it belongs to, one scalar of it."""
 
     dtype: DType
     depth_param: int | None
     name: str
     loc: Location | None
+    residual: int = 0
 
 
 @dataclass(frozen=True, slots=True)

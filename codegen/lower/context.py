@@ -120,9 +120,11 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the caller chose. `constant(data, type)` gives a buffer holding a literal."""
+    """What the caller chose. `constant(data, type)` gives a buffer holding a literal, `residual(node)` the row of
+    the saved values that a stack belongs to."""
 
     constant: Callable[[bytes, TensorType], Any]
+    residual: Callable[[Node], int]
     liveness: Liveness
     check_indices: bool = False
 

@@ -92,10 +92,10 @@ def _new_stack(ctx: Lowering, frame: Frame, node: Node) -> StackRef:
             depth = ctx.params.number(binding.buffers[0], TensorType((), int64), "read")
     first = len(ctx.stacks)
     count = ctx.register_count(element.shape)
-    name = node.attrs.get("name") or "stack"
+    name, row = node.attrs.get("name") or "stack", ctx.settings.residual(node)
     for t in range(count):
         label = name if count == 1 else f"{name}.{t}"
-        ctx.stacks.append(StackSlot(element.dtype, depth, label, node.loc))
+        ctx.stacks.append(StackSlot(element.dtype, depth, label, node.loc, row))
     return StackRef(tuple(range(first, first + count)))
 
 

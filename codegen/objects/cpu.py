@@ -33,7 +33,7 @@ def describe_cpu(program: Program, options: Any, target: str) -> Objects:
 def _kernel(kernel: Kernel, interface: KernelInterface) -> dict[str, Any]:
     stacks = len(interface.stacks)
     names = [f"rows of stack {s}" for s in range(stacks)] + [f"needed rows of stack {s}" for s in range(stacks)]
-    names += [*CONTROL_END, *[f"depth of stack {s}" for s in range(stacks)], "address of context"]
+    names += [*CONTROL_END, "address of context"]
     return {
         "kernel": kernel.name,
         "support": False,

@@ -37,7 +37,6 @@ from loopgrad.codegen.schedule.partition import (
 )
 from loopgrad.codegen.schedule.program_builder import Buffer, ProgramBuilder
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_operand
-from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import mask
@@ -113,7 +112,8 @@ class BlockScheduler:
         self.fresh: set[Buffer] = set()
         self.taken_over: set[Value] = set()  # scattered in place, into a buffer that was this block's to overwrite
         self.preferred = _preferred(graph, request.targets)
-        self.settings = Settings(builder.constant, Liveness(), bool(getattr(builder.options, "check_indices", False)))
+        checks = bool(getattr(builder.options, "check_indices", False))
+        self.settings = Settings(builder.constant, builder.residual, Liveness(), checks)
 
     def run(self) -> ScheduledBlock:
         self._constants()
@@ -153,9 +153,7 @@ class BlockScheduler:
 
     def _stack_new(self, node: Node) -> None:
         program = node in self.partition.decision.program
-        if node not in self.builder.residuals:
-            place = "program" if program else "kernel"
-            self.builder.residuals[node] = residual(node, self.graph, place)
+        self.builder.residual(node, self.graph, "program" if program else "kernel")
         if program:
             self.storage[node.results[0]] = self.builder.stack(node)
 

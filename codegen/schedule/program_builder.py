@@ -9,7 +9,8 @@ import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import ProgramStack, Residual
-from loopgrad.graph.nodes import Node
+from loopgrad.codegen.schedule.residuals import residual
+from loopgrad.graph.nodes import Graph, Node
 from loopgrad.graph.types import TensorType
 
 
@@ -34,7 +35,7 @@ class ProgramBuilder:
     buffers: list[Buffer] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
-    residuals: dict[Node, Residual] = field(default_factory=dict)
+    residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     constants: dict[tuple[bytes, TensorType], Buffer] = field(default_factory=dict)
 
@@ -62,16 +63,24 @@ class ProgramBuilder:
 
     def stack(self, node: Node) -> int:
         """The number of a new program stack for a `stack_new` node."""
-        self.stacks.append(ProgramStack(node.attrs["element"], node.attrs.get("name") or "stack", node.loc))
+        name, row = node.attrs.get("name") or "stack", self.residual(node)
+        self.stacks.append(ProgramStack(node.attrs["element"], name, node.loc, row))
         return len(self.stacks) - 1
 
-    def mark(self) -> tuple[int, int, int]:
-        """What has been made so far."""
-        return len(self.buffers), len(self.kernels), len(self.stacks)
+    def residual(self, node: Node, graph: Graph | None = None, place: str = "kernel") -> int:
+        """The number of a `stack_new` node's row; `graph` is the one whose inputs have names."""
+        if node not in self.residuals:
+            self.residuals[node] = (len(self.residuals), residual(node, graph, place))
+        return self.residuals[node][0]
 
-    def rewind(self, mark: tuple[int, int, int]) -> None:
+    def mark(self) -> tuple[int, int, int, int]:
+        """What has been made so far."""
+        return len(self.buffers), len(self.kernels), len(self.stacks), len(self.residuals)
+
+    def rewind(self, mark: tuple[int, int, int, int]) -> None:
         """Forget what was made since."""
         del self.buffers[mark[0] :]
         del self.kernels[mark[1] :]
         del self.stacks[mark[2] :]
+        self.residuals = {n: row for n, row in self.residuals.items() if row[0] < mark[3]}
         self.constants = {k: b for k, b in self.constants.items() if b.number < mark[0]}

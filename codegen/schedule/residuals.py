@@ -17,12 +17,12 @@ LONGEST: Final = 120
 DEEPEST: Final = 12
 
 
-def residual(node: Node, graph: Graph, place: str) -> Residual:
-    """The row of a `stack_new` node of `graph`."""
+def residual(node: Node, graph: Graph | None, place: str) -> Residual:
+    """The row of a `stack_new` node of `graph`; None where that is a region's, whose inputs have no names."""
     element: TensorType = node.attrs["element"]
     name = node.attrs.get("name") or "stack"
     reason = node.attrs.get("reason") or "the reverse pass of the loop reads it"
-    inputs = {v: f"input{i}" for i, v in enumerate(graph.inputs)}
+    inputs = {} if graph is None else {v: f"input{i}" for i, v in enumerate(graph.inputs)}
     depth = formula(node.operands[0], inputs) if node.operands else "trips, measured"
     return Residual(name, element, depth, reason, place, node.loc)
 

@@ -34,7 +34,7 @@ def schedule(graph: Graph, options: Any = None) -> Program:
         tuple(builder.kernels),
         steps,
         tuple(builder.stacks),
-        tuple(builder.residuals.values()),
+        tuple([row for _, row in builder.residuals.values()]),
         tuple(builder.notes),
     )
 

@@ -136,10 +136,9 @@ class CallContext:
         array: np.ndarray[Any, Any] = np.frombuffer(content, dtype=record.type.dtype.np)
         return array.reshape(record.type.shape)
 
-    def depth(self, kernel: KernelRecord, stack: int) -> int:
-        """Rows that the stack had in the last launch: the known depth, or the learned capacity."""
-        if kernel.stacks[stack].known:
-            return int(self.words[kernel.control + 2 * len(kernel.stacks) + 4 + stack])
+    def rows(self, kernel: KernelRecord, stack: int) -> int:
+        """Rows that the stack had in the last launch. Lanes move in lockstep: where their loops are uneven a stack
+        grows beyond the depth that one lane needs."""
         return int(self.words[kernel.control + stack])
 
     def learn(self, other: CallContext) -> None:

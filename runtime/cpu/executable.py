@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, Block, Spares
 from loopgrad.runtime.cpu.native_pool import NativePool
 from loopgrad.runtime.cpu.program import ProgramRecord
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.plan import BufferRow, KernelRow, MemoryStats, Plan, ResidualRow
+from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
 
 ENTRY: Final = "entry"
@@ -193,36 +193,26 @@ class CpuExecutable(Executable):
             BufferRow(i, slot.kind, str(slot.type), slot.type.nbytes, program.offsets.get(i))
             for i, slot in enumerate(program.slots)
         )
-        residuals = tuple(self._residual_rows())
+        residuals = self._residual_rows()
         stack_bytes = sum(row.bytes for row in residuals)
         return Plan(self.device, kernels, buffers, residuals, program.notes, program.arena_size, stack_bytes)
 
-    def _residual_rows(self) -> list[ResidualRow]:
-        depths = self._depths()
-        rows = []
-        for residual in self.program.residuals:
-            depth, size = depths.get(residual.name, (None, 0))
-            rows.append(
-                ResidualRow(
-                    residual.name, str(residual.type), residual.formula, depth, size, residual.place, residual.reason,
-                    residual.loc,
-                )
-            )  # fmt: skip
-        return rows
-
-    def _depths(self) -> Mapping[str, tuple[int | None, int]]:
-        """Stack name -> (depth, bytes), the largest of all contexts; empty before the first run."""
-        found: dict[str, tuple[int | None, int]] = {}
+    def _residual_rows(self) -> tuple[ResidualRow, ...]:
+        """The largest of all contexts."""
+        held, program = Held(), self.program
+        for kernel in program.kernels:
+            held.together((stack.residual, None, 0) for stack in kernel.stacks)
+        held.together((record.residual, None, 0) for record in program.stacks)
         for context in self._contexts:
-            for kernel in self.program.kernels:
+            for kernel in program.kernels:
                 workers = min(self._pool.threads, max(kernel.chunks, 1))
-                for s, stack in enumerate(kernel.stacks):
-                    depth = context.depth(kernel, s)
-                    _enter(found, stack.name, depth, workers * depth * stack.row_bytes)
-            for record in self.program.stacks:
-                depth = int(context.words[record.word + 3])
-                _enter(found, record.name, depth, depth * record.stride)
-        return found
+                rows = [context.rows(kernel, s) for s in range(len(kernel.stacks))]
+                held.together(
+                    (s.residual, n, workers * n * s.row_bytes) for n, s in zip(rows, kernel.stacks, strict=True)
+                )
+            peaks = [int(context.words[record.word + 3]) for record in program.stacks]
+            held.together((r.residual, n, n * r.stride) for n, r in zip(peaks, program.stacks, strict=True))
+        return held.rows(program.residuals)
 
     def text(self, stage: str) -> str:
         return self._texts(stage)
@@ -277,12 +267,6 @@ class CpuRecording(Recording):
 
     def growths(self) -> int:
         return self._context.growths()
-
-
-def _enter(found: dict[str, tuple[int | None, int]], name: str, depth: int, size: int) -> None:
-    known = found.get(name)
-    if known is None or size >= known[1]:
-        found[name] = (depth, size)
 
 
 def held_by_all(pool_bytes: int) -> MemoryStats:

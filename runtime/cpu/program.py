@@ -29,6 +29,7 @@ class KernelStackRecord:
     loc: Location | None
     row_bytes: int
     known: bool
+    residual: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ def read_program(data: Mapping[str, Any]) -> ProgramRecord:
         offsets=dict(data["arena"]["offsets"]),
         kernels=tuple(_kernel(k) for k in data["kernels"]),
         stacks=tuple(
-            PlacedStackRecord(s["name"], read_type(s["type"]), read_location(s["loc"]), s["word"], s["stride"])
+            PlacedStackRecord(
+                s["name"], read_type(s["type"]), read_location(s["loc"]), s["residual"], s["word"], s["stride"]
+            )
             for s in data["stacks"]
         ),
         loops=tuple(read_location(loc) for loc in data["loops"]),
@@ -119,7 +122,7 @@ def _kernel(data: Mapping[str, Any]) -> KernelRecord:
         chunks=data["chunks"],
         width=data["width"],
         stacks=tuple(
-            KernelStackRecord(s["name"], s["dtype"], read_location(s["loc"]), s["row_bytes"], s["known"])
+            KernelStackRecord(s["name"], s["dtype"], read_location(s["loc"]), s["row_bytes"], s["known"], s["residual"])
             for s in data["stacks"]
         ),
         errors=read_errors(data["errors"]),

@@ -13,7 +13,7 @@ from loopgrad.runtime.gpu.machine import Machine
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 from loopgrad.runtime.gpu.program import ProgramRecord
 from loopgrad.runtime.gpu.resources import Resources
-from loopgrad.runtime.plan import BufferRow, KernelRow, MemoryStats, Plan, ResidualRow
+from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
 
 Texts = Callable[[str], str]
@@ -182,22 +182,16 @@ class GpuExecutable(Executable):
         return max(min(kernel.lanes, kernel.copies or self.learned.residents[k] or kernel.lanes), 1)
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
-        found: dict[str, tuple[int | None, int]] = {}
-        for k, kernel in enumerate(self.program.kernels):
-            for s, stack in enumerate(kernel.stacks):
-                depth = self.learned.depths[k][s]
-                size = (depth or 0) * self.width(k) * stack.itemsize
-                if stack.name not in found or size >= found[stack.name][1]:
-                    found[stack.name] = (depth, size)
-        for s, record in enumerate(self.program.stacks):
-            if self._machine is not None and self.learned.ran:
-                depth = self._machine.peaks[s]
-                found[record.name] = (depth, depth * record.type.nbytes)
-        rows = []
-        for r in self.program.residuals:
-            depth, size = found.get(r.name, (None, 0))
-            rows.append(ResidualRow(r.name, str(r.type), r.formula, depth, size, r.place, r.reason, r.loc))
-        return tuple(rows)
+        held, program, ran = Held(), self.program, self.learned.ran
+        for k, (kernel, capacities) in enumerate(zip(program.kernels, self.learned.capacities, strict=True)):
+            rows = [n if ran else None for n in capacities]
+            width = self.width(k)
+            held.together(
+                (s.residual, n, (n or 0) * width * s.itemsize) for n, s in zip(rows, kernel.stacks, strict=True)
+            )
+        peaks = [None] * len(program.stacks) if self._machine is None or not ran else self._machine.peaks
+        held.together((r.residual, n, (n or 0) * r.type.nbytes) for n, r in zip(peaks, program.stacks, strict=True))
+        return held.rows(program.residuals)
 
     def text(self, stage: str) -> str:
         return self._texts(stage)

@@ -1,4 +1,4 @@
-"""What an executable knows from its runs: capacities of stacks, depths, how often a stack grew.
+"""What an executable knows from its runs: capacities of stacks, how often a stack grew.
 
 Machines of one executable share it, under the device's lock.
 """
@@ -16,16 +16,14 @@ ROOM_BYTES: Final = 1 << 28  # above this a stack grows to the exact need
 
 
 class Learned:
-    """`capacities[k][s]` in rows; `depths[k][s]` what the last run needed, None before one did;
-    `rows[s]` the capacity of stack s of whole tensors in recordings; `residents[k]` the lanes in flight of a
-    kernel with stacks that were chosen last, 0 before."""
+    """`capacities[k][s]` in rows; `rows[s]` the capacity of stack s of whole tensors in recordings; `residents[k]`
+    the lanes in flight of a kernel with stacks that were chosen last, 0 before."""
 
     def __init__(self, program: ProgramRecord, forced: int | None, device: str) -> None:
         self.program = program
         self.forced = forced
         self.device = device
         self.capacities = [[forced or 0 for _ in kernel.stacks] for kernel in program.kernels]
-        self.depths: list[list[int | None]] = [[None for _ in kernel.stacks] for kernel in program.kernels]
         self.residents = [0 for _ in program.kernels]
         self.rows = [0 for _ in program.stacks]
         self.version = 0  # of the capacities
@@ -34,7 +32,6 @@ class Learned:
 
     def know(self, k: int, s: int, depth: int) -> None:
         """A depth that was computed before the launch."""
-        self.depths[k][s] = max(depth, 0)
         if self.forced is None and depth > self.capacities[k][s]:
             self.capacities[k][s] = depth
             self.version += 1
@@ -61,7 +58,6 @@ class Learned:
                 if self.forced is not None:
                     raise capacity_failure(control, kernel, s, needed, self.forced)
                 self.capacities[k][s] = roomy(needed, (self.residents[k] or kernel.lanes) * kernel.stacks[s].itemsize)
-                self.depths[k][s] = needed
                 grew = True
         if grew:
             self.growths += 1

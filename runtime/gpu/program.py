@@ -31,6 +31,7 @@ class KernelStackRecord:
     itemsize: int
     depth_param: int | None
     loc: Location | None
+    residual: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,9 @@ def read_program(data: Mapping[str, Any]) -> ProgramRecord:
         kernels=kernels,
         modules=tuple(ModuleRecord(**m) for m in data["modules"]),
         steps=steps,
-        stacks=tuple(StackRecord(s["name"], read_type(s["type"]), read_location(s["loc"])) for s in data["stacks"]),
+        stacks=tuple(
+            StackRecord(s["name"], read_type(s["type"]), read_location(s["loc"]), s["residual"]) for s in data["stacks"]
+        ),
         residuals=read_residuals(data["residuals"]),
         notes=tuple(data["notes"]),
         recordable=not continued and _recordable(steps, outputs),
@@ -201,7 +204,7 @@ def _kernel(data: Mapping[str, Any]) -> KernelRecord:
         before=tuple(_dispatch(d) for d in data["before"]),
         after=tuple(_dispatch(d) for d in data["after"]),
         stacks=tuple(
-            KernelStackRecord(s["name"], s["itemsize"], s["depth_param"], read_location(s["loc"]))
+            KernelStackRecord(s["name"], s["itemsize"], s["depth_param"], read_location(s["loc"]), s["residual"])
             for s in data["stacks"]
         ),
         errors=read_errors(data["errors"]),

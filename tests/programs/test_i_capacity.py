@@ -251,3 +251,54 @@ def test_i16_bytes_of_a_saved_value(compiled_device):
         (resident,) = {kernel.width for kernel in plan.kernels if kernel.stacks}
         assert saved.depth == 7
         assert saved.bytes == 7 * resident * size
+
+
+def test_i17_lanes_in_lockstep_may_need_more_rows_than_the_deepest_lane(compiled_device):
+    """Each lane makes its 50 trips in another pass of the outer loop: on the cpu, where lanes take turns at the inner
+    loop, 6 x 50 rows are pushed, and the plan says so."""
+    trips = np.zeros((16, 6), np.int64)
+    trips[np.arange(16), np.arange(16) % 6] = 50
+
+    def walk(x, row):
+        inner = lambda i, v: lg.fori_loop(0, row[i], lambda _, w: lg.sin(w) + 0.1, v)
+        return lg.fori_loop(0, 6, inner, x)
+
+    gradient = lg.compile(lg.grad(lambda x, n: lg.sum(lg.vmap(walk)(x, n))))
+    arguments = (lg.asarray(np.linspace(0, 1, 16)), lg.asarray(trips))
+    np.asarray(gradient(*arguments))
+    plan = gradient.plan(*arguments)
+    (saved,) = plan.residuals
+    assert saved.depth == 50 if compiled_device.split(":")[0] != "cpu" else saved.depth >= 300
+    assert saved.bytes % (saved.depth * 8) == 0
+    assert saved.bytes >= saved.depth * 8 * max(kernel.width for kernel in plan.kernels if kernel.stacks)
+
+
+def test_i18_each_saved_value_has_its_own_bytes(compiled_device):
+    """Snapshots of one loop have one name: of its trip count, a number, a vector and a matrix."""
+
+    def loss(v, m):
+        step = lambda s: (s[0] + 0.1 * lg.cos(s[0]) + 0.1, lg.roll(lg.sin(s[1]), 1), s[2] * lg.sum(s[1]))
+        s = lg.while_loop(lambda s: s[0] < 3, step, (lg.sum(v) * 0, v, m), memory_budget=40_000)
+        return s[0] + lg.sum(s[1]) + lg.sum(s[2])
+
+    gradient = lg.compile(lg.grad(loss))
+    arguments = (lg.asarray(np.linspace(0.1, 0.6, 6)), lg.asarray(np.ones((20, 6))))
+    np.asarray(gradient(*arguments))
+    saved = [row for row in gradient.plan(*arguments).residuals if row.name == "snapshot"]
+    assert {row.type for row in saved} == {"int64[]", "float64[]", "float64[6]", "float64[20,6]"}
+    for row in saved:
+        size = {"[]": 1, "[6]": 6, "[20,6]": 120}[row.type[row.type.index("[") :]]
+        assert row.depth > 0
+        assert row.bytes in (row.depth * size * 8, row.depth * -(-size * 8 // 64) * 64)  # rows may be aligned
+
+
+def test_i19_vectors_of_a_lane_count_with_all_their_elements(compiled_device):
+    def loss(x, n):
+        return lg.sum(lg.vmap(lambda v: lg.fori_loop(0, n, lambda _, c: lg.sin(c) * c[0], v))(x))
+
+    gradient = lg.compile(lg.grad(loss))
+    arguments = (lg.asarray(np.ones((5, 3))), lg.asarray(7))
+    np.asarray(gradient(*arguments))
+    plan = gradient.plan(*arguments)
+    (resident,) = {kernel.width for kernel in plan.kernels if kernel.stacks}
+    assert [(row.depth, row.bytes) for row in plan.residuals] == [(7, 7 * resident * 3 * 8)]

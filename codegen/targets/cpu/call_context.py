@@ -6,8 +6,7 @@
                     redirects: there the runtime leaves the caller's memory, and `slots` holds
                     memory of the arena (copied in at entry, copied out at the end)
     controls        per kernel: capacity[s], needed[s], lane_of_overflow, error_code, error_lane,
-                    error_detail (see interface.py), then depth[s]: the depth known before the launch,
-                    then the address of the context
+                    error_detail (see interface.py), then the address of the context
     stacks          per program stack: base, depth, capacity, peak (depth), in elements
 
 Everything but the pointers of inputs and outputs stays between calls, learned capacities included.
@@ -107,7 +106,7 @@ def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layo
     controls = []
     for interface in interfaces:
         controls.append(word)
-        word += 3 * len(interface.stacks) + CONTROL_TAIL
+        word += 2 * len(interface.stacks) + CONTROL_TAIL
     stacks = []
     for _ in program.stacks:
         stacks.append(word)

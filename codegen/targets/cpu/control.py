@@ -226,7 +226,7 @@ class Pause:
         e.interruptible = True
         b.outlined.setdefault("lg.attend", attend_function)
         self.b = b
-        self.word = 3 * len(e.kernel.stacks) + CONTROL_TAIL - 1
+        self.word = 2 * len(e.kernel.stacks) + CONTROL_TAIL - 1
         stop_at = b.scalar("ptr", f"getelementptr i64, ptr {self.context()}, i64 {HEADER['stop']}")
         stop = b.scalar("i64", f"load atomic i64, ptr {stop_at.name} monotonic, align 8")
         clear = b.scalar("i1", f"icmp eq i64 {stop.name}, 0")

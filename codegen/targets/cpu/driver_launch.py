@@ -50,7 +50,7 @@ def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control
         "  store i64 0, ptr %error_p",
     ]
     if interface.interruptible:
-        lines.append(f"  %own_p = getelementptr i64, ptr %control, i64 {3 * len(stacks) + CONTROL_TAIL - 1}")
+        lines.append(f"  %own_p = getelementptr i64, ptr %control, i64 {2 * len(stacks) + CONTROL_TAIL - 1}")
         lines.append("  store ptr %context, ptr %own_p")
     if stacks:
         lines += _capacities(stacks)
@@ -74,7 +74,7 @@ def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control
 
 
 def _capacities(stacks: tuple[StackInterface, ...]) -> list[str]:
-    """Sets %cap.s and %bytes, and stores known depths."""
+    """Sets %cap.s and %bytes."""
     forced = f"getelementptr i64, ptr %context, i64 {HEADER['forced_capacity']}"
     lines = [f"  %forced_p = {forced}", "  %forced = load i64, ptr %forced_p", "  %is_forced = icmp sge i64 %forced, 0"]
     total = "0"
@@ -82,7 +82,7 @@ def _capacities(stacks: tuple[StackInterface, ...]) -> list[str]:
         lines += [f"  %cap_p.{s} = getelementptr i64, ptr %control, i64 {s}", f"  %old.{s} = load i64, ptr %cap_p.{s}"]
         want = f"%old.{s}"
         if stack.depth_param is not None:
-            lines += _known_depth(s, stack.depth_param, 2 * len(stacks) + 4 + s)
+            lines += _known_depth(s, stack.depth_param)
             want = f"%want.{s}"
         lines += [
             f"  %chosen.{s} = select i1 %is_forced, i64 %forced, i64 {want}",
@@ -97,13 +97,11 @@ def _capacities(stacks: tuple[StackInterface, ...]) -> list[str]:
     return [*lines, f"  %bytes = add i64 {total}, 0"]
 
 
-def _known_depth(s: int, param: int, word: int) -> list[str]:
+def _known_depth(s: int, param: int) -> list[str]:
     return [
         f"  %depth_pp.{s} = getelementptr ptr, ptr %params, i64 {param}",
         f"  %depth_p.{s} = load ptr, ptr %depth_pp.{s}",
         f"  %depth.{s} = load i64, ptr %depth_p.{s}",
-        f"  %known_p.{s} = getelementptr i64, ptr %control, i64 {word}",
-        f"  store i64 %depth.{s}, ptr %known_p.{s}",
         f"  %deeper.{s} = icmp sgt i64 %depth.{s}, %old.{s}",
         f"  %want.{s} = select i1 %deeper.{s}, i64 %depth.{s}, i64 %old.{s}",
     ]

@@ -18,9 +18,9 @@ The emitter gives, per Kernel, one `KernelInterface`; the driver gives each laun
   where that was more than capacity[s]: grow to it and launch again. This holds also for stacks whose
   depth is known ahead: lanes run in lockstep, so nested uneven loops can need more rows than the
   deepest lane. Capacity 0 is fine. lane_of_overflow is one lane that overflowed.
-- Behind those four words come depth[s]... (the driver's) and, where the kernel is `interruptible`, the
-  address of the call's context: a loop that need not end looks there for `stop`, and asks now and then
-  whether to go on. What a kernel computes after it was told to stop is meaningless.
+- Behind those four words comes, where the kernel is `interruptible`, the address of the call's context: a
+  loop that need not end looks there for `stop`, and asks now and then whether to go on. What a kernel computes
+  after it was told to stop is meaningless.
 - error_code is 0 or 1 + the index into Kernel.errors of one failed check; error_lane is its linear
   lane index, error_detail the check's detail (for max_steps the number of steps made).
 - Accumulate parameters are initialised by the driver before the launch (LaunchStep.initials).

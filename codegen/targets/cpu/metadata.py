@@ -58,6 +58,7 @@ def _kernel(kernel: Kernel, interface: KernelInterface, control: int) -> dict[st
             "loc": write_location(slot.loc),
             "row_bytes": stack.row_bytes,
             "known": slot.depth_param is not None,
+            "residual": slot.residual,
         }
         for slot, stack in zip(kernel.stacks, interface.stacks, strict=True)
     ]
@@ -81,6 +82,7 @@ def _stack(stack: ProgramStack, word: int) -> dict[str, Any]:
         "loc": write_location(stack.loc),
         "word": word,
         "stride": stack_stride(stack.element),
+        "residual": stack.residual,
     }
 
 

@@ -111,7 +111,8 @@ def describe(program: Program, interfaces: Sequence[KernelInterface], support: S
         "kernels": [_kernel(k, i) for k, i in zip(program.kernels, interfaces, strict=True)],
         "steps": _Steps(program, support).steps(program.steps),
         "stacks": [
-            {"name": s.name, "type": write_type(s.element), "loc": write_location(s.loc)} for s in program.stacks
+            {"name": s.name, "type": write_type(s.element), "loc": write_location(s.loc), "residual": s.residual}
+            for s in program.stacks
         ],
         "residuals": write_residuals(program.residuals),
         "notes": [*program.notes, *[note for i in interfaces for note in i.notes]],
@@ -121,7 +122,13 @@ def describe(program: Program, interfaces: Sequence[KernelInterface], support: S
 
 def _kernel(kernel: Kernel, interface: KernelInterface) -> dict[str, Any]:
     stacks = [
-        {"name": slot.name, "itemsize": size, "depth_param": slot.depth_param, "loc": write_location(slot.loc)}
+        {
+            "name": slot.name,
+            "itemsize": size,
+            "depth_param": slot.depth_param,
+            "loc": write_location(slot.loc),
+            "residual": slot.residual,
+        }
         for slot, size in zip(kernel.stacks, interface.stacks, strict=True)
     ]
     return {

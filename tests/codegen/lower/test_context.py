@@ -15,7 +15,8 @@ from loopgrad.graph.types import TensorType, float32, int64
 
 
 def lowering(*dims):
-    return Lowering(Settings(lambda data, type: (data, type), Liveness()), RULES, dims, lane_loops=False)
+    settings = Settings(lambda data, type: (data, type), lambda _: 0, Liveness())
+    return Lowering(settings, RULES, dims, lane_loops=False)
 
 
 def run(ctx, positions):

@@ -44,7 +44,7 @@ class Control:
     """What a launch leaves in its control block."""
 
     def __init__(self, stacks: int, capacity: int) -> None:
-        self.words = np.zeros(3 * stacks + CONTROL_TAIL, np.int64)
+        self.words = np.zeros(2 * stacks + CONTROL_TAIL, np.int64)
         self.words[:stacks] = capacity
         self.context = np.zeros(HEADER_WORDS, np.int64)
         self.words[-1] = self.context.ctypes.data
