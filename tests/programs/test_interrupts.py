@@ -98,3 +98,62 @@ def test_a_replay() -> None:
     with pytest.raises(KeyError, match="alarm"), alarm():
         replay.replay(np.full(2000, 1.0))
     np.testing.assert_array_equal(replay.replay(np.full(2000, 4.0)), 4.0)
+
+
+FOREVER = 1 << 62
+
+
+def drift(v: Any) -> Any:
+    return v * 0.5 + 0.1
+
+
+def counted(x: Any, n: Any) -> Any:
+    return lg.fori_loop(0, n, lambda _, v: drift(v), x)
+
+
+
+def in_short_ones(x: Any, n: Any) -> Any:
+    """No loop of the nest is long, all together are."""
+    few = lg.minimum(n, 3000)
+    body = drift
+    for _ in range(4):
+        body = lambda v, body=body: lg.fori_loop(0, few, lambda _, w: body(w), v)
+    return body(x)
+
+
+@pytest.mark.parametrize("lanes", [None, 3, 5000])
+@pytest.mark.parametrize("function", [counted, in_short_ones])
+def test_a_counted_loop_that_takes_years_can_be_interrupted(lanes: int | None, function: Callable[..., Any]) -> None:
+    compiled = lg.compile(function, device="cpu")
+    x, counts = (np.ones(()), np.full((), 4)) if lanes is None else (np.ones(lanes), np.arange(lanes) % 5)
+    good = np.asarray(compiled(x, counts))
+    with pytest.raises(KeyError, match="alarm"), alarm():
+        compiled(x, np.where(counts == counts.max(), FOREVER, counts))
+    np.testing.assert_array_equal(compiled(x, counts), good)
+
+
+def test_a_loop_of_a_constant_count_can_be_interrupted() -> None:
+    for reverse in (False, True):
+        compiled = lg.compile(lambda x, r=reverse: lg.vmap(lambda v: repeated(v, r))(x), device="cpu")
+        with pytest.raises(KeyError, match="alarm"), alarm():
+            compiled(np.ones(40))
+
+
+def repeated(x: Any, reverse: bool) -> Any:
+    return lg.scan(lambda v, _: (drift(v), None), x, None, length=FOREVER, reverse=reverse)[0]
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, (1 << 16) - 1, 1 << 16, (1 << 16) + 1, 1 << 17, 200_001])
+def test_stretches_of_a_counted_loop_make_every_trip_once(trips: int) -> None:
+    """Trips of both directions, seen by what is saved: the gradient pops what the loop pushed."""
+
+    def walk(x: Any, n: Any) -> Any:
+        return lg.fori_loop(0, n, lambda k, s: (s[0] + k, s[1] * lg.cos(1e-6 * lg.astype(k, lg.float64))), (0, x))
+
+    total, value = lg.compile(walk, device="cpu")(1.0, trips)
+    assert int(total) == trips * (trips - 1) // 2
+    np.testing.assert_allclose(value, np.prod(np.cos(1e-6 * np.arange(trips))), rtol=1e-9)
+    lanes = np.array([trips, trips // 2, 3])
+    sums = lg.compile(lambda x, n: lg.fori_loop(0, n, lambda k, v: v + lg.astype(k, lg.float64) * v * 1e-12, x))
+    slope = lg.compile(lg.grad(lambda x, n: lg.sum(sums(x, n))), device="cpu")(np.ones(3), lanes)
+    np.testing.assert_allclose(slope, [np.prod(1 + 1e-12 * np.arange(n)) for n in lanes], rtol=1e-9)

@@ -73,6 +73,8 @@ class Emitter:
         self.crowded: frozenset[tuple[str, str]] = frozenset()  # math recipes that are functions
         self.math_functions: dict[str, list[Val]] = {}  # symbol -> its results
         self.interruptible = False  # once a loop asks now and then whether to go on
+        self.loops = 0  # that surround what is being written
+        self.nesting: int | None = None  # how many of the kernel's loops contain each other, once that was asked
 
     # -- reading values
 
@@ -198,6 +200,13 @@ class Emitter:
                 yield
         finally:
             self.mask = saved
+
+    @contextmanager
+    def inside_loop(self) -> Iterator[None]:
+        """Emit the body of a loop."""
+        self.loops += 1
+        yield
+        self.loops -= 1
 
     def any_active(self, mask: Val | None) -> str:
         return "true" if mask is None else self.b.any(mask)

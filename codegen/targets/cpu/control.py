@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
-from loopgrad.codegen.targets.cpu.call_context import CONTROL_TAIL, HEADER
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter, llvm_type
-from loopgrad.codegen.targets.cpu.outline import attend_function, fail_function
+from loopgrad.codegen.targets.cpu.interruption import Pause, Stretches, ends_soon
+from loopgrad.codegen.targets.cpu.outline import fail_function
 from loopgrad.codegen.targets.cpu.vector import Val
-
-PATIENCE = 1 << 16  # trips of a loop that need not end between two questions whether to go on
-BOUNDED = 1 << 20  # max_steps up to which a loop ends soon enough
 
 PURE = frozenset(
     {"const", "cast", "select", "fma", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert",
@@ -113,10 +110,13 @@ def counted_loop(e: Emitter, op: KOp, trips: Val, lanes: Val | None) -> None:
     type = trips.type
     positive = b.scalar("i1", f"icmp sgt {type} {trips.name}, 0")
     inits = initial_values(e, phis_of, op.operands[1:])
+    stretches = None if ends_soon(e, e.analysis.ranges[op.operands[0]][1]) else Stretches(e, trips, reverse)
     enter = b.label
     b.branch(positive.name, head, leave)
     b.start(head)
     counter_line, counter = b.reserve(), b.fresh()
+    if stretches is not None:
+        stretches.head()
     phis = Phis(e, phis_of)
     phis.bind(phis_of)
     step = b.named(type, counter)
@@ -125,22 +125,25 @@ def counted_loop(e: Emitter, op: KOp, trips: Val, lanes: Val | None) -> None:
     alive = e.mask
     if lanes is not None:
         alive = b.inst("i1", "icmp slt {t0} {a}, {b}", k, lanes)
-    with e.under(alive):
+    with e.under(alive), e.inside_loop():
         emit_block(e, body)
         new = select_carries(e, alive if lanes is not None else None, phis, phis.incoming(body.yields))
         following = k if reverse else b.scalar(type, f"add nsw {type} {counter}, 1")
-        compare = (
-            f"icmp sgt {type} {following.name}, 0" if reverse else f"icmp slt {type} {following.name}, {trips.name}"
-        )
-        again = b.scalar("i1", compare)
+        end = stretches.end if stretches is not None else "0" if reverse else trips.name
+        again = b.scalar("i1", f"icmp {'sgt' if reverse else 'slt'} {type} {following.name}, {end}")
         latch = b.label
-        b.branch(again.name, head, leave)
+        b.branch(again.name, head, leave if stretches is None else stretches.label)
+    back, out = [latch], [latch]
+    if stretches is not None:
+        more, out = stretches.between(following, enter, latch, head, leave)
+        back = [latch, more]
     start = trips.name if reverse else "0"
-    b.lines[counter_line] = f"  {counter} = phi {type} [ {start}, %{enter} ], [ {following.name}, %{latch} ]"
-    phis.fill([(enter, inits), (latch, new)])
+    edges = "".join(f", [ {following.name}, %{label} ]" for label in back)
+    b.lines[counter_line] = f"  {counter} = phi {type} [ {start}, %{enter} ]{edges}"
+    phis.fill([(enter, inits), *[(label, new) for label in back]])
     b.start(leave)
     after = Phis(e, op.results)
-    after.fill([(enter, inits), (latch, new)])
+    after.fill([(enter, inits), *[(label, new) for label in out]])
     after.bind(op.results)
 
 
@@ -164,7 +167,7 @@ def emit_while(e: Emitter, op: KOp) -> None:
     head, do, leave = b.fresh_label("while"), b.fresh_label("do"), b.fresh_label("endwhile")
     varying = not e.analysis.uniform(cond.yields[0])
     limit = op.attrs.get("max_steps")
-    pause = Pause(e) if limit is None or limit > BOUNDED else None
+    pause = None if ends_soon(e, limit) else Pause(e)
     inits = initial_values(e, body.arguments, op.operands)
     outside = e.mask
     first = b.vector(b.const("i1", True)) if outside is None else outside
@@ -191,7 +194,7 @@ def emit_while(e: Emitter, op: KOp) -> None:
             go = b.scalar("i1", f"and i1 {go}, {pause.going}").name
         b.branch(go, do, leave)
         b.start(do)
-        with e.under(alive):
+        with e.under(alive), e.inside_loop():
             emit_block(e, body)
             new = select_carries(e, alive if varying else None, phis, phis.incoming(body.yields))
             more = b.scalar("i64", f"add nsw i64 {steps}, 1")
@@ -208,69 +211,6 @@ def emit_while(e: Emitter, op: KOp) -> None:
             b.lines[line] = f"  {alive_in.names[u]} = phi {b.vector_type('i1')} {sources}"
     b.start(leave)
     bind(e, op.results, phis.results)
-
-
-class Pause:
-    """What lets a loop be interrupted that need not end. It counts down trips; at 0 it asks whether to go on, and a
-    loop that begins after the call was told to stop makes one trip.
-
-        enter:  %left0 = PATIENCE, or 1 where `stop` is set
-        head:   %left, %going = phi ...;     the loop goes on while %going
-        latch:  %left - 1 == 0: %going = not lg.attend()
-
-    Where a loop's lanes have a mask, the mask becomes empty instead.
-    """
-
-    def __init__(self, e: Emitter) -> None:
-        b = e.b
-        e.interruptible = True
-        b.outlined.setdefault("lg.attend", attend_function)
-        self.b = b
-        self.word = 2 * len(e.kernel.stacks) + CONTROL_TAIL - 1
-        stop_at = b.scalar("ptr", f"getelementptr i64, ptr {self.context()}, i64 {HEADER['stop']}")
-        stop = b.scalar("i64", f"load atomic i64, ptr {stop_at.name} monotonic, align 8")
-        clear = b.scalar("i1", f"icmp eq i64 {stop.name}, 0")
-        self.first = b.scalar("i64", f"select i1 {clear.name}, i64 {PATIENCE}, i64 1").name
-
-    def context(self) -> str:
-        """Loaded where it is used: it isn't worth a register in the loop."""
-        where = self.b.scalar("ptr", f"getelementptr i64, ptr %control, i64 {self.word}")
-        return self.b.scalar("ptr", f"load ptr, ptr {where.name}").name
-
-    def head(self) -> None:
-        self.lines = (self.b.reserve(), self.b.reserve())
-        self.left, self.going = self.b.fresh(), self.b.fresh()
-
-    def latch(self, enter: str, alive: Val | None) -> Val | None:
-        """Ends in the block that jumps back; `enter` is the one from which the loop is entered. The mask of the
-        following trip."""
-        b = self.b
-        ask, back = b.fresh_label("ask"), b.fresh_label("back")
-        left = b.scalar("i64", f"add nsw i64 {self.left}, -1")
-        due = b.scalar("i1", f"icmp eq i64 {left.name}, 0")
-        before = b.label
-        b.branch(due.name, ask, back, rarely=True)
-        b.start(ask)
-        told = b.scalar("i1", f"call i1 @lg.attend(ptr {self.context()}, ptr %worker)")
-        on = b.scalar("i1", f"xor i1 {told.name}, true")
-        with b.scope():
-            kept = None if alive is None else b.both(alive, b.vector(on))
-        b.jump(back)
-        b.start(back)
-        counted = b.scalar("i64", f"phi i64 [ {left.name}, %{before} ], [ {PATIENCE}, %{ask} ]")
-        going = b.scalar("i1", f"phi i1 [ true, %{before} ], [ {on.name}, %{ask} ]")
-        following = None
-        if alive is not None and kept is not None:
-            names = [b.fresh() for _ in alive.names]
-            for name, old, new in zip(names, alive.names, kept.names, strict=True):
-                b.line(f"{name} = phi {b.vector_type('i1')} [ {old}, %{before} ], [ {new}, %{ask} ]")
-            following = Val("i1", tuple(names), False)
-        for line, name, type, start, new in (
-            (self.lines[0], self.left, "i64", self.first, counted.name),
-            (self.lines[1], self.going, "i1", "true", going.name),
-        ):
-            b.lines[line] = f"  {name} = phi {type} [ {start}, %{enter} ], [ {new}, %{back} ]"
-        return following
 
 
 def limited(e: Emitter, op: KOp, go: str, steps: str, alive: Val | None, limit: int) -> str:
