@@ -52,12 +52,14 @@ def loop_names(stacks: Iterable[str]) -> str:
 
 
 def memory_failure(
-    loops: str, loc: Location | None, needed: int, available: int | None, detail: str = ""
+    loops: str, loc: Location | None, needed: int, available: int | None, detail: str = "", counting: bool = False
 ) -> MemoryError:
-    """The saved values of `loops` need more than there is; `available` where that is known."""
+    """The saved values of `loops` need more than there is; `available` where that is known. `counting`: they need
+    even more than `needed`."""
     room = "what the system gives" if available is None else f"{available:,} bytes available"
+    need = "needed more than" if counting else "needed"
     text = (
-        f"loop {loops!r}: expected its saved values to fit into {room}, needed {needed:,} bytes{detail}; "
-        "give the loop a memory_budget, or make it shorter"
+        f"loop {loops!r}: expected its saved values to fit into {room}, {need} {needed:,} bytes{detail}; "
+        "give the loop a memory_budget=, or make it shorter"
     )
     return MemoryError(located(text, loc))

@@ -29,6 +29,7 @@ from loopgrad.runtime.records import SlotRecord
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
+NO_LIMIT: Final = (1 << 63) - 1
 OWNED_ARENA_BYTES: Final = 1 << 14  # larger arenas are shared by all programs
 
 _libc = ctypes.CDLL(None)
@@ -68,6 +69,9 @@ class CallContext:
         words[HEADER["poll"]] = self.pool.poll
         words[HEADER["attend"]] = self.pool.attend
         words[HEADER["forced_capacity"]] = -1 if forced is None else forced
+        words[HEADER["heap_most"]] = NO_LIMIT
+        if forced is None and any(kernel.stacks for kernel in self.program.kernels):
+            self._look_up_memory()
         if any(c.name == "matmul" for c in self.program.host_calls):
             functions = blas()
             if functions is not None:
@@ -95,12 +99,20 @@ class CallContext:
         all for one program stack."""
         if kind == RESERVE_HEAP:
             self.refused = memory.refusal(size * self.pool.threads, self.pool.heap_bytes)
+            self._look_up_memory()
         else:
             own = self.program.stacks[kind - RESERVE_STACK]
             held = self.words[own.word + 2] * own.stride
             promised = sum(self._untouched(stack) for stack in self.program.stacks if stack is not own)
             self.refused = memory.refusal(size + promised, lambda: held)
         return 0 if self.refused is None else 1
+
+    def _look_up_memory(self) -> None:
+        """Let kernels know how much their stacks could have, so that they needn't count to the end for nothing."""
+        available = memory.available_bytes()
+        if available is not None:
+            most = (int(available * memory.HEADROOM) + self.pool.heap_bytes()) // self.pool.threads
+            self.words[HEADER["heap_most"]] = max(most, memory.UNCHECKED_BYTES)
 
     def _untouched(self, stack: PlacedStackRecord) -> int:
         """Bytes that a program stack has and never used: allocated, but not yet taken from the system."""

@@ -33,7 +33,7 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         kernel = program.kernels[where]
         return failed_check(kernel.errors[which], kernel.domain, lane, detail)
     if code == HEAP_MEMORY:
-        return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused)
+        return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused, bool(which))
     if code == STACK_MEMORY:
         stack_record = program.stacks[where]
         needed, available = request(words[HEADER["needed"]] * stack_record.stride, refused)
@@ -47,14 +47,15 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
 
 
 def _heap_failure(
-    kernel: KernelRecord, bytes_per_worker: int, threads: int, refused: tuple[int, int] | None
+    kernel: KernelRecord, bytes_per_worker: int, threads: int, refused: tuple[int, int] | None, counting: bool
 ) -> MemoryError:
+    """`counting`: the loop was ended before it had counted all that it needs."""
     names = loop_names(stack.name for stack in kernel.stacks) or kernel.name
     loc = next((stack.loc for stack in kernel.stacks if stack.loc is not None), None)
     workers = min(threads, max(kernel.chunks, 1))
     shared = f" ({workers} threads x {kernel.width} lanes in flight)"
     needed, available = request(bytes_per_worker * workers, refused)
-    return memory_failure(names, loc, needed, available, shared)
+    return memory_failure(names, loc, needed, available, shared, counting)
 
 
 def request(needed: int, refused: tuple[int, int] | None) -> tuple[int, int | None]:

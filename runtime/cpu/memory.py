@@ -76,7 +76,7 @@ def refusal(needed: int, reusable: Callable[[], int] = nothing) -> tuple[int, in
         if attempt == 0:
             release_idle()
     assert available is not None
-    return needed, available + reusable()
+    return needed, int(available * HEADROOM) + reusable()
 
 
 def release_idle() -> None:

@@ -16,6 +16,7 @@ import pytest
 from oracles import check, tolerance
 
 import loopgrad as lg
+from loopgrad.runtime.cpu import memory
 
 STARTS = np.array([0.1, 0.3, 0.5, 0.8])
 
@@ -193,6 +194,7 @@ OUT_OF_MEMORY = """
 import resource
 import numpy as np
 import loopgrad as lg
+from loopgrad.runtime.cpu import memory
 
 # a run that doesn't refuse would otherwise take the machine's memory; a GPU has its own, and CUDA maps far more
 if not DEVICE.startswith(("cuda", "hip")):
@@ -302,3 +304,36 @@ def test_i19_vectors_of_a_lane_count_with_all_their_elements(compiled_device):
     plan = gradient.plan(*arguments)
     (resident,) = {kernel.width for kernel in plan.kernels if kernel.stacks}
     assert [(row.depth, row.bytes) for row in plan.residuals] == [(7, 7 * resident * 3 * 8)]
+
+
+def endless_sines(x):
+    return lg.sum(lg.while_loop(lambda v: v > 0.0, lambda v: lg.sin(v) * 0.0 + 0.5, x, name="endless"))
+
+
+def test_i20_an_endless_loop_under_grad_ends_when_its_saved_values_cannot_fit(monkeypatch):
+    """It isn't counted to its end, which would never come."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 26)
+    gradient = lg.compile(lg.grad(endless_sines), device="cpu")
+    for lanes in (1, 40, 3000):
+        with pytest.raises(MemoryError, match=r"loop 'endless'.*more than .* memory_budget=[\s\S]*endless_sines"):
+            np.asarray(gradient(np.ones(lanes)))
+
+
+def test_i21_memory_that_is_there_by_now_is_used(monkeypatch):
+    """How much there is was looked up before; the loop ends too early, and runs again."""
+    looked = []
+
+    def available():
+        looked.append(None)
+        return 1 << 26 if len(looked) < 2 else 1 << 33
+
+    monkeypatch.setattr(memory, "available_bytes", available)
+    trips = 300_000
+
+    def halved(x):
+        return lg.sum(lg.while_loop(lambda s: s[0] < trips, lambda s: (s[0] + 1, lg.sin(s[1])), (x * 0, x))[1])
+
+    gradient = lg.compile(lg.grad(halved), device="cpu")
+    slopes = np.asarray(gradient(np.zeros(64)))
+    assert len(looked) >= 2
+    np.testing.assert_array_equal(slopes, 1.0)

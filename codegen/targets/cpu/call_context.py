@@ -50,7 +50,8 @@ HEADER: Final[dict[str, int]] = {
             "allocated",
             "growths",
             "polled",  # nanoseconds on the monotonic clock
-            "stop",  # not 0: kernels shall end early, the call was interrupted
+            "heap_most",  # bytes per worker that stacks could have when that was last looked up
+            "stop",  # not 0: kernels shall end early: STOP_INTERRUPTED, or STOP_STARVED
             "raised_type",  # what `poll` leaves when a signal handler raised: three owned references
             "raised_value",
             "raised_traceback",
@@ -63,12 +64,15 @@ HEADER_WORDS: Final = len(HEADER)
 OK: Final = 0
 STACK_CAPACITY: Final = 1  # kernel, stack, rows, rows (forced)
 CHECK: Final = 2  # kernel, error site
-HEAP_MEMORY: Final = 3  # kernel, -, bytes per worker, bytes per worker
+HEAP_MEMORY: Final = 3  # kernel, 1 where the need was still growing, bytes per worker, bytes per worker
 STACK_MEMORY: Final = 4  # program stack, -, elements, elements
 LOOP_LIMIT: Final = 5  # loop, -, steps
 HOST_CALL: Final = 6  # host call
 INTERRUPTED: Final = 7
 STACK_EMPTY: Final = 8  # program stack (a bug of the compiler)
+
+STOP_INTERRUPTED: Final = 1
+STOP_STARVED: Final = 2  # a stack needs more than `heap_most`: it isn't worth going on to count how much
 
 CONTROL_TAIL: Final = 5
 STACK_WORDS: Final = 4

@@ -73,6 +73,7 @@ class Emitter:
         self.crowded: frozenset[tuple[str, str]] = frozenset()  # math recipes that are functions
         self.math_functions: dict[str, list[Val]] = {}  # symbol -> its results
         self.interruptible = False  # once a loop asks now and then whether to go on
+        self.row_sums: dict[int, int] | None = None  # of stacks, once they were asked for
         self.loops = 0  # that surround what is being written
         self.nesting: int | None = None  # how many of the kernel's loops contain each other, once that was asked
 

@@ -24,6 +24,7 @@ from loopgrad.codegen.targets.cpu.call_context import (
     INTERRUPTED,
     RESERVE_HEAP,
     STACK_CAPACITY,
+    STOP_STARVED,
 )
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
 from loopgrad.graph.types import DType
@@ -60,7 +61,7 @@ def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control
     bytes_name = "%bytes" if stacks else "0"
     if interface.chunks:
         lines += _call(_runner_word(kernel, interface), interface, bytes_name)
-        lines += _interruption(number)
+        lines += _interruption(number, stacks)
     if stacks:
         lines += _overflow(number, stacks)
     if interface.errors:
@@ -134,12 +135,14 @@ def _approval(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
     return lines
 
 
-def _memory_report(number: int, bytes_name: str, stacks: tuple[StackInterface, ...]) -> list[str]:
-    """What was learned is dropped, so that the next call starts small."""
+def _memory_report(
+    number: int, bytes_name: str, stacks: tuple[StackInterface, ...], counting: bool = False
+) -> list[str]:
+    """What was learned is dropped, so that the next call starts small. `counting`: even more may be needed."""
     drop = [f"  store i64 0, ptr %cap_p.{s}" for s in range(len(stacks))]
     label = len(drop)
     name = f"%report.{'d' if bytes_name == '%bytes' else 'z'}{label}"
-    return [*drop, *_report(name, HEAP_MEMORY, number, "0", "0", "0", bytes_name, bytes_name)]
+    return [*drop, *_report(name, HEAP_MEMORY, number, str(int(counting)), "0", "0", bytes_name, bytes_name)]
 
 
 def _report(
@@ -179,16 +182,45 @@ def _call(word: int, interface: KernelInterface, bytes_name: str) -> list[str]:
     ]
 
 
-def _interruption(number: int) -> list[str]:
-    """What an interrupted kernel leaves isn't looked at."""
-    return [
+def _interruption(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
+    """What an interrupted kernel leaves isn't looked at. One that ended since its stacks needed more than there was
+    goes on where there is more by now."""
+    lines = [
         f"  %stop_p = getelementptr i64, ptr %context, i64 {HEADER['stop']}",
         "  %stop = load atomic i64, ptr %stop_p monotonic, align 8",
-        "  %interrupted = icmp ne i64 %stop, 0",
-        "  br i1 %interrupted, label %halt, label %whole",
+        "  %ended = icmp ne i64 %stop, 0",
+        "  br i1 %ended, label %halt, label %whole",
         "halt:",
-        *_report("%h", INTERRUPTED, number, "0", "0", "0", "0", "0"),
-        "whole:",
+    ]
+    if stacks:
+        lines += _starvation(number, stacks)
+    return [*lines, *_report("%h", INTERRUPTED, number, "0", "0", "0", "0", "0"), "whole:"]
+
+
+def _starvation(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
+    lines = [
+        f"  %hungry = icmp eq i64 %stop, {STOP_STARVED}",
+        "  br i1 %hungry, label %starved, label %interrupted",
+        "starved:",
+        "  store atomic i64 0, ptr %stop_p monotonic, align 8",
+    ]
+    total = "0"
+    for s, stack in enumerate(stacks):
+        lines += [
+            f"  %want_rows.{s} = load i64, ptr %need_p.{s}",
+            f"  %most_rows.{s} = call i64 @llvm.smax.i64(i64 %want_rows.{s}, i64 %cap.{s})",
+            f"  %want_bytes.{s} = mul i64 %most_rows.{s}, {stack.row_bytes}",
+            f"  %want_total.{s} = add i64 {total}, %want_bytes.{s}",
+        ]
+        total = f"%want_total.{s}"
+    return [
+        *lines,
+        f"  %short = call i32 @drv.reserve(ptr %context, i64 {RESERVE_HEAP}, i64 {total})",
+        "  %lack = icmp ne i32 %short, 0",
+        "  br i1 %lack, label %starving, label %whole",
+        "starving:",
+        *_memory_report(number, total, stacks, counting=True),
+        "interrupted:",
     ]
 
 

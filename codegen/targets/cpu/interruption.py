@@ -43,14 +43,13 @@ def ends_soon(e: Emitter, most: int | None) -> bool:
 
 def context(e: Emitter) -> str:
     """The address of the call's context, loaded where it is used: it isn't worth a register in the loop."""
-    b = e.b
+    e.interruptible, b = True, e.b
     where = b.scalar("ptr", f"getelementptr i64, ptr %control, i64 {2 * len(e.kernel.stacks) + CONTROL_TAIL - 1}")
     return b.scalar("ptr", f"load ptr, ptr {where.name}").name
 
 
 def going(e: Emitter) -> str:
     """Whether the call wasn't told to stop, as an i1."""
-    e.interruptible = True
     stop_at = e.b.scalar("ptr", f"getelementptr i64, ptr {context(e)}, i64 {HEADER['stop']}")
     stop = e.b.scalar("i64", f"load atomic i64, ptr {stop_at.name} monotonic, align 8")
     return e.b.scalar("i1", f"icmp eq i64 {stop.name}, 0").name
@@ -58,7 +57,6 @@ def going(e: Emitter) -> str:
 
 def told_to_stop(e: Emitter) -> str:
     """Asks; an i1."""
-    e.interruptible = True
     e.b.outlined.setdefault("lg.attend", attend_function)
     return e.b.scalar("i1", f"call i1 @lg.attend(ptr {context(e)}, ptr %worker)").name
 

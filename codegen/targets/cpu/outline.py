@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from loopgrad.codegen.targets.cpu.call_context import HEADER
+from loopgrad.codegen.targets.cpu.call_context import HEADER, STOP_STARVED
 from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val
 from loopgrad.graph.types import DType
 
 ORDER_BUCKETS = 1024
+LOOKS = 1 << 16  # rows that don't fit between two looks at the memory that there is
 
 
 def identity(kind: str, dtype: DType) -> float | int:
@@ -181,13 +182,29 @@ def sort_function(width: int) -> str:
 
 
 def overflow_function() -> str:
-    """Stack rows beyond capacity: remember the need and a lane."""
-    return """
-define internal void @lg.overflow(ptr %needed, i64 %rows, ptr %lane.out, i64 %lane) cold noinline {
+    """Stack rows beyond capacity: remember the need and a lane. Now and then: whether rows of so many bytes, in this
+    stack and those that grow with it, are more than there is; then kernels shall end early."""
+    return f"""
+define internal void @lg.overflow(ptr %needed, i64 %rows, ptr %lane.out, i64 %lane, i64 %bytes, ptr %context)
+    cold noinline {{
   %old = atomicrmw umax ptr %needed, i64 %rows monotonic
   store atomic i64 %lane, ptr %lane.out monotonic, align 8
+  %low = and i64 %rows, {LOOKS - 1}
+  %due = icmp eq i64 %low, 0
+  br i1 %due, label %look, label %done
+look:
+  %most_p = getelementptr i64, ptr %context, i64 {HEADER["heap_most"]}
+  %most = load i64, ptr %most_p
+  %all = mul i64 %rows, %bytes
+  %starved = icmp ugt i64 %all, %most
+  br i1 %starved, label %stop, label %done
+stop:
+  %stop_p = getelementptr i64, ptr %context, i64 {HEADER["stop"]}
+  %told = cmpxchg ptr %stop_p, i64 0, i64 {STOP_STARVED} monotonic monotonic
+  br label %done
+done:
   ret void
-}
+}}
 """
 
 

@@ -7,16 +7,20 @@ Push and pop are then plain vector stores and loads. A bool takes one bit.
 Few counters live in registers. Many don't fit there, and LLVM's strength reduction takes minutes over loops with that
 many induction variables: their loads and stores are volatile, so they stay in memory and are none.
 
-A row beyond capacity isn't stored; its number goes to `needed`, and pops there read zeros.
+A row beyond capacity isn't stored; its number goes to `needed`, and pops there read zeros. Where so many rows can't be
+had, the kernel is told to stop.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.kernel.nodes import Block, KOp
 from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
 from loopgrad.codegen.targets.cpu.control import first_lane
+from loopgrad.codegen.targets.cpu.interruption import context
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.outline import overflow_function
 from loopgrad.codegen.targets.cpu.vector import Val
@@ -58,6 +62,27 @@ def declare_stacks(e: Emitter) -> None:
     lines.append(f"  %overflow.lane = getelementptr i64, ptr %control, i64 {2 * count}")
 
 
+def row_sums(e: Emitter) -> dict[int, int]:
+    """Bytes of a row of each stack and of those that are pushed wherever it is pushed, and so as deep."""
+    if e.row_sums is None:
+        together = list(_pushes(e.kernel.body))
+        times = Counter(s for stacks in together for s in stacks)
+        size = {s: row_bytes(e.kernel.stacks[s].dtype, e.layout) for s in times}
+        e.row_sums = dict(size)
+        for stacks in together:
+            once = [s for s in stacks if times[s] == 1]
+            e.row_sums.update(dict.fromkeys(once, sum([size[s] for s in once])))
+    return e.row_sums
+
+
+def _pushes(block: Block) -> Iterator[list[int]]:
+    """The stacks pushed by the operations of each block."""
+    yield [op.attrs["stack"] for op in block.ops if op.opcode == "push"]
+    for op in block.ops:
+        for inner in op.blocks:
+            yield from _pushes(inner)
+
+
 def reset_stacks(e: Emitter) -> None:
     """Before each group of lanes: empty."""
     for s in range(len(e.kernel.stacks)):
@@ -96,7 +121,10 @@ def emit_push(e: Emitter, op: KOp) -> None:
     with b.scope():
         b.outlined.setdefault("lg.overflow", overflow_function)
         lane = b.const("i64", 0) if e.layout.single else first_lane(e, e.mask, [e.row_lane()])[0]
-        b.line(f"call void @lg.overflow(ptr %needed.{s}, i64 {deeper.name}, ptr %overflow.lane, i64 {lane.name})")
+        b.line(
+            f"call void @lg.overflow(ptr %needed.{s}, i64 {deeper.name}, ptr %overflow.lane, i64 {lane.name}, "
+            f"i64 {row_sums(e)[s]}, ptr {context(e)})"
+        )
     b.jump(done)
     b.start(done)
 
