@@ -7,14 +7,16 @@ bytes only when they are never alive at the same time.
 Steps are numbered in program order. A slot is alive from its first to its last step. Where some of
 its uses are inside a loop and some outside, or where the loop rotates it or reads it before writing
 it, it is alive during the whole loop. Slots that change places in a rotation may hold each other's
-memory ever after, so they live and die together. Placement is greedy, largest first, lowest free
-offset.
+memory ever after, so they live and die together. Placement is greedy, largest first (of very many: in the
+order of first use), lowest free offset.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 from loopgrad.codegen.program import (
@@ -34,6 +36,7 @@ from loopgrad.codegen.program import (
 from loopgrad.codegen.steps import blocks, named
 
 ALIGNMENT: Final = 64
+MANY: Final = 1000  # lives that are no longer placed largest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,8 @@ def _slot_life(program: Program, slot: int, group: set[int], walk: _Walk) -> _Li
 
 def _place(lives: Sequence[_Life], alignment: int) -> int:
     """Set every offset; the number of bytes needed."""
+    if len(lives) > MANY:
+        return _place_in_order(lives, alignment)
     placed: list[_Life] = []
     total = 0
     for life in sorted(lives, key=lambda item: (-item.size, item.first)):
@@ -200,6 +205,40 @@ def _place(lives: Sequence[_Life], alignment: int) -> int:
         placed.append(life)
         total = max(total, offset + size)
     return total
+
+
+def _place_in_order(lives: Sequence[_Life], alignment: int) -> int:
+    """The same in the order of first use, each life in the first hole that is large enough: what the others do is
+    quadratic in the number of lives."""
+    holes: list[tuple[int, int]] = []  # (offset, size), in order, none beside another
+    ends: list[tuple[int, int, int]] = []  # (last, offset, size) of what is alive
+    top = 0
+    for life in sorted(lives, key=lambda item: (item.first, -item.size)):
+        while ends and ends[0][0] < life.first:
+            _, offset, size = heappop(ends)
+            _give_back(holes, offset, size)
+        size = _rounded(life.size, alignment)
+        found = next((i for i, (_, room) in enumerate(holes) if room >= size), None)
+        if found is None:
+            life.offset = top
+            top += size
+        else:
+            life.offset, room = holes[found]
+            holes[found : found + 1] = [(life.offset + size, room - size)] if room > size else []
+        heappush(ends, (life.last, life.offset, size))
+    return top
+
+
+def _give_back(holes: list[tuple[int, int]], offset: int, size: int) -> None:
+    """A hole more, joined with its neighbours."""
+    at = bisect_left(holes, (offset, 0))
+    if at < len(holes) and holes[at][0] == offset + size:
+        size += holes.pop(at)[1]
+    if at and sum(holes[at - 1]) == offset:
+        offset, before = holes.pop(at - 1)
+        size += before
+        at -= 1
+    holes.insert(at, (offset, size))
 
 
 def _rounded(size: int, alignment: int) -> int:

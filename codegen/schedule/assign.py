@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappush, heapreplace
 
 from loopgrad.codegen.program import (
     CopyStep,
@@ -100,12 +101,10 @@ def _slot(
         return len(slots) - 1
     key: tuple[object, ...] = (buffer.type.dtype, buffer.type.nbytes, buffer.type.shape if buffer.exact else None)
     pool = free.setdefault(key, [])
-    for i, (end, slot) in enumerate(pool):
-        if end < first:
-            pool[i] = (last, slot)
-            return slot
+    if pool and pool[0][0] < first:
+        return heapreplace(pool, (last, pool[0][1]))[1]
     slots.append(Slot(buffer.type, "temp"))
-    pool.append((last, len(slots) - 1))
+    heappush(pool, (last, len(slots) - 1))
     return len(slots) - 1
 
 

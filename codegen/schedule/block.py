@@ -14,14 +14,12 @@ from math import prod
 from loopgrad.codegen.lower.context import NotLaneLocal, Settings, Stored
 from loopgrad.codegen.lower.kernel import (
     Accumulate,
-    BuiltKernel,
     KernelRequest,
     Reduce,
     Root,
     Scan,
     Scatter,
     Store,
-    build_kernel,
 )
 from loopgrad.codegen.lower.liveness import REGION_OPS, Liveness
 from loopgrad.codegen.program import CopyStep, HostCallStep, Initial, LaunchStep, MatmulStep, Step
@@ -117,7 +115,9 @@ class BlockScheduler:
 
     def run(self) -> ScheduledBlock:
         self._constants()
-        self.groups, self.levels = groups, levels = form_groups(self.partition)
+        groups, self.levels = form_groups(self.partition)
+        levels = self.levels
+        self.last_level = {node: g.level for g in groups for node in g.nodes}  # groups come in the order of levels
         position = self.partition.position
         tasks: list[tuple[int, int, Group | Node]] = [
             (g.level, min(position[v.node] for v in g.roots if v.node is not None), g) for g in groups
@@ -211,7 +211,7 @@ class BlockScheduler:
         request = KernelRequest(
             self._name(), prod(value.shape), False, (), self._stored([value]), [Store(value, buffer)]
         )
-        self._launch(build_kernel(request, self.settings), {})
+        self._launch(request, {})
         self.storage[value] = stored = Stored((buffer,))
         return stored
 
@@ -222,7 +222,7 @@ class BlockScheduler:
         found = [n.op for n in nodes]
         regions = dict.fromkeys(op for op in found if op in REGION_OPS)
         about = "_".join(regions) or (found[-1] if found else "copy")
-        return f"k{len(self.builder.kernels)}_{about}"
+        return f"k{len(self.builder.known.kernels)}_{about}"
 
     def _stored(self, values: Sequence[Value]) -> dict[Value, Stored]:
         return {v: s for v in values if isinstance(s := self.storage.get(v), Stored)}
@@ -237,10 +237,9 @@ class BlockScheduler:
             self._name(group.nodes), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots
         )
         try:
-            built = build_kernel(request, self.settings)
+            self._launch(request, initials)
         except NotLaneLocal as error:
             raise _Refused(self._blamed(group, error)) from error
-        self._launch(built, initials)
 
     def _blamed(self, group: Group, error: NotLaneLocal) -> dict[Node, Refusal]:
         regions = [n for n in group.nodes if self.partition.role[n] == "lanes"]
@@ -302,7 +301,7 @@ class BlockScheduler:
         """Whether nothing reads the operand of a scatter beside the scatter itself, or after it."""
         if source in self.graph.outputs:
             return False
-        for node in self.graph.nodes:
+        for node in self.partition.readers[source]:
             times = self.partition.reads(node).count(source)
             if node is value.node:
                 times -= 1
@@ -314,17 +313,17 @@ class BlockScheduler:
         """Whether every kernel or step that computes the node comes before the group's kernel."""
         if node in self.levels.step:
             return self.levels.step[node] < group.level
-        return all(g.level < group.level for g in self.groups if node in g.nodes)
+        return self.last_level.get(node, -1) < group.level
 
-    def _launch(self, built: BuiltKernel, initials: Mapping[int, Initial]) -> None:
-        slots = tuple([b.number for b in built.buffers])
+    def _launch(self, request: KernelRequest, initials: Mapping[int, Initial]) -> None:
+        kernel, buffers = self.builder.known.number(request, self.settings)
+        params = self.builder.known.kernels[kernel].params
         starts = [
             (i, initials[b.number])
-            for i, (b, p) in enumerate(zip(built.buffers, built.kernel.params, strict=True))
+            for i, (b, p) in enumerate(zip(buffers, params, strict=True))
             if p.access == "accumulate"
         ]
-        self.builder.kernels.append(built.kernel)
-        self.steps.append(LaunchStep(len(self.builder.kernels) - 1, slots, tuple(starts)))
+        self.steps.append(LaunchStep(kernel, tuple([b.number for b in buffers]), tuple(starts)))
 
     # ---- calls and sub-programs
 

@@ -10,21 +10,22 @@ stored after all; then it starts over with that decision made:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 from typing import Final
 
 from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.codegen.schedule.canonical import REDUCTIONS
 from loopgrad.codegen.schedule.cost import EXPENSIVE
-from loopgrad.codegen.schedule.levels import Levels
+from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import Partition, is_stack
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
 
 MAX_NODES: Final = 2000
 CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
-MAX_CROSSING: Final = 16
 ROUNDS: Final = 12
 SHARED: Final = 1.25  # two kernels may compute this much of one together
 FREE: Final = frozenset({"const", "iota", "literal", "broadcast"})
@@ -43,23 +44,25 @@ class Group:
 
 
 def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
-    """Groups in topological order."""
+    """Groups in topological order. What must be stored is; what had better be, for some rounds."""
     stored = choose_stored(partition)
-    apart = set(partition.apart)
+    segments: dict[Node, Segment] = {}
     costs = inline_costs(partition, stored)
-    for _ in range(ROUNDS):
-        levels = Levels(partition, stored, apart)
+    rounds, cut = 0, [0]
+    while True:
+        levels = Levels(partition, stored, segments)
         more = {v for v in levels.missing if v not in stored}
         if not more:
             groups = _collect(partition, levels)
+            large = [g for g in groups if len(g.nodes) > MAX_NODES]
             more = _shared(partition, groups, costs, stored)
-            cuts = _cuts(partition, groups, stored) - apart
-            if not more and not cuts:
+            sizes = [len(g.nodes) for g in large]
+            if rounds == ROUNDS or not (more or (large and sizes != cut)):
                 return groups, levels
-            apart |= cuts
-            more |= cuts
+            rounds, cut = rounds + 1, sizes
+            for group in large:
+                more |= _cut(partition, group, segments)
         stored |= more
-    return groups, levels
 
 
 def _collect(partition: Partition, levels: Levels) -> list[Group]:
@@ -151,8 +154,8 @@ def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float]
     if not twice:
         return set()
     found: set[Value] = set()
-    for node, held in holders.items():
-        roots = {r.node for g in held for r in g.roots}
+    roots = {r.node for g in groups for r in g.roots}
+    for node in holders:
         for v in node.operands:
             if v.node in twice and (node not in twice or node in roots) and costs.get(v, 0.0) >= EXPENSIVE:
                 found.add(v)
@@ -168,43 +171,54 @@ def _computations(partition: Partition, node: Node, held: list[Group]) -> int:
     return 1
 
 
-def _cuts(partition: Partition, groups: list[Group], stored: set[Value]) -> set[Value]:
-    """Values to store so that no kernel has more than MAX_NODES inline nodes."""
-    cuts: set[Value] = set()
-    for group in groups:
-        if len(group.nodes) > MAX_NODES:
-            cuts |= _cut(partition, group)
-    return cuts
-
-
-def _cut(partition: Partition, group: Group) -> set[Value]:
+def _cut(partition: Partition, group: Group, segments: dict[Node, Segment]) -> set[Value]:
+    """Segments of about MAX_NODES - CUT_WINDOW nodes, which end where the fewest values are alive: those are to be
+    stored."""
     nodes = list(group.nodes)
-    place = {n: i for i, n in enumerate(nodes)}
-    last: dict[Value, int] = {}
-    for i, node in enumerate(nodes):
-        for v in node.operands:
-            if v.node in place and v not in group.loads:
-                last[v] = i
-    crossing: list[dict[Value, None]] = []
-    live: dict[Value, None] = {}
-    ends: dict[int, list[Value]] = {}
-    for v, i in last.items():
-        ends.setdefault(i, []).append(v)
-    wanted = range(MAX_NODES - CUT_WINDOW, len(nodes), MAX_NODES - CUT_WINDOW)
-    sizes: list[int] = []
-    for i, node in enumerate(nodes):
-        for v in ends.get(i, ()):
-            live.pop(v, None)
-        live.update({r: None for r in node.results if r in last and _can_cut(partition, r, group.lanes)})
-        sizes.append(len(live))
-        crossing.append(dict(live) if len(live) <= MAX_CROSSING else {})
-    cuts: set[Value] = set()
-    for target in wanted:
+    live = _Crossing(partition, group, nodes)
+    sizes = live.sizes()
+    places: list[int] = []
+    for target in range(MAX_NODES - CUT_WINDOW, len(nodes), MAX_NODES - CUT_WINDOW):
         window = range(max(target - CUT_WINDOW, 0), min(target, len(nodes) - 1))
-        best = min(window, key=lambda i: (sizes[i], -i), default=None)
-        if best is not None and 0 < sizes[best] <= MAX_CROSSING:
-            cuts.update(crossing[best])
-    return cuts
+        places.append(min(window, key=lambda i: (sizes[i], -i)))
+    for i, node in enumerate(nodes):
+        segments[node] = (*segments.get(node, ()), bisect_left(places, i))
+    return live.at(places)
+
+
+class _Crossing:
+    """Which values of a kernel to be are made at or before a place in it and read after."""
+
+    def __init__(self, partition: Partition, group: Group, nodes: list[Node]) -> None:
+        self.count = len(nodes)
+        place = {n: i for i, n in enumerate(nodes)}
+        last: dict[Value, int] = {}
+        for i, node in enumerate(nodes):
+            for v in node.operands:
+                if v.node in place and v not in group.loads:
+                    last[v] = i
+        self.spans = [
+            (place[v.node], end, v)
+            for v, end in last.items()
+            if v.node is not None and _can_cut(partition, v, group.lanes)
+        ]
+
+    def sizes(self) -> list[int]:
+        """How many at each place."""
+        change = [0] * (self.count + 1)
+        for first, end, _ in self.spans:
+            change[first] += 1
+            change[end] -= 1
+        return list(accumulate(change))
+
+    def at(self, places: list[int]) -> set[Value]:
+        """The values at any of the (rising) places."""
+        found: set[Value] = set()
+        for first, end, v in self.spans:
+            i = bisect_left(places, first)
+            if i < len(places) and places[i] < end:
+                found.add(v)
+        return found
 
 
 def _can_cut(partition: Partition, value: Value, lanes: int) -> bool:

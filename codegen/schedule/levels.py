@@ -6,28 +6,32 @@ The level of a root is the number of kernels and calls that must have finished b
     stored, made at the same lane by a kernel                the operand's level (one kernel can do both)
     stored, otherwise (reduced, scattered, shifted, called)  one more than the operand's level
 
-A scatter that overwrites its operand comes after whatever else reads that (`Partition.waits`).
+A scatter that overwrites its operand comes after whatever else reads that (`Partition.waits`). Where a kernel was cut
+into segments, a root doesn't share a kernel with what an earlier segment makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from loopgrad.codegen.schedule.partition import Partition, is_stack
 from loopgrad.graph.nodes import Node, Value
+
+Segment = tuple[int, ...]  # parts of parts of a kernel, in order
 
 
 class Levels:
     """`level[v]` of every stored value and `step[node]` of every call or sub-program."""
 
-    def __init__(self, partition: Partition, stored: set[Value], apart: set[Value]) -> None:
+    def __init__(self, partition: Partition, stored: set[Value], segments: Mapping[Node, Segment]) -> None:
         self.partition = partition
         self.stored = stored
-        self.apart = apart  # stored values that end their kernel
+        self.apart = partition.apart  # stored values that end their kernel
+        self.segments = segments
         self.level: dict[Value, int] = {}
         self.step: dict[Node, int] = {}
         self.missing: dict[Value, None] = {}  # region results read where their kernel isn't
-        self._known: dict[tuple[Value, bool, int], int] = {}
+        self._known: dict[tuple[Value, bool, int, Segment], int] = {}
         for node in partition.graph.nodes:
             self._visit(node)
 
@@ -40,7 +44,7 @@ class Levels:
                 if r in self.stored:
                     n = self.partition.domain(r)
                     before = [self.after(v) for v in self.partition.waits.get(node, ())]
-                    self.level[r] = max([self._cone(self._starts(r, n), n), *before])
+                    self.level[r] = max([self._cone(self._starts(r, n), n, self.segments.get(node, ())), *before])
 
     def _starts(self, value: Value, n: int) -> list[tuple[Value, bool]]:
         node = value.node
@@ -65,7 +69,7 @@ class Levels:
             return max([self.after(v) for v in node.operands], default=0)
         return self.level[value] + 1 if value in self.level else 0
 
-    def _settled(self, value: Value, kept: bool, n: int) -> int | None:
+    def _settled(self, value: Value, kept: bool, n: int, segment: Segment) -> int | None:
         """The level that reading a value asks for; None where it is computed inside the kernel."""
         node = value.node
         role = self.partition.role[node] if node is not None else "memory"
@@ -73,33 +77,34 @@ class Levels:
             return self.after(value)
         if value in self.stored and value in self.level:
             fused = kept and self.partition.fusable(value) and self.partition.domain(value) == n
-            return self.level[value] if fused and value not in self.apart else self.level[value] + 1
+            fused = fused and value not in self.apart and self.segments.get(node, ()) >= segment
+            return self.level[value] if fused else self.level[value] + 1
         if role == "lanes" and not is_stack(value) and not (kept and self.partition.lanes[node] == n):
             self.missing[value] = None
             return 0
         return None
 
-    def _cone(self, starts: Iterable[tuple[Value, bool]], n: int) -> int:
+    def _cone(self, starts: Iterable[tuple[Value, bool]], n: int, segment: Segment) -> int:
         """The highest level that anything below the starts asks for (an explicit stack: chains are long)."""
-        return max([self._demand(value, kept, n) for value, kept in starts], default=0)
+        return max([self._demand(value, kept, n, segment) for value, kept in starts], default=0)
 
-    def _demand(self, start: Value, start_kept: bool, n: int) -> int:
+    def _demand(self, start: Value, start_kept: bool, n: int, segment: Segment) -> int:
         known = self._known
         pending: list[tuple[Value, bool, list[tuple[Value, bool]] | None]] = [(start, start_kept, None)]
         while pending:
             value, kept, edges = pending.pop()
-            key = (value, kept, n)
+            key = (value, kept, n, segment)
             if edges is not None:
-                known[key] = max([known[v, k, n] for v, k in edges], default=0)
+                known[key] = max([known[v, k, n, segment] for v, k in edges], default=0)
             elif key not in known:
-                settled = self._settled(value, kept, n)
+                settled = self._settled(value, kept, n, segment)
                 if settled is not None:
                     known[key] = settled
                 else:
                     edges = self.partition.edges(value, kept, n)
                     pending.append((value, kept, edges))
                     pending.extend([(v, k, None) for v, k in edges])
-        return known[start, start_kept, n]
+        return known[start, start_kept, n, segment]
 
     def starts(self, value: Value) -> list[tuple[Value, bool]]:
         """What the root of a stored value reads first."""

@@ -53,6 +53,7 @@ class Partition:
         self.waits: dict[Node, list[Value]] = {}  # scatter -> what is in memory before it overwrites its operand
         self.mutable = mutable
         self.uses = use_counts(graph)
+        self.readers = readers_of(graph)
         for node in graph.nodes:
             self.role[node] = self._classify(node)
         for v in graph.outputs:
@@ -251,7 +252,7 @@ class Partition:
             return
         if prod(sources[-1].shape) * SMALL_UPDATE > prod(table.shape):
             return
-        readers = [n for n in self.graph.nodes if n is not node and table in n.operands]
+        readers = [n for n in self.readers[table] if n is not node]
         others = [n for n in readers if not any(self._reaches(v, r) for v in sources for r in n.results)]
         for v in sources:
             if self._reaches(v, table):
@@ -313,6 +314,18 @@ def use_counts(graph: Graph) -> dict[Value, int]:
     for v in graph.outputs:
         counts[v] = counts.get(v, 0) + 1
     return counts
+
+
+def readers_of(graph: Graph) -> dict[Value, list[Node]]:
+    """The nodes that read each value, a transposed factor's too, in order."""
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        read = dict.fromkeys(node.operands)
+        if node.op == "matmul":
+            read.update(dict.fromkeys([matmul_source(v)[0] for v in node.operands]))
+        for v in read:
+            readers.setdefault(v, []).append(node)
+    return readers
 
 
 def matmul_source(value: Value) -> tuple[Value, bool]:

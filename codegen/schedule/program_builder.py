@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import ProgramStack, Residual
 from loopgrad.codegen.schedule.residuals import residual
+from loopgrad.codegen.schedule.sharing import KnownKernels
 from loopgrad.graph.nodes import Graph, Node
 from loopgrad.graph.types import TensorType
 
@@ -33,11 +33,14 @@ class ProgramBuilder:
 
     options: Any
     buffers: list[Buffer] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     constants: dict[tuple[bytes, TensorType], Buffer] = field(default_factory=dict)
+    known: KnownKernels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known = KnownKernels(self.splat)
 
     def buffer(self, type: TensorType, kind: str = "temp") -> Buffer:
         made = Buffer(type, kind, len(self.buffers))
@@ -75,12 +78,12 @@ class ProgramBuilder:
 
     def mark(self) -> tuple[int, int, int, int]:
         """What has been made so far."""
-        return len(self.buffers), len(self.kernels), len(self.stacks), len(self.residuals)
+        return len(self.buffers), len(self.known.kernels), len(self.stacks), len(self.residuals)
 
     def rewind(self, mark: tuple[int, int, int, int]) -> None:
         """Forget what was made since."""
         del self.buffers[mark[0] :]
-        del self.kernels[mark[1] :]
+        self.known.rewind(mark[1])
         del self.stacks[mark[2] :]
         self.residuals = {n: row for n, row in self.residuals.items() if row[0] < mark[3]}
         self.constants = {k: b for k, b in self.constants.items() if b.number < mark[0]}

@@ -31,7 +31,7 @@ def schedule(graph: Graph, options: Any = None) -> Program:
         slots,
         tuple([numbers[b.number] for b in inputs]),
         tuple([numbers[outputs[v].number] for v in ready.outputs]),
-        tuple(builder.kernels),
+        tuple(builder.known.kernels),
         steps,
         tuple(builder.stacks),
         tuple([row for _, row in builder.residuals.values()]),

@@ -33,10 +33,12 @@ from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, plan_layout
 from loopgrad.codegen.targets.cpu.driver_launch import emit_runner, fill_pattern
 from loopgrad.codegen.targets.cpu.driver_support import support_ir
+from loopgrad.codegen.targets.cpu.driver_tables import LONG, table
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import DType, TensorType
 
+PART: Final = 64  # steps of one function, where there are many
 BLAS_WORD: Final = {"float32": "sgemm", "float64": "dgemm"}
 
 
@@ -86,6 +88,8 @@ class EntryEmitter:
         self.program = program
         self.layout = layout
         self.allocas: list[str] = []
+        self.tables: list[str] = []
+        self.parts: list[str] = []  # functions of their own
         self.lines: list[str] = []
         self.names = 0
         self.loops = 0
@@ -99,7 +103,7 @@ class EntryEmitter:
         self.steps(self.program.steps)
         self.epilogue()
         head = ["define i32 @entry(ptr %context) {", "start:", f"  %params = alloca [{max(self.params, 1)} x ptr]"]
-        return "\n".join([*head, *self.allocas, *self.lines, "}", ""])
+        return "\n".join([*self.tables, *self.parts, *head, *self.allocas, *self.lines, "}", ""])
 
     # writing
 
@@ -156,8 +160,14 @@ class EntryEmitter:
 
     def prologue(self) -> None:
         base = self.load_word("arena")
-        for slot in sorted(self.layout.arena.slots):
-            own = self.let(f"getelementptr i8, ptr {base}, i64 {self.layout.arena.slots[slot]}")
+        offsets = sorted(self.layout.arena.slots.items())
+        if len(offsets) > LONG:
+            places = self.table("{ i64, i64 }", [f"{{ i64, i64 }} {{ i64 {s}, i64 {o} }}" for s, o in offsets])
+            self.put(f"call void @drv.place(ptr {self.cell(0)}, ptr {base}, ptr {places}, i64 {len(offsets)})")
+        for slot, offset in offsets:
+            if len(offsets) > LONG and self.program.slots[slot].kind == "temp":
+                continue
+            own = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
             self.put(f"store ptr {own}, ptr {self.cell(slot)}")
             if self.program.slots[slot].kind in ("input", "constant"):
                 outside = self.let(f"load ptr, ptr {self.word(self.layout.shadowed[slot])}")
@@ -179,8 +189,23 @@ class EntryEmitter:
     # steps
 
     def steps(self, steps: Sequence[Step]) -> None:
+        """Many steps are functions of PART each: LLVM's time isn't linear in the length of one."""
+        if len(steps) > 2 * PART:
+            for first in range(0, len(steps), PART):
+                self.part(steps[first : first + PART])
+            return
         for step in steps:
             self.step(step)
+
+    def part(self, steps: Sequence[Step]) -> None:
+        lines, allocas = self.lines, self.allocas
+        self.lines, self.allocas = [], []
+        self.steps(steps)
+        name = f"@part{len(self.parts)}"
+        head = [f"define internal i32 {name}(ptr %context, ptr %params) noinline {{", "start:"]
+        self.parts.append("\n".join([*head, *self.allocas, *self.lines, "  ret i32 0", "}", ""]))
+        self.lines, self.allocas = lines, allocas
+        self.check(self.let(f"call i32 {name}(ptr %context, ptr %params)"))
 
     def step(self, step: Step) -> None:
         match step:
@@ -216,7 +241,10 @@ class EntryEmitter:
                 self.move(target, self.pointer(initial.source), type.nbytes)
             else:
                 self.fill(target, type, initial.value)
-        for position, slot in enumerate(step.slots):
+        if len(step.slots) > LONG:
+            taken = self.table("i32", [f"i32 {slot}" for slot in step.slots])
+            self.put(f"call void @drv.take(ptr {self.cell(0)}, ptr %params, ptr {taken}, i64 {len(step.slots)})")
+        for position, slot in enumerate(() if len(step.slots) > LONG else step.slots):
             self.put_param(position, self.pointer(slot))
         for block, offset in enumerate(self.layout.arena.scratch[step.kernel]):
             base = self.load_word("arena")
@@ -228,6 +256,12 @@ class EntryEmitter:
             self.put(f"br i1 {retry}, label %{again}, label %{after}")
             self.lines.append(f"{after}:")
         self.check(status)
+
+    def table(self, type: str, rows: Sequence[str]) -> str:
+        """The name of a constant array of the module."""
+        name = f"@drv.table{len(self.tables)}"
+        self.tables.append(table(name, type, rows))
+        return name
 
     def put_param(self, position: int, pointer: str) -> None:
         where = self.let(f"getelementptr ptr, ptr %params, i64 {position}")

@@ -27,6 +27,7 @@ from loopgrad.codegen.targets.cpu.call_context import (
     STACK_EMPTY,
     STACK_MEMORY,
 )
+from loopgrad.codegen.targets.cpu.driver_tables import TABLES
 
 POLL_NANOSECONDS: Final = 100_000_000
 UNASKED_BYTES: Final = 1 << 20  # program stacks below this grow without asking
@@ -51,7 +52,7 @@ def support_ir(user: str) -> str:
 
 @cache
 def _functions() -> tuple[str, ...]:
-    text = _REPORTS + _TICK + _STACKS
+    text = _REPORTS + _TICK + _STACKS + TABLES
     text += "".join(_FILL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64", "i128"))
     text += _GEMM.replace("$N$", "float32").replace("$T$", "float")
     text += _GEMM.replace("$N$", "float64").replace("$T$", "double")

@@ -171,7 +171,8 @@ def test_a_chain_of_ten_thousand_operations(check):
         return [x]
 
     program = check(function, [TensorType((4,), float64)], [np.arange(4.0)])
-    assert len(program.kernels) > 3
+    assert len(program.steps) > 3
+    assert len(program.kernels) <= 3  # the first, the last, and one for all others
     assert max(len(k.body.ops) for k in program.kernels) < 3000
     assert sum(slot.kind == "temp" for slot in program.slots) <= 2
 
