@@ -4,6 +4,7 @@ a value without elements                ->  const
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
+concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather
 """
 
@@ -28,6 +29,7 @@ LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
 FEW_KEPT: Final = 2048
 LONG_COLUMN: Final = 4096
 BLOCK: Final = 256
+MOST_PIECES: Final = 64  # of one concat
 
 
 def prepare(graph: Graph) -> Graph:
@@ -58,6 +60,8 @@ def rewrite_block(graph: Graph) -> Graph:
             results = _scatter(current, builder)
         elif current.op in ("argmin", "argmax"):
             results = _arg(current, builder)
+        elif current.op == "concat" and len(current.operands) > MOST_PIECES:
+            results = [_in_pieces(current, builder)]
         if results is None:
             builder.nodes.append(current)
             results = current.results
@@ -137,6 +141,15 @@ def _concat(node: Node, builder: Builder) -> Sequence[Value] | None:
     if len(full) == len(node.operands):
         return None
     return full if len(full) == 1 else builder.emit("concat", full, {"axis": axis})
+
+
+def _in_pieces(node: Node, builder: Builder) -> Value:
+    """Finding the piece that an element is of, in code that grows with their number, is left to kernels of few."""
+    parts: Sequence[Value] = node.operands
+    while len(parts) > MOST_PIECES:
+        some = [parts[i : i + MOST_PIECES] for i in range(0, len(parts), MOST_PIECES)]
+        parts = [builder.value("concat", *s, axis=node.attrs["axis"]) if len(s) > 1 else s[0] for s in some]
+    return builder.value("concat", *parts, axis=node.attrs["axis"])
 
 
 # ---- reductions

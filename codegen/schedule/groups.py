@@ -20,7 +20,7 @@ from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.codegen.schedule.canonical import REDUCTIONS
 from loopgrad.codegen.schedule.cost import EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels, Segment
-from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
 
@@ -28,6 +28,7 @@ MAX_NODES: Final = 2000
 CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
 ROUNDS: Final = 12
 SHARED: Final = 1.25  # two kernels may compute this much of one together
+PIECE: Final = 16  # nodes that are as much work for the compiler as finding one piece of a long concat
 FREE: Final = frozenset({"const", "iota", "literal", "broadcast"})
 
 
@@ -88,15 +89,21 @@ def _collect(partition: Partition, levels: Levels) -> list[Group]:
 def _split(partition: Partition, levels: Levels, group: Group) -> list[Group]:
     """The group filled; in halves, and halves of these, while it is too large and they share little."""
     _fill(partition, levels, group)
-    if len(group.nodes) <= MAX_NODES or len(group.roots) == 1:
+    if _weight(group) <= MAX_NODES or len(group.roots) == 1:
         return [group]
     middle = len(group.roots) // 2
     halves = [Group(group.level, group.lanes, roots) for roots in (group.roots[:middle], group.roots[middle:])]
     for half in halves:
         _fill(partition, levels, half)
-    if sum(len(half.nodes) for half in halves) > SHARED * len(group.nodes):
+    if sum(map(_weight, halves)) > SHARED * _weight(group):
         return [group]
     return [part for half in halves for part in _split(partition, levels, half)]
+
+
+def _weight(group: Group) -> int:
+    """Nodes, and what finds the piece in long concats."""
+    pieces = [len(n.operands) for n in group.nodes if n.op == "concat"]
+    return len(group.nodes) + PIECE * sum(n for n in pieces if n > FEW_PIECES)
 
 
 def _reduced(partition: Partition, value: Value, lanes: int) -> int:

@@ -34,6 +34,7 @@ MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
 MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
 SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a library call
 SMALL_CONSTANT: Final = 64
+FEW_PIECES: Final = 8  # of a concat that may be part of another one's kernel
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
 BLAS_DTYPES: Final = ("float32", "float64")
 
@@ -130,6 +131,8 @@ class Partition:
             case "sort" | "argsort":
                 self.store(node.operands[0])
                 return "library"
+            case "concat" if len(node.operands) > FEW_PIECES:
+                self._concat(node)
         return self._inline(node)
 
     def _lanes(self, node: Node) -> str:
@@ -294,6 +297,13 @@ class Partition:
         self.lanes[node] = n
         self.store(node.results[0])
         return "scan"
+
+    def _concat(self, node: Node) -> None:
+        """A concat of concats: the inner ones' code isn't repeated in the outer one's kernel."""
+        for v in node.operands:
+            if v.node is not None and v.node.op == "concat" and len(v.node.operands) > FEW_PIECES:
+                self.store(v)
+                self.apart.add(v)
 
     def _matmul(self, node: Node) -> str:
         left, right = node.operands
