@@ -7,12 +7,13 @@ an enclosing scope is captured: it becomes an extra input of the graph under con
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from loopgrad.graph.errors import LeakedValueError
+from loopgrad.graph.errors import LeakedValueError, NestingError, explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.location import at, located, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
@@ -24,14 +25,19 @@ __all__ = [
     "user_location",
 ]  # fmt: skip
 
+DEEPEST: Final = 1000  # functions traced inside each other
+FRAMES: Final = 40  # of Python's, for one level of nesting, in tracing or in a pass
+STRIDE: Final = 16
+
 
 class Scope:
     """A graph under construction."""
 
-    __slots__ = ("captures", "inputs", "lifted", "parent", "ranges")
+    __slots__ = ("captures", "depth", "inputs", "lifted", "parent", "ranges")
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.inputs: list[Value] = []
         self.captures: dict[Value, Value] = {}  # any enclosing value -> its stand-in here
         self.lifted: dict[Value, Value] = {}  # stand-in here -> the value as the parent sees it
@@ -126,14 +132,27 @@ def trace(
     """Call `function` on fresh block arguments and return the graph it builds and its captures.
 
     The graph's inputs are the arguments followed by one input per captured outer value; the second
-    result holds those outer values, as the scope that was current before sees them.
+    result holds those outer values, as the scope that was current before sees them. NestingError where functions
+    are traced inside each other too deeply.
     """
     parent = _ambient.scope
     scope = Scope(parent)
+    if scope.depth and scope.depth % STRIDE == 0:
+        _make_room(scope.depth)
     arguments = [scope.add_input(t) for t in input_types]
     with enter(scope):
         outputs = tuple([scope.resolve(v) for v in function(*arguments)])
     return close(scope, outputs)
+
+
+def _make_room(depth: int) -> None:
+    """Let Python recurse as deep as regions of this depth need: the passes walk them recursively."""
+    if depth > DEEPEST:
+        fix = "use one loop, or a switch with many branches, instead of nesting them by recursion"
+        raise NestingError(explained("control flow", f"a nesting depth of at most {DEEPEST}", f"{depth} and more", fix))
+    needed = FRAMES * (depth + 2 * STRIDE)
+    if sys.getrecursionlimit() < needed:
+        sys.setrecursionlimit(needed)
 
 
 def close(scope: Scope, outputs: tuple[Value, ...]) -> tuple[Graph, tuple[Value, ...]]:

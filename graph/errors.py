@@ -22,6 +22,10 @@ class LeakedValueError(LoopgradError, ValueError):
     """A value made while tracing one region was used outside it."""
 
 
+class NestingError(LoopgradError, RecursionError):
+    """Loops and branches inside each other, deeper than any program is meant to be."""
+
+
 class DeviceError(LoopgradError, ValueError):
     """Operands that were put on different devices."""
 
