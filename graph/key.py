@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from loopgrad.graph.lift import Slot, slots, without_slots
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -24,13 +25,21 @@ RAISING: Final = frozenset({"for", "while", "switch", "stack_new", "push", "pop"
 """Operations whose location or name can appear in an error of a compiled program."""
 
 _END: Final = -1
+_KEYS: Final[tuple[WeakKeyDictionary[Graph, bytes], WeakKeyDictionary[Graph, bytes]]] = (
+    WeakKeyDictionary(), WeakKeyDictionary(),
+)  # fmt: skip
 
 
 def key(graph: Graph, with_locations: bool = True) -> bytes:
-    """The digest of `graph`; `with_locations`: also of the lines and names its errors would show."""
-    encoder = _Encoder(with_locations, abstract=False)
-    encoder.graph(graph)
-    return encoder.digest()
+    """The digest of `graph`; `with_locations`: also of the lines and names its errors would show. Remembered: regions
+    inside each other are asked for once for each of them."""
+    known = _KEYS[with_locations]
+    digest = known.get(graph)
+    if digest is None:
+        encoder = _Encoder(with_locations, abstract=False)
+        encoder.graph(graph)
+        digest = known[graph] = encoder.digest()
+    return digest
 
 
 def abstract_key(graph: Graph, with_locations: bool = True) -> tuple[bytes, tuple[float | int, ...], tuple[Slot, ...]]:
@@ -74,7 +83,10 @@ class _Encoder:
             if node.attrs:
                 self.attrs(node)
             for region in node.regions:
-                self.graph(region)
+                if self.abstract:
+                    self.graph(region)
+                else:
+                    words.append(self.string(key(region, self.with_locations).hex()))
             if self.with_locations and op in RAISING:
                 words.append(self.string(str(node.loc)))
             for result in node.results:
