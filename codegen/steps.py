@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from loopgrad.codegen.program import (
@@ -30,6 +31,11 @@ def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
             return step.branches
         case _:
             return ()
+
+
+def launches(steps: Sequence[Step]) -> Counter[int]:
+    """In how many steps each kernel is launched."""
+    return Counter([step.kernel for step in all_steps(steps) if isinstance(step, LaunchStep)])
 
 
 def all_steps(steps: Sequence[Step]) -> Iterator[Step]:

@@ -11,13 +11,15 @@ from loopgrad.runtime.records import ResidualRecord
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel: its lane domain, the chunks that threads share, lanes in flight, its stacks."""
+    """One kernel: its lane domain, the chunks that threads share, lanes in flight, its stacks, and in how many steps
+    of the program it is launched."""
 
     name: str
     domain: tuple[int, ...]
     chunks: int
     width: int
     stacks: int
+    launches: int = 1
     loc: Location | None = None
 
 
@@ -64,7 +66,9 @@ class Plan:
             f"plan for {self.device}: {len(self.kernels)} kernels, arena {self.arena_bytes:,} bytes, "
             f"stacks {self.stack_bytes:,} bytes",
             _table(
-                "kernels", ("name", "domain", "chunks", "lanes", "stacks"), [_kernel_cells(k) for k in self.kernels]
+                "kernels",
+                ("name", "domain", "chunks", "lanes", "stacks", "launches"),
+                [_kernel_cells(k) for k in self.kernels],
             ),
             _table("buffers", ("slot", "kind", "type", "bytes", "offset"), [_buffer_cells(b) for b in self.buffers]),
             _table(
@@ -124,7 +128,7 @@ class Held:
 
 def _kernel_cells(row: KernelRow) -> tuple[str, ...]:
     domain = "x".join(map(str, row.domain)) or "scalar"
-    return (row.name, domain, str(row.chunks), str(row.width), str(row.stacks))
+    return (row.name, domain, str(row.chunks), str(row.width), str(row.stacks), str(row.launches))
 
 
 def _buffer_cells(row: BufferRow) -> tuple[str, ...]:

@@ -186,7 +186,9 @@ class CpuExecutable(Executable):
     def plan(self) -> Plan:
         program = self.program
         kernels = tuple(
-            KernelRow(k.name, k.domain, k.chunks, k.width, len(k.stacks), next((s.loc for s in k.stacks), None))
+            KernelRow(
+                k.name, k.domain, k.chunks, k.width, len(k.stacks), k.launches, next((s.loc for s in k.stacks), None)
+            )
             for k in program.kernels
         )
         buffers = tuple(

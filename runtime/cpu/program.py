@@ -43,6 +43,7 @@ class KernelRecord:
     width: int
     stacks: tuple[KernelStackRecord, ...]
     errors: tuple[ErrorRecord, ...]
+    launches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ def _kernel(data: Mapping[str, Any]) -> KernelRecord:
             for s in data["stacks"]
         ),
         errors=read_errors(data["errors"]),
+        launches=data["launches"],
     )
 
 

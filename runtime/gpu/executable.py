@@ -151,6 +151,7 @@ class GpuExecutable(Executable):
                 -(-k.lanes // self.width(number)),
                 self.width(number),
                 len(k.stacks),
+                k.launches,
                 next((s.loc for s in k.stacks), None),
             )
             for number, k in enumerate(program.kernels)

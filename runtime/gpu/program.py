@@ -59,6 +59,7 @@ class KernelRecord:
     after: tuple[DispatchRecord, ...]
     stacks: tuple[KernelStackRecord, ...]
     errors: tuple[ErrorRecord, ...]
+    launches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ def _kernel(data: Mapping[str, Any]) -> KernelRecord:
             for s in data["stacks"]
         ),
         errors=read_errors(data["errors"]),
+        launches=data["launches"],
     )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
+import numpy as np
+import pytest
+
+from loopgrad.codegen import arena as arenas
 from loopgrad.codegen.arena import Arena, plan_arena
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel
 from loopgrad.codegen.program import (
@@ -89,3 +93,17 @@ def test_an_output_that_is_a_temp_survives() -> None:
     planned = arena("ittt", (CopyStep(0, 1), CopyStep(0, 2), CopyStep(2, 3)), (1,))
     assert disjoint(planned, 1, 2)
     assert disjoint(planned, 1, 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_very_many_lives_placed_in_order_never_share_bytes_while_alive(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lives = []
+    for item in range(int(rng.integers(1, 80))):
+        first = int(rng.integers(40))
+        lives.append(arenas._Life(item, int(rng.integers(500)), first, first + int(rng.integers(15))))
+    size = arenas._place_in_order(lives, 64)
+    for a, b in combinations(lives, 2):
+        if a.first <= b.last and b.first <= a.last:
+            assert a.offset + max(a.size, 1) <= b.offset or b.offset + max(b.size, 1) <= a.offset
+    assert all(life.offset % 64 == 0 and life.offset + life.size <= size for life in lives)

@@ -19,6 +19,7 @@ from loopgrad.codegen.records import (
     write_slots,
     write_type,
 )
+from loopgrad.codegen.steps import launches
 from loopgrad.codegen.targets.cpu.call_context import plan_layout
 from loopgrad.codegen.targets.cpu.driver import host_calls, loop_locations, stack_stride
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
@@ -30,6 +31,7 @@ def describe(program: Program, interfaces: Sequence[KernelInterface]) -> tuple[d
     """The metadata, and the bytes of all constants (each aligned to 64)."""
     layout = plan_layout(program, interfaces)
     slots, constants = write_slots(program)
+    counts = launches(program.steps)
     kernels = zip(program.kernels, interfaces, layout.controls, strict=True)
     metadata = {
         "format": FORMAT,
@@ -40,7 +42,10 @@ def describe(program: Program, interfaces: Sequence[KernelInterface]) -> tuple[d
         "slot_word": layout.slots,
         "shadowed": [list(pair) for pair in sorted(layout.shadowed.items())],
         "arena": {"size": layout.arena.size, "offsets": [list(p) for p in sorted(layout.arena.slots.items())]},
-        "kernels": [_kernel(kernel, interface, control) for kernel, interface, control in kernels],
+        "kernels": [
+            {**_kernel(kernel, interface, control), "launches": counts[number]}
+            for number, (kernel, interface, control) in enumerate(kernels)
+        ],
         "stacks": [_stack(stack, word) for stack, word in zip(program.stacks, layout.stacks, strict=True)],
         "loops": [write_location(loc) for loc in loop_locations(program)],
         "host_calls": [_host_call(call) for call in host_calls(program)],

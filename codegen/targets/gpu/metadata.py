@@ -32,6 +32,7 @@ from loopgrad.codegen.records import (
     write_slots,
     write_type,
 )
+from loopgrad.codegen.steps import launches
 from loopgrad.codegen.targets.gpu.interface import Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.layout import Support
 from loopgrad.codegen.targets.gpu.plan import UNTILED, Plan
@@ -103,12 +104,16 @@ class _Steps:
 def describe(program: Program, interfaces: Sequence[KernelInterface], support: Support) -> tuple[dict[str, Any], bytes]:
     """The metadata without its modules, and the bytes of all constants."""
     slots, constants = write_slots(program)
+    counts = launches(program.steps)
     metadata = {
         "format": FORMAT,
         "slots": slots,
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
-        "kernels": [_kernel(k, i) for k, i in zip(program.kernels, interfaces, strict=True)],
+        "kernels": [
+            {**_kernel(k, i), "launches": counts[number]}
+            for number, (k, i) in enumerate(zip(program.kernels, interfaces, strict=True))
+        ],
         "steps": _Steps(program, support).steps(program.steps),
         "stacks": [
             {"name": s.name, "type": write_type(s.element), "loc": write_location(s.loc), "residual": s.residual}
