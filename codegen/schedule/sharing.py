@@ -128,8 +128,9 @@ def _described(request: KernelRequest, constants: bool) -> tuple[Key, list[Any]]
         words.append((node.op, attrs, tuple([number(v) for v in node.operands])))
         for r in node.results:
             numbers.setdefault(r, len(numbers))
-    for root in request.roots:
-        words.append((type(root).__name__, number(_target(root)), places(_buffers(root)), _exclusive(root)))
+    words += [
+        (type(root).__name__, number(_target(root)), places(_buffers(root)), _exclusive(root)) for root in request.roots
+    ]
     return tuple(words), buffers
 
 

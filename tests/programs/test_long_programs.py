@@ -35,7 +35,7 @@ def test_longer_loops_have_no_more_kernels(compiled_device):
 
 def test_the_gradient_of_a_long_chain(device):
     """Every value of the way forward is read on the way back, in kernels of their own."""
-    x, n = np.array([0.1, 0.7, 2.0]), 1000 if device.split(":")[0] in ("interpreter", "cpu") else 40
+    x, n = np.array([0.1, 0.7, 2.0]), 1000 if device.split(":")[0] in ("interpreter", "cpu") else 15
     v, slope = lg.asarray(x), np.ones(3)
     first, w = v, x
     for _ in range(n):
