@@ -17,6 +17,7 @@ from loopgrad.graph.errors import (
     LeakedValueError,
     LoopgradError,
     LoopLimitError,
+    NestingError,
     ShapeError,
     StackCapacityError,
 )
@@ -386,7 +387,7 @@ bool_ = bool
 __all__ = [
     "Compiled", "DType", "DTypeError", "DeviceError", "DeviceStatus", "EndlessLoopError", "GradientError",
     "HistoryError", "IndexRangeError", "LeakedValueError", "LoopLimitError", "LoopgradError", "MemoryStats",
-    "Options", "Plan", "Replay", "ReplayStats", "ShapeError", "StackCapacityError", "StaleCaptureError",
+    "NestingError", "Options", "Plan", "Replay", "ReplayStats", "ShapeError", "StackCapacityError", "StaleCaptureError",
     "StaticArgumentError", "StructureError", "Tensor", "TracedValueError", "abs", "absolute", "acos", "acosh",
     "add", "all", "allclose", "amax", "amin", "any", "append", "arange", "arccos", "arccosh", "arcsin", "arcsinh",
     "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere", "around", "array", "array_equal",
