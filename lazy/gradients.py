@@ -9,6 +9,7 @@ have led to one of the `xs`, HistoryError is raised: never a gradient with a par
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loopgrad.autodiff.reverse import vjp_emit
@@ -83,8 +84,13 @@ class _Rejoining:
             self.bounds.setdefault(computed_as(x), alias)
         # whoever passes the same tensor twice gets the gradient in both places
         self.aliases = [self.bounds[x._value] for x in xs]
-        self.oldest = min([_age(x) for x in xs], default=0)
+        self.xs = xs
         self._leads: dict[Value, bool] = {}
+
+    @cached_property
+    def oldest(self) -> int:
+        """The age of the oldest x. Finding it walks all that the xs were computed from, so only who needs it asks."""
+        return min([_age(x) for x in self.xs], default=0)
 
     def rejoined(self, output: Value) -> tuple[Value, list[Value]]:
         """The output as a function of the aliases."""
