@@ -20,7 +20,7 @@ from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor
 from loopgrad.graph.region_ops import for_loop as for_loop
 from loopgrad.graph.region_ops import switch as switch
 from loopgrad.graph.region_ops import while_loop as while_loop
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import DType, TensorType, float32
 
 CONTRACT: Final[Mapping[str, Any]] = MappingProxyType({"contract": True})
 Number = bool | int | float | complex
@@ -321,7 +321,19 @@ def scatter(kind: str, table: Value, indices: Sequence[Value], updates: Value) -
 
 
 def matmul(a: Value, b: Value) -> Value:
+    """Products of one row and one column are sums, which are rounded better than a chain (see docs/numpy.md)."""
+    one = len(b.shape) > 1 and b.shape[-1] == 1 and a.shape == (*b.shape[:-2], 1, b.shape[-2])
+    if one and a.dtype.is_float and a.dtype is b.dtype:
+        return _row_by_column(a, b)
     return emit("matmul", (a, b))[0]
+
+
+def _row_by_column(a: Value, b: Value) -> Value:
+    wide = float32 if a.dtype.bits == 16 else a.dtype
+    row = cast(a, wide)
+    column = cast(reshape(b, a.shape), wide)
+    total = reduce_sum(mul(row, column), (len(a.shape) - 1,))
+    return cast(reshape(total, (*a.shape[:-1], 1)), a.dtype)
 
 
 # ---- stacks

@@ -32,7 +32,7 @@ from loopgrad.codegen.lower.emitter import Index, Part
 from loopgrad.codegen.lower.indexing import scatter_into
 from loopgrad.codegen.lower.liveness import Live
 from loopgrad.codegen.lower.movement import digit
-from loopgrad.codegen.lower.reduction import COMBINES, tree
+from loopgrad.codegen.lower.reduction import COMBINES, Accumulation, tree
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import TensorType, int64
 
@@ -253,15 +253,20 @@ class _Builder:
         def element(at: Any) -> Index:
             return (*lead, *((Part(shape[axis], at),) if shape[axis] != 1 else ()), *below)
 
+        def put(at: Any, total: KValue) -> None:
+            e.effect("store", (e.value(e.linear(element(at))), total), (), {"param": param})
+
+        how = Accumulation(e, kind, dtype)
         start = e.value(shape[axis] - 1 if reverse else 0)
         first = ctx.pull(self.frame, operand, element(start))
-        e.effect("store", (e.value(e.linear(element(start))), first), (), {"param": param})
-        k, total = e.open((int64, dtype))
+        put(start, first)
+        carried = (first, *how.start()[1:])
+        dtypes = tuple([v.dtype for v in carried])
+        k, *inner = e.open((int64, *dtypes))
         at = e.sub(shape[axis] - 2, k) if reverse else e.add(k, 1)
-        total = e.op(kind, (total, ctx.pull(self.frame, operand, element(at))), dtype)
-        e.effect("store", (e.value(e.linear(element(at))), total), (), {"param": param})
-        body = e.close((total,))
-        e.effect("for", (e.const(shape[axis] - 1, int64), first), (dtype,), {"reverse": False}, (body,))
+        inner = how.add(tuple(inner), ctx.pull(self.frame, operand, element(at)))
+        put(at, how.result(inner))
+        e.effect("for", (e.const(shape[axis] - 1, int64), *carried), dtypes, {"reverse": False}, (e.close(inner),))
 
     # ---- the result
 

@@ -8,9 +8,8 @@ from typing import Final
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull
 from loopgrad.codegen.lower.emitter import Index, Position
 from loopgrad.codegen.lower.movement import digit
-from loopgrad.codegen.lower.reduction import tree, unroll_limit
+from loopgrad.codegen.lower.reduction import Accumulation, accumulated, tree, unroll_limit
 from loopgrad.graph.nodes import Node
-from loopgrad.graph.types import int64
 
 
 def _matmul(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -23,23 +22,22 @@ def _matmul(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     def sides(k: Position) -> tuple[Index, Index]:
         return (*lead, *row, *digit(depth, k)), (*lead, *digit(depth, k), *column)
 
+    def term(k: Position) -> Pull:
+        at_left, at_right = sides(k)
+        a = yield frame, left, at_left
+        b = yield frame, right, at_right
+        return e.op("mul", (a, b), a.dtype)
+
     if depth == 0:
         return e.const(0, left.dtype)
     if depth <= unroll_limit(ctx):
         products = []
         for t in range(depth):
-            at_left, at_right = sides(t)
-            a = yield frame, left, at_left
-            b = yield frame, right, at_right
-            products.append(e.op("mul", (a, b), a.dtype))
+            product = yield from term(t)
+            products.append(product)
         return tree(ctx, "add", products)
-    k, acc = e.open((int64, left.dtype))
-    at_left, at_right = sides(k)
-    a = yield frame, left, at_left
-    b = yield frame, right, at_right
-    body = e.close((e.op("add", (acc, e.op("mul", (a, b), a.dtype)), a.dtype),))
-    zero = e.const(0, left.dtype)
-    return e.effect("for", (e.const(depth, int64), zero), (left.dtype,), {"reverse": False}, (body,))[0]
+    how = Accumulation(e, "add", left.dtype)
+    return how.result((yield from accumulated(ctx, depth, term, how, how.start())))
 
 
 RULES: Final = {"matmul": _matmul}

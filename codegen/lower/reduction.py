@@ -2,21 +2,25 @@
 
     reduce_sum(x) {axes=(1,)} at (i)    ->    for 100 (0.0) do (k, acc): yield acc + x[i, k]
 
-Long float sums run in blocks of 256, so that the error grows with the blocks only.
+Long float sums carry what their additions lose beside them (see codegen.math.compensated), so that the error doesn't
+grow with the number of terms; four neighbours at a time are added up first, which makes that cheap:
+
+    for 25 (-0.0, -0.0) do (k, total, rest): x = (a[4k] + a[4k+1]) + (a[4k+2] + a[4k+3]); yield total + x, rest + ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import KValue
-from loopgrad.codegen.lower.context import Frame, Lowering, Pull, identity_of
-from loopgrad.codegen.lower.emitter import Index, Position
+from loopgrad.codegen.kernel.nodes import Block, KValue
+from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request, identity_of
+from loopgrad.codegen.lower.emitter import Emitter, Index, Position
 from loopgrad.codegen.lower.movement import digit, dim_runs, joined
+from loopgrad.codegen.math.compensated import added, balanced, rounded
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.types import bool_, int32, int64
+from loopgrad.graph.types import DType, bool_, int32, int64
 
 COMBINES: Final = {
     "reduce_sum": "add",
@@ -32,7 +36,10 @@ COMBINES: Final = {
 }
 UNROLL_LANES: Final = 64  # inside a kernel of lane loops, where values sit in registers
 UNROLL_PLAIN: Final = 16
-SUM_BLOCK: Final = 256
+TOGETHER: Final = 4  # terms of a long sum that are added up first
+MOST_COPIED: Final = 24  # operations of one term that are worth having several times
+Carried = tuple[KValue, ...]
+Pulled = Generator[Request, KValue, Carried]
 
 
 def unroll_limit(ctx: Lowering) -> int:
@@ -41,11 +48,46 @@ def unroll_limit(ctx: Lowering) -> int:
 
 def tree(ctx: Lowering, kind: str, values: Sequence[KValue]) -> KValue:
     """Combined in a balanced tree."""
-    level = list(values)
-    while len(level) > 1:
-        pairs = [ctx.emitter.op(kind, (a, b), a.dtype) for a, b in zip(level[::2], level[1::2], strict=False)]
-        level = pairs + level[len(pairs) * 2 :]
-    return level[0]
+    return balanced(lambda a, b: ctx.emitter.op(kind, (a, b), a.dtype), values)
+
+
+class Scalars:
+    """Arithmetic of the Kernel IR, for codegen.math.compensated."""
+
+    def __init__(self, e: Emitter) -> None:
+        self.e = e
+
+    def add(self, x: KValue, y: KValue, /) -> KValue:
+        return self.e.op("add", (x, y), x.dtype)
+
+    def sub(self, x: KValue, y: KValue, /) -> KValue:
+        return self.e.op("sub", (x, y), x.dtype)
+
+    def is_nan(self, x: KValue, /) -> KValue:
+        return self.e.op("is_nan", (x,), bool_)
+
+    def select(self, m: KValue, x: KValue, y: KValue, /) -> KValue:
+        return self.e.op("select", (m, x, y), x.dtype)
+
+
+class Accumulation:
+    """How a loop inside a lane combines terms: what it carries, from which start, and what is left in the end."""
+
+    def __init__(self, e: Emitter, kind: str, dtype: DType) -> None:
+        self.e, self.kind, self.dtype = e, kind, dtype
+        self.compensated = kind == "add" and dtype.is_float
+
+    def start(self) -> Carried:
+        nothing = self.e.const(-0.0 if self.compensated else identity_of(self.kind, self.dtype), self.dtype)
+        return (nothing,) * (2 if self.compensated else 1)
+
+    def add(self, carried: Carried, x: KValue) -> Carried:
+        if self.compensated:
+            return added(Scalars(self.e), *carried, x)
+        return (self.e.op(self.kind, (*carried, x), self.dtype),)
+
+    def result(self, carried: Carried) -> KValue:
+        return rounded(Scalars(self.e), *carried) if self.compensated else carried[0]
 
 
 def _reduce(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -68,7 +110,8 @@ def reduce_over(
     if count == 0:
         return ctx.emitter.const(identity_of(kind, operand.dtype), operand.dtype)
     if count > unroll_limit(ctx):
-        return (yield from _loops(ctx, frame, operand, sizes, list(at), kind, None))
+        how = Accumulation(ctx.emitter, kind, operand.dtype)
+        return how.result((yield from _loops(ctx, frame, operand, sizes, list(at), how, how.start())))
     values = []
     for t in range(count):
         point = ctx.radix(digit(count, t), [sizes[d] for d in free])
@@ -85,42 +128,59 @@ def _loops(
     operand: Value,
     sizes: Sequence[int],
     at: list[Index | None],
-    kind: str,
-    outer: KValue | None,
-) -> Pull:
-    """Nested loops over the dims without an index, carrying the accumulator."""
-    e = ctx.emitter
-    if None not in at:
-        x = yield frame, operand, joined(c for c in at if c is not None)
-        return x if outer is None else e.op(kind, (outer, x), x.dtype)
-    d = at.index(None)
-    dtype, extent = operand.dtype, sizes[d]
-    start = e.const(identity_of(kind, dtype), dtype) if outer is None else outer
-    if kind == "add" and dtype.is_float and at.count(None) == 1 and extent > 2 * SUM_BLOCK:
-        return (yield from _blocked_sum(ctx, frame, operand, sizes, at, start))
-    k, acc = e.open((int64, dtype))
-    total = yield from _loops(ctx, frame, operand, sizes, [*at[:d], digit(extent, k), *at[d + 1 :]], kind, acc)
-    body = e.close((total,))
-    return e.effect("for", (e.const(extent, int64), start), (dtype,), {"reverse": False}, (body,))[0]
+    how: Accumulation,
+    carried: Carried,
+) -> Pulled:
+    """Nested loops over the dims without an index, which carry what is combined so far."""
+    e, d = ctx.emitter, at.index(None)
+
+    def point(k: Position) -> list[Index | None]:
+        return [*at[:d], digit(sizes[d], k), *at[d + 1 :]]
+
+    def term(k: Position) -> Pull:
+        return (yield frame, operand, joined(c for c in point(k) if c is not None))
+
+    if at.count(None) == 1:
+        return (yield from accumulated(ctx, sizes[d], term, how, carried))
+    k, *inner = e.open((int64, *[v.dtype for v in carried]))
+    body = e.close((yield from _loops(ctx, frame, operand, sizes, point(k), how, tuple(inner))))
+    return _repeated(e, sizes[d], carried, body)
 
 
-def _blocked_sum(
-    ctx: Lowering, frame: Frame, operand: Value, sizes: Sequence[int], at: list[Index | None], start: KValue
-) -> Pull:
+def accumulated(
+    ctx: Lowering, extent: int, term: Callable[[Position], Pull], how: Accumulation, carried: Carried
+) -> Pulled:
+    """The terms 0 to `extent` combined with what is carried, in a loop. Those of a float sum a few at a time, where a
+    term is short code."""
     e = ctx.emitter
-    d = at.index(None)
-    dtype, extent = operand.dtype, sizes[d]
-    b, acc = e.open((int64, dtype))
-    first = e.value(e.mul(b, SUM_BLOCK))
-    left = e.op("min", (e.value(e.sub(extent, first)), e.const(SUM_BLOCK, int64)), int64)
-    k, partial = e.open((int64, dtype))
-    point = [*at[:d], digit(extent, e.add(first, k)), *at[d + 1 :]]
-    x = yield frame, operand, joined(c for c in point if c is not None)
-    inner = e.close((e.op("add", (partial, x), dtype),))
-    (block,) = e.effect("for", (left, e.const(0, dtype)), (dtype,), {"reverse": False}, (inner,))
-    outer = e.close((e.op("add", (acc, block), dtype),))
-    count = e.const(-(-extent // SUM_BLOCK), int64)
-    return e.effect("for", (count, start), (dtype,), {"reverse": False}, (outer,))[0]
+    k, *_ = e.open((int64,))
+    before = e.ops
+    yield from term(k)
+    together = TOGETHER if how.compensated and e.ops - before <= MOST_COPIED else 1
+    e.close()
+
+    def some(first: Position, count: int, carried: Carried) -> Pulled:
+        terms = []
+        for t in range(count):
+            x = yield from term(e.add(first, t))
+            terms.append(x)
+        return how.add(carried, tree(ctx, how.kind, terms))
+
+    trips, left = divmod(extent, together)
+    if trips > 1:
+        k, *inner = e.open((int64, *[v.dtype for v in carried]))
+        body = e.close((yield from some(e.mul(k, together), together, tuple(inner))))
+        carried = _repeated(e, trips, carried, body)
+    elif trips:
+        carried = yield from some(0, together, carried)
+    if left:
+        carried = yield from some(trips * together, left, carried)
+    return carried
+
+
+def _repeated(e: Emitter, count: int, carried: Carried, body: Block) -> Carried:
+    dtypes = tuple([v.dtype for v in carried])
+    return tuple(e.effect("for", (e.const(count, int64), *carried), dtypes, {"reverse": False}, (body,)))
 
 
 def _arg(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -185,12 +245,14 @@ def _cumulative(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
             return x
         total = yield frame, node.results[0], element(previous)
         return e.op(kind, (total, x), x.dtype)
+    how = Accumulation(e, kind, operand.dtype)
     count = e.value(e.sub(extent, at) if reverse else e.add(at, 1))
-    k, acc = e.open((int64, operand.dtype))
+    start = how.start()
+    k, *carried = e.open((int64, *[v.dtype for v in start]))
     x = yield frame, operand, element(e.sub(extent - 1, k) if reverse else k)
-    body = e.close((e.op(kind, (acc, x), x.dtype),))
-    zero = e.const(identity_of(kind, operand.dtype), operand.dtype)
-    return e.effect("for", (count, zero), (operand.dtype,), {"reverse": False}, (body,))[0]
+    body = e.close(how.add(tuple(carried), x))
+    dtypes = tuple([v.dtype for v in start])
+    return how.result(tuple(e.effect("for", (count, *start), dtypes, {"reverse": False}, (body,))))
 
 
 RULES: Final = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import reduce
 
+from loopgrad.codegen.math.compensated import two_sum
 from loopgrad.codegen.math.exponential import exp, exponential, nearest
 from loopgrad.codegen.math.logarithmic import decomposed, log
 from loopgrad.codegen.math.ops import Ops, V, polynomial
@@ -52,12 +53,6 @@ def quick_two_sum(m: Ops[V], a: V, b: V) -> tuple[V, V]:
     """a + b exactly, for |a| >= |b|."""
     s = m.add(a, b)
     return s, m.sub(b, m.sub(s, a))
-
-
-def two_sum(m: Ops[V], a: V, b: V) -> tuple[V, V]:
-    s = m.add(a, b)
-    t = m.sub(s, a)
-    return s, m.add(m.sub(a, m.sub(s, t)), m.sub(b, t))
 
 
 def log_pair(m: Ops[V], a: V, shift: V) -> tuple[V, V]:

@@ -1,5 +1,6 @@
 """The graph as scheduling wants it: same meaning, fewer cases.
 
+sum of 16-bit floats                    ->  of float32, rounded once
 a value without elements                ->  const
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
@@ -22,7 +23,7 @@ from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE
 from loopgrad.graph.rebuild import Builder, rebuild, renewed
-from loopgrad.graph.types import TensorType, bool_, int64
+from loopgrad.graph.types import TensorType, bool_, float32, int64
 
 REDUCTIONS: Final = frozenset({"reduce_sum", "reduce_prod", "reduce_min", "reduce_max", "reduce_and", "reduce_or"})
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
@@ -33,9 +34,10 @@ MOST_PIECES: Final = 64  # of one concat
 
 
 def prepare(graph: Graph) -> Graph:
-    """The graph passes, then no empty values anywhere, then the passes once more where that changed something."""
+    """The graph passes, then no empty values and no sums in 16 bits anywhere, then the passes once more where that
+    changed something."""
     graph = through_pipeline(graph)
-    rewritten = rebuild(graph, _without_empty)
+    rewritten = rebuild(rebuild(graph, _without_empty), _in_32_bits)
     return graph if rewritten is graph else through_pipeline(rewritten)
 
 
@@ -100,6 +102,18 @@ def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
     if node.op in REDUCTIONS and sizes[0] == 0:
         return [builder.const(identity_of(COMBINES[node.op], type.dtype), type)]
     return None
+
+
+def _in_32_bits(node: Node, builder: Builder) -> Sequence[Value] | None:
+    """Adding up takes more digits than 16-bit floats have."""
+    if node.op not in ("reduce_sum", "cumsum") or not node.operands[0].dtype.is_float:
+        return None
+    narrow = node.operands[0].dtype
+    if narrow.bits != 16:
+        return None
+    wide = builder.value("cast", node.operands[0], dtype=float32)
+    total = builder.value(node.op, wide, **node.attrs)
+    return [builder.value("cast", total, dtype=narrow)]
 
 
 def _is_empty(value: Value) -> bool:

@@ -1,7 +1,8 @@
 """Reductions, scans along an axis, and sorting.
 
 reduce_*          attrs axes (sorted): those dims disappear, the dtype stays. Of no elements: sum 0,
-                  prod 1, and True, or False; min and max are refused.
+                  prod 1, and True, or False; min and max are refused. A sum of floats is added up in
+                  more digits than its dtype has, and rounded once; so is every element of cumsum.
 argmin, argmax    attrs axis: int64, first occurrence, NaN wins; of no elements refused
 cum*              attrs axis, reverse: inclusive; NaN propagates through cummin and cummax
 sort, argsort     attrs axis: ascending, stable, NaN last; argsort gives int64
@@ -79,6 +80,30 @@ def _reduce(ufunc: np.ufunc) -> Reference:
     return reference
 
 
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What floats of that dtype are added up in; longdouble has 64 bits of mantissa on x86, where it matters most."""
+    return np.dtype(np.longdouble if dtype == np.float64 else np.float64)
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "fV"  # bfloat16 is V
+
+
+def _sum(attrs: Attrs, x: Array) -> tuple[Array]:
+    if not _is_float(x.dtype):
+        return _reduce(np.add)(attrs, x)
+    with np.errstate(all="ignore"):  # from -0.0, which NumPy starts floats of its own from too
+        total = np.add.reduce(x.astype(_wide(x.dtype)), axis=attrs["axes"], initial=-0.0)
+        return (np.asarray(total).astype(x.dtype),)
+
+
+def _cumsum(attrs: Attrs, x: Array) -> tuple[Array]:
+    if not _is_float(x.dtype):
+        return _accumulate(np.add)(attrs, x)
+    with np.errstate(all="ignore"):
+        return (_accumulate(np.add)(attrs, x.astype(_wide(x.dtype)))[0].astype(x.dtype),)
+
+
 def _arg(function: NumPyFunction) -> Reference:
     def reference(attrs: Attrs, x: Array) -> tuple[Array]:
         return (np.asarray(function(x, axis=attrs["axis"]), dtype=np.int64),)
@@ -130,6 +155,8 @@ ACCUMULATE: Final[dict[str, tuple[str, np.ufunc]]] = {
 ROWS: Final[dict[str, Primitive]] = {
     **{op: Primitive(_infer_reduce(op, kinds, known), _reduce(f)) for op, (kinds, f, known) in REDUCE.items()},
     **{op: Primitive(_infer_along(op, kinds), _accumulate(f)) for op, (kinds, f) in ACCUMULATE.items()},
+    "reduce_sum": Primitive(_infer_reduce("reduce_sum", *REDUCE["reduce_sum"][::2]), _sum),
+    "cumsum": Primitive(_infer_along("cumsum", ACCUMULATE["cumsum"][0]), _cumsum),
     "argmin": Primitive(_infer_arg("argmin", "biuf"), _arg(np.argmin)),
     "argmax": Primitive(_infer_arg("argmax", "biuf"), _arg(np.argmax)),
     "sort": Primitive(_infer_along("sort", "biuf"), _sort),

@@ -3,14 +3,22 @@
 Each vector lane sums its own share of a chunk (or of a row), the lanes of a chunk combine by halves into
 one partial, and `finish` combines a segment's partials pairwise: the result depends on shapes only.
 A row that lies in one chunk and is a whole segment needs no partial.
+
+A sum of floats is two numbers until it is stored, a total and its rest (see codegen.math.compensated). The vectors
+in flight are added up before they are added to these, which makes the compensation cheap: the roundings that are lost
+are the two of a tree of four.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
+from loopgrad.codegen.math.compensated import added, balanced, joined
+from loopgrad.codegen.math.compensated import rounded as one_number
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout, sharing, walk
 from loopgrad.codegen.targets.cpu.memory import element, store_vector, to_memory
@@ -39,16 +47,30 @@ def partial_count(kernel: Kernel, layout: LaneLayout, r: Reduction) -> int:
     return layout.rows * layout.pieces if place == ROW else 0
 
 
+def parts(r: Reduction) -> int:
+    """Numbers that stand for what is reduced so far: a total, and of a sum of floats its rest."""
+    return 2 if r.kind == "add" and r.dtype.name in ("float32", "float64") else 1
+
+
 def partial_bytes(kernel: Kernel, layout: LaneLayout) -> tuple[int, ...]:
-    return tuple([max(partial_count(kernel, layout, r) * r.dtype.itemsize, 8) for r in kernel.reductions])
+    return tuple([
+        max(partial_count(kernel, layout, r) * r.dtype.itemsize * parts(r), 8) for r in kernel.reductions
+    ])  # fmt: skip
+
+
+def vectors(e: Emitter, r: Reduction) -> int:
+    """Accumulators of a reduction: one per vector in flight, or for sums of them one for all."""
+    merged = parts(r) == 2 and place_of(e.kernel, e.layout, r) != INNER
+    return 1 if merged else e.layout.groups
 
 
 def declare_accumulators(e: Emitter) -> None:
     for i, r in enumerate(e.kernel.reductions):
         type = memory_type(r.dtype)
         shape = type if e.layout.single else e.b.vector_type(type)
-        for u in range(e.layout.groups):
-            e.slot(shape, f"sum.{i}.{u}")
+        for u in range(vectors(e, r)):
+            for part in range(parts(r)):
+                e.slot(shape, f"sum.{i}.{u}.{part}")
 
 
 def begin(e: Emitter, places: tuple[str, ...]) -> None:
@@ -59,30 +81,70 @@ def begin(e: Emitter, places: tuple[str, ...]) -> None:
         type = memory_type(r.dtype)
         start = e.b.const(type, identity(r.kind, r.dtype))
         text = f"{type} {start.name}" if e.layout.single else f"{e.b.vector_type(type)} {e.b.splat_name(start)}"
-        for u in range(e.layout.groups):
-            e.b.line(f"store {text}, ptr %sum.{i}.{u}")
+        for u in range(vectors(e, r)):
+            for part in range(parts(r)):
+                e.b.line(f"store {text}, ptr %sum.{i}.{u}.{part}")
+
+
+class Names:
+    """Arithmetic on names of one LLVM type, for codegen.math.compensated."""
+
+    def __init__(self, b: Builder, type: str) -> None:
+        self.b, self.type = b, type
+
+    def _made(self, text: str) -> str:
+        name = self.b.fresh()
+        self.b.line(f"{name} = {text}")
+        return name
+
+    def add(self, x: str, y: str, /) -> str:
+        return self._made(f"fadd {self.type} {x}, {y}")
+
+    def sub(self, x: str, y: str, /) -> str:
+        return self._made(f"fsub {self.type} {x}, {y}")
+
+    def is_nan(self, x: str, /) -> str:
+        return self._made(f"fcmp uno {self.type} {x}, {x}")
+
+    def select(self, m: str, x: str, y: str, /) -> str:
+        mask = re.sub(r"\w+(?=>?$)", "i1", self.type)
+        return self._made(f"select {mask} {m}, {self.type} {x}, {self.type} {y}")
 
 
 def emit_reduce(e: Emitter, op: KOp) -> None:
     i = op.attrs["slot"]
     r = e.kernel.reductions[i]
     x = to_memory(e, e.wide(op.operands[0]), r.dtype)
-    total = current(e, i, r)
     if not e.layout.single:
         x = e.b.vector(x)
         if e.mask is not None:
             x = e.b.choose(e.mask, x, e.b.const(x.type, identity(r.kind, r.dtype)))
-    total = combine(e.b, r.kind, r.dtype, total, x)
-    shape = total.type if e.layout.single else e.b.vector_type(total.type)
-    for u, name in enumerate(total.names):
-        e.b.line(f"store {shape} {name}, ptr %sum.{i}.{u}")
+    if parts(r) == 2:
+        m = Names(e.b, x.type if e.layout.single else e.b.vector_type(x.type))
+        terms = x.names if vectors(e, r) > 1 else (balanced(m.add, x.names),)
+        totals, rests = (v.names for v in current(e, i, r))
+        now = zip(*[added(m, *each) for each in zip(totals, rests, terms, strict=True)], strict=True)
+        keep(e, i, [Val(x.type, names, x.uniform) for names in now])
+    else:
+        keep(e, i, [combine(e.b, r.kind, r.dtype, current(e, i, r)[0], x)])
 
 
-def current(e: Emitter, i: int, r: Reduction) -> Val:
+def keep(e: Emitter, i: int, values: Sequence[Val]) -> None:
+    for part, value in enumerate(values):
+        shape = value.type if e.layout.single else e.b.vector_type(value.type)
+        for u, name in enumerate(value.names):
+            e.b.line(f"store {shape} {name}, ptr %sum.{i}.{u}.{part}")
+
+
+def current(e: Emitter, i: int, r: Reduction) -> tuple[Val, ...]:
     type = memory_type(r.dtype)
     shape = type if e.layout.single else e.b.vector_type(type)
-    names = [e.b.scalar(shape, f"load {shape}, ptr %sum.{i}.{u}").name for u in range(e.layout.groups)]
-    return Val(type, tuple(names), e.layout.single)
+
+    def value(part: int) -> Val:
+        places = [f"%sum.{i}.{u}.{part}" for u in range(vectors(e, r))]
+        return Val(type, tuple([e.b.scalar(shape, f"load {shape}, ptr {p}").name for p in places]), e.layout.single)
+
+    return tuple([value(part) for part in range(parts(r))])
 
 
 def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
@@ -91,14 +153,44 @@ def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
         place = place_of(e.kernel, e.layout, r)
         if place not in places:
             continue
-        total = current(e, i, r)
+        found, type = current(e, i, r), memory_type(r.dtype)
         if place == INNER:
-            store_vector(e, element(e, e.param_names[r.param], total.type, index), total, e.mask)
+            total = rounded(e.b, e.b.vector_type(type), found)
+            store_vector(e, element(e, e.param_names[r.param], type, index), total, e.mask)
             continue
         if not e.layout.single:
-            total = e.b.horizontal(total, partial(combine_names, e.b, r.kind, r.dtype))
+            found = e.b.horizontal(found, partial(combine_parts, e.b, r))
+        if place == DIRECT:
+            found = (rounded(e.b, type, found),)
         target = e.param_names[r.param] if place == DIRECT else f"%partials.{i}"
-        e.b.line(f"store {total.type} {total.name}, ptr {element(e, target, total.type, index)}")
+        store_parts(e.b, element(e, target, part_type(type, found), index), found)
+
+
+def combine_parts(b: Builder, r: Reduction, type: str, x: tuple[str, ...], y: tuple[str, ...]) -> tuple[str, ...]:
+    """Two partial reductions as one, on names of any (vector) type."""
+    if parts(r) == 2:
+        return joined(Names(b, type), *x, *y)
+    return (combine_names(b, r.kind, r.dtype, type, x[0], y[0]),)
+
+
+def rounded(b: Builder, type: str, found: tuple[Val, ...]) -> Val:
+    """What is stored, of names of that (vector) type."""
+    if len(found) == 1:
+        return found[0]
+    m = Names(b, type)
+    names = [one_number(m, total, rest) for total, rest in zip(*[v.names for v in found], strict=True)]
+    return Val(found[0].type, tuple(names), found[0].uniform)
+
+
+def part_type(type: str, found: Sequence[object]) -> str:
+    """Of an element of partials."""
+    return type if len(found) == 1 else f"[{len(found)} x {type}]"
+
+
+def store_parts(b: Builder, place: str, found: Sequence[Val]) -> None:
+    for number, value in enumerate(found):
+        at = b.scalar("ptr", f"getelementptr {value.type}, ptr {place}, i64 {number}").name if number else place
+        b.line(f"store {value.type} {value.name}, ptr {at}")
 
 
 # -- finish
@@ -133,6 +225,7 @@ def combine_partials(b: Builder, kernel: Kernel, layout: LaneLayout, i: int, r: 
         return
     result, partials = pointer(b, r.param), pointer(b, len(kernel.params) + i)
     type = memory_type(r.dtype)
+    whole, each_type = tree_type(r), part_type(type, range(parts(r)))
     head, done = b.fresh_label("segments"), b.fresh_label("end")
     enter = b.label
     b.jump(head)
@@ -140,8 +233,9 @@ def combine_partials(b: Builder, kernel: Kernel, layout: LaneLayout, i: int, r: 
     index, following = b.fresh(), b.fresh()
     b.line(f"{index} = phi i64 [ 0, %{enter} ], [ {following}, %{head} ]")
     first = b.scalar("i64", f"mul i64 {index}, {each}")
-    source = b.scalar("ptr", f"getelementptr {type}, ptr {partials}, i64 {first.name}")
-    total = b.scalar(type, f"call {type} @{tree_name(r)}(ptr {source.name}, i64 {each})")
+    source = b.scalar("ptr", f"getelementptr {each_type}, ptr {partials}, i64 {first.name}")
+    found = b.scalar(whole, f"call {whole} @{tree_name(r)}(ptr {source.name}, i64 {each})").name
+    total = rounded(b, type, tuple([b.scalar(type, f"extractvalue {whole} {found}, {k}") for k in range(parts(r))]))
     target = b.scalar("ptr", f"getelementptr {type}, ptr {result}, i64 {index}")
     b.line(f"store {type} {total.name}, ptr {target.name}")
     b.line(f"{following} = add i64 {index}, 1")
@@ -154,38 +248,49 @@ def tree_name(r: Reduction) -> str:
     return f"lg.tree.{r.kind}.{r.dtype.name}"
 
 
+def tree_type(r: Reduction) -> str:
+    return f"[{parts(r)} x {memory_type(r.dtype)}]"
+
+
 def trees(kernel: Kernel) -> dict[str, str]:
-    """Per kind and dtype, `T tree(ptr, n)`: halves recursively (Higham's pairwise summation)."""
+    """Per kind and dtype, `[parts x T] tree(ptr, n)`: halves recursively (Higham's pairwise summation)."""
     return {tree_name(r): tree_function(r) for r in kernel.reductions}
 
 
 def tree_function(r: Reduction) -> str:
-    name, type = tree_name(r), memory_type(r.dtype)
+    name, type, whole = tree_name(r), memory_type(r.dtype), tree_type(r)
     b = Builder(1, 1, "t")
-    merged = combine(b, r.kind, r.dtype, Val(type, ("%left",), True), Val(type, ("%right",), True))
+    sides = [
+        tuple([b.scalar(type, f"extractvalue {whole} %{side}, {k}").name for k in range(parts(r))])
+        for side in ("left", "right")
+    ]
+    merged = "undef"
+    for k, part in enumerate(combine_parts(b, r, type, *sides)):
+        merged = b.scalar(whole, f"insertvalue {whole} {merged}, {type} {part}, {k}").name
     body = "\n".join(b.lines)
     start = Builder(1, 1).const(type, identity(r.kind, r.dtype)).name
+    empty = ", ".join([f"{type} {start}"] * parts(r))
     return f"""
-define internal {type} @{name}(ptr %p, i64 %n) {{
+define internal {whole} @{name}(ptr %p, i64 %n) {{
 entry:
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %more, label %empty
 empty:
-  ret {type} {start}
+  ret {whole} [ {empty} ]
 more:
   %one = icmp eq i64 %n, 1
   br i1 %one, label %leaf, label %split
 leaf:
-  %value = load {type}, ptr %p
-  ret {type} %value
+  %value = load {whole}, ptr %p, align {r.dtype.itemsize}
+  ret {whole} %value
 split:
   %half = lshr i64 %n, 1
   %rest = sub i64 %n, %half
-  %left = call {type} @{name}(ptr %p, i64 %half)
-  %q = getelementptr {type}, ptr %p, i64 %half
-  %right = call {type} @{name}(ptr %q, i64 %rest)
+  %left = call {whole} @{name}(ptr %p, i64 %half)
+  %q = getelementptr {whole}, ptr %p, i64 %half
+  %right = call {whole} @{name}(ptr %q, i64 %rest)
 {body}
-  ret {type} {merged.name}
+  ret {whole} {merged}
 }}
 """
 

@@ -13,12 +13,13 @@ doesn't dominate what follows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
 T = TypeVar("T")
+Combine = Callable[[str, tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,29 +211,30 @@ class Builder:
             return yes
         return self.inst(yes.type, "select {t0} {a}, {t1} {b}, {t2} {c}", mask, yes, no)
 
-    def horizontal(self, v: Val, combine: Callable[[str, str, str], str]) -> Val:
-        """All lanes of a varying value combined by a fixed tree: vectors first, then halves.
-
-        `combine(type, a, b)` gives the text of an instruction (or None) on names of that type.
-        """
-        names = list(v.names)
-        while len(names) > 1:
-            half = (len(names) + 1) // 2
-            pairs = zip(names[:half], names[half:], strict=False)
-            joined = [self._combined(combine, self.vector_type(v.type), a, b) for a, b in pairs]
-            names = joined + names[len(joined) : half]
-        name, size = names[0], self.width
+    def horizontal(self, parts: Sequence[Val], combine: Combine) -> tuple[Val, ...]:
+        """All lanes of varying values of one type, which are combined together, by a fixed tree: vectors first, then
+        halves. `combine(type, a, b)` writes instructions on the parts' names, of that type, and gives those of its
+        results."""
+        type = parts[0].type
+        found = list(zip(*[v.names for v in parts], strict=True))
+        while len(found) > 1:
+            half = (len(found) + 1) // 2
+            pairs = zip(found[:half], found[half:], strict=False)
+            joined = [combine(self.vector_type(type), a, b) for a, b in pairs]
+            found = joined + found[len(joined) : half]
+        names, size = found[0], self.width
         while size > 1:
             size //= 2
-            wide, narrow = f"<{2 * size} x {v.type}>", f"<{size} x {v.type}>"
-            low, high = self.fresh(), self.fresh()
-            for part, first in ((low, 0), (high, size)):
-                picks = ", ".join(f"i32 {first + i}" for i in range(size))
-                self.line(f"{part} = shufflevector {wide} {name}, {wide} poison, <{size} x i32> <{picks}>")
-            name = self._combined(combine, narrow, low, high)
-        out = self.fresh()
-        self.line(f"{out} = extractelement <1 x {v.type}> {name}, i64 0")
-        return Val(v.type, (out,), True)
+            low, high = (self._halves(names, type, size, first) for first in (0, size))
+            names = combine(f"<{size} x {type}>", low, high)
+        return tuple([self.scalar(type, f"extractelement <1 x {type}> {name}, i64 0") for name in names])
 
-    def _combined(self, combine: Callable[[str, str, str], str], type: str, a: str, b: str) -> str:
-        return combine(type, a, b)
+    def _halves(self, names: tuple[str, ...], type: str, size: int, first: int) -> tuple[str, ...]:
+        wide = f"<{2 * size} x {type}>"
+        picks = ", ".join(f"i32 {first + i}" for i in range(size))
+        found = []
+        for name in names:
+            part = self.fresh()
+            self.line(f"{part} = shufflevector {wide} {name}, {wide} poison, <{size} x i32> <{picks}>")
+            found.append(part)
+        return tuple(found)
