@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.targets.gpu.plan import UNTILED
 from loopgrad.codegen.targets.gpu.support import copy_kernel, fill_kernel, tree_kernel
-from loopgrad.graph.types import float32, float64
+from loopgrad.graph.types import DType, float32, float64
 from tests import emitted_kernels
 from tests.amdgpu_checks import PROCESSORS, AmdCompiler
 from tests.emitted_kernels import Emitted, Kernels
@@ -29,15 +29,19 @@ def look(kernels: Kernels, *given: Kernel) -> list[Emitted]:
     return list(kernels.chosen())
 
 
+def tree(kind: str, dtype: DType, rows: int, length: int, width: int) -> Kernel:
+    return tree_kernel(Reduction(kind, dtype, 0, 1), rows, length, width, partial=False)
+
+
 def test_a_kernel_with_nothing_new_is_left_out(kernels: Kernels) -> None:
-    chosen = look(kernels, tree_kernel("add", float64, 3, 500, 11), tree_kernel("add", float64, 5, 700, 13))
+    chosen = look(kernels, tree("add", float64, 3, 500, 11), tree("add", float64, 5, 700, 13))
     assert len(chosen) == 1
-    assert len(look(kernels, tree_kernel("max", float32, 3, 500, 8))) == 2
+    assert len(look(kernels, tree("max", float32, 3, 500, 8))) == 2
     assert "test_a_kernel_with_nothing_new_is_left_out" in chosen[0].test
 
 
 def test_good_kernels_are_accepted_for_every_gpu(kernels: Kernels, tmp_path: Path) -> None:
-    chosen = look(kernels, fill_kernel(float64, 2.5), copy_kernel(2), tree_kernel("mul", float32, 2, 90, 2))
+    chosen = look(kernels, fill_kernel(float64, 2.5), copy_kernel(2), tree("mul", float32, 2, 90, 2))
     assert len(chosen) == 3
     assert AmdCompiler().judge(chosen, tmp_path) == []
 

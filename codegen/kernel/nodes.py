@@ -23,8 +23,8 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
     if           (pred: bool); blocks then () -> results, else () -> results
     push         (x) attrs stack                      (index into Kernel.stacks)
     pop          () attrs stack                       -> the value
-    reduce       (x) attrs slot                       contributes x to Kernel.reductions[slot];
-                 only in the top block, once per slot
+    reduce       (x) or (x, rest) attrs slot          contributes x to Kernel.reductions[slot], or x + rest, which
+                 is a sum so far (see codegen.math.compensated); only in the top block, once per slot
     check        (ok: bool, detail: int64) attrs error (index into Kernel.errors)
 """
 

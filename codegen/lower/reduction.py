@@ -119,7 +119,13 @@ def reduce_over(
         for d, p in zip(free, point, strict=True):
             full[d] = digit(sizes[d], p)
         values.append((yield frame, operand, joined(c for c in full if c is not None)))
-    return tree(ctx, kind, values)
+    if ctx.lane_loops or count <= TOGETHER:
+        return tree(ctx, kind, values)
+    how = Accumulation(ctx.emitter, kind, operand.dtype)
+    carried = how.start()
+    for x in values:
+        carried = how.add(carried, x)
+    return how.result(carried)
 
 
 def _loops(

@@ -114,7 +114,8 @@ class Names:
 def emit_reduce(e: Emitter, op: KOp) -> None:
     i = op.attrs["slot"]
     r = e.kernel.reductions[i]
-    x = to_memory(e, e.wide(op.operands[0]), r.dtype)
+    (term,) = op.operands
+    x = to_memory(e, e.wide(term), r.dtype)
     if not e.layout.single:
         x = e.b.vector(x)
         if e.mask is not None:

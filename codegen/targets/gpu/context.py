@@ -76,8 +76,12 @@ class Emitter:
         self.ordered = False  # lanes that share an element run in one invocation, in lane order
         self.position = Val(0, "i32")  # of the lane in its tile
         self.accumulations: dict[int, Accumulation] = {}  # of parameters that several lanes write
-        self.places: list[tuple[int, int]] = []  # of reductions: the scratch block, and the first element there
-        self.contribute: Callable[[int, Val], None] = lambda _slot, _value: None  # takes what `reduce` is given
+        # of reductions: the scratch block, the first element there, how far from it its rest
+        self.places: list[tuple[int, int, int]] = []
+        # take what `reduce` is given: a term, or those of several lanes where these `meet`; a total and its rest
+        self.contribute: Callable[..., None] = lambda _slot, *_terms: None
+        self.join: Callable[[int, tuple[Val, ...]], None] = lambda _slot, _partial: None
+        self.meet = False
         # what a kernel that can be left and continued does besides (see resume)
         self.effect: Callable[[Callable[[], None]], None] = lambda then: then()
         self.kept: Callable[[Val], Val] = lambda value: value

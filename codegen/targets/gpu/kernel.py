@@ -100,12 +100,13 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = U
         emit_tiles(e, words, plan.tiles)
 
 
-def reduction_places(kernel: Kernel, tiles: Tiles | None, blocks: list[list[int]]) -> list[tuple[int, int]]:
-    """Of every reduction: its scratch block, and its first element there."""
-    places = [(0, 0)] * len(kernel.reductions)
+def reduction_places(kernel: Kernel, tiles: Tiles | None, blocks: list[list[int]]) -> list[tuple[int, int, int]]:
+    """Of every reduction: its scratch block, its first element there, and how far from it its rest is."""
+    places = [(0, 0, 0)] * len(kernel.reductions)
     for block, slots in enumerate(blocks):
         for i, slot in enumerate(slots):
-            places[slot] = (block, i * prod(left_by(kernel, tiles, kernel.reductions[slot])))
+            each = prod(left_by(kernel, tiles, kernel.reductions[slot]))
+            places[slot] = (block, i * each, len(slots) * each)
     return places
 
 

@@ -28,6 +28,7 @@ from loopgrad.codegen.targets.gpu.plan import (
     by_groups,
     fold_tiles,
     left_by,
+    parts,
     tiling,
 )
 from loopgrad.codegen.targets.gpu.resume import DEPTHS, WORD, state_words
@@ -182,7 +183,13 @@ def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:
     rows, left = left_by(kernel, tiles, r)
     if tiles is not None and tiles.partials and left == 1:  # these are results
         return 8
-    return max(len(slots) * rows * left * SIZE[memory_type(r.dtype)], 8)
+    each = SIZE[memory_type(r.dtype)] * (parts(r) if in_parts(r, tiles) else 1)
+    return max(len(slots) * rows * left * each, 8)
+
+
+def in_parts(r: Reduction, tiles: Tiles | None) -> bool:
+    """Whether the kernel leaves totals and their rests, rather than contributions."""
+    return tiles is not None and tiles.partials and parts(r) == 2
 
 
 def folds(
@@ -200,33 +207,45 @@ def folds(
         return [Dispatch(fill, rows, (target,)) for target in targets]
     if tiles is not None and tiles.partials and length == 1:
         return []
-    return fold(r, (SCRATCH, number), targets, (rows, length), scratch, support)
+    return fold(r, (SCRATCH, number), targets, (rows, length), scratch, support, in_parts(r, tiles))
 
 
 def fold(
-    r: Reduction, source: Array, targets: list[Array], shape: tuple[int, int], scratch: list[int], support: Support
+    r: Reduction,
+    source: Array,
+    targets: list[Array],
+    shape: tuple[int, int],
+    scratch: list[int],
+    support: Support,
+    partial: bool = False,
 ) -> list[Dispatch]:
-    """Passes over (rows, length) elements per target, down to one element per row."""
+    """Passes over (rows, length) elements per target, down to one element per row. `partial`: rests follow them."""
     rows, length = shape
     size = SIZE[memory_type(r.dtype)]
     if length == 1:
         return [Dispatch(support.add(copy_kernel(size)), rows, (source, *targets))]
     if not by_groups(rows, length):
-        return tree(r, source, targets[0], shape, scratch, support.add)
+        return tree(r, source, targets[0], shape, scratch, support.add, partial)
     count = len(targets)
     tiles = fold_tiles(rows * count, length, support.geometry.group, count)
-    kernel = fold_kernel(r.kind, r.dtype, tiles.rows, length, count)
+    kernel = fold_kernel(r, tiles.rows, length, count, partial)
     module = support.add(kernel, Plan(group=support.geometry.group, tiles=tiles))
     partials = (SCRATCH, len(scratch))
-    scratch.append(max(tiles.count * size, 8))
+    scratch.append(max(tiles.count * size * parts(r), 8))
     passes = [Dispatch(module, tiles.rows * length, (source, *targets, partials), tiles.count)]
     if tiles.per_row == 1:
         return passes
-    return passes + fold(r, partials, targets, (rows, tiles.per_row), scratch, support)
+    return passes + fold(r, partials, targets, (rows, tiles.per_row), scratch, support, parts(r) == 2)
 
 
 def tree(
-    r: Reduction, source: Array, result: Array, shape: tuple[int, int], scratch: list[int], add: AddModule
+    r: Reduction,
+    source: Array,
+    result: Array,
+    shape: tuple[int, int],
+    scratch: list[int],
+    add: AddModule,
+    partial: bool,
 ) -> list[Dispatch]:
     """As `fold`, for many short rows: passes of one invocation per element that is left."""
     rows, length = shape
@@ -235,9 +254,10 @@ def tree(
         target = result
         if width > 1:
             target = (SCRATCH, len(scratch))
-            scratch.append(rows * width * SIZE[memory_type(r.dtype)])
-        passes.append(Dispatch(add(tree_kernel(r.kind, r.dtype, rows, length, width)), rows * width, (source, target)))
-        source, length = target, width
+            scratch.append(rows * width * SIZE[memory_type(r.dtype)] * parts(r))
+        module = add(tree_kernel(r, rows, length, width, partial))
+        passes.append(Dispatch(module, rows * width, (source, target)))
+        source, length, partial = target, width, parts(r) == 2
     return passes
 
 

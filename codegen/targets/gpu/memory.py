@@ -31,7 +31,11 @@ def emit_store(e: Emitter, op: KOp) -> None:
 
 
 def emit_reduce(e: Emitter, op: KOp) -> None:
-    e.contribute(op.attrs["slot"], e.get(op.operands[0]))
+    values = tuple([e.get(v) for v in op.operands])
+    if len(values) > 1:
+        e.join(op.attrs["slot"], values)
+    else:
+        e.contribute(op.attrs["slot"], *values)
 
 
 def leave_contribution(e: Emitter, slot: int, value: Val) -> None:
@@ -40,9 +44,10 @@ def leave_contribution(e: Emitter, slot: int, value: Val) -> None:
     e.b.store(e.at(*contribution_place(e, slot, e.lane), SIZE[stored.type]), stored)
 
 
-def contribution_place(e: Emitter, slot: int, number: Val) -> tuple[Val, Val]:
-    """The scratch block of a reduction, and which of its elements the contribution of that number is."""
-    block, first = e.places[slot]
+def contribution_place(e: Emitter, slot: int, number: Val, part: int = 0) -> tuple[Val, Val]:
+    """The scratch block of a reduction, and which of its elements a part of the contribution of that number is."""
+    block, first, apart = e.places[slot]
+    first += part * apart
     return e.scratch[block], e.b.inst("IAdd", "i64", number, e.b.const("i64", first)) if first else number
 
 

@@ -19,10 +19,10 @@ from functools import partial
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.loops import counted
+from loopgrad.codegen.targets.gpu.partials import GroupArray
 from loopgrad.codegen.targets.gpu.plan import BUCKETS, Tiles, power_below
 from loopgrad.codegen.targets.gpu.tiles import (
     EmitOps,
-    GroupArray,
     RegisterFold,
     Tile,
     emit_together,

@@ -185,7 +185,7 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
     else:  # smaller groups don't mean that fewer lanes fill the device
         each = power_below(min(FEW_LANES, rows * length // (geometry.group * FEW_TILES)))
-    kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0
+    kept = group * sum(partial_size(r) for r in kernel.reductions) if many and each > 1 else 0
     together = folds_together(kernel, group, geometry.memory - kept)
     if kept and not together > 0:
         each, kept, together = 1, 0, folds_together(kernel, group, geometry.memory)
@@ -199,7 +199,7 @@ def short_rows(kernel: Kernel, geometry: Geometry, rows: int, length: int) -> Ti
     """As many rows a tile as memory of the workgroup and the number of tiles allow."""
     group, unrolled = geometry.group, most_unrolled(kernel)
     each = unrolled if straight(kernel) else power_below(min(FEW_LANES, rows * length // (group * FEW_TILES)))
-    size = sum(group_size(r) for r in kernel.reductions) * (row_pitch(length) + MOST_PARTS)
+    size = sum(group_size(r) * row_pitch(length) + partial_size(r) * MOST_PARTS for r in kernel.reductions)
     most = min(each * group // length, geometry.memory // (2 * size), max(rows // FEW_TILES, group // length, 1))
     if most < 1:
         return None
@@ -253,8 +253,8 @@ def measured_tiles(kernel: Kernel, options: CompileOptions, geometry: Geometry) 
 def folds_together(kernel: Kernel, group: int, memory: int) -> int:
     """Reductions of one kind that a workgroup folds at a time."""
     columns = fold_columns(group)
-    largest = max([group_size(r) for r in kernel.reductions], default=4)
-    types = len({register_type(r.dtype) for r in kernel.reductions})
+    largest = max([partial_size(r) for r in kernel.reductions], default=4)
+    types = len({(register_type(r.dtype), parts(r)) for r in kernel.reductions})
     room = memory // (largest * max(types, 1) * (group + columns))
     return min(room, len(kernel.reductions), group // columns)
 
@@ -265,9 +265,19 @@ def fold_columns(group: int) -> int:
 
 
 def group_size(reduction: Reduction) -> int:
-    """Bytes of an element in memory of a workgroup."""
+    """Bytes of a contribution in memory of a workgroup."""
     type = register_type(reduction.dtype)
     return SIZE[GROUP_TYPE.get(type, type)]
+
+
+def parts(reduction: Reduction) -> int:
+    """Numbers that a reduction is until it is stored: sums of floats have a rest (see partials)."""
+    return 2 if reduction.kind == "add" and reduction.dtype.name in ("float32", "float64") else 1
+
+
+def partial_size(reduction: Reduction) -> int:
+    """Bytes of what is reduced so far, in memory of a workgroup."""
+    return group_size(reduction) * parts(reduction)
 
 
 def by_groups(rows: int, length: int) -> bool:

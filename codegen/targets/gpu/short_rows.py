@@ -10,11 +10,18 @@ from functools import partial
 
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import SIZE, Emitter, register_type
-from loopgrad.codegen.targets.gpu.elementwise import constant, operate
 from loopgrad.codegen.targets.gpu.memory_form import to_memory
+from loopgrad.codegen.targets.gpu.partials import (
+    GroupArray,
+    GroupPartials,
+    nothing,
+    number,
+    of_term,
+    together,
+    with_term,
+)
 from loopgrad.codegen.targets.gpu.plan import Tiles, row_pitch
-from loopgrad.codegen.targets.gpu.support import identity
-from loopgrad.codegen.targets.gpu.tiles import GroupArray, Tile
+from loopgrad.codegen.targets.gpu.tiles import Tile
 
 
 class ShortRows:
@@ -24,9 +31,8 @@ class ShortRows:
         self.e, self.b, self.tiles = e, e.b, tiles
         self.own, self.pitch = e.b.local_id(), row_pitch(tiles.row_length)
         rows = tiles.size // tiles.row_length
-        types = [register_type(r.dtype) for r in e.kernel.reductions]
-        self.wide = [GroupArray(e, type, rows * self.pitch) for type in types]
-        self.narrow = [GroupArray(e, type, rows * tiles.parts) for type in types]
+        self.wide = [GroupArray(e, register_type(r.dtype), rows * self.pitch) for r in e.kernel.reductions]
+        self.narrow = [GroupPartials(e, r, rows * tiles.parts) for r in e.kernel.reductions]
         e.contribute = self.contribute
 
     def i32(self, value: int) -> Val:
@@ -63,16 +69,16 @@ class ShortRows:
         column = b.inst("ISub", "i32", place, b.inst("IMul", "i32", row, self.i32(parts)))
         start = b.inst("IAdd", "i32", b.inst("IMul", "i32", row, self.i32(self.pitch)), column)
         for r, source, target in zip(self.e.kernel.reductions, self.wide, self.narrow, strict=True):
-            nothing = constant(self.e, r.dtype, identity(r.kind, r.dtype))
-            total = source.get(start)
+            neutral = nothing(self.e, r)[0]
+            total = of_term(self.e, r, source.get(start))
             for step in range(parts, length, parts):
                 at = b.inst("IAdd", "i32", start, self.i32(step))
                 if step + parts <= length:
                     value = source.get(at)
                 else:
                     inside = b.inst("ULessThan", "bool", column, self.i32(length - step))
-                    value = self.e.select(inside, source.get(self.e.select(inside, at, start)), nothing)
-                total = operate(self.e, r.kind, r.dtype, [total, value])
+                    value = self.e.select(inside, source.get(self.e.select(inside, at, start)), neutral)
+                total = with_term(self.e, r, total, value)
             target.set(place, total)
 
     def _row(self, row: Val, first_row: Val) -> None:
@@ -82,7 +88,6 @@ class ShortRows:
         for r, source in zip(self.e.kernel.reductions, self.narrow, strict=True):
             total = source.get(start)
             for part in range(1, parts):
-                value = source.get(b.inst("IAdd", "i32", start, self.i32(part)))
-                total = operate(self.e, r.kind, r.dtype, [total, value])
-            stored = to_memory(self.e, total, r.dtype)
+                total = together(self.e, r, total, source.get(b.inst("IAdd", "i32", start, self.i32(part))))
+            stored = to_memory(self.e, number(self.e, r, total), r.dtype)
             b.store(self.e.at(self.e.params[r.param], index, SIZE[stored.type]), stored)

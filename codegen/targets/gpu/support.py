@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, Reduction
+from loopgrad.codegen.math.compensated import added, joined, rounded
 from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.targets.gpu.plan import parts
 from loopgrad.graph.types import DTYPES, DType, bool_, int64
 
 FAN_IN: Final = 64
@@ -53,15 +55,33 @@ class _Body:
     def store(self, param: int, index: KValue, value: KValue) -> None:
         self.ops.append(KOp("store", (index, value), (), {"param": param}))
 
-    def fold(self, count: KValue, start: KValue, step: Any) -> KValue:
-        """start, then step(inner, k, carried) `count` times."""
-        k, carried, inner = KValue(int64), KValue(start.dtype), _Body()
-        result = step(inner, k, carried)
-        loop = KOp(
-            "for", (count, start), (start.dtype,), {"reverse": False}, (Block((k, carried), inner.ops, (result,)),)
-        )
+    def loop(self, count: KValue, start: tuple[KValue, ...], step: Any) -> tuple[KValue, ...]:
+        """start, then step(inner, k, *carried) `count` times."""
+        k, carried, inner = KValue(int64), [KValue(v.dtype) for v in start], _Body()
+        results = step(inner, k, *carried)
+        block, dtypes = Block((k, *carried), inner.ops, tuple(results)), tuple([v.dtype for v in start])
+        loop = KOp("for", (count, *start), dtypes, {"reverse": False}, (block,))
         self.ops.append(loop)
-        return loop.results[0]
+        return loop.results
+
+    def fold(self, count: KValue, start: KValue, step: Any) -> KValue:
+        """As `loop`, with one carried value."""
+        (result,) = self.loop(count, (start,), lambda *given: (step(*given),))
+        return result
+
+    # for codegen.math.compensated
+
+    def add(self, x: KValue, y: KValue, /) -> KValue:
+        return self.one("add", x.dtype, x, y)
+
+    def sub(self, x: KValue, y: KValue, /) -> KValue:
+        return self.one("sub", x.dtype, x, y)
+
+    def is_nan(self, x: KValue, /) -> KValue:
+        return self.one("is_nan", bool_, x)
+
+    def select(self, m: KValue, x: KValue, y: KValue, /) -> KValue:
+        return self.one("select", x.dtype, m, x, y)
 
 
 def _kernel(name: str, lane: KValue, body: _Body, params: tuple[BufferParam, ...], lanes: int) -> Kernel:
@@ -83,16 +103,23 @@ def copy_kernel(itemsize: int) -> Kernel:
     return _kernel("copy", lane, body, (BufferParam(dtype, 1, "read"), BufferParam(dtype, 1, "write")), 1)
 
 
-def fold_kernel(kind: str, dtype: DType, rows: int, length: int, targets: int) -> Kernel:
+def fold_kernel(reduction: Reduction, rows: int, length: int, targets: int, partial: bool) -> Kernel:
     """Every row of param 0 becomes one element; params 1 .. targets get equal parts of them. Its table lists a
-    scratch block besides."""
+    scratch block besides. `partial`: behind the elements of param 0 come their rests."""
+    kind, dtype = reduction.kind, reduction.dtype
     row, column, body = KValue(int64), KValue(int64), _Body()
     lane = column if rows == 1 else body.integer("add", body.integer("mul", row, length), column)
-    body.ops.append(KOp("reduce", (body.one("load", dtype, lane, param=0),), (), {"slot": 0}))
+    body.ops.append(KOp("reduce", _elements(body, dtype, lane, rows * length, partial), (), {"slot": 0}))
     results = [BufferParam(dtype, rows // targets, "write")] * targets
-    params = (BufferParam(dtype, rows * length, "read"), *results)
+    params = (BufferParam(dtype, rows * length * (1 + partial), "read"), *results)
     reductions = (Reduction(kind, dtype, 1, 1),)
     return Kernel(f"fold_{kind}", (rows, length), params, Block((row, column), body.ops), (), reductions)
+
+
+def _elements(body: _Body, dtype: DType, place: KValue, apart: int, partial: bool) -> tuple[KValue, ...]:
+    """The element of param 0 there, and its rest where it has one."""
+    places = [place, body.integer("add", place, apart)] if partial else [place]
+    return tuple([body.one("load", dtype, p, param=0) for p in places])
 
 
 def tree_widths(length: int) -> list[int]:
@@ -104,22 +131,35 @@ def tree_widths(length: int) -> list[int]:
     return widths
 
 
-def tree_kernel(kind: str, dtype: DType, rows: int, length: int, width: int) -> Kernel:
-    """param 1 [row, j] = the elements row, j + i * width of param 0, combined in the order of i."""
+def tree_kernel(reduction: Reduction, rows: int, length: int, width: int, partial: bool) -> Kernel:
+    """param 1 [row, j] = the elements row, j + i * width of param 0, combined in the order of i. Of sums in several
+    parts the rests come behind the elements, in param 0 where it is `partial`, in param 1 where it isn't the end."""
+    kind, dtype, compensated = reduction.kind, reduction.dtype, parts(reduction) == 2
     lane, body = KValue(int64), _Body()
     row, column = body.integer("div", lane, width), body.integer("rem", lane, width)
     start = body.integer("add", body.integer("mul", row, length), column)
     left = body.integer("sub", body.const(length - 1), column)
     count = body.integer("div", left, width)
-    first = body.one("load", dtype, start, param=0)
+    first = _elements(body, dtype, start, rows * length, partial)
+    if compensated and not partial:
+        first = (*first, body.const(identity(kind, dtype), dtype))
 
-    def step(inner: _Body, k: KValue, carried: KValue) -> KValue:
+    def step(inner: _Body, k: KValue, *carried: KValue) -> tuple[KValue, ...]:
         offset = inner.integer("mul", inner.integer("add", k, 1), width)
-        x = inner.one("load", dtype, inner.integer("add", start, offset), param=0)
-        return inner.one(kind, dtype, carried, x)
+        found = _elements(inner, dtype, inner.integer("add", start, offset), rows * length, partial)
+        if not compensated:
+            return (inner.one(kind, dtype, *carried, *found),)
+        return joined(inner, *carried, *found) if partial else added(inner, *carried, *found)
 
-    body.store(1, lane, body.fold(count, first, step))
-    params = (BufferParam(dtype, rows * length, "read"), BufferParam(dtype, rows * width, "write"))
+    results = body.loop(count, first, step)
+    if compensated and width == 1:
+        results = (rounded(body, *results),)
+    for part, result in enumerate(results):
+        body.store(1, body.integer("add", lane, part * rows * width) if part else lane, result)
+    params = (
+        BufferParam(dtype, rows * length * (1 + partial), "read"),
+        BufferParam(dtype, rows * width * len(results), "write"),
+    )
     return _kernel(f"tree_{kind}", lane, body, params, rows * width)
 
 

@@ -13,15 +13,22 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
-from loopgrad.codegen.targets.gpu.assembler import Val, Variable
-from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, Emitter, register_type
-from loopgrad.codegen.targets.gpu.elementwise import constant, operate
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.context import SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.memory import contribution_place
 from loopgrad.codegen.targets.gpu.memory_form import to_memory
-from loopgrad.codegen.targets.gpu.plan import Tiles, fold_columns
-from loopgrad.codegen.targets.gpu.support import identity
-from loopgrad.codegen.targets.gpu.together import together
+from loopgrad.codegen.targets.gpu.partials import (
+    GroupPartials,
+    Partial,
+    nothing,
+    number,
+    of_term,
+    together,
+    with_terms,
+)
+from loopgrad.codegen.targets.gpu.plan import Tiles, fold_columns, parts
+from loopgrad.codegen.targets.gpu.together import together as at_once
 
 MOST_LOADED: Final = 16  # elements that an invocation reads before it computes
 
@@ -125,7 +132,9 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
     """This invocation's lanes of a tile, in order."""
     b = e.b
     if folds:
-        e.contribute = lambda slot, value: folds[slot].add(value)
+        e.contribute = lambda slot, *terms: folds[slot].add(*terms)
+        e.join = lambda slot, partial: folds[slot].join(partial)
+    e.meet = bool(folds)
     own, group, body = b.local_id(), b.const("i32", b.group), e.kernel.body
 
     def batch(k: Val) -> None:
@@ -175,7 +184,11 @@ def emit_together(
         start()
         lanes.append((e.values, e.lane, e.position))
     for op in loads_first(e, block, len(lanes)):
-        results = together(e, op, [[values[v] for v in op.operands] for values, _, _ in lanes])
+        operands = [[values[v] for v in op.operands] for values, _, _ in lanes]
+        if op.opcode == "reduce" and len(op.operands) == 1 and e.meet:
+            e.contribute(op.attrs["slot"], *[x for (x,) in operands])
+            continue
+        results = at_once(e, op, operands)
         for i, (values, lane, position) in enumerate(lanes):
             e.values, e.lane, e.position = values, lane, position
             if results is None:
@@ -208,20 +221,27 @@ class RegisterFold:
 
     def __init__(self, e: Emitter, reduction: Reduction, once: bool = False) -> None:
         self.e, self.reduction, self.once = e, reduction, once
-        start = constant(e, reduction.dtype, identity(reduction.kind, reduction.dtype))
-        self.type = start.type
-        self.variable: Variable = e.b.local(start.type)
-        e.b.set(self.variable, start)
+        start = nothing(e, reduction)
+        self.variables = [(e.b.local(v.type), v.type) for v in start]
+        self.set(start)
 
-    def add(self, value: Val) -> None:
-        r = self.reduction
-        self.set(value if self.once else operate(self.e, r.kind, r.dtype, [self.get(), value]))
+    def add(self, *terms: Val) -> None:
+        """One contribution of each of some lanes."""
+        if self.once:
+            self.set(of_term(self.e, self.reduction, *terms))
+        else:
+            self.set(with_terms(self.e, self.reduction, self.get(), terms))
 
-    def get(self) -> Val:
-        return self.e.b.get(self.variable, self.type)
+    def join(self, partial: Partial) -> None:
+        """What was folded elsewhere."""
+        self.set(partial if self.once else together(self.e, self.reduction, self.get(), partial))
 
-    def set(self, value: Val) -> None:
-        self.e.b.set(self.variable, value)
+    def get(self) -> Partial:
+        return tuple([self.e.b.get(*variable) for variable in self.variables])
+
+    def set(self, partial: Partial) -> None:
+        for (variable, _), value in zip(self.variables, partial, strict=True):
+            self.e.b.set(variable, value)
 
 
 class KeptFold(RegisterFold):
@@ -229,14 +249,14 @@ class KeptFold(RegisterFold):
 
     def __init__(self, e: Emitter, reduction: Reduction) -> None:
         self.e, self.reduction, self.once = e, reduction, False
-        self.array = GroupArray(e, register_type(reduction.dtype), e.b.group)
-        self.set(constant(e, reduction.dtype, identity(reduction.kind, reduction.dtype)))
+        self.array = GroupPartials(e, reduction, e.b.group)
+        self.set(nothing(e, reduction))
 
-    def get(self) -> Val:
+    def get(self) -> Partial:
         return self.array.get(self.e.b.local_id())
 
-    def set(self, value: Val) -> None:
-        self.array.set(self.e.b.local_id(), value)
+    def set(self, partial: Partial) -> None:
+        self.array.set(self.e.b.local_id(), partial)
 
 
 def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
@@ -246,46 +266,20 @@ def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     return [RegisterFold(e, r, once=tiles.size == e.b.group) for r in e.kernel.reductions]
 
 
-class GroupArray:
-    """An array of a reduction's dtype in memory of the workgroup."""
-
-    def __init__(self, e: Emitter, type: str, count: int) -> None:
-        self.b, self.type = e.b, type
-        self.stored = GROUP_TYPE.get(type, type)
-        self.array: Variable = e.b.shared(self.stored, count)
-
-    def set(self, index: Val, value: Val) -> None:
-        self.b.shared_set(self.array, index, self._stored(value))
-
-    def _stored(self, value: Val) -> Val:
-        if self.type == self.stored:
-            return value
-        if self.type == "bool":
-            return self.b.inst("Select", "i32", value, self.b.const("i32", 1), self.b.const("i32", 0))
-        return self.b.inst("FConvert" if self.type == "f16" else "UConvert", self.stored, value)
-
-    def get(self, index: Val) -> Val:
-        found = self.b.shared_get(self.array, index, self.stored)
-        if self.type == self.stored:
-            return found
-        if self.type == "bool":
-            return self.b.inst("INotEqual", "bool", found, self.b.const("i32", 0))
-        return self.b.inst("FConvert" if self.type == "f16" else "UConvert", self.type, found)
-
-
 def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold]) -> None:
     """One element per reduction from those of all invocations: some invocations fold columns, then one each the
     row that is left, for several reductions of one kind at a time. Two arrays, so that a barrier before each
     fold is enough, also for what follows in the same arrays."""
-    arrays: dict[str, tuple[GroupArray, GroupArray]] = {}
+    arrays: dict[tuple[str, int], tuple[GroupPartials, GroupPartials]] = {}
     columns = fold_columns(e.b.group)
     values = [fold.get() for fold in folds]
     for slots in alike(e.kernel.reductions, tiles.together) if values else ():
-        type = values[slots[0]].type
-        if type not in arrays:
-            wide, narrow = (GroupArray(e, type, tiles.together * size) for size in (e.b.group, columns))
-            arrays[type] = (wide, narrow)
-        _fold_slots(e, tiles, tile, {slot: values[slot] for slot in slots}, arrays[type])
+        r = e.kernel.reductions[slots[0]]
+        form = (register_type(r.dtype), parts(r))
+        if form not in arrays:
+            wide, narrow = (GroupPartials(e, r, tiles.together * size) for size in (e.b.group, columns))
+            arrays[form] = (wide, narrow)
+        _fold_slots(e, tiles, tile, {slot: values[slot] for slot in slots}, arrays[form])
 
 
 def alike(reductions: Sequence[Reduction], most: int) -> list[list[int]]:
@@ -300,7 +294,7 @@ def alike(reductions: Sequence[Reduction], most: int) -> list[list[int]]:
 
 
 def _fold_slots(
-    e: Emitter, tiles: Tiles, tile: Tile, values: dict[int, Val], arrays: tuple[GroupArray, GroupArray]
+    e: Emitter, tiles: Tiles, tile: Tile, values: dict[int, Partial], arrays: tuple[GroupPartials, GroupPartials]
 ) -> None:
     b, (wide, narrow), columns = e.b, arrays, fold_columns(e.b.group)
     r, own = e.kernel.reductions[next(iter(values))], b.local_id()
@@ -315,40 +309,42 @@ def _fold_slots(
 
     def fold_row() -> None:
         total = folded(e, r, narrow, b.inst("IMul", "i32", own, b.const("i32", columns)), 1, columns)
+        if tiles.per_row == 1:
+            total = (number(e, r, total),)
         for j, slot in enumerate(values):
             mine = b.inst("IEqual", "bool", own, b.const("i32", j))
-            e.when(mine, partial(_leave, e, tiles, tile, slot, to_memory(e, total, r.dtype)))
+            e.when(mine, partial(_leave, e, tiles, tile, slot, [to_memory(e, v, r.dtype) for v in total]))
 
     e.when(b.inst("ULessThan", "bool", own, b.const("i32", len(values) * columns)), fold_columns_of_row)
     b.barrier()
     e.when(b.inst("ULessThan", "bool", own, b.const("i32", len(values))), fold_row)
 
 
-def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Val) -> None:
-    """The tile's result to its row's element, or among those of the other tiles."""
-    r, b, size = e.kernel.reductions[slot], e.b, SIZE[total.type]
+def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Sequence[Val]) -> None:
+    """The tile's result to its row's element, or its parts among those of the other tiles."""
+    r, b, size = e.kernel.reductions[slot], e.b, SIZE[total[0].type]
     if tiles.per_row > 1:
-        b.store(e.at(*contribution_place(e, slot, tile.number), size), total)
+        for part, value in enumerate(total):
+            b.store(e.at(*contribution_place(e, slot, tile.number, part), size), value)
         return
     if tiles.targets == 1:
-        b.store(e.at(e.params[r.param], tile.row, size), total)
+        b.store(e.at(e.params[r.param], tile.row, size), *total)
         return
     target, row = divided(e, tile.row, tiles.rows // tiles.targets)
     for i in range(tiles.targets):
         chosen = b.inst("IEqual", "bool", target, b.const("i64", i))
-        e.when(chosen, partial(_store, e, r.param + i, row, total))
+        e.when(chosen, partial(_store, e, r.param + i, row, *total))
 
 
 def _store(e: Emitter, param: int, index: Val, value: Val) -> None:
     e.b.store(e.at(e.params[param], index, SIZE[value.type]), value)
 
 
-def folded(e: Emitter, r: Reduction, source: GroupArray, first: Val, step: int, end: int) -> Val:
+def folded(e: Emitter, r: Reduction, source: GroupPartials, first: Val, step: int, end: int) -> Partial:
     """The elements first, first + step, ... as many as there are below `end` steps of one, in that order."""
     b = e.b
     places = [first] + [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(step, end, step)]
-    found = [source.get(place) for place in places]
-    total = found[0]
-    for value in found[1:]:
-        total = operate(e, r.kind, r.dtype, [total, value])
+    total, *others = [source.get(place) for place in places]
+    for other in others:
+        total = together(e, r, total, other)
     return total

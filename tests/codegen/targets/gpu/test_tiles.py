@@ -282,7 +282,7 @@ def test_sums_over_sorted_lanes_have_the_same_bits_every_time(small_tiles):
 def test_lanes_are_not_sorted_where_that_is_not_wanted():
     geometry, kernel = Geometry(256), ragged(1 << 22)
     tiles = plan(kernel, Options(), geometry).tiles
-    assert tiles == Tiles(2048, 1, 1 << 22, sorted=True, partials=True, together=2)
+    assert tiles == Tiles(2048, 1, 1 << 22, sorted=True, partials=True, together=1)
     unsorted = plan(kernel, Options(sort_lanes=False), geometry).tiles
     assert unsorted == Tiles(2048, 1, 1 << 22, partials=True, together=2)
     assert plan(ragged(1 << 22), Options(), Geometry(256, 1 << 10)).tiles is None
