@@ -264,9 +264,9 @@ class _Builder:
         dtypes = tuple([v.dtype for v in carried])
         k, *inner = e.open((int64, *dtypes))
         at = e.sub(shape[axis] - 2, k) if reverse else e.add(k, 1)
-        inner = how.add(tuple(inner), ctx.pull(self.frame, operand, element(at)))
-        put(at, how.result(inner))
-        e.effect("for", (e.const(shape[axis] - 1, int64), *carried), dtypes, {"reverse": False}, (e.close(inner),))
+        totals = how.add(tuple(inner), ctx.pull(self.frame, operand, element(at)))
+        put(at, how.result(totals))
+        e.effect("for", (e.const(shape[axis] - 1, int64), *carried), dtypes, {"reverse": False}, (e.close(totals),))
 
     # ---- the result
 

@@ -83,7 +83,8 @@ class Accumulation:
 
     def add(self, carried: Carried, x: KValue) -> Carried:
         if self.compensated:
-            return added(Scalars(self.e), *carried, x)
+            total, rest = carried
+            return added(Scalars(self.e), total, rest, x)
         return (self.e.op(self.kind, (*carried, x), self.dtype),)
 
     def result(self, carried: Carried) -> KValue:

@@ -20,6 +20,7 @@ from loopgrad.graph.primitives.primitive import (
     Attrs,
     Primitive,
     Types,
+    added_in,
     dtype_error,
     require_kinds,
     shape_error,
@@ -97,14 +98,14 @@ def scatter_array(kind: str, x: Array, indices: tuple[Array, ...], updates: Arra
     for i, n in zip(wide, x.shape[:m], strict=True):
         keep &= (i >= 0) & (i < n)
     where = tuple([i[keep] for i in wide])
-    result = x.copy()
     combine = COMBINE[kind][1]
+    result = x.astype(added_in(x.dtype)) if kind == "add" else x.copy()
     with np.errstate(all="ignore"):
         if combine is None:
             result[where] = updates[keep]
         else:
-            combine.at(result, where, updates[keep])
-    return result
+            combine.at(result, where, updates[keep].astype(result.dtype, copy=False))
+        return result.astype(x.dtype, copy=False)
 
 
 def _scatter(attrs: Attrs, x: Array, *rest: Array) -> tuple[Array]:

@@ -89,3 +89,11 @@ def axes_in_range(op: str, axes: Sequence[int], rank: int) -> None:
         axis_in_range(op, axis, rank)
     if len(set(axes)) != len(axes):
         raise shape_error(op, "each axis once", tuple(axes), "remove the repeated axis")
+
+
+def added_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What elements of a NumPy dtype are added up in: floats in more digits than they have, as far as NumPy has them
+    (a longdouble has 64 bits of mantissa on x86; elsewhere it may be a float64)."""
+    if dtype.kind not in "fV":  # bfloat16 is V
+        return dtype
+    return np.dtype(np.longdouble if dtype == np.float64 else np.float64)

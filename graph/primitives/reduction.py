@@ -23,6 +23,7 @@ from loopgrad.graph.primitives.primitive import (
     Primitive,
     Reference,
     Types,
+    added_in,
     axes_in_range,
     axis_in_range,
     require_kinds,
@@ -80,28 +81,19 @@ def _reduce(ufunc: np.ufunc) -> Reference:
     return reference
 
 
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What floats of that dtype are added up in; longdouble has 64 bits of mantissa on x86, where it matters most."""
-    return np.dtype(np.longdouble if dtype == np.float64 else np.float64)
-
-
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "fV"  # bfloat16 is V
-
-
 def _sum(attrs: Attrs, x: Array) -> tuple[Array]:
-    if not _is_float(x.dtype):
-        return _reduce(np.add)(attrs, x)
-    with np.errstate(all="ignore"):  # from -0.0, which NumPy starts floats of its own from too
-        total = np.add.reduce(x.astype(_wide(x.dtype)), axis=attrs["axes"], initial=-0.0)
+    wide = added_in(x.dtype)
+    with np.errstate(all="ignore"):
+        if wide == x.dtype:
+            return (np.asarray(np.add.reduce(x, axis=attrs["axes"], dtype=x.dtype)),)
+        total = np.add.reduce(x.astype(wide), axis=attrs["axes"], initial=-0.0)  # 0.0 would end sums of -0.0
         return (np.asarray(total).astype(x.dtype),)
 
 
 def _cumsum(attrs: Attrs, x: Array) -> tuple[Array]:
-    if not _is_float(x.dtype):
-        return _accumulate(np.add)(attrs, x)
+    (result,) = _accumulate(np.add)(attrs, x.astype(added_in(x.dtype), copy=False))
     with np.errstate(all="ignore"):
-        return (_accumulate(np.add)(attrs, x.astype(_wide(x.dtype)))[0].astype(x.dtype),)
+        return (np.asarray(result).astype(x.dtype, copy=False),)
 
 
 def _arg(function: NumPyFunction) -> Reference:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
-from loopgrad.codegen.targets.cpu import control, elementwise, memory, order, reduce, stacks
+from loopgrad.codegen.targets.cpu import control, copies, elementwise, memory, order, reduce, stacks
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.lanes import CompileOptions, plan_lanes, walk
+from loopgrad.codegen.targets.cpu.lanes import CompileOptions, copied_element, plan_lanes, walk
 from loopgrad.codegen.targets.cpu.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector import Val
 
@@ -115,7 +115,7 @@ class KernelEmission:
         """Valid after `text`."""
         kernel, layout = self.kernel, self.layout
         copies = tuple([
-            layout.chunks * kernel.params[p].size * kernel.params[p].dtype.itemsize for p in layout.copies
+            layout.chunks * kernel.params[p].size * copied_element(kernel, p) for p in layout.copies
         ])  # fmt: skip
         return KernelInterface(
             symbol=self.symbol,
@@ -150,7 +150,7 @@ class KernelEmission:
         reduce.begin(e, (reduce.WHOLE,))
         first_copy = len(kernel.params) + len(kernel.reductions)
         for i, param in enumerate(self.layout.copies):
-            memory.begin_copy(e, param, f"%p{first_copy + i}", reduce.copy_kind(kernel, param))
+            copies.begin(e, param, f"%p{first_copy + i}")
 
     def rows(self) -> None:
         e, layout = self.e, self.layout

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.graph.types import DType
 
 SORT_TILE = 4096
 TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
@@ -154,7 +155,23 @@ def copied_params(kernel: Kernel, shared: list[tuple[int, str]], lanes: int) -> 
 
 def copies_bytes(kernel: Kernel, params: tuple[int, ...]) -> int:
     """Bytes of one private copy of each parameter."""
-    return sum([kernel.params[p].size * kernel.params[p].dtype.itemsize for p in params])
+    return sum([kernel.params[p].size * copied_element(kernel, p) for p in params])
+
+
+def copy_kind(kernel: Kernel, param: int) -> str:
+    """How lanes combine into a parameter that has private copies."""
+    return next(kind for p, kind in sharing(walk(kernel.body)) if p == param)
+
+
+def compensated(dtype: DType, kind: str) -> bool:
+    """Whether elements of a private copy are a total and its rest."""
+    return kind == "add" and dtype.is_float
+
+
+def copied_element(kernel: Kernel, param: int) -> int:
+    """Bytes of an element of a private copy."""
+    dtype = kernel.params[param].dtype
+    return 2 * max(dtype.itemsize, 4) if compensated(dtype, copy_kind(kernel, param)) else dtype.itemsize
 
 
 def chunk_lanes(per_lane: int, total: int, flight: int, tile: int | None) -> int:

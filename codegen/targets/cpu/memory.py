@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.targets.cpu.context import Emitter, Strided, memory_type
-from loopgrad.codegen.targets.cpu.outline import accumulate_function, accumulate_name, combine, identity
-from loopgrad.codegen.targets.cpu.vector import SUFFIX, Val
+from loopgrad.codegen.targets.cpu.copies import add_term, widened
+from loopgrad.codegen.targets.cpu.lanes import compensated
+from loopgrad.codegen.targets.cpu.outline import accumulate_function, accumulate_name, combine
+from loopgrad.codegen.targets.cpu.vector import SUFFIX, Builder, Val
 from loopgrad.graph.types import DType
 
 
@@ -177,8 +179,13 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
     pointer = e.copy_names.get(param, e.param_names[param])
     type, value = memory_type(described.dtype), to_memory(e, e.wide(x), described.dtype)
     condition = e.get(pred)
+    pair = param in e.copy_names and compensated(described.dtype, kind)
+    if pair:
+        value = widened(e.b, value, described.dtype)
+        type = f"[2 x {value.type}]"
     if e.layout.single:
-        single_accumulate(e, op, element(e, pointer, type, e.resize(e.get(index), "i64")), value, condition)
+        address = element(e, pointer, type, e.resize(e.get(index), "i64"))
+        single_accumulate(e, op, address, value, condition, pair)
         return
     mask = e.b.both(e.mask, None if condition.uniform and condition.name == "true" else e.b.vector(condition))
     known = e.strided(index)
@@ -190,23 +197,32 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
             old = gather(e, pointer, type, where)
             scatter(e, pointer, type, where, e.b.vector(merged(e, kind, described.dtype, old, value)), mask)
     else:
-        shared_accumulate(e, pointer, kind, described.dtype, offsets(e, index, described.size), value, mask)
+        where = offsets(e, index, described.size)
+        shared_accumulate(e, pointer, "sum" if pair else kind, described.dtype, where, value, mask)
 
 
 def merged(e: Emitter, kind: str, dtype: DType, old: Val, new: Val) -> Val:
     return new if kind == "set" else combine(e.b, kind, dtype, old, new)
 
 
-def single_accumulate(e: Emitter, op: KOp, address: str, value: Val, condition: Val) -> None:
+def combine_at(b: Builder, kind: str, dtype: DType, address: str, x: Val) -> None:
+    """The scalar at an address, combined with x."""
+    new = x
+    if kind != "set":
+        new = combine(b, kind, dtype, b.scalar(x.type, f"load {x.type}, ptr {address}"), x)
+    b.line(f"store {x.type} {new.name}, ptr {address}")
+
+
+def single_accumulate(e: Emitter, op: KOp, address: str, value: Val, condition: Val, pair: bool) -> None:
     b = e.b
     do, done = b.fresh_label("combine"), b.fresh_label("combined")
     b.branch(condition.name, do, done)
     b.start(do)
     with b.scope():
-        described = e.kernel.params[op.attrs["param"]]
-        old = b.scalar(value.type, f"load {value.type}, ptr {address}")
-        new = merged(e, op.attrs["kind"], described.dtype, old, value)
-        b.line(f"store {value.type} {new.name}, ptr {address}")
+        if pair:
+            add_term(b, value.type, address, value.name)
+        else:
+            combine_at(b, op.attrs["kind"], e.kernel.params[op.attrs["param"]].dtype, address, value)
     b.jump(done)
     b.start(done)
 
@@ -220,30 +236,23 @@ def exclusive_vector(e: Emitter, address: str, kind: str, dtype: DType, value: V
 def shared_accumulate(
     e: Emitter, pointer: str, kind: str, dtype: DType, index: Val, value: Val, mask: Val | None
 ) -> None:
-    """One call per vector; the outlined function applies active lanes in order."""
+    """One call per vector; the outlined function applies active lanes in order. `kind` sum: to totals with rests."""
     b, width = e.b, e.layout.width
     index = e.resize(index, "i64") if index.type not in ("i32", "i64") else index
     type = value.type
     name = accumulate_name(kind, dtype, index.type, width)
-    b.outlined.setdefault(name, lambda: accumulate_function(name, kind, dtype, type, index.type, width))
+    element = f"[2 x {type}]" if kind == "sum" else type
+
+    def apply(inner: Builder, address: str, x: str) -> None:
+        if kind == "sum":
+            add_term(inner, type, address, x)
+        else:
+            combine_at(inner, kind, dtype, address, Val(type, (x,), True))
+
+    b.outlined.setdefault(name, lambda: accumulate_function(name, type, element, index.type, width, apply))
     value, mask = b.vector(value), mask if mask is not None else all_true(e)
     for where, x, lanes in zip(index.names, value.names, mask.names, strict=True):
         b.line(
             f"call void @{name}(ptr {pointer}, <{width} x {index.type}> {where}, <{width} x {type}> {x}, "
             f"<{width} x i1> {lanes})"
         )
-
-
-def begin_copy(e: Emitter, param: int, copies: str, kind: str) -> None:
-    """This chunk's private copy of an accumulate parameter: chosen and set to the identity."""
-    b, described = e.b, e.kernel.params[param]
-    type, size = memory_type(described.dtype), described.size
-    first = b.scalar("i64", f"mul i64 %chunk, {size}")
-    mine = b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {first.name}")
-    e.copy_names[param] = mine.name
-    start = b.const(type, identity(kind, described.dtype))
-
-    def fill(i: Val) -> None:
-        b.line(f"store {type} {start.name}, ptr {element(e, mine.name, type, i)}")
-
-    e.counted(b.const("i64", 0), b.const("i64", size), 1, fill)

@@ -11,7 +11,6 @@ are the two of a tree of four.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from math import prod
@@ -19,9 +18,11 @@ from math import prod
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
 from loopgrad.codegen.math.compensated import added, balanced, joined
 from loopgrad.codegen.math.compensated import rounded as one_number
+from loopgrad.codegen.targets.cpu import copies
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
-from loopgrad.codegen.targets.cpu.lanes import LaneLayout, sharing, walk
+from loopgrad.codegen.targets.cpu.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.memory import element, store_vector, to_memory
+from loopgrad.codegen.targets.cpu.names import Names
 from loopgrad.codegen.targets.cpu.outline import combine, combine_names, identity
 from loopgrad.codegen.targets.cpu.vector import Builder, Val
 
@@ -84,31 +85,6 @@ def begin(e: Emitter, places: tuple[str, ...]) -> None:
         for u in range(vectors(e, r)):
             for part in range(parts(r)):
                 e.b.line(f"store {text}, ptr %sum.{i}.{u}.{part}")
-
-
-class Names:
-    """Arithmetic on names of one LLVM type, for codegen.math.compensated."""
-
-    def __init__(self, b: Builder, type: str) -> None:
-        self.b, self.type = b, type
-
-    def _made(self, text: str) -> str:
-        name = self.b.fresh()
-        self.b.line(f"{name} = {text}")
-        return name
-
-    def add(self, x: str, y: str, /) -> str:
-        return self._made(f"fadd {self.type} {x}, {y}")
-
-    def sub(self, x: str, y: str, /) -> str:
-        return self._made(f"fsub {self.type} {x}, {y}")
-
-    def is_nan(self, x: str, /) -> str:
-        return self._made(f"fcmp uno {self.type} {x}, {x}")
-
-    def select(self, m: str, x: str, y: str, /) -> str:
-        mask = re.sub(r"\w+(?=>?$)", "i1", self.type)
-        return self._made(f"select {mask} {m}, {self.type} {x}, {self.type} {y}")
 
 
 def emit_reduce(e: Emitter, op: KOp) -> None:
@@ -205,7 +181,7 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
             combine_partials(b, kernel, layout, i, r)
     scratch = len(kernel.params) + len(kernel.reductions)
     for i, param in enumerate(layout.copies):
-        combine_copies(b, kernel, layout, param, scratch + i)
+        copies.combine(b, kernel, layout, param, pointer(b, param), pointer(b, scratch + i))
     if not b.lines:
         return ""
     body = "\n".join(b.lines)
@@ -294,39 +270,3 @@ split:
   ret {whole} {merged}
 }}
 """
-
-
-def combine_copies(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, position: int) -> None:
-    """param[j] = param[j] kind copy 0[j] kind copy 1[j] ..., copies in chunk order."""
-    described = kernel.params[param]
-    type, kind = memory_type(described.dtype), copy_kind(kernel, param)
-    target, copies = pointer(b, param), pointer(b, position)
-    outer, inner, done = b.fresh_label("copies"), b.fresh_label("elements"), b.fresh_label("end")
-    after = b.fresh_label("next")
-    if not layout.chunks or not described.size:
-        return
-    enter = b.label
-    b.jump(outer)
-    b.start(outer)
-    c, c2, j, j2 = b.fresh(), b.fresh(), b.fresh(), b.fresh()
-    b.line(f"{c} = phi i64 [ 0, %{enter} ], [ {c2}, %{after} ]")
-    first = b.scalar("i64", f"mul i64 {c}, {described.size}")
-    b.jump(inner)
-    b.start(inner)
-    b.line(f"{j} = phi i64 [ 0, %{outer} ], [ {j2}, %{inner} ]")
-    at = b.scalar("i64", f"add i64 {first.name}, {j}")
-    source = b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {at.name}")
-    place = b.scalar("ptr", f"getelementptr {type}, ptr {target}, i64 {j}")
-    x, old = b.scalar(type, f"load {type}, ptr {source.name}"), b.scalar(type, f"load {type}, ptr {place.name}")
-    new = combine(b, kind, described.dtype, old, x)
-    b.line(f"store {type} {new.name}, ptr {place.name}")
-    b.line(f"{j2} = add i64 {j}, 1")
-    b.branch(b.scalar("i1", f"icmp slt i64 {j2}, {described.size}").name, inner, after)
-    b.start(after)
-    b.line(f"{c2} = add i64 {c}, 1")
-    b.branch(b.scalar("i1", f"icmp slt i64 {c2}, {layout.chunks}").name, outer, done)
-    b.start(done)
-
-
-def copy_kind(kernel: Kernel, param: int) -> str:
-    return next(kind for p, kind in sharing(walk(kernel.body)) if p == param)

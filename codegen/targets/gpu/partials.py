@@ -29,7 +29,8 @@ def of_term(e: Emitter, r: Reduction, x: Val) -> Partial:
 
 def with_term(e: Emitter, r: Reduction, partial: Partial, x: Val) -> Partial:
     if parts(r) == 2:
-        return added(ScalarOps(e), *partial, x)
+        total, rest = partial
+        return added(ScalarOps(e), total, rest, x)
     return (operate(e, r.kind, r.dtype, [*partial, x]),)
 
 
