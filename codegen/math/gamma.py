@@ -69,10 +69,12 @@ def lgamma_double(m: Ops[V], x: V) -> V:
     value = positive_lgamma(m, size)
 
     def reflected() -> V:
-        """log(pi / (|x| |sin(pi x)|)) - lgamma(|x|)"""
+        """log(pi / (|x| |sin(pi x)|)) - lgamma(|x|), and -log|x| where the product would underflow"""
         rest = m.sub(x, m.round_even(x))
         wave = m.abs(sin(m, m.mul(rest, m.const(x, pi))))
-        mirrored = m.sub(log(m, m.div(m.const(x, pi), m.mul(size, wave))), value)
+        small = m.lt(size, m.const(x, 1e-20))
+        logarithm = log(m, m.select(small, size, m.div(m.const(x, pi), m.mul(size, wave))))
+        mirrored = m.select(small, m.neg(logarithm), m.sub(logarithm, value))
         infinite = m.either(m.eq(size, m.const(x, 0.0)), m.eq(size, m.const(x, INFINITY)))
         return m.select(infinite, m.const(x, INFINITY), mirrored)
 

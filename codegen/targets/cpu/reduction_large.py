@@ -2,7 +2,8 @@
 
 |x| = mantissa * 2**exponent with a 53-bit mantissa. The bits of 2/pi above the point where a product with
 the mantissa is a multiple of 4 don't matter; the next 256 bits times the mantissa, modulo 2**256, hold the
-quadrant in the top two bits and 254 bits of the fraction: 190 correct ones after the worst cancellation.
+quadrant in the top two bits and 254 bits of the fraction: 190 correct ones after the worst cancellation. The first 64
+of them times pi/2 are rounded once.
 """
 
 from __future__ import annotations
@@ -146,12 +147,15 @@ good:
   %lined = shl i256 %size, %zeros.w
   %head.w = lshr i256 %lined, 192
   %head = trunc i256 %head.w to i64
-  %head.f = uitofp i64 %head to double
-  %scale.e = sub i64 959, %zeros
+  %head.wide = zext i64 %head to i128
+  %angle.wide = mul i128 %head.wide, HALF_PI
+  %angle.high = lshr i128 %angle.wide, 64
+  %angle = trunc i128 %angle.high to i64
+  %angle.f = uitofp i64 %angle to double
+  %scale.e = sub i64 960, %zeros
   %scale.bits = shl i64 %scale.e, 52
   %scale = bitcast i64 %scale.bits to double
-  %part.f = fmul double %head.f, %scale
-  %rest0 = fmul double %part.f, 0x3FF921FB54442D18
+  %rest0 = fmul double %angle.f, %scale
   %minus = fneg double %rest0
   %flip = icmp slt i64 %bits, 0
   %odd = xor i1 %flip, %half
@@ -168,4 +172,6 @@ good:
 def exact_text() -> str:
     """`@lg.reduce.exact(double) -> { quadrant, rest }` and its table; NaN and infinity give NaN."""
     limbs = ", ".join(f"i64 {v - (1 << 64) if v >> 63 else v}" for v in reversed(two_over_pi_limbs()))
-    return EXACT.replace("VALUES", limbs).replace("COUNT", str(LIMBS)).replace("LAST", str(LIMBS - 5))
+    half_pi = round(machin_pi(128) * (1 << 62))
+    text = EXACT.replace("VALUES", limbs).replace("COUNT", str(LIMBS)).replace("LAST", str(LIMBS - 5))
+    return text.replace("HALF_PI", str(half_pi))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from math import pi
 from typing import TYPE_CHECKING, Final
 
+from loopgrad.codegen.math.compensated import two_sum
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.loops import counted
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 WORDS: Final = 44  # 32-bit pieces of 2/pi after two zero ones: enough for the largest exponent
 # 32-bit words of 2/pi that take part: mantissa, 2 bits of quadrant, 64 that may cancel, 64 of result
 WINDOW: Final = {"f32": 5, "f64": 6}
+HALF_PI: Final = {
+    "f32": (1.5707963705062866, -4.371139000186241e-08),
+    "f64": (1.5707963267948966, 6.123233995736766e-17),
+}
 MANTISSA: Final = {"f32": (23, 127), "f64": (52, 1023)}
 
 
@@ -93,11 +97,7 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     half = i.down(turn[-1], 31)
     over = i.test("INotEqual", half, 0)
     size = [e.select(over, n, t) for n, t in zip(negated(i, turn), turn, strict=True)]
-    total = m.const(x, 0.0)
-    for n, limb in enumerate(size):
-        piece = e.b.inst("ConvertUToF", x.type, limb)
-        total = m.add(total, m.mul(piece, m.const(x, 2.0 ** (32 * (n - len(size))))))
-    rest = m.mul(total, m.const(x, pi / 2))
+    rest = angle(m, e, x, size)
     flip = m.lt(x, m.const(x, 0.0))
     odd = e.b.inst("LogicalNotEqual", "bool", flip, over)
     rest = m.select(odd, m.neg(rest), rest)
@@ -106,6 +106,24 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     special = i.test("IEqual", field, 2 * bias + 1)
     rest = m.select(special, m.const(x, float("nan")), rest)
     return e.resize(quadrant, "i32" if x.type == "f32" else "i64"), rest
+
+
+def angle(m: ScalarOps, e: Emitter, x: Val, fraction: list[Val]) -> Val:
+    """pi/2 times a fraction in 32-bit limbs, rounded about once: a sum of pieces that are exact in x's type, with what
+    its additions lose, times pi/2 and what that lacks."""
+    i, step = _Integers(e), 16 if x.type == "f32" else 32
+    total = lost = m.const(x, 0.0)
+    for n, limb in enumerate(fraction):
+        for place in range(0, 32, step):
+            bits = limb if step == 32 else i.do("BitwiseAnd", i.down(limb, place), 0xFFFF)
+            power = m.const(x, 2.0 ** (32 * (n - len(fraction)) + place))
+            total, slip = two_sum(m, m.mul(e.b.inst("ConvertUToF", x.type, bits), power), total)
+            lost = m.add(lost, slip)
+    high, low = HALF_PI[x.type]
+    product = m.mul(total, m.const(x, high))
+    slip = m.fma(total, m.const(x, high), m.neg(product))
+    small = m.add(m.mul(total, m.const(x, low)), m.mul(lost, m.const(x, high)))
+    return m.add(product, m.add(slip, small))
 
 
 def window(e: Emitter, i: _Integers, start: Val, count: int) -> list[Val]:
