@@ -63,8 +63,11 @@ class Scalars:
     def sub(self, x: KValue, y: KValue, /) -> KValue:
         return self.e.op("sub", (x, y), x.dtype)
 
-    def is_nan(self, x: KValue, /) -> KValue:
-        return self.e.op("is_nan", (x,), bool_)
+    def lt(self, x: KValue, y: KValue, /) -> KValue:
+        return self.e.compare("lt", x, y)
+
+    def either(self, m: KValue, n: KValue, /) -> KValue:
+        return self.e.op("or", (m, n), bool_)
 
     def select(self, m: KValue, x: KValue, y: KValue, /) -> KValue:
         return self.e.op("select", (m, x, y), x.dtype)

@@ -25,7 +25,8 @@ class Arithmetic(Protocol[V]):
 
 
 class Selection(Arithmetic[V], Protocol[V]):
-    def is_nan(self, x: V, /) -> V: ...
+    def lt(self, x: V, y: V, /) -> V: ...
+    def either(self, m: V, n: V, /) -> V: ...
     def select(self, m: V, x: V, y: V, /) -> V: ...
 
 
@@ -49,9 +50,10 @@ def joined(m: Arithmetic[V], total: V, rest: V, other: V, other_rest: V) -> tupl
 
 
 def rounded(m: Selection[V], total: V, rest: V) -> V:
-    """The sum as one number."""
+    """The sum as one number: the total itself where its rest doesn't change it, which keeps the sign of a zero that not
+    every driver does, or makes it NaN."""
     value = m.add(total, rest)
-    return m.select(m.is_nan(value), total, value)
+    return m.select(m.either(m.lt(value, total), m.lt(total, value)), value, total)
 
 
 def balanced(combine: Callable[[V, V], V], values: Sequence[V]) -> V:

@@ -12,6 +12,7 @@ class Names:
 
     def __init__(self, b: Builder, type: str) -> None:
         self.b, self.type = b, type
+        self.mask = re.sub(r"\w+(?=>?$)", "i1", type)
 
     def _made(self, text: str) -> str:
         name = self.b.fresh()
@@ -24,9 +25,11 @@ class Names:
     def sub(self, x: str, y: str, /) -> str:
         return self._made(f"fsub {self.type} {x}, {y}")
 
-    def is_nan(self, x: str, /) -> str:
-        return self._made(f"fcmp uno {self.type} {x}, {x}")
+    def lt(self, x: str, y: str, /) -> str:
+        return self._made(f"fcmp olt {self.type} {x}, {y}")
+
+    def either(self, m: str, n: str, /) -> str:
+        return self._made(f"or {self.mask} {m}, {n}")
 
     def select(self, m: str, x: str, y: str, /) -> str:
-        mask = re.sub(r"\w+(?=>?$)", "i1", self.type)
-        return self._made(f"select {mask} {m}, {self.type} {x}, {self.type} {y}")
+        return self._made(f"select {self.mask} {m}, {self.type} {x}, {self.type} {y}")

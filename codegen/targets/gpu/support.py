@@ -77,8 +77,11 @@ class _Body:
     def sub(self, x: KValue, y: KValue, /) -> KValue:
         return self.one("sub", x.dtype, x, y)
 
-    def is_nan(self, x: KValue, /) -> KValue:
-        return self.one("is_nan", bool_, x)
+    def lt(self, x: KValue, y: KValue, /) -> KValue:
+        return self.one("lt", bool_, x, y)
+
+    def either(self, m: KValue, n: KValue, /) -> KValue:
+        return self.one("or", bool_, m, n)
 
     def select(self, m: KValue, x: KValue, y: KValue, /) -> KValue:
         return self.one("select", x.dtype, m, x, y)
