@@ -127,8 +127,8 @@ def reduce_over(
         return tree(ctx, kind, values)
     how = Accumulation(ctx.emitter, kind, operand.dtype)
     carried = how.start()
-    for x in values:
-        carried = how.add(carried, x)
+    for first in range(0, count, 2):
+        carried = how.add(carried, tree(ctx, kind, values[first : first + 2]))
     return how.result(carried)
 
 

@@ -1,6 +1,6 @@
 """Private copies of parameters that several lanes accumulate into: one per chunk, combined in the order of chunks.
 
-In the copies a sum of floats is a total and its rest (see codegen.math.compensated), of 32 bits at least.
+Sums of floats are doubles there, so that adding up loses nothing that narrower elements could tell.
 """
 
 from __future__ import annotations
@@ -8,102 +8,59 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.math.compensated import added, joined, rounded
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
-from loopgrad.codegen.targets.cpu.lanes import LaneLayout, compensated, copy_kind
-from loopgrad.codegen.targets.cpu.names import Names
+from loopgrad.codegen.targets.cpu.lanes import LaneLayout, copied_dtype, copy_kind
 from loopgrad.codegen.targets.cpu.outline import combine as combined
 from loopgrad.codegen.targets.cpu.outline import identity
 from loopgrad.codegen.targets.cpu.vector import Builder, Val
-from loopgrad.graph.types import DType
-
-
-def total_type(dtype: DType) -> str:
-    """Of the total and the rest of a sum."""
-    return "double" if dtype.bits == 64 else "float"
-
-
-def element_type(kernel: Kernel, param: int) -> str:
-    """Of an element of a copy."""
-    dtype = kernel.params[param].dtype
-    return f"[2 x {total_type(dtype)}]" if compensated(dtype, copy_kind(kernel, param)) else memory_type(dtype)
 
 
 def begin(e: Emitter, param: int, copies: str) -> None:
     """This chunk's private copy: chosen and set to the identity."""
-    b, described, kind = e.b, e.kernel.params[param], copy_kind(e.kernel, param)
-    type = element_type(e.kernel, param)
-    first = b.scalar("i64", f"mul i64 %chunk, {described.size}")
+    b, size, kind = e.b, e.kernel.params[param].size, copy_kind(e.kernel, param)
+    dtype = copied_dtype(e.kernel.params[param].dtype, kind)
+    type = memory_type(dtype)
+    first = b.scalar("i64", f"mul i64 %chunk, {size}")
     mine = b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {first.name}")
     e.copy_names[param] = mine.name
-    if compensated(described.dtype, kind):
-        each = f"{total_type(described.dtype)} {b.const(total_type(described.dtype), -0.0).name}"
-        start = f"[ {each}, {each} ]"
-    else:
-        start = b.const(type, identity(kind, described.dtype)).name
+    start = b.const(type, identity(kind, dtype))
 
     def fill(i: Val) -> None:
         place = b.scalar("ptr", f"getelementptr {type}, ptr {mine.name}, i64 {i.name}")
-        b.line(f"store {type} {start}, ptr {place.name}")
+        b.line(f"store {type} {start.name}, ptr {place.name}")
 
-    e.counted(b.const("i64", 0), b.const("i64", described.size), 1, fill)
-
-
-def widened(b: Builder, x: Val, dtype: DType) -> Val:
-    """A term in the type of totals."""
-    wide = total_type(dtype)
-    return x if x.type == wide else b.inst(wide, "fpext {t0} {a} to {r}", x)
+    e.counted(b.const("i64", 0), b.const("i64", size), 1, fill)
 
 
-def load_pair(b: Builder, type: str, place: str) -> tuple[str, str]:
-    second = b.scalar("ptr", f"getelementptr {type}, ptr {place}, i64 1").name
-    return b.scalar(type, f"load {type}, ptr {place}").name, b.scalar(type, f"load {type}, ptr {second}").name
-
-
-def store_pair(b: Builder, type: str, place: str, pair: tuple[str, str]) -> None:
-    second = b.scalar("ptr", f"getelementptr {type}, ptr {place}, i64 1").name
-    b.line(f"store {type} {pair[0]}, ptr {place}")
-    b.line(f"store {type} {pair[1]}, ptr {second}")
-
-
-def add_term(b: Builder, type: str, place: str, x: str) -> None:
-    """The sum at `place` with one more term."""
-    store_pair(b, type, place, added(Names(b, type), *load_pair(b, type, place), x))
+def widened(b: Builder, x: Val, type: str) -> Val:
+    """A term as copies have it."""
+    return x if x.type == type else b.inst(type, "fpext {t0} {a} to {r}", x)
 
 
 def combine(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, target: str, copies: str) -> None:
-    """param[j] = param[j] kind copy 0[j] kind copy 1[j] ..., copies in chunk order. Sums come together in copy 0."""
+    """param[j] = param[j] kind (copy 0[j] kind copy 1[j] ...), copies in chunk order, rounded once."""
     described, kind = kernel.params[param], copy_kind(kernel, param)
-    type, count, dtype = element_type(kernel, param), described.size, described.dtype
-    if not layout.chunks or not count:
+    dtype = copied_dtype(described.dtype, kind)
+    element, type = memory_type(described.dtype), memory_type(dtype)
+    if not layout.chunks or not described.size:
         return
-    element, wide = memory_type(dtype), total_type(dtype)
 
-    def pairs(i: str, j: str) -> None:
+    def join(i: str, j: str) -> None:
         places = [b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {at}").name for at in (j, i)]
-        first, second = (load_pair(b, wide, place) for place in places)
-        store_pair(b, wide, places[0], joined(Names(b, wide), *first, *second))
+        total, x = (b.scalar(type, f"load {type}, ptr {place}") for place in places)
+        b.line(f"store {type} {combined(b, kind, dtype, total, x).name}, ptr {places[0]}")
 
-    def total(j: str, _j: str) -> None:
-        m, place = Names(b, wide), b.scalar("ptr", f"getelementptr {element}, ptr {target}, i64 {j}").name
+    def finish(j: str, _j: str) -> None:
         source = b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {j}").name
-        old = widened(b, b.scalar(element, f"load {element}, ptr {place}"), dtype)
-        new = Val(wide, (rounded(m, *added(m, *load_pair(b, wide, source), old.name)),), True)
-        if element != wide:
-            new = b.scalar(element, f"fptrunc {wide} {new.name} to {element}")
+        place = b.scalar("ptr", f"getelementptr {element}, ptr {target}, i64 {j}").name
+        old = widened(b, b.scalar(element, f"load {element}, ptr {place}"), type)
+        new = combined(b, kind, dtype, old, b.scalar(type, f"load {type}, ptr {source}"))
+        if element != type:
+            new = b.scalar(element, f"fptrunc {type} {new.name} to {element}")
         b.line(f"store {element} {new.name}, ptr {place}")
 
-    def plain(i: str, j: str) -> None:
-        source = b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {i}")
-        place = b.scalar("ptr", f"getelementptr {type}, ptr {target}, i64 {j}")
-        x, old = b.scalar(type, f"load {type}, ptr {source.name}"), b.scalar(type, f"load {type}, ptr {place.name}")
-        b.line(f"store {type} {combined(b, kind, dtype, old, x).name}, ptr {place.name}")
-
-    if compensated(dtype, kind):
-        over_copies(b, 1, layout.chunks, count, pairs)
-        over_copies(b, 0, 1, count, total)
-    else:
-        over_copies(b, 0, layout.chunks, count, plain)
+    over_copies(b, 1, layout.chunks, described.size, join)
+    over_copies(b, 0, 1, described.size, finish)
 
 
 def over_copies(b: Builder, first: int, end: int, count: int, body: Callable[[str, str], None]) -> None:

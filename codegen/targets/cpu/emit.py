@@ -15,7 +15,7 @@ from loopgrad.codegen.targets.cpu import control, copies, elementwise, memory, o
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.lanes import CompileOptions, copied_element, plan_lanes, walk
+from loopgrad.codegen.targets.cpu.lanes import CompileOptions, copy_bytes, plan_lanes, walk
 from loopgrad.codegen.targets.cpu.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector import Val
 
@@ -115,7 +115,7 @@ class KernelEmission:
         """Valid after `text`."""
         kernel, layout = self.kernel, self.layout
         copies = tuple([
-            layout.chunks * kernel.params[p].size * copied_element(kernel, p) for p in layout.copies
+            layout.chunks * copy_bytes(kernel, p) for p in layout.copies
         ])  # fmt: skip
         return KernelInterface(
             symbol=self.symbol,

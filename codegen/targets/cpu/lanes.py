@@ -21,12 +21,13 @@ from typing import Protocol
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.graph.types import DType
+from loopgrad.graph.types import DType, float64
 
 SORT_TILE = 4096
 TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
+LITTLE = 24  # operations of a lane
 CHEAP = frozenset({"const", "cast", "load", "store", "alias", "select", "reduce"})
 DEAR = frozenset(
     {"sin", "cos", "tan", "exp", "log", "pow", "tanh", "atan2", "lgamma", "digamma", "erf", "sinh", "cosh"}
@@ -121,6 +122,12 @@ def group_count(ops: list[KOp], machine: Machine) -> int:
     return 4 if size <= 40 else 2 if size <= 100 else 1
 
 
+def sums_of_little(kernel: Kernel) -> bool:
+    """Whether adding up is most of the work: more vectors that are added up first make it cheaper."""
+    sums = [r.kind == "add" and r.dtype.is_float for r in kernel.reductions]
+    return sums == [True] and len(kernel.body.ops) <= LITTLE and not any(op.blocks for op in kernel.body.ops)
+
+
 def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """(outer, lane, inner) dims."""
     domain = kernel.domain
@@ -155,7 +162,12 @@ def copied_params(kernel: Kernel, shared: list[tuple[int, str]], lanes: int) -> 
 
 def copies_bytes(kernel: Kernel, params: tuple[int, ...]) -> int:
     """Bytes of one private copy of each parameter."""
-    return sum([kernel.params[p].size * copied_element(kernel, p) for p in params])
+    return sum([copy_bytes(kernel, p) for p in params])
+
+
+def copy_bytes(kernel: Kernel, param: int) -> int:
+    described = kernel.params[param]
+    return described.size * copied_dtype(described.dtype, copy_kind(kernel, param)).itemsize
 
 
 def copy_kind(kernel: Kernel, param: int) -> str:
@@ -163,15 +175,9 @@ def copy_kind(kernel: Kernel, param: int) -> str:
     return next(kind for p, kind in sharing(walk(kernel.body)) if p == param)
 
 
-def compensated(dtype: DType, kind: str) -> bool:
-    """Whether elements of a private copy are a total and its rest."""
-    return kind == "add" and dtype.is_float
-
-
-def copied_element(kernel: Kernel, param: int) -> int:
-    """Bytes of an element of a private copy."""
-    dtype = kernel.params[param].dtype
-    return 2 * max(dtype.itemsize, 4) if compensated(dtype, copy_kind(kernel, param)) else dtype.itemsize
+def copied_dtype(dtype: DType, kind: str) -> DType:
+    """Of a private copy."""
+    return float64 if kind == "add" and dtype.is_float else dtype
 
 
 def chunk_lanes(per_lane: int, total: int, flight: int, tile: int | None) -> int:
@@ -198,6 +204,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: CompileOptions) -> Lan
     flight = width * groups
     outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, flight)
     row, rows = prod(lane), prod(outer)
+    if groups == 4 and not inner and row >= 16 * flight and sums_of_little(kernel):
+        groups, flight = 8, 8 * width
     sorting = kernel.order_key is not None and options.sort_lanes and not inner and 4 * flight <= row < 1 << 31
     tile = SORT_TILE if sorting else None
     shared = sharing(ops)

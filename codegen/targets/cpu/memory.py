@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.targets.cpu.context import Emitter, Strided, memory_type
-from loopgrad.codegen.targets.cpu.copies import add_term, widened
-from loopgrad.codegen.targets.cpu.lanes import compensated
+from loopgrad.codegen.targets.cpu.copies import widened
+from loopgrad.codegen.targets.cpu.lanes import copied_dtype
 from loopgrad.codegen.targets.cpu.outline import accumulate_function, accumulate_name, combine
-from loopgrad.codegen.targets.cpu.vector import SUFFIX, Builder, Val
+from loopgrad.codegen.targets.cpu.vector import SUFFIX, Val
 from loopgrad.graph.types import DType
 
 
@@ -176,16 +176,16 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
     index, x, pred = op.operands
     param, kind = op.attrs["param"], op.attrs["kind"]
     described = e.kernel.params[param]
-    pointer = e.copy_names.get(param, e.param_names[param])
-    type, value = memory_type(described.dtype), to_memory(e, e.wide(x), described.dtype)
+    dtype, pointer = described.dtype, e.copy_names.get(param, e.param_names[param])
+    type, value = memory_type(dtype), to_memory(e, e.wide(x), dtype)
     condition = e.get(pred)
-    pair = param in e.copy_names and compensated(described.dtype, kind)
-    if pair:
-        value = widened(e.b, value, described.dtype)
-        type = f"[2 x {value.type}]"
+    if param in e.copy_names:
+        dtype = copied_dtype(dtype, kind)
+        type = memory_type(dtype)
+        value = widened(e.b, value, type)
     if e.layout.single:
         address = element(e, pointer, type, e.resize(e.get(index), "i64"))
-        single_accumulate(e, op, address, value, condition, pair)
+        single_accumulate(e, kind, dtype, address, value, condition)
         return
     mask = e.b.both(e.mask, None if condition.uniform and condition.name == "true" else e.b.vector(condition))
     known = e.strided(index)
@@ -197,32 +197,21 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
             old = gather(e, pointer, type, where)
             scatter(e, pointer, type, where, e.b.vector(merged(e, kind, described.dtype, old, value)), mask)
     else:
-        where = offsets(e, index, described.size)
-        shared_accumulate(e, pointer, "sum" if pair else kind, described.dtype, where, value, mask)
+        shared_accumulate(e, pointer, kind, dtype, offsets(e, index, described.size), value, mask)
 
 
 def merged(e: Emitter, kind: str, dtype: DType, old: Val, new: Val) -> Val:
     return new if kind == "set" else combine(e.b, kind, dtype, old, new)
 
 
-def combine_at(b: Builder, kind: str, dtype: DType, address: str, x: Val) -> None:
-    """The scalar at an address, combined with x."""
-    new = x
-    if kind != "set":
-        new = combine(b, kind, dtype, b.scalar(x.type, f"load {x.type}, ptr {address}"), x)
-    b.line(f"store {x.type} {new.name}, ptr {address}")
-
-
-def single_accumulate(e: Emitter, op: KOp, address: str, value: Val, condition: Val, pair: bool) -> None:
+def single_accumulate(e: Emitter, kind: str, dtype: DType, address: str, value: Val, condition: Val) -> None:
     b = e.b
     do, done = b.fresh_label("combine"), b.fresh_label("combined")
     b.branch(condition.name, do, done)
     b.start(do)
     with b.scope():
-        if pair:
-            add_term(b, value.type, address, value.name)
-        else:
-            combine_at(b, op.attrs["kind"], e.kernel.params[op.attrs["param"]].dtype, address, value)
+        old = b.scalar(value.type, f"load {value.type}, ptr {address}")
+        b.line(f"store {value.type} {merged(e, kind, dtype, old, value).name}, ptr {address}")
     b.jump(done)
     b.start(done)
 
@@ -236,20 +225,12 @@ def exclusive_vector(e: Emitter, address: str, kind: str, dtype: DType, value: V
 def shared_accumulate(
     e: Emitter, pointer: str, kind: str, dtype: DType, index: Val, value: Val, mask: Val | None
 ) -> None:
-    """One call per vector; the outlined function applies active lanes in order. `kind` sum: to totals with rests."""
+    """One call per vector; the outlined function applies active lanes in order."""
     b, width = e.b, e.layout.width
     index = e.resize(index, "i64") if index.type not in ("i32", "i64") else index
     type = value.type
     name = accumulate_name(kind, dtype, index.type, width)
-    element = f"[2 x {type}]" if kind == "sum" else type
-
-    def apply(inner: Builder, address: str, x: str) -> None:
-        if kind == "sum":
-            add_term(inner, type, address, x)
-        else:
-            combine_at(inner, kind, dtype, address, Val(type, (x,), True))
-
-    b.outlined.setdefault(name, lambda: accumulate_function(name, type, element, index.type, width, apply))
+    b.outlined.setdefault(name, lambda: accumulate_function(name, kind, dtype, type, index.type, width))
     value, mask = b.vector(value), mask if mask is not None else all_true(e)
     for where, x, lanes in zip(index.names, value.names, mask.names, strict=True):
         b.line(

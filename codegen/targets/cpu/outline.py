@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from loopgrad.codegen.targets.cpu.call_context import HEADER, STOP_STARVED
 from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val
 from loopgrad.graph.types import DType
@@ -75,12 +73,11 @@ def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
     return f"lg.accumulate.{kind}.{dtype.name}.{index}.{width}"
 
 
-def accumulate_function(
-    name: str, type: str, element: str, index: str, width: int, combine: Callable[[Builder, str, str], None]
-) -> str:
-    """For each active lane in order: `combine` writes what happens at the address of its element with its value."""
+def accumulate_function(name: str, kind: str, dtype: DType, type: str, index: str, width: int) -> str:
+    """For each active lane in order: pointer[index] = pointer[index] kind x."""
     b = Builder(1, 1, "u")
-    combine(b, "%at", "%x")
+    old, new = Val(type, ("%old",), True), Val(type, ("%x",), True)
+    result = new if kind == "set" else combine(b, kind, dtype, old, new)
     body = "\n".join(b.lines)
     return f"""
 define internal void @{name}(ptr %p, <{width} x {index}> %indices, <{width} x {type}> %values, <{width} x i1> %mask) {{
@@ -100,8 +97,10 @@ loop:
   %i = load {index}, ptr %ip
   %xp = getelementptr {type}, ptr %xa, i64 %lane
   %x = load {type}, ptr %xp
-  %at = getelementptr {element}, ptr %p, {index} %i
+  %at = getelementptr {type}, ptr %p, {index} %i
+  %old = load {type}, ptr %at
 {body}
+  store {type} {result.name}, ptr %at
   %less = sub i64 %bits, 1
   %rest = and i64 %bits, %less
   %end = icmp eq i64 %rest, 0

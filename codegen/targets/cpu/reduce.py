@@ -6,7 +6,7 @@ A row that lies in one chunk and is a whole segment needs no partial.
 
 A sum of floats is two numbers until it is stored, a total and its rest (see codegen.math.compensated). The vectors
 in flight are added up before they are added to these, which makes the compensation cheap: the roundings that are lost
-are the two of a tree of four.
+are those of a tree of four or eight.
 """
 
 from __future__ import annotations
