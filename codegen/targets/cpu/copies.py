@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
+from loopgrad.codegen.targets.cpu.halves import HALVES, narrowed
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout, copied_dtype, copy_kind
 from loopgrad.codegen.targets.cpu.outline import combine as combined
 from loopgrad.codegen.targets.cpu.outline import identity
@@ -55,7 +56,9 @@ def combine(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, target: 
         place = b.scalar("ptr", f"getelementptr {element}, ptr {target}, i64 {j}").name
         old = widened(b, b.scalar(element, f"load {element}, ptr {place}"), type)
         new = combined(b, kind, dtype, old, b.scalar(type, f"load {type}, ptr {source}"))
-        if element != type:
+        if element in HALVES:
+            new = narrowed(b, new, element)
+        elif element != type:
             new = b.scalar(element, f"fptrunc {type} {new.name} to {element}")
         b.line(f"store {element} {new.name}, ptr {place}")
 
