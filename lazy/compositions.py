@@ -17,7 +17,6 @@ from loopgrad.lazy.elementwise import (
     bitwise_and,
     bitwise_right_shift,
     clip,
-    copysign,
     divide,
     equal,
     exp2,
@@ -34,10 +33,12 @@ from loopgrad.lazy.elementwise import (
     maximum,
     minimum,
     multiply,
+    negative,
     not_equal,
     power,
     remainder,
     round,
+    signbit,
     sin,
     subtract,
     trunc,
@@ -103,8 +104,10 @@ def rint(x: ArrayLike, /) -> Tensor:
 def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """The fraction and the whole part of x, both with x's sign."""
     t = _as_float(x)
-    whole = trunc(t)
-    return copysign(where(isinf(t), 0.0, subtract(t, whole)), t), whole
+    whole, below = trunc(t), signbit(t)
+    # taken from the larger one, so that no abs is needed, which has no slope where nothing is left
+    size = where(isinf(t), 0.0, where(below, subtract(whole, t), subtract(t, whole)))
+    return where(below, negative(size), size), whole
 
 
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
@@ -129,12 +132,21 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return divide(logaddexp(multiply(wrap(a, weak), scale), multiply(wrap(b, weak), scale)), scale)
 
 
+# The series of sin(a) / a in a * a. Derivatives of the quotient lose all digits near 0; below 1 the series has them
+# all, up to the fourth derivative.
+_SINC: Final = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(12)])
+
+
 def sinc(x: ArrayLike, /) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0."""
     t = _as_float(x)
-    zero = equal(t, 0)
-    angle = multiply(where(zero, 1.0, t), math.pi)
-    return where(zero, 1.0, divide(sin(angle), angle))
+    angle = multiply(t, math.pi)
+    near = less(absolute(angle), 1.0)
+    square = multiply(angle, angle)
+    series: Tensor = as_tensor(_SINC[-1])
+    for coefficient in _SINC[-2::-1]:
+        series = add(multiply(series, square), coefficient)
+    return where(near, series, divide(sin(angle), where(near, 1.0, angle)))
 
 
 def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:

@@ -27,7 +27,7 @@ from loopgrad.lazy.core import (
     unmasked,
     wrap,
 )
-from loopgrad.lazy.elementwise import floor, multiply, power, where
+from loopgrad.lazy.elementwise import divide, floor, multiply, power, where
 from loopgrad.lazy.evaluation import to_device
 from loopgrad.lazy.exchange import from_gpu, placed
 from loopgrad.lazy.memory import as_array, is_number, whole
@@ -250,6 +250,10 @@ def geomspace(
     start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
     """`num` numbers from `start` to `stop` with one ratio between neighbours; both ends of one sign, not 0."""
+    if isinstance(start, TensorCore) or isinstance(stop, TensorCore):
+        ratio = divide(stop, start)  # signs aren't known before it is computed: NaN where they differ
+        result = multiply(start, power(ratio, linspace(0.0, 1.0, num, device=device, endpoint=endpoint)))
+        return result if dtype is None else cast(result, as_dtype(dtype))
     if not start * stop > 0:
         fix = "the ratio between neighbours would not exist"
         raise ValueError(explained("geomspace", "two ends of one sign", f"{start} and {stop}", fix))

@@ -6,7 +6,6 @@ default float. Functions that repeat one pattern come from the small factories a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -377,25 +376,36 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(signbit(wrap(b)), negative(size), size)
 
 
+def root_of_squares(total: Tensor) -> Tensor:
+    """The square root of a sum of squares: a norm, whose derivatives at 0 are 0, as those of `absolute` are."""
+    zero = equal(total, 0.0)
+    return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
+
+
+# A smooth function that is computed in pieces chooses between formulas that are the function on both sides of the
+# border. Then derivatives of every order are right there too; those of abs, maximum and minimum have kinks.
+
+
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """sqrt(x*x + y*y) without overflow."""
     (a, b), weak = meet("hypot", (x, y), floating=True)
-    p, q = absolute(wrap(a, weak)), absolute(wrap(b, weak))
-    large, small = maximum(p, q), minimum(p, q)
+    s, t = wrap(a, weak), wrap(b, weak)
+    first = logical_or(greater_equal(absolute(s), absolute(t)), isinf(s))
+    large, small = where(first, s, t), where(first, t, s)
     plain = logical_or(equal(large, 0), isinf(large))
     ratio = divide(small, where(plain, 1.0, large))
-    result = multiply(large, sqrt(add(1.0, multiply(ratio, ratio))))
-    return where(logical_or(isinf(p), isinf(q)), math.inf, where(equal(large, 0), large, result))
+    size = absolute(large)
+    return where(plain, size, multiply(size, sqrt(add(1.0, multiply(ratio, ratio)))))
 
 
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """log(exp(x) + exp(y)) without overflow."""
     (a, b), weak = meet("logaddexp", (x, y), floating=True)
     p, q = wrap(a, weak), wrap(b, weak)
-    gap = absolute(subtract(p, q))
-    same = equal(p, q)  # infinities of one sign: their difference is NaN
-    tail = where(same, math.log(2.0), log1p(exp(negative(where(same, 0.0, gap)))))
-    return add(maximum(p, q), tail)
+    first = greater_equal(p, q)
+    top, low = where(first, p, q), where(first, q, p)
+    finite = add(top, log1p(exp(subtract(low, top))))
+    return where(isinf(top), maximum(p, q), finite)  # infinities of one sign: their difference is NaN
 
 
 def cbrt(x: ArrayLike, /) -> Tensor:
@@ -403,12 +413,15 @@ def cbrt(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     value = cast_value(t._value, float_dtype(t._value.dtype))
     f = wrap(value, t._weak)
-    root = multiply(sign(f), power(absolute(f), 1.0 / 3.0))
+    below = less(f, 0.0)
+    size = where(below, negative(f), f)  # abs would have no slope at 0
+    root = power(size, 1.0 / 3.0)
     # 1/3 isn't exact, which costs large and small numbers digits: one step of Newton gives them back
     exact = logical_or(isinf(f), equal(f, 0.0))
     safe = where(exact, 1.0, root)
-    residue = divide(subtract(safe, divide(divide(f, safe), safe)), 3.0)
-    return where(exact, root, subtract(root, stop_gradient(residue)))
+    residue = divide(subtract(safe, divide(divide(size, safe), safe)), 3.0)
+    root = where(exact, root, subtract(root, stop_gradient(residue)))
+    return where(below, negative(root), root)
 
 
 def sigmoid(x: ArrayLike, /) -> Tensor:

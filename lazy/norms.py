@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.creation import eye
-from loopgrad.lazy.elementwise import absolute, multiply, not_equal, power, sqrt
+from loopgrad.lazy.elementwise import (
+    absolute,
+    equal,
+    less,
+    multiply,
+    negative,
+    not_equal,
+    power,
+    root_of_squares,
+    where,
+)
 from loopgrad.lazy.linalg import diagonal as diagonal_of
 from loopgrad.lazy.linalg import matmul
 from loopgrad.lazy.movement import broadcast_to, moveaxis
@@ -33,7 +43,7 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     infinity and its negative, the number of elements that aren't 0 for 0."""
     t = _as_float(x)
     if ord == 2:
-        return sqrt(sum(multiply(t, t), axis=axis, keepdims=keepdims))
+        return root_of_squares(sum(multiply(t, t), axis=axis, keepdims=keepdims))
     if ord == float("inf"):
         return max(absolute(t), axis=axis, keepdims=keepdims)
     if ord == float("-inf"):
@@ -42,7 +52,16 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
         return sum(cast(not_equal(t, 0), t._value.dtype), axis=axis, keepdims=keepdims)
     if ord == 1:
         return sum(absolute(t), axis=axis, keepdims=keepdims)
-    return power(sum(power(absolute(t), ord), axis=axis, keepdims=keepdims), 1.0 / ord)
+    total = sum(power(_size(t, ord), ord), axis=axis, keepdims=keepdims)
+    zero = equal(total, 0.0)
+    return where(zero, power(0.0, 1.0 / ord), power(where(zero, 1.0, total), 1.0 / ord))
+
+
+def _size(t: Tensor, ord: float) -> Tensor:
+    """What stands for |t| below the power: |t| ** ord has second derivatives at 0 above 1, which abs would hide."""
+    if ord % 2 == 0:
+        return t
+    return where(less(t, 0.0), negative(t), t) if ord > 1 else absolute(t)
 
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:

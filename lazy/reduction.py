@@ -45,7 +45,7 @@ from loopgrad.lazy.elementwise import (
     minimum,
     multiply,
     not_equal,
-    sqrt,
+    root_of_squares,
     subtract,
     where,
 )
@@ -213,7 +213,7 @@ def std(
     where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation, the root of `var`."""
-    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof, where=where))
+    return root_of_squares(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof, where=where))
 
 
 def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:

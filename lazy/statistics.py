@@ -25,7 +25,9 @@ from loopgrad.lazy.elementwise import (
     maximum,
     minimum,
     multiply,
+    root_of_squares,
     sqrt,
+    stop_gradient,
     subtract,
     where,
 )
@@ -119,7 +121,7 @@ def nanvar(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bo
 
 def nanstd(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
     """The standard deviation of the elements that aren't NaN."""
-    return sqrt(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims))
+    return root_of_squares(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims))
 
 
 # ---- order
@@ -261,7 +263,9 @@ def corrcoef(x: ArrayLike, /, *, rowvar: bool = True) -> Tensor:
     if not spread._value.shape:
         return divide(spread, spread)
     deviation = sqrt(diagonal(spread))
-    return clip(divide(divide(spread, expand_dims(deviation, 1)), expand_dims(deviation, 0)), -1.0, 1.0)
+    result = divide(divide(spread, expand_dims(deviation, 1)), expand_dims(deviation, 0))
+    # what rounding put beyond the limits is cut off from the value alone: at 1 the function goes on being smooth
+    return add(result, stop_gradient(subtract(clip(result, -1.0, 1.0), result)))
 
 
 # ---- counts

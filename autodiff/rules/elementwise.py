@@ -76,7 +76,7 @@ def trigamma(x: Value) -> Value:
         series = ops.add(ops.mul(series, square), coefficient)
     tail = ops.mul(r, ops.add(1, ops.mul(r, ops.add(0.5, ops.mul(r, series)))))
     direct = ops.add(total, tail)
-    sine = ops.sin(ops.mul(x, pi))
+    sine = ops.sin(ops.mul(ops.sub(x, ops.round(x)), pi))  # squared below: its sign doesn't matter
     mirrored = ops.sub(ops.div(pi * pi, ops.mul(sine, sine)), direct)
     return ops.select(reflected, mirrored, direct)
 
@@ -147,30 +147,39 @@ def _base_of_pow(t: Value, node: Node) -> Value:
         if exponent == 2:
             return ops.mul(t, ops.mul(x, 2))
         return ops.mul(t, ops.mul(ops.pow(x, exponent - 1), exponent))
-    power = ops.pow(x, ops.sub(n, 1))
-    return ops.mul(t, ops.select(ops.eq(n, 0), 0, ops.mul(n, power)))
+    # a guard for 0 ** -1 alone: x ** n has a derivative by n at n = 0, which a test for n = 0 would stop
+    return ops.mul(t, guarded(n, ops.mul(n, ops.pow(x, ops.sub(n, 1)))))
 
 
 def _exponent_of_pow(t: Value, node: Node) -> Value:
-    """0 ** n is constant in n > 0: the logarithm of a zero base counts as 0."""
-    x = node.operands[0]
-    logarithm = ops.log(ops.select(ops.eq(x, 0), 1, x))
+    """0 ** n is constant in n > 0: the logarithm of a zero base counts as 0 there, and by convention at n = 0."""
+    x, n = node.operands
+    logarithm = ops.log(ops.select(ops.and_(ops.eq(x, 0), ops.ge(n, 0)), 1, x))
     return ops.mul(t, ops.mul(node.results[0], logarithm))
 
 
-def _over_square_radius(t: Value, numerator: Value, node: Node) -> Value:
+def _over_square_radius(t: Value, position: int, node: Node) -> Value:
+    """t * node.operands[position] / (y*y + x*x), scaled, since squares overflow and vanish early. The quotient doesn't
+    depend on the scale, which so has no derivative; it is 0 at infinity, and by convention at the origin."""
     y, x = node.operands
-    square = ops.add(ops.mul(x, x), ops.mul(y, y))
-    return ops.mul(t, ops.div(numerator, ops.select(ops.eq(square, 0), 1, square)))
+    size = ops.stop_gradient(ops.max(ops.abs(y), ops.abs(x)))
+    flat = ops.or_(ops.eq(size, 0), ops.is_inf(size))
+    scale = ops.select(flat, 1, size)
+    scaled = ops.div(y, scale), ops.div(x, scale)
+    square = ops.select(flat, 1, ops.add(*[ops.mul(v, v) for v in scaled]))
+    share = ops.div(ops.div(scaled[position], square), scale)
+    return ops.mul(t, ops.select(flat, 0, share))
 
 
 def _divisor(t: Value, node: Node) -> Value:
     return ops.neg(ops.mul(ops.div(t, node.operands[1]), node.results[0]))
 
 
-def _quotient(rounding: Callable[[Value], Value]) -> Partial:
-    """The divisor of a remainder x - y * rounded(x / y)."""
-    return lambda t, node: ops.neg(ops.mul(t, rounding(ops.div(node.operands[0], node.operands[1]))))
+def _quotient(t: Value, node: Node) -> Value:
+    """The divisor of a remainder r = x - y * q. The whole number q comes from r, which is exact: x / y may be rounded
+    to the next one."""
+    x, y = node.operands
+    return ops.neg(ops.mul(t, ops.round(ops.div(ops.sub(x, node.results[0]), y))))
 
 
 BINARY: Final[dict[str, Partials]] = {
@@ -178,12 +187,12 @@ BINARY: Final[dict[str, Partials]] = {
     "sub": (_same, _opposite),
     "mul": (lambda t, node: ops.mul(t, node.operands[1]), lambda t, node: ops.mul(t, node.operands[0])),
     "div": (lambda t, node: ops.div(t, node.operands[1]), _divisor),
-    "rem": (_same, _quotient(ops.trunc)),
-    "mod": (_same, _quotient(ops.floor)),
+    "rem": (_same, _quotient),
+    "mod": (_same, _quotient),
     "pow": (_base_of_pow, _exponent_of_pow),
     "atan2": (
-        lambda t, node: _over_square_radius(t, node.operands[1], node),
-        lambda t, node: ops.neg(_over_square_radius(t, node.operands[0], node)),
+        lambda t, node: _over_square_radius(t, 1, node),
+        lambda t, node: ops.neg(_over_square_radius(t, 0, node)),
     ),
     "min": _winner(ops.lt),
     "max": _winner(ops.gt),

@@ -176,7 +176,7 @@ def _digamma(x: float) -> float:
     if x == math.inf:
         return math.inf
     if x < 0.5:
-        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - math.floor(x)))
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
     shift = 0.0
     while x < 12:
         shift -= 1 / x

@@ -189,3 +189,27 @@ def test_a_sum_in_branches_in_loops_is_not_computed_again(device: str, depth: in
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-12)
         assert np.abs(np.asarray(b)).max() > 0.1
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+def test_reverse_over_reverse_of_a_loop_in_a_branch(device: str, lanes: bool) -> None:
+    """The loop's stacks pass through the switch, and what is computed again hands on what is left of them."""
+    which = lg.asarray([0, 1, 2]) if lanes else 2
+    branches = [lambda v: v * v, lg.exp, lambda v: lg.fori_loop(0, 3, lambda _, u: lg.sin(u) * lg.cos(u) + 0.3, v)]
+
+    def gradient(wrap: Any) -> Any:
+        function = wrap(lambda v: lg.switch(which, branches, v))
+        slope = lg.grad(lambda v: lg.sum(function(v)))
+        return lg.grad(lambda v: lg.sum(slope(v) ** 2))(lg.asarray(X))
+
+    below, here, above = (np.stack([v * v, np.exp(v), looped(v)]) for v in (X - 1e-4, X, X + 1e-4))
+    rows = (np.arange(3), np.arange(3)) if lanes else (2, np.arange(3))
+    expected = 2 * ((above - below) / 2e-4 * (above - 2 * here + below) / 1e-8)[rows]
+    np.testing.assert_allclose(gradient(lg.checkpoint), expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient(lambda f: f), expected, rtol=1e-5)
+
+
+def looped(v: Any) -> Any:
+    for _ in range(3):
+        v = np.sin(v) * np.cos(v) + 0.3
+    return v

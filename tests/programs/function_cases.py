@@ -1,0 +1,313 @@
+"""Every public function that takes floats, at ordinary points: what is called, and with which arrays.
+
+A case is one function of a namespace `m` and of arrays, called twice: with loopgrad, and with NumPy, which
+`Reference` fills up with what it lacks. The points include those that a smooth function treats in a piece of code of
+its own (0, ties, equal arguments, integers, both signs), because a derivative goes through that code too;
+where a function has a kink or no derivative, see `function_points.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+Case = tuple[Callable[..., Any], tuple[np.ndarray, ...]]
+
+
+class Reference:
+    """NumPy, and what it lacks."""
+
+    erf, erfc, lgamma, digamma = special.erf, special.erfc, special.gammaln, special.digamma
+    sigmoid = special.expit
+    cummax, cummin = np.maximum.accumulate, np.minimum.accumulate
+    logsumexp = staticmethod(special.logsumexp)
+    vector_norm, matrix_norm = staticmethod(np.linalg.vector_norm), staticmethod(np.linalg.matrix_norm)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def rsqrt(self, x: Any) -> Any:
+        return 1 / np.sqrt(x)
+
+    def checkpoint(self, f: Any) -> Any:
+        return f
+
+    def vmap(self, f: Any) -> Any:
+        return lambda *arrays: np.stack([f(*row) for row in zip(*arrays, strict=True)])
+
+    def fori_loop(self, start: int, stop: int, body: Any, carry: Any) -> Any:
+        for k in range(start, stop):
+            carry = body(k, carry)
+        return carry
+
+    def while_loop(self, condition: Any, body: Any, carry: Any) -> Any:
+        while condition(carry):
+            carry = body(carry)
+        return carry
+
+    def scan(self, body: Any, carry: Any, xs: Any) -> Any:
+        rows = []
+        for x in xs:
+            carry, row = body(carry, x)
+            rows.append(row)
+        return carry, np.stack(rows)
+
+    def cond(self, which: Any, first: Any, second: Any, *operands: Any) -> Any:
+        return (first if which else second)(*operands)
+
+    def switch(self, which: int, branches: Any, *operands: Any) -> Any:
+        return branches[which](*operands)
+
+
+def _array(*values: Any) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+X = _array(-1.7, -0.4, 0.3, 1.2, 2.6)
+Y = _array(0.8, -1.1, 2.3, -0.6, 1.9)
+POSITIVE = _array(0.2, 0.9, 1.0, 2.0, 3.7)
+WITH_ZERO = _array(-2.0, -1.0, 0.0, 1.0, 2.0)
+INSIDE = _array(-0.9, -0.5, 0.0, 0.3, 0.8)
+M = np.cos(np.arange(12.0) * 1.7).reshape(3, 4)
+N = np.sin(np.arange(12.0) * 0.9 + 0.4).reshape(4, 3)
+S = np.cos(np.arange(9.0) * 2.1 + 0.3).reshape(3, 3)
+CUBE = np.cos(np.arange(24.0) * 1.3).reshape(2, 3, 4)
+MISSING = _array(0.7, math.nan, -0.3, 1.6, math.nan)
+ZEROS = {"one": _array(1.5, 0.0, -0.7, 2.0), "two": _array(0.0, 1.5, 0.0, -0.7), "three": _array(0.0, 0.0, 1.1, 0.0)}
+BOTH = (X, Y)
+
+
+def _unary(name: str, *points: np.ndarray) -> list[Case]:
+    return [(lambda m, x: getattr(m, name)(x), (p,)) for p in points]
+
+
+def _binary(name: str, *points: tuple[np.ndarray, np.ndarray]) -> list[Case]:
+    return [(lambda m, x, y: getattr(m, name)(x, y), p) for p in points]
+
+
+def _joined(name: str, a: np.ndarray, b: np.ndarray) -> list[Case]:
+    return [(lambda m, x, y: getattr(m, name)((x, y)), (a, b))]
+
+
+ELEMENTWISE: dict[str, list[Case]] = {
+    **{name: _unary(name, X, WITH_ZERO) for name in (
+        "exp", "exp2", "expm1", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "asinh", "erf", "erfc", "sigmoid",
+        "square", "negative", "positive", "deg2rad", "rad2deg", "nan_to_num",
+    )},
+    **{name: _unary(name, POSITIVE) for name in ("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "lgamma")},
+    **{name: _unary(name, X) for name in ("absolute", "fabs", "cbrt", "sign", "floor", "ceil", "trunc", "rint")},
+    **{name: _unary(name, INSIDE) for name in ("asin", "acos", "atanh", "log1p")},
+    "acosh": _unary("acosh", _array(1.2, 2.0, 5.0)),
+    "digamma": _unary("digamma", POSITIVE, _array(-0.3, -1.6, 0.5, 12.5)),
+    "sinc": _unary("sinc", X, WITH_ZERO, _array(0.0, 0.1, 0.3, 0.318, 0.32)),
+    "round": [(lambda m, x: m.round(x), (X,)), (lambda m, x: m.round(x, 1), (X + 0.02,))],
+    "modf": [(lambda m, x: m.modf(x), (_array(-1.7, -0.4, 0.0, 0.3, 2.6),))],
+    **{name: _binary(name, BOTH, (WITH_ZERO, Y)) for name in ("add", "subtract", "multiply", "divide")},
+    **{name: _binary(name, BOTH) for name in ("maximum", "minimum", "fmax", "fmin", "copysign", "heaviside")},
+    **{name: _binary(name, (X, Y + 0.03), (_array(1.0, 0.7, -2.3), _array(0.17, -0.2, 0.6)))
+       for name in ("remainder", "fmod", "floor_divide", "divmod")},
+    "atan2": _binary("atan2", BOTH, (_array(0, 0, 1.5, -1.5), _array(2, 0.7, 0, 0)), (X, X), (X, -X)),
+    "hypot": _binary("hypot", BOTH, (_array(0, 0, 1.5, -1.5), _array(2, -2, 0, 0)), (X, X), (X, -X)),
+    "logaddexp": _binary("logaddexp", BOTH, (X, X), (WITH_ZERO, WITH_ZERO), (X, X + 30)),
+    "logaddexp2": _binary("logaddexp2", BOTH, (X, X), (WITH_ZERO, WITH_ZERO), (X, X + 30)),
+    "power": [
+        *_binary("power", (POSITIVE, Y), (POSITIVE, np.zeros(5)), (POSITIVE, _array(0, 1, 2, 3, -1))),
+        *[(lambda m, x, n=n: m.power(x, n), (POSITIVE,)) for n in (0, 1, 2, 3, 5, -1, -2, 0.5, 1.5, 0.0, 2.0)],
+        *[(lambda m, x, n=n: m.power(x, n), (WITH_ZERO,)) for n in (0, 1, 2, 3, 4, 5, 6.0)],
+        (lambda m, x: m.power(x, _array(0, 1, 2, 3, 4)), (WITH_ZERO,)),
+        (lambda m, x: m.power(x, _array(4, 3, 2, 1, 0)), (np.zeros(5),)),
+        (lambda m, y: m.power(2.5, y), (WITH_ZERO,)),
+    ],
+    "float_power": _binary("float_power", (POSITIVE, Y), (POSITIVE, np.zeros(5))),
+    "ldexp": [(lambda m, x: m.ldexp(x, np.array([1, -2, 0, 3, 5])), (X,))],
+    "clip": [(lambda m, x: m.clip(x, -0.5, 2.0), (X,)), (lambda m, x, a, b: m.clip(x, a, b), (X, X - Y**2, X + 1))],
+    "where": [(lambda m, x, y: m.where(x > 0.1, x * y, y * y), BOTH)],
+    "select": [(lambda m, x, y: m.select([x > 1, x > 0], [x * y, y * y], 0.5), BOTH)],
+    "stop_gradient": [],
+}  # fmt: skip
+
+REDUCTIONS: dict[str, list[Case]] = {
+    **{name: [(lambda m, x, n=name: getattr(m, n)(x), (M,)), (lambda m, x, n=name: getattr(m, n)(x, axis=1), (M,))]
+       for name in ("sum", "mean", "var", "std", "max", "min", "logsumexp", "ptp", "median",
+                    "nansum", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nanmedian")},
+    "prod": [(lambda m, x: m.prod(x), (z,)) for z in (Y, *ZEROS.values())]
+    + [(lambda m, x: m.prod(x, axis=0), (M,))],
+    "nanprod": [(lambda m, x: m.nanprod(x), (z,)) for z in (Y, *ZEROS.values())],
+    "cumprod": [(lambda m, x: m.cumprod(x), (z,)) for z in (Y, *ZEROS.values())]
+    + [(lambda m, x: m.cumprod(x, axis=1), (M,))],
+    "nancumprod": [(lambda m, x: m.nancumprod(x), (z,)) for z in (Y, *ZEROS.values())],
+    "cumsum": [(lambda m, x: m.cumsum(x, axis=1), (M,))],
+    "nancumsum": [(lambda m, x: m.nancumsum(x, axis=1), (M,))],
+    "cummax": [(lambda m, x: m.cummax(x, axis=0), (M,))],
+    "cummin": [(lambda m, x: m.cummin(x, axis=0), (M,))],
+    "average": [(lambda m, x, w: m.average(x, weights=w), (X, POSITIVE)), (lambda m, x: m.average(x, axis=0), (M,))],
+    "quantile": [(lambda m, x: m.quantile(x, _array(0.0, 0.2, 0.5, 0.9, 1.0), axis=1), (M,)),
+                 (lambda m, x, q: m.quantile(x, q), (X, _array(0.3, 0.6)))],
+    "nanquantile": [(lambda m, x: m.nanquantile(x, 0.3, axis=1), (M,))],
+    "percentile": [(lambda m, x: m.percentile(x, 35.0, axis=1), (M,))],
+    "nanpercentile": [(lambda m, x: m.nanpercentile(x, 35.0, axis=1), (M,))],
+    "cov": [(lambda m, x: m.cov(x), (M,))],
+    "corrcoef": [(lambda m, x: m.corrcoef(x), (M,)),
+                 (lambda m, x: m.corrcoef(x)[0, 1], (np.stack([X, 2 * X + 1]),)),
+                 (lambda m, x: m.corrcoef(x)[0, 1], (np.stack([X, -X]),))],
+    "sort": [(lambda m, x: m.sort(x, axis=0), (M,)), (lambda m, x: m.sort(x), (Y,))],
+    "diff": [(lambda m, x: m.diff(x, n=2, axis=1), (M,))],
+    "bincount": [(lambda m, w: m.bincount(np.array([0, 2, 2, 1, 0]), weights=w), (X,))],
+    "histogram": [(lambda m, w: m.histogram(Y, bins=_array(-2, -1, 0, 1, 3), weights=w)[0], (X,))],
+    "vector_norm": [
+        (lambda m, x, p=p: m.vector_norm(x, ord=p), (a,))
+        for p in (1, 2, 3, 4, 1.5, 2.5, math.inf, -math.inf) for a in (X, Y)
+    ] + [(lambda m, x, p=p: m.vector_norm(x, ord=p), (_array(0.0, 1.2, -0.7),)) for p in (2, 4, 6)],
+    "matrix_norm": [(lambda m, x, p=p: m.matrix_norm(x, ord=p), (M,)) for p in ("fro", 1, -1, math.inf, -math.inf)],
+}  # fmt: skip
+
+PRODUCTS: dict[str, list[Case]] = {
+    "matmul": [(lambda m, x, y: m.matmul(x, y), p) for p in ((M, N), (CUBE, N[:, 0]), (M[0], N))],
+    "dot": [(lambda m, x, y: m.dot(x, y), p) for p in ((M, N), BOTH)],
+    "inner": _binary("inner", (M, N.T)),
+    "outer": _binary("outer", BOTH),
+    "vdot": _binary("vdot", (M, N.T.copy())),
+    "vecdot": _binary("vecdot", (M, M + 1)),
+    "tensordot": [(lambda m, x, y: m.tensordot(x, y, axes=([1, 0], [0, 1])), (M, N))],
+    "einsum": [
+        (lambda m, x, y: m.einsum("ij,jk->ik", x, y), (M, N)),
+        (lambda m, x: m.einsum("ii->i", x), (S,)),
+        (lambda m, x, y, z: m.einsum("ij,jk,ik->", x, y, z), (M, N, S)),
+        (lambda m, x, y: m.einsum("...ij,...j->...", x, y), (CUBE, CUBE[:, 0])),
+    ],
+    "cross": [(lambda m, x, y: m.cross(x, y), (S, S.T + 1))],
+    "kron": _binary("kron", (S, N)),
+    "trace": _unary("trace", S),
+    "diagonal": _unary("diagonal", M),
+    "diag": [(lambda m, x: m.diag(x, 1), (X,)), (lambda m, x: m.diag(x), (S,))],
+    "diagflat": _unary("diagflat", S),
+    "convolve": _binary("convolve", (X, M[0])),
+    "correlate": _binary("correlate", (X, M[0])),
+    "polyval": _binary("polyval", (M[0], WITH_ZERO)),
+    "vander": [(lambda m, x: m.vander(x, 4), (WITH_ZERO,))],
+    "trapezoid": [(lambda m, y, x: m.trapezoid(y, x), BOTH), (lambda m, y: m.trapezoid(y, dx=0.3), (M,))],
+    "gradient": [(lambda m, x: m.gradient(x, 0.4), (X,))],
+    "interp": [
+        (lambda m, x, f: m.interp(x, _array(-2, -1, 0.5, 3), f), (X, M[0])),
+        (lambda m, x, f: m.interp(x, _array(-1, 0, 0.5, 2), f), (X, M[0])),
+    ],
+}
+
+MOVEMENT: dict[str, list[Case]] = {
+    **{name: _unary(name, M) for name in (
+        "asarray", "array", "copy", "ravel", "transpose", "matrix_transpose", "flip", "fliplr", "flipud", "rot90",
+        "tril", "triu", "atleast_1d", "atleast_2d", "atleast_3d",
+    )},
+    **{name: _joined(name, X, Y) for name in ("concat", "stack", "hstack", "vstack", "dstack", "column_stack")},
+    "block": [(lambda m, x, y: m.block([[x, y], [y, x]]), (S, S + 1))],
+    "append": [(lambda m, x, y: m.append(x, y, axis=0), (S, S + 1))],
+    "astype": [(lambda m, x: m.astype(x, m.float64), (M,))],
+    "full": [(lambda m, x: m.full((2, 5), x), (X,))],
+    "full_like": [(lambda m, x: m.full_like(np.zeros((2, 5)), x), (X,))],
+    "linspace": [(lambda m, x, y: m.linspace(x[0], y[0], 4), BOTH)],
+    "logspace": [(lambda m, x, y: m.logspace(x[1], y[0], 4), BOTH)],
+    "geomspace": [(lambda m, x, y: m.geomspace(x[1], y[2], 4), (POSITIVE, Y))],
+    "broadcast_to": [(lambda m, x: m.broadcast_to(x, (3, 5)), (X,))],
+    "broadcast_arrays": [(lambda m, x, y: m.broadcast_arrays(x, y), (S, S[0]))],
+    "expand_dims": [(lambda m, x: m.expand_dims(x, 1), (X,))],
+    "squeeze": [(lambda m, x: m.squeeze(x, 0), (M[None],))],
+    "moveaxis": [(lambda m, x: m.moveaxis(x, 0, -1), (CUBE,))],
+    "permute_dims": [(lambda m, x: m.permute_dims(x, (2, 0, 1)), (CUBE,))],
+    "swapaxes": [(lambda m, x: m.swapaxes(x, 0, 2), (CUBE,))],
+    "reshape": [(lambda m, x: m.reshape(x, (4, 3)), (M,))],
+    "meshgrid": [(lambda m, x, y: m.meshgrid(x, y), BOTH)],
+    "pad": [(lambda m, x: m.pad(x, 2), (X,))],
+    "repeat": [(lambda m, x: m.repeat(x, 2), (X,))],
+    "tile": [(lambda m, x: m.tile(x, (2, 2)), (X,))],
+    "roll": [(lambda m, x: m.roll(x, 2), (X,))],
+    "split": [(lambda m, x: m.split(x, [1, 3]), (X,))],
+    "array_split": [(lambda m, x: m.array_split(x, 2), (X,))],
+    "hsplit": [(lambda m, x: m.hsplit(x, 2), (M,))],
+    "vsplit": [(lambda m, x: m.vsplit(x, 3), (M,))],
+    "dsplit": [(lambda m, x: m.dsplit(x, 2), (CUBE,))],
+    "unstack": [(lambda m, x: m.unstack(x), (M,))],
+    "take": [(lambda m, x: m.take(x, np.array([0, 2, 2, 4]), axis=0), (X,))],
+    "take_along_axis": [(lambda m, x: m.take_along_axis(x, np.array([[0], [2], [2]]), 1), (M,))],
+    "compress": [(lambda m, x: m.compress([True, False, True], x, axis=0), (M,))],
+    "delete": [(lambda m, x: m.delete(x, 1, axis=0), (M,))],
+    "extract": [(lambda m, x: m.extract(np.arange(5) % 2 == 0, x), (X,))],
+}  # fmt: skip
+
+CONTROL: dict[str, list[Case]] = {
+    "fori_loop": [(lambda m, x, y: m.fori_loop(0, 4, lambda k, v: m.sin(v) * y + x**2, x), BOTH)],
+    "while_loop": [(lambda m, x: m.while_loop(lambda v: m.sum(v * v) < 40, lambda v: v + m.sin(v) * x + 0.5, x), (X,))],
+    "scan": [(lambda m, x, y: m.scan(lambda c, v: (c * v + m.sin(c), c * c), y[0], x), BOTH)],
+    "cond": [(lambda m, x, y: m.cond(m.sum(x) > 0, lambda a, b: a * b * b, lambda a, b: a, x, y), BOTH)],
+    "switch": [(lambda m, x, y: m.switch(1, [lambda a, b: a, lambda a, b: a * b * b], x, y), BOTH)],
+    "vmap": [(lambda m, x, y: m.vmap(lambda a, b: m.sin(a * b) * a)(x, y), BOTH)],
+    "checkpoint": [(lambda m, x, y: m.checkpoint(lambda a, b: m.sin(a * b) * a)(x, y), BOTH)],
+    "to_device": [],
+}
+
+LINALG: dict[str, list[Case]] = {
+    "norm": [(lambda m, x, p=p: m.linalg.norm(x, p), (X,)) for p in (None, 1, 2, 3, math.inf)]
+    + [(lambda m, x, p=p: m.linalg.norm(x, p), (M,)) for p in (None, "fro", 1)],
+    "matrix_power": [(lambda m, x, n=n: m.linalg.matrix_power(x, n), (S,)) for n in (0, 1, 2, 5)],
+    "multi_dot": [(lambda m, x, y, z: m.linalg.multi_dot([x, y, z]), (S, M, N))],
+    "diagonal": [(lambda m, x: m.linalg.diagonal(x), (CUBE[:, :, :3],))],
+    "trace": [(lambda m, x: m.linalg.trace(x), (CUBE[:, :, :3],))],
+}
+
+def _updated(x: np.ndarray, ufunc: Any, y: np.ndarray, places: list[int]) -> np.ndarray:
+    result = x.copy()
+    ufunc.at(result, places, y)
+    return result
+
+
+def _at(name: str, ufunc: Any) -> list[tuple[Any, Any, tuple[np.ndarray, ...]]]:
+    """Updates that meet at a place, and those that don't."""
+
+    def case(places: list[int]) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
+        ours = lambda m, x, y: getattr(x.at[places], name)(y)
+        return ours, lambda m, x, y: _updated(x, ufunc, y, places), (X, M[0])
+
+    return [case([0, 2, 3, 1]), case([2, 0, 2, 4])]
+
+
+# (loopgrad's, NumPy's, arrays)
+UPDATES: dict[str, list[tuple[Any, Any, tuple[np.ndarray, ...]]]] = {
+    "add": _at("add", np.add),
+    "subtract": _at("subtract", np.subtract),
+    "multiply": _at("multiply", np.multiply),
+    "mul": _at("mul", np.multiply),
+    "divide": _at("divide", np.divide),
+    "min": _at("min", np.minimum),
+    "max": _at("max", np.maximum),
+    "set": [(lambda m, x, y: x.at[1:].set(y * y), lambda m, x, y: np.concatenate([x[:1], y * y]), (X, M[0]))],
+    "get": [(lambda m, x, y: x.at[1:].get() * y, lambda m, x, y: x[1:] * y, (X, M[0]))],
+    "power": [(lambda m, x, y: x.at[:2].power(y), lambda m, x, y: np.r_[x[:2] ** y, x[2:]], (POSITIVE, Y[:2]))],
+    "apply": [(lambda m, x: x.at[1:3].apply(lambda v: v * v * v), lambda m, x: np.r_[x[:1], x[1:3] ** 3, x[3:]], (X,))],
+}
+
+METHODS: dict[str, list[Case]] = {
+    **{name: [(lambda m, x, n=name: getattr(x, n)(), (M,))] for name in (
+        "copy", "cumprod", "cumsum", "diagonal", "flatten", "max", "mean", "min", "prod", "ravel", "round", "squeeze",
+        "std", "sum", "trace", "transpose", "var",
+    )},
+    **{name: [(lambda m, x, n=name: getattr(x, n), (M,))] for name in ("T", "mT")},
+    "astype": [(lambda m, x: x.astype(np.float64), (M,))],
+    "clip": [(lambda m, x: x.clip(-0.5, 0.5), (M,))],
+    "dot": [(lambda m, x, y: x.dot(y), (M, N))],
+    "repeat": [(lambda m, x: x.repeat(2), (X,))],
+    "reshape": [(lambda m, x: x.reshape(4, 3), (M,))],
+    "sort": [(lambda m, x: np.sort(x) if isinstance(x, np.ndarray) else x.sort(), (M,))],  # NumPy's sorts in place
+    "swapaxes": [(lambda m, x: x.swapaxes(0, 1), (M,))],
+    "take": [(lambda m, x: x.take([2, 0, 2]), (X,))],
+    "operators": [
+        (lambda m, x, y: -x * y + y / x - (x + 2.0) ** 2 * y % 5.0 + abs(x) - x // 3.0, (X, Y)),
+        (lambda m, x, y: x**y + x**0.5 + x**-1 + 2.0**x + x**3, (POSITIVE, Y)),
+        (lambda m, x, y: x @ y, (M, N)),
+        (lambda m, x, y: x[::-1] * y + x[1], (X, Y)),
+    ],
+}  # fmt: skip
+
+CASES: dict[str, list[Case]] = {**ELEMENTWISE, **REDUCTIONS, **PRODUCTS, **MOVEMENT, **CONTROL}
