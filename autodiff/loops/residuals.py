@@ -23,6 +23,7 @@ from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse
+from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.types import StackType, TensorType
 
 # too much work, or too many elements in, to do again for one element out
@@ -193,11 +194,19 @@ def next_stack(node: Node, operand: int) -> Value:
     return node.results[branch.outputs.index(end)]
 
 
+def consumer(graph: Graph, stack: Value) -> tuple[Node, int] | None:
+    """The node of `graph` that goes on with a stack, and the operand's position. A switch may have operands that none
+    of its branches reads."""
+    for node in graph.nodes:
+        if stack in node.operands:
+            operand = node.operands.index(stack)
+            if node.op != "switch" or any(b.inputs[operand - 1] in read_values(b) for b in node.regions):
+                return node, operand
+    return None
+
+
 def _stack_end(graph: Graph, value: Value) -> Value:
     """The last value of a stack in `graph`: consumed by no node of it."""
-    for node in graph.nodes:
-        for i, v in enumerate(node.operands):
-            if v is value:
-                value = next_stack(node, i)
-                break
+    while (use := consumer(graph, value)) is not None:
+        value = next_stack(*use)
     return value

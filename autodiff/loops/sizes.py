@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from loopgrad.autodiff.loops.normal import without_inputs
-from loopgrad.autodiff.loops.residuals import next_stack
+from loopgrad.autodiff.loops.residuals import consumer, next_stack
 from loopgrad.graph import ops
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
@@ -91,18 +91,11 @@ def _pushes(region: Graph, position: int, lookup: Lookup) -> Value:
     """How many values one run of `region` pushes on the stack that is its input `position`."""
     total = ops.full(0, _SCALAR)
     stack = region.inputs[position]
-    while (use := _consumer(region, stack)) is not None:
+    while (use := consumer(region, stack)) is not None:
         node, operand = use
         total = _plus(total, _pushes_of(node, operand, region, lookup))
         stack = next_stack(node, operand)
     return total
-
-
-def _consumer(region: Graph, stack: Value) -> tuple[Node, int] | None:
-    for node in region.nodes:
-        if stack in node.operands:
-            return node, node.operands.index(stack)
-    return None
 
 
 def _pushes_of(node: Node, operand: int, region: Graph, lookup: Lookup) -> Value:

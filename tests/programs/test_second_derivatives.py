@@ -40,6 +40,21 @@ def test_random_program_with_rows(seed):
         assert not outcome(random_rows.run_tensors(program, inputs), inputs).startswith("wrong"), program
 
 
+# a switch takes stacks that none of its branches reads
+UNREAD = (("scan", True, (
+    ("switch", -1,
+     (("range", 2, 5, (("put", "set", 4, ("absolute", ("number", -0.497))),)),),
+     (("scan", True, (("put", "add", 4, ("mul", ("row", -2), ("row", 0))),)),),
+     (("put", "set", 2, ("quotient", ("integer",), ("row", 3))),)),
+)),)  # fmt: skip
+
+
+def test_stacks_pass_by_a_switch_that_does_not_read_them():
+    program, inputs = random_programs.Program(seed=89, statements=UNREAD, mapped=True), Inputs.drawn(89)
+    with lg.default_device("interpreter"):
+        assert not outcome(random_rows.run_tensors(program, inputs), inputs).startswith("wrong")
+
+
 BUDGETED = (("until", ("less", 1, 0.562), 4, (
     ("scan", True, (("put", "multiply", -1, ("number", 0.5)),)),
     ("switch", 0,
