@@ -31,7 +31,8 @@ WITHOUT_ELEMENTS = """
 """
 PROGRAMS = """
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
-    options promote_types result_type set_default_dtype shape size synchronize to_dot to_networkx to_text
+    options promote_types register_pytree register_static result_type set_default_dtype shape size
+    synchronize to_dot to_networkx to_text
 """
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [
