@@ -4,7 +4,9 @@ Enters: output values, and the values that bound the cut from below. Leaves: a G
 order, whose inputs are those bounds followed by every other argument or leaf that was reached.
 Nodes that the outputs don't need don't appear. Where a node and another that `replaces` it are both
 reached, only the replacing one stays; both stay where the replacing one needs what the other gives (a
-tangent that was computed from the primal result). Where replacing leaves a stack with two consumers (two
+tangent that was computed from the primal result). A bound stays an input, for all who read it, also where its own node
+runs or is replaced, since something else needs its other results: a copy of the node gives those, without defining the
+bound again. Where replacing leaves a stack with two consumers (two
 derivatives of one gradient were taken), what fills it runs once for each.
 """
 
@@ -24,10 +26,14 @@ def extract(outputs: Sequence[Value], bounds: Sequence[Value] = ()) -> Graph:
     while replaced:
         nodes, free, cycle = _topological(outputs, stop, replaced)
         if not cycle:
-            nodes, outputs = _own_stacks(*_redirect(nodes, outputs, replaced))
             break
         replaced = {old: new for old, new in replaced.items() if new not in cycle}
         nodes, free, _ = _topological(outputs, stop, {})
+    made_again = {value.node for value in stop if value.node is not None}
+    if replaced or (made_again and not made_again.isdisjoint(nodes)):
+        nodes, outputs = _redirect(nodes, outputs, replaced, stop, made_again)
+    if replaced:
+        nodes, outputs = _own_stacks(nodes, outputs)
     return Graph((*stop, *free), tuple(nodes), tuple(outputs))
 
 
@@ -89,11 +95,18 @@ def _replacements(nodes: Sequence[Node]) -> dict[Node, Node]:
 
 
 def _redirect(
-    nodes: Sequence[Node], outputs: Sequence[Value], replaced: dict[Node, Node]
+    nodes: Sequence[Node],
+    outputs: Sequence[Value],
+    replaced: dict[Node, Node],
+    stop: dict[Value, None],
+    made_again: set[Node],
 ) -> tuple[list[Node], tuple[Value, ...]]:
+    """Operands that are results of replaced nodes, and of the nodes that give a bound, taken from those that stay."""
     env: dict[Value, Value] = {}
 
     def see(value: Value) -> Value:
+        if value in stop:
+            return value
         if value.node in replaced:
             value = replaced[value.node].results[value.index]
         return env.get(value, value)
@@ -101,7 +114,7 @@ def _redirect(
     result: list[Node] = []
     for node in nodes:
         operands = tuple([see(v) for v in node.operands])
-        if operands == node.operands:
+        if operands == node.operands and node not in made_again:
             result.append(node)
             continue
         types = tuple([r.type for r in node.results])

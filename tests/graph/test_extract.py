@@ -8,6 +8,7 @@ from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float64, int32
+from loopgrad.graph.verify import verify
 
 SCALAR = TensorType((), float64)
 
@@ -125,3 +126,32 @@ def test_replacements_that_need_each_others_old_results_stay_apart():
     graph = extract([a, b, *new_a, *new_b], [n, x])
     values = [v.item() for v in interpret(graph, [np.int32(2), np.array(1.0)])]
     assert values == [4, 9, 4, 9, 9, 4]
+
+
+def test_a_bound_whose_node_runs_for_another_result_stays_an_input():
+    n, x = leaf(TensorType((), int32)), leaf()
+    a, b = traced_for(n, [x, x], lambda _, a, b: (ops.mul(a, 2), ops.mul(b, 3)))
+    for outputs in ([b, ops.add(a, 1)], [ops.add(a, 1), b], [ops.sub(b, ops.neg(a)), a]):
+        graph = extract(outputs, [n, x, a])
+        verify(graph)
+        # for the bound a number that the loop wouldn't give
+        env = {b: 9.0} if outputs[1] is not a else {outputs[0]: 109.0, a: 100.0}
+        expected = [env.get(v, 101.0) for v in outputs]
+        assert [v.item() for v in interpret(graph, [np.int32(2), np.array(1.0), np.array(100.0)])] == expected
+
+
+def test_a_bound_of_a_replaced_node_stays_an_input():
+    n, x = leaf(TensorType((), int32)), leaf()
+    a, b = traced_for(n, [x, x], lambda _, a, b: (ops.mul(a, 2), ops.mul(b, 3)))
+    reader = ops.add(a, 1)
+    last = ops.mul(reader, b)
+    new = traced_for(
+        n, [x, x, x], lambda _, a, b, c: (ops.mul(a, 2), ops.mul(b, 3), ops.mul(c, 5)), replaces=a.node
+    )
+    expected = {a: 100.0, reader: 101.0, b: 9.0, last: 909.0, new[0]: 4.0, new[2]: 25.0}
+    for outputs in ([reader, b, new[2]], [new[2], reader, b], [a, last, new[2]], [a, b], [new[0], a, b]):
+        graph = extract(outputs, [n, x, a])
+        verify(graph)
+        assert graph.inputs[2] is a
+        values = interpret(graph, [np.int32(2), np.array(1.0), np.array(100.0)])
+        assert [v.item() for v in values] == [expected[v] for v in outputs]

@@ -88,3 +88,11 @@ def test_refusals() -> None:
     for loss, xs in ((x, [x]), (x.sum(), x), (x.sum(), [lg.arange(3)]), (3.0, [x]), ((x > 0).sum(), [x])):
         with pytest.raises(lg.GradientError):
             lg.gradients(loss, xs)  # type: ignore[arg-type]
+
+
+def test_a_result_of_a_loop_is_where_its_gradient_ends_whichever_is_read_first(device: str) -> None:
+    x = lg.asarray(2.0)
+    a, b = lg.fori_loop(0, 3, lambda _, c: (c[0] * 2, c[1] * c[1]), (x, x * 0.5))
+    for loss in (b * 3 + a * 2, a * 2 + b * 3, lg.stack([b, a]) @ np.array([3.0, 2.0])):
+        for xs, expected in (([a], [2.0]), ([b], [3.0]), ([a, b], [2.0, 3.0])):
+            assert [float(g) for g in lg.gradients(loss, xs)] == expected

@@ -178,3 +178,46 @@ def test_gradients_pass_what_was_computed_for_waiting(device: str) -> None:
         float(total)
     (slope,) = lg.gradients(x.sum(), [start])
     np.testing.assert_allclose(slope.numpy(), np.full(4, 1.5**7))
+
+
+def test_results_of_nested_derivatives_looked_at_one_by_one(device: str) -> None:
+    """Evaluations that start from some results of a loop and need the others."""
+    steps = np.array([3, 0, 2, 4])
+
+    def value(xp: Any, a: Any, v: Any, last: Any) -> Any:
+        return xp.sum(xp.sin(xp.arctan2(a, 1.5 + xp.square(last(v)))))
+
+    def loops(e: Any) -> tuple[Any, Callable[[Any], Any]]:
+        def last(v: Any) -> Any:
+            start = (v, lg.zeros(4, dtype=lg.int64))
+            return lg.fori_loop(0, lg.asarray(steps), lambda k, z: (lg.sin(v + z[0]), (z[1] + k) % 97), start)[0]
+
+        return lg.broadcast_to(lg.tanh(lg.sum(e)), (4, 1)), last
+
+    def ours(a: Any, e: Any) -> Any:
+        v, last = loops(e)
+        return value(lg, a, v, last)
+
+    def theirs(x: np.ndarray) -> Any:
+        v = np.broadcast_to(np.tanh(x[3:].sum()), (4, 1))
+
+        def last(v: Any) -> Any:
+            z = v.copy()
+            for k in range(4):
+                z = np.where(k < steps[:, None], np.sin(v + z), z)
+            return z
+
+        return value(np, x[:3], v, last)
+
+    x, h = np.array([1.0, 1.0, 1.0, 0.1, 0.2]), 1e-3
+    unit = np.eye(5) * h
+
+    def slope(at: np.ndarray, s: np.ndarray) -> Any:
+        return (theirs(at + s) - theirs(at - s)) / (2 * h)
+
+    expected = np.array([[(slope(x + t, s) - slope(x - t, s)) / (2 * h) for s in unit] for t in unit]) @ x
+    for order in (slice(None), slice(None, None, -1)):
+        a, e = lg.asarray(x[:3]), lg.asarray(x[3:])
+        found = list(lg.hvp(ours, (a, e), (a, e)))
+        for product, part in list(zip(found, (expected[:3], expected[3:]), strict=True))[order]:
+            np.testing.assert_allclose(np.asarray(product), part, rtol=1e-4, atol=1e-5)
