@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, Protocol
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.core import TensorCore, computed_as
+from loopgrad.runtime.alive import Alive
 
 
 class Reader(Protocol):
@@ -21,13 +22,13 @@ class Reader(Protocol):
     stale: bool
 
 
-_readers: Final[WeakKeyDictionary[Value, WeakSet[Reader]]] = WeakKeyDictionary()
+_readers: Final[WeakKeyDictionary[Value, Alive[Reader]]] = WeakKeyDictionary()
 
 
 def read_by(reader: Reader, values: Iterable[Value]) -> None:
     """Note what a program holds of tensors outside it."""
-    for value in values:
-        _readers.setdefault(value, WeakSet()).add(reader)
+    for value in dict.fromkeys(values):
+        _readers.setdefault(value, Alive()).add(reader)
 
 
 def written(x: TensorCore) -> None:
@@ -35,5 +36,6 @@ def written(x: TensorCore) -> None:
     if not len(_readers):
         return
     for value in (x._value, computed_as(x)):
-        for reader in tuple(_readers.get(value, ())):
+        readers = _readers.get(value)
+        for reader in readers.members() if readers is not None else ():
             reader.stale = True

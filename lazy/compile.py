@@ -228,9 +228,10 @@ class Compiled(Standing):
         key: Key = (settings, structure, call.parts, *map(kind_of_input, inputs))
         version = self._versions.get(key)
         if version is None or version.stale:
-            reason = self._reason(key)
-            self._versions.pop(key, None)
-            version = self._versions[key] = self._trace(config, place, call, reason)
+            traced = self._trace(config, place, call, self._reason(key))
+            if version is not None and self._versions.get(key) is version:
+                self._versions.pop(key, None)
+            version = self._versions.setdefault(key, traced)  # another thread may have been first
         self._last = (key, version)
         return version, inputs, _inputs(inputs, version)
 
@@ -291,11 +292,12 @@ class Compiled(Standing):
 
     def _reason(self, key: Key) -> str:
         """Why a new version was needed, in comparison with the last one."""
-        if not self._versions:
+        known = list(self._versions)
+        if not known:
             return "first call"
         if key in self._versions:
             return "a tensor that it reads from around it was written to"
-        old = next(reversed(self._versions))
+        old = known[-1]
         if old[0] != key[0]:
             return f"settings changed: {old[0]} -> {key[0]}"
         if old[1] != key[1] or len(old) != len(key) or len(old[2]) != len(key[2]):
@@ -312,10 +314,11 @@ class Compiled(Standing):
 
     def explain(self) -> str:
         """One paragraph per version: why it was compiled, and what the compiler announces."""
-        if not self._versions:
+        versions = list(self._versions.values())
+        if not versions:
             return "not called yet: nothing is compiled"
         lines = []
-        for i, version in enumerate(self._versions.values()):
+        for i, version in enumerate(versions):
             types = ", ".join(map(str, version.types)) or "no arguments"
             lines.append(f"version {i} ({types}) on {version.device.name}: {version.reason}")
             lines.extend(f"  {note}" for note in version.executable.explain())
@@ -325,10 +328,11 @@ class Compiled(Standing):
         """The program at a stage (graph, kernel, llvm, ...), for these arguments or the last call's."""
         if args or kwargs:
             return self._version(args, kwargs)[0].executable.text(stage)
-        if self._last is None:
+        last = self._last
+        if last is None:
             fix = "call it, or pass arguments"
             raise ValueError(explained("text", "a function that was called", "no call yet", fix))
-        return self._last[1].executable.text(stage)
+        return last[1].executable.text(stage)
 
     def capture(self, *args: Any, **kwargs: Any) -> Replay:
         """Run once and record, so that `replay` runs again at the least cost. What the function writes to its
@@ -338,9 +342,10 @@ class Compiled(Standing):
 
     def memory_stats(self) -> MemoryStats:
         """Bytes held by the last called version, and their peaks."""
-        if self._last is None:
+        last = self._last
+        if last is None:
             raise ValueError(explained("memory_stats", "a function that was called", "no call yet", "call it first"))
-        return self._last[1].executable.memory_stats()
+        return last[1].executable.memory_stats()
 
     @property
     def versions(self) -> int:

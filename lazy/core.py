@@ -23,6 +23,7 @@ from loopgrad.lazy.config import current
 from loopgrad.lazy.promotion import as_dtype, promote_all, scalar_dtype
 from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.processes import child_safe_lock
 
 if TYPE_CHECKING:
     from loopgrad.lazy.memory import View
@@ -110,15 +111,24 @@ class TensorCore:
 _concrete: Any = TensorCore
 
 
+LIVE_LIMIT: Final = 4096  # references, before those are dropped that lead nowhere
+LIVE_KEPT: Final = 2048  # at most, then: the latest
+
+
 class _Live(threading.local):
     """This thread's tensors of the top level in order of creation, dead ones among them: evaluation looks
-    who still needs what is being computed, and clears the list of those who don't."""
+    who still needs what is being computed, and clears the list of those who don't. `garbage`: bytes that this thread
+    evaluated since it collected garbage. `evaluating`: evaluations that this thread is in the middle of."""
 
     def __init__(self) -> None:
         self.tensors: list[weakref.ref[TensorCore]] = []
+        self.garbage = 0
+        self.evaluating = 0
 
 
 LIVE: Final = _Live()
+# Whoever makes a tensor refer to another value holds it, and nothing is computed meanwhile: see lazy.evaluator.
+CHANGES: Final = child_safe_lock()
 _new: Final = object.__new__
 
 
@@ -130,8 +140,17 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     tensor._history = None
     tensor._view = None
     if value.scope is None and value.node is not None:
-        LIVE.tensors.append(weakref.ref(tensor))
+        live = LIVE.tensors
+        live.append(weakref.ref(tensor))
+        if len(live) > LIVE_LIMIT:
+            forget_dead(live)
     return tensor
+
+
+def forget_dead(live: list[weakref.ref[TensorCore]]) -> None:
+    """Drop the references to tensors that nobody holds or that have their elements: a thread that builds and never
+    evaluates must not remember all that it built."""
+    live[:] = [r for r in live if (t := r()) is not None and t._value.node is not None][-LIVE_KEPT:]
 
 
 def copied(x: Tensor) -> Tensor:
@@ -143,7 +162,8 @@ def copied(x: Tensor) -> Tensor:
 
 def computed_as(x: TensorCore) -> Value:
     """What the tensor was computed as, evaluated or not."""
-    return x._history.value if isinstance(x._history, History) else x._value
+    value, history = x._value, x._history  # in this order: another thread may be evaluating it
+    return history.value if isinstance(history, History) else value
 
 
 def node(op: str, operands: Sequence[Value], weak: bool = False, **attrs: Any) -> Tensor:

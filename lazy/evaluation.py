@@ -1,33 +1,34 @@
 """From tensors to elements.
 
 `evaluate` computes several tensors in one program and points each at the leaf that holds its
-elements, so that nothing is computed twice; what gets computed on the way and is still needed is kept
-as well (`lazy.liveness`). While a derivative is being taken (`derivation`) tensors
-keep their graph: the elements are given, but what is built from the tensor still depends on it.
+elements, so that nothing is computed twice, also where several threads ask for it (`lazy.evaluator`);
+what gets computed on the way and is still needed is kept as well (`lazy.liveness`). While a derivative
+is being taken (`derivation`) tensors keep their graph: the elements are given, but what is built from
+the tensor still depends on it.
 """
 
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import ref
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loopgrad.graph.build import enter
 from loopgrad.graph.errors import LoopgradError
+from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.config import current
-from loopgrad.lazy.core import History, Siblings, TensorCore, TensorLeaf, next_serial, wrap
+from loopgrad.lazy.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.derivation import deriving, followed, from_variables, note_reads
 from loopgrad.lazy.errors import derivative_lost_error, traced_value_error
-from loopgrad.lazy.liveness import Needed, known_leaf, still_needed, without_known
-from loopgrad.lazy.placement import places
+from loopgrad.lazy.evaluator import EVALUATOR, Elements, Found, Wanted
+from loopgrad.lazy.liveness import Needed, still_needed, without_known
+from loopgrad.lazy.placement import places, places_of_outputs
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.devices import devices_in_use, get_device
 from loopgrad.runtime.plan import MemoryStats
 
 if TYPE_CHECKING:
@@ -43,116 +44,91 @@ LOOKS: Final = frozenset({"bool", "eval", "index", "text"})
 
 def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
     """The elements of tensors, computed together where they aren't there yet."""
-    note_reads([t._value for t in tensors])
-    pending = {id(t): t for t in tensors if not isinstance(t._value, Leaf)}
-    if not pending:
-        return [t._value.buffer for t in tensors if isinstance(t._value, Leaf)]
-    for t in pending.values():
-        if t._value.scope is not None:
-            raise traced_value_error(t._value, purpose)
-        if purpose not in LOOKS and followed(t._value):
-            raise derivative_lost_error(t._value, purpose)
-    if not deriving():
-        _add_siblings(pending)
-    if deriving() or from_variables([t._value for t in pending.values()]):
-        wanted = list(dict.fromkeys([t._value for t in pending.values()]))
-        computed = dict(zip(wanted, [found.buffer for found in _run(wanted)], strict=True))
-    else:
-        computed = _settled(pending)
-    return [t._value.buffer if isinstance(t._value, Leaf) else computed[t._value] for t in tensors]
+    values = [t._value for t in tensors]
+    note_reads(values)
+    lazy = [value for value in values if not isinstance(value, Leaf)]
+    for value in lazy:
+        if value.scope is not None:
+            raise traced_value_error(value, purpose)
+        if purpose not in LOOKS and followed(value):
+            raise derivative_lost_error(value, purpose)
+    computed: Found = {}
+    if lazy and deriving():
+        computed = _only_computed(lazy)
+    elif lazy:
+        computed = EVALUATOR.claimed(tensors, _settled)
+    return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
 
 
-def _settled(pending: dict[int, TensorCore]) -> dict[Value, Buffer]:
+def _only_computed(values: Sequence[Value]) -> Found:
+    """The elements; tensors keep their graph."""
+    values = list(dict.fromkeys(values))
+    return dict(zip(values, [found.buffer for found in _run(values)], strict=True))
+
+
+def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
+    if not isinstance(value, Leaf):
+        found = computed.get(value)
+        if found is not None:
+            return found
+        value = t._value  # another thread was first
+    if not isinstance(value, Leaf):  # or writes to the tensor
+        return buffers_of((t,))[0]
+    buffer: Buffer = value.buffer
+    return buffer
+
+
+def _settled(wanted: Wanted) -> Found:
     """The elements of these tensors, which become leaves, as does what should be computed along."""
-    needed = still_needed([t._value for t in pending.values()])
-    waiting = [t for t in needed.waiting if not from_variables([t._value])]
+    if not wanted:
+        return {}
+    values = [value for _, value in wanted.values()]
+    if from_variables(values):
+        return _only_computed(values)
+    needed = still_needed(values)
+    waiting = [(t, value) for t, value in needed.waiting if not from_variables([value])]
     if waiting:
-        more = {**pending, **{id(t): t for t in waiting}}
+        more = {**wanted, **{id(t): (t, value) for t, value in waiting}}
         with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
-            return _kept(more, still_needed([t._value for t in more.values()]))
-    return _kept(pending, needed)
+            return _kept(more, still_needed([value for _, value in more.values()]))
+    return _kept(wanted, needed)
 
 
-def _kept(pending: dict[int, TensorCore], needed: Needed) -> dict[Value, Buffer]:
-    """Make these tensors, and those computed along, refer to their elements (their history stays reachable while
-    they live), and note the elements of values that unevaluated tensors need."""
-    evaluated = list({**pending, **{id(t): t for t in needed.along}}.values())
-    wanted = list(dict.fromkeys([*(t._value for t in evaluated), *needed.read]))
-    computed = dict(zip(wanted, _run(wanted), strict=True))
+def _kept(wanted: Wanted, needed: Needed) -> Found:
+    """Make these tensors, and those computed along, refer to their elements, and note the elements of values that
+    unevaluated tensors need."""
+    evaluated = list({**wanted, **{id(t): (t, value) for t, value in needed.along}}.values())
+    values = list(dict.fromkeys([*(value for _, value in evaluated), *needed.read]))
+    computed = dict(zip(values, _run(values), strict=True))
+    EVALUATOR.settle(evaluated, needed.read, computed, needed.generation)
     buffers = {value: found.buffer for value, found in computed.items()}
-    serial, read = next_serial(), set(needed.read)
-    for t in evaluated:
-        value = t._value
-        t._history = History(value)
-        leaf = _leaf(computed[value], t._history, serial)
-        t._value = leaf
-        if t._view is not None:
-            t._view.note_evaluated(leaf)
-        leaf.generation = needed.generation
-        value.known = leaf if value in read else ref(leaf)  # what is read must outlive the tensor
-    for value in needed.read:
-        if known_leaf(value) is None:
-            value.known = leaf = _leaf(computed[value], None, serial)
-            leaf.generation = needed.generation
     _collect_garbage(sum([b.nbytes for b in buffers.values()]))
     return buffers
 
 
-class Elements(NamedTuple):
-    """What was computed; `committed`: on a device that the user chose."""
-
-    buffer: Buffer
-    committed: bool
-
-
-def _leaf(found: Elements, history: History | None, serial: int) -> TensorLeaf:
-    buffer, committed = found
-    return TensorLeaf(buffer.type, buffer, history, computed=True, committed=committed, serial=serial)
-
-
 def _run(values: Sequence[Value]) -> list[Elements]:
     """The elements of each value, one program a device, and whether the user chose the device."""
-    from loopgrad.runtime.session import evaluate as run_session  # late: building graphs needs no session
+    from loopgrad.runtime.session import evaluate_graph  # late: building graphs needs no session
 
     config = current()
     with enter(None):
-        outputs = without_known(values)
-        chosen = places(outputs)
+        whole = extract(without_known(values))
+        chosen = places_of_outputs(whole)
         on = [place or config.device for place in chosen]
         computed: dict[int, Buffer] = {}
         for device in dict.fromkeys(on):
             mine = [i for i, name in enumerate(on) if name == device]
-            buffers = run_session([outputs[i] for i in mine], device, config.options)
+            part = whole if len(mine) == len(on) else extract([whole.outputs[i] for i in mine])
+            buffers = evaluate_graph(part, device, config.options)
             computed.update(zip(mine, buffers, strict=True))
     return [Elements(computed[i], place is not None) for i, place in enumerate(chosen)]
 
 
-def _add_siblings(pending: dict[int, TensorCore]) -> None:
-    """Tensors that the same call returned, and what views were often written through to."""
-    for t in list(pending.values()):
-        if t._view is not None and t._view.storage is not None:
-            root = t._view.storage.waiting()
-            if root is not None and not isinstance(root._value, Leaf):
-                pending.setdefault(id(root), root)
-        if isinstance(t._history, Siblings):
-            for member in t._history.members:
-                other = member()
-                if other is not None and not isinstance(other._value, Leaf):
-                    pending.setdefault(id(other), other)
-
-
-class _Garbage(threading.local):
-    nbytes: int = 0
-
-
-_garbage = _Garbage()
-
-
 def _collect_garbage(nbytes: int) -> None:
     """Graphs are cycles that hold the leaves they read: the collector counts objects, this counts bytes."""
-    _garbage.nbytes += nbytes
-    if _garbage.nbytes > GARBAGE_LIMIT:
-        _garbage.nbytes = 0
+    LIVE.garbage += nbytes
+    if LIVE.garbage > GARBAGE_LIMIT:
+        LIVE.garbage = 0
         gc.collect()
 
 
@@ -182,9 +158,10 @@ def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
 
 def device_of(t: TensorCore) -> str:
     """Where the elements are, or will be."""
-    if isinstance(t._value, Leaf):
-        return str(t._value.buffer.device)
-    place = None if t._value.scope is not None else places((t._value,))[0]
+    value = t._value
+    if isinstance(value, Leaf):
+        return str(value.buffer.device)
+    place = None if value.scope is not None else places((value,))[0]
     return place or current().device
 
 
@@ -194,9 +171,10 @@ def memory_stats(device: str | None = None) -> MemoryStats:
 
 
 def synchronize(device: str | None = None) -> None:
-    """Wait until all work that was started on a device (the default device where none is named) is done: for timing.
-    What failed meanwhile is raised where its result is used. RuntimeError where the device was lost."""
-    get_device(device or current().device).finish()
+    """Wait until all work that was started on a device (on all devices where none is named) is done: for timing.
+    What failed meanwhile is raised where its result is used. RuntimeError where a device was lost."""
+    for each in devices_in_use() if device is None else (get_device(device),):
+        each.finish()
 
 
 def to_device(t: TensorCore, device: str) -> Tensor:
@@ -207,7 +185,7 @@ def to_device(t: TensorCore, device: str) -> Tensor:
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
     buffer = move(buffers_of((t,), "to_device")[0], target)
-    history = t._history if isinstance(t._history, History) else History(t._value)
+    history = History(computed_as(t))
     moved = wrap(TensorLeaf(buffer.type, buffer, history, committed=True), t._weak)
     moved._history = history
     return moved

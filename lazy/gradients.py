@@ -77,13 +77,14 @@ class _Rejoining:
     """Puts the graphs of evaluated tensors back in place of their leaves."""
 
     def __init__(self, xs: Sequence[Tensor]) -> None:
-        self.aliases = [emit("alias", (x._value,))[0] for x in xs]
+        values = [x._value for x in xs]  # once: another thread may be evaluating them
+        self.aliases = [emit("alias", (value,))[0] for value in values]
         self.bounds: dict[Value, Value] = {}  # what stands for an x in some graph -> its alias
-        for x, alias in zip(xs, self.aliases, strict=True):
-            self.bounds.setdefault(x._value, alias)
+        for x, value, alias in zip(xs, values, self.aliases, strict=True):
+            self.bounds.setdefault(value, alias)
             self.bounds.setdefault(computed_as(x), alias)
         # whoever passes the same tensor twice gets the gradient in both places
-        self.aliases = [self.bounds[x._value] for x in xs]
+        self.aliases = [self.bounds[value] for value in values]
         self.xs = xs
         self._leads: dict[Value, bool] = {}
 
@@ -137,8 +138,9 @@ def _used(graph: Graph) -> set[Value]:
 
 def _age(x: Tensor) -> int:
     """A serial number that is at most the time when x was made: leaves evaluated before don't depend on it."""
-    if isinstance(x._value, TensorLeaf) and not x._value.computed:
-        return x._value.serial
+    value = x._value
+    if isinstance(value, TensorLeaf) and not value.computed:
+        return value.serial
     serials = [v.serial for v in extract([computed_as(x)]).inputs if isinstance(v, TensorLeaf)]
     return max(serials, default=-1)
 

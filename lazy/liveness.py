@@ -26,6 +26,7 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Leaf, Node, Value
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.core import LIVE, TensorCore, TensorLeaf
+from loopgrad.lazy.evaluator import known_leaf
 
 # Elements that cost nothing to compute again, or more to keep than to compute: what they are made of is kept.
 _NOT_KEPT: Final = frozenset(
@@ -39,22 +40,19 @@ _NODE_LIMIT: Final = 1000
 GENERATIONS: Final = 4  # evaluations in a row that a tensor may wait
 
 
+Held = tuple[TensorCore, Value]
+"""A tensor and the value that it referred to: another thread may give it elements meanwhile."""
+
+
 class Needed(NamedTuple):
     """`along`: tensors computed on the way. `read`: values on the way that unevaluated tensors read.
     `generation`: evaluations in a row that started from noted values. `waiting`: tensors that read such
     values for too long."""
 
-    along: list[TensorCore]
+    along: list[Held]
     read: list[Value]
     generation: int
-    waiting: list[TensorCore]
-
-
-def known_leaf(value: Value) -> TensorLeaf | None:
-    """The leaf that holds a value's elements, where an evaluation has noted one that is still there."""
-    known = getattr(value, "known", None)
-    leaf = known() if isinstance(known, ref) else known
-    return leaf if isinstance(leaf, TensorLeaf) else None
+    waiting: list[Held]
 
 
 def still_needed(values: Sequence[Value]) -> Needed:
@@ -69,17 +67,17 @@ def still_needed(values: Sequence[Value]) -> Needed:
     for node in list(computed):
         if node.replaces is not None:
             computed.add(node.replaces)
-    along: list[TensorCore] = []
-    outside: list[TensorCore] = []
-    for t in held:
-        made_by = t._value.node
+    along: list[Held] = []
+    outside: list[Held] = []
+    for t, value in held:
+        made_by = value.node
         if made_by is not None and made_by in computed and made_by.op not in _NOT_KEPT:
-            along.append(t)
+            along.append((t, value))
         else:
-            outside.append(t)
+            outside.append((t, value))
     outside.reverse()  # the latest tensors are the likeliest to be read again
-    read = _values_read([t._value for t in outside], computed)
-    waiting = [t for t in outside if _values_read([t._value], computed)] if read and generation >= GENERATIONS else []
+    read = _values_read([value for _, value in outside], computed)
+    waiting = [h for h in outside if _values_read([h[1]], computed)] if read and generation >= GENERATIONS else []
     return Needed(along, read, generation, waiting)
 
 
@@ -90,17 +88,17 @@ def _values_read(values: Sequence[Value], computed: set[Node]) -> list[Value]:
     return [v for v in met if isinstance(v.type, TensorType)]
 
 
-def _held_tensors() -> list[TensorCore]:
+def _held_tensors() -> list[Held]:
     """The latest unevaluated tensors that somebody holds; forgets all others."""
-    held: dict[int, tuple[ref[TensorCore], TensorCore]] = {}
+    held: dict[int, tuple[ref[TensorCore], TensorCore, Value]] = {}
     for reference in reversed(LIVE.tensors):
         t = reference()
-        if t is not None and t._value.node is not None:
-            held.setdefault(id(t), (reference, t))
+        if t is not None and (value := t._value).node is not None:
+            held.setdefault(id(t), (reference, t, value))
             if len(held) == _TENSOR_LIMIT:
                 break
-    LIVE.tensors = [reference for reference, _ in reversed(held.values())]
-    return [t for _, t in reversed(held.values())]
+    LIVE.tensors = [reference for reference, _, _ in reversed(held.values())]
+    return [(t, value) for _, t, value in reversed(held.values())]
 
 
 def _reach(

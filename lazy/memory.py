@@ -25,7 +25,7 @@ from loopgrad.graph.build import current_scope
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.captures import written
-from loopgrad.lazy.core import LIVE, TensorCore, copied, wrap
+from loopgrad.lazy.core import CHANGES, LIVE, TensorCore, copied, wrap
 from loopgrad.lazy.errors import TracedValueError
 from loopgrad.lazy.steps import Layout, Shape, Step, row_strides
 
@@ -123,11 +123,12 @@ class Storage:
 
     def add(self, handle: TensorCore, view: View) -> None:
         """One more handle."""
-        handle._view = view
-        self._handles.append(ref(handle))
-        if len(self._handles) > self._limit:
-            self._handles = [r for r in self._handles if r() is not None]
-            self._limit = max(_FIRST_LIMIT, 2 * len(self._handles))
+        with CHANGES:
+            handle._view = view
+            self._handles.append(ref(handle))
+            if len(self._handles) > self._limit:
+                self._handles = [r for r in self._handles if r() is not None]
+                self._limit = max(_FIRST_LIMIT, 2 * len(self._handles))
 
     def others(self, writer: TensorCore) -> list[TensorCore]:
         """The handles beside one of them; those that another function's tracing left behind don't count."""
@@ -158,12 +159,13 @@ def as_array(t: Tensor) -> Tensor:
 
 def _shared(t: TensorCore) -> View:
     """The view of a handle that is about to share its memory."""
-    view = t._view
-    if view is None or view.storage is None:
-        storage = Storage(t._value)
-        view = View(storage, None if view is None else view._layout)
-        storage.add(t, view)
-    return view
+    with CHANGES:
+        view = t._view
+        if view is None or view.storage is None:
+            storage = Storage(t._value)
+            view = View(storage, None if view is None else view._layout)
+            storage.add(t, view)
+        return view
 
 
 def viewed(t: Tensor, step: Step, value: Value) -> Tensor:
@@ -275,6 +277,11 @@ def write(t: TensorCore, value: Value, region: Step | None = None) -> None:
 
     `region`: what was taken of t to write to, where that isn't all of it.
     """
+    with CHANGES:  # for all handles at once: another thread may be evaluating one of them
+        _write(t, value, region)
+
+
+def _write(t: TensorCore, value: Value, region: Step | None) -> None:
     view = t._view
     if view is None or view.storage is None:
         _point(t, value)

@@ -15,7 +15,7 @@ import numpy as np
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy import elementwise, linalg
-from loopgrad.lazy.core import LIVE, TensorCore
+from loopgrad.lazy.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
 from loopgrad.lazy.views import assign
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def _wrapped(like: Any, value: Value, weak: bool) -> Any:
     result._history = None
     result._view = None
     if value.scope is None:
-        LIVE.tensors.append(ref(result))
+        live = LIVE.tensors
+        live.append(ref(result))
+        if len(live) > LIVE_LIMIT:
+            forget_dead(live)
     return result
 
 

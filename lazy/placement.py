@@ -11,18 +11,22 @@ from collections.abc import Iterable, Sequence
 
 from loopgrad.graph.errors import DeviceError, explained
 from loopgrad.graph.extract import extract
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import Graph, Value
 from loopgrad.lazy.core import TensorCore, TensorLeaf
 
 
 def places(values: Sequence[Value]) -> list[str | None]:
     """The device of each value, None where the user chose none; DeviceError where they chose two for one value."""
+    return places_of_outputs(extract(values)) if TensorLeaf.any_committed else [None] * len(values)
+
+
+def places_of_outputs(graph: Graph) -> list[str | None]:
+    """The devices of what a graph of leaves gives, as above."""
     if not TensorLeaf.any_committed:
-        return [None] * len(values)
-    graph = extract(values)
+        return [None] * len(graph.outputs)
     found: dict[Value, str | None] = {leaf: place_of(leaf) for leaf in graph.inputs}
     if not any(found.values()):
-        return [None] * len(values)
+        return [None] * len(graph.outputs)
     for node in graph.nodes:
         place = common([found[v] for v in node.operands], node.op)
         found.update(dict.fromkeys(node.results, place))

@@ -16,7 +16,6 @@ import logging
 import os
 import secrets
 import struct
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.runtime.private_folder import PrivateFolder, UntrustedError
+from loopgrad.runtime.processes import child_safe_lock
 
 FOLDER_VARIABLE: Final = "LOOPGRAD_CACHE_DIR"
 LIMIT_BYTES: Final = 1 << 30
@@ -56,7 +56,7 @@ class DiskCache:
         self._limit = limit
         self._secret: bytes | None = None
         self._usable: bool | None = None
-        self._lock = threading.Lock()
+        self._lock = child_safe_lock()
         self._writes = 0
         self._warned = False
 

@@ -6,7 +6,6 @@ line; asking for it raises with that line.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -20,6 +19,7 @@ from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats
+from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
 
 class Device(Protocol):
@@ -114,8 +114,25 @@ NUMBERED: Final[dict[str, tuple[Callable[[], tuple[int, str]], Callable[[int], D
     "vulkan": (_vulkan_count, _vulkan),
 }
 
+HOST_KINDS: Final = ("cpu", "interpreter")
+
 _made: dict[str, Device] = {}
-_lock = threading.Lock()
+_lock = child_safe_lock()
+
+
+def _forget_lost() -> None:
+    """In a forked child: GPUs are gone (runtime.processes)."""
+    for name, device in list(_made.items()):
+        if device.kind not in HOST_KINDS:
+            del _made[name]
+
+
+renewed_in_children(_forget_lost)
+
+
+def devices_in_use() -> list[Device]:
+    """Those that something was asked of so far."""
+    return list(_made.values())
 
 
 def devices() -> list[DeviceStatus]:

@@ -8,13 +8,14 @@ device grow it and submits again. Values and trip counts may differ between repl
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopgrad.graph.errors import explained
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs
+from loopgrad.runtime.processes import child_safe_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +60,32 @@ class Replay:
         self._device = device
         self._recording = recording
         self._replays = 0
-        self._lock = threading.Lock()
+        self._running = False
+        self._lock = child_safe_lock()
 
     def replay(self, buffers: Sequence[Buffer] | None = None) -> list[Buffer]:
-        """Run the recorded call and return its outputs."""
-        recording = self._recording
+        """Run the recorded call and return its outputs. RuntimeError in a forked child where another thread of the
+        parent was running it."""
         with self._lock:
-            if buffers is not None:
-                check_inputs(self._types, buffers, self._device)
-                recording.bind(buffers)
+            if self._running:
+                fix = "capture again"
+                raise RuntimeError(explained("replay", "a recording at rest", "one cut off in the midst of a run", fix))
+            self._running = True
+            try:
+                return self._run(buffers)
+            finally:
+                self._running = False
+
+    def _run(self, buffers: Sequence[Buffer] | None) -> list[Buffer]:
+        recording = self._recording
+        if buffers is not None:
+            check_inputs(self._types, buffers, self._device)
+            recording.bind(buffers)
+        recording.submit()
+        while not recording.settle():
             recording.submit()
-            while not recording.settle():
-                recording.submit()
-            self._replays += 1
-            return recording.outputs()
+        self._replays += 1
+        return recording.outputs()
 
     def stats(self) -> ReplayStats:
         return ReplayStats(1, self._replays, self._recording.growths())

@@ -8,11 +8,10 @@ become inputs only where they were seen to differ, and not the first time: a scr
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import DEFAULT_OPTIONS, Options
+from loopgrad.runtime.processes import child_safe_lock
 
 CACHE_ENTRIES: Final = 1024
 
@@ -41,9 +41,10 @@ class Versions:
     `constants`; `general` takes those in the `lifted` slots as inputs, the others being as in `constants`."""
 
     constants: Numbers
-    exact: dict[Numbers, Executable]
+    exact: dict[Numbers, Executable] = field(default_factory=dict)
     general: Executable | None = None
     lifted: frozenset[int] = frozenset()
+    lock: Any = field(default_factory=child_safe_lock)  # held while this structure is compiled
 
     def differing(self, constants: Numbers) -> frozenset[int]:
         """The slots that aren't as in the first program."""
@@ -56,12 +57,12 @@ class Versions:
 
 
 class Session:
-    """The in-memory cache. The least recently made entries leave first."""
+    """The in-memory cache. The least recently made entries leave first. Threads that need different programs compile
+    side by side: what they share is locked for moments only, inside the lock of a structure or without one."""
 
     def __init__(self) -> None:
         self._versions: OrderedDict[Key, Versions] = OrderedDict()
-        self._exact: OrderedDict[tuple[Key, Numbers], Executable] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = child_safe_lock()
         self.compiled = 0
 
     def lookup(self, graph: Graph, device: Device, options: Options) -> tuple[Executable, tuple[Buffer, ...]]:
@@ -71,11 +72,8 @@ class Session:
         versions = self._versions.get(key)
         if versions is not None and constants in versions.exact:
             return versions.exact[constants], ()
-        with self._lock:
-            versions = self._versions.get(key)
-            if versions is None:
-                versions = Versions(constants, {})
-                self._remember(key, versions)
+        versions = self._entry(key, constants)
+        with versions.lock:
             if constants not in versions.exact and (not versions.exact or versions.may_add(constants)):
                 versions.exact[constants] = self._compile(graph, device, options)
             if constants in versions.exact:
@@ -96,35 +94,26 @@ class Session:
             versions.lifted = lifted
         return versions.general
 
-    def compile(self, graph: Graph, device: Device, options: Options) -> Executable:
-        """The executable with the graph's constants in its code, for a graph that is kept."""
-        digest, constants, _ = abstract_key(graph)
-        key = (device.name, options, digest)
-        with self._lock:
-            versions = self._versions.get(key)
-            if versions is not None and constants in versions.exact:
-                return versions.exact[constants]
-            executable = self._exact.get((key, constants))
-            if executable is None:
-                executable = self._exact[key, constants] = self._compile(graph, device, options)
-                while len(self._exact) > CACHE_ENTRIES:
-                    self._exact.popitem(last=False)
-            return executable
-
     def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
-        self.compiled += 1
+        with self._lock:
+            self.compiled += 1
         return device.compile(_unbound(graph), options)
 
-    def _remember(self, key: Key, versions: Versions) -> None:
-        self._versions[key] = versions
-        while len(self._versions) > CACHE_ENTRIES:
-            self._versions.popitem(last=False)
+    def _entry(self, key: Key, constants: Numbers) -> Versions:
+        """What is known of a structure; the first to ask makes the entry."""
+        entries = self._versions
+        with self._lock:
+            versions = entries.get(key)
+            if versions is None:
+                versions = entries[key] = Versions(constants)
+                while len(entries) > CACHE_ENTRIES:
+                    entries.popitem(last=False)
+            return versions
 
     def clear(self) -> None:
         """Forget every compiled graph."""
         with self._lock:
             self._versions.clear()
-            self._exact.clear()
 
 
 def _unbound(graph: Graph) -> Graph:
@@ -138,8 +127,12 @@ SESSION = Session()
 
 def evaluate(values: Sequence[Value], device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:
     """The elements of top-level values on the named device. Raises what running them raises."""
+    return evaluate_graph(extract(values), device, options)
+
+
+def evaluate_graph(graph: Graph, device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:
+    """The elements of the outputs of a graph whose inputs are leaves, as above."""
     target = get_device(device)
-    graph = extract(values)
     inputs = [_placed(leaf, target) for leaf in graph.inputs]
     if not graph.nodes:
         position = {v: i for i, v in enumerate(graph.inputs)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from loopgrad.runtime.cpu.program import read_program
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats
+from loopgrad.runtime.processes import child_safe_lock
 
 STAGES = ("graph", "kernel", "llvm", "asm")
 
@@ -35,7 +35,7 @@ class CpuDevice:
         self.cache = cache if cache is not None else default_cache()
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
-        self._lock = threading.Lock()
+        self._lock = child_safe_lock()
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         return host_buffer(array, self.name, copy)
@@ -50,7 +50,8 @@ class CpuDevice:
             origin = "found in the cache on disk"
         else:
             artifact = compile_artifact(graph, options)
-            self.compiled += 1
+            with self._lock:
+                self.compiled += 1
             origin = "compiled: no earlier program has this structure, these shapes and dtypes, and these options"
             if self.cache is not None:
                 self.cache.store(parts, artifact)

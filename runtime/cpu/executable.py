@@ -7,14 +7,15 @@ time and the others compute serially, with equal results.
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
 
 from loopgrad.codegen.targets.cpu.call_context import HEADER, INTERRUPTED
 from loopgrad.graph.types import TensorType
+from loopgrad.runtime.alive import Alive
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.cpu.context import CallContext, release
 from loopgrad.runtime.cpu.failures import failure
@@ -30,7 +31,7 @@ ENTRY: Final = "entry"
 ENTRY_TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 ARENA_WORD: Final = HEADER["arena"]
 
-ALIVE: Final[weakref.WeakSet[CpuExecutable]] = weakref.WeakSet()
+ALIVE: Final[Alive[CpuExecutable]] = Alive()
 Texts = Callable[[str], str]
 
 
@@ -60,7 +61,7 @@ class CpuExecutable(Executable):
         self._forced = forced_capacity
         self._constants = Block(len(constants))
         self._constants.fill(constants)
-        self._contexts: weakref.WeakSet[CallContext] = weakref.WeakSet()
+        self._contexts: Alive[CallContext] = Alive()
         self._free: list[CallContext] = []
         self._input_words = tuple(program.word(slot) for slot in program.inputs)
         made = [slot for slot in dict.fromkeys(program.outputs) if program.slots[slot].kind == "output"]
@@ -144,7 +145,7 @@ class CpuExecutable(Executable):
     def new_context(self) -> CallContext:
         """A context that isn't shared with `run`; it starts with what the others have learned."""
         context = CallContext(self.program, self._pool, self._constants.address, self._forced)
-        for other in list(self._contexts):
+        for other in self._contexts.members():
             context.learn(other)
         self._contexts.add(context)
         return context
@@ -175,8 +176,9 @@ class CpuExecutable(Executable):
     def release_idle(self) -> None:
         """Give back the stacks of contexts that no call is using."""
         idle = []
-        while self._free:
-            idle.append(self._take())
+        with suppress(IndexError):  # other threads take contexts meanwhile
+            while True:
+                idle.append(self._free.pop())
         for context in idle:
             release(context.words, self.program.stacks)
         self._free.extend(idle)
@@ -205,7 +207,7 @@ class CpuExecutable(Executable):
         for kernel in program.kernels:
             held.together((stack.residual, None, 0) for stack in kernel.stacks)
         held.together((record.residual, None, 0) for record in program.stacks)
-        for context in self._contexts:
+        for context in self._contexts.members():
             for kernel in program.kernels:
                 workers = min(self._pool.threads, max(kernel.chunks, 1))
                 rows = [context.rows(kernel, s) for s in range(len(kernel.stacks))]
@@ -223,9 +225,10 @@ class CpuExecutable(Executable):
         return (*self._origin, *self.program.notes)
 
     def memory_stats(self) -> MemoryStats:
-        heaps = [context.heap_bytes() * self._pool.threads for context in self._contexts]
-        held = [context.words[s.word + 2] * s.stride for context in self._contexts for s in self.program.stacks]
-        peaks = [context.words[s.word + 3] * s.stride for context in self._contexts for s in self.program.stacks]
+        contexts = self._contexts.members()
+        heaps = [context.heap_bytes() * self._pool.threads for context in contexts]
+        held = [context.words[s.word + 2] * s.stride for context in contexts for s in self.program.stacks]
+        peaks = [context.words[s.word + 3] * s.stride for context in contexts for s in self.program.stacks]
         return MemoryStats(
             arena_bytes=self.program.arena_size,
             heap_bytes=self._pool.heap_bytes(),
@@ -273,7 +276,7 @@ class CpuRecording(Recording):
 
 def held_by_all(pool_bytes: int) -> MemoryStats:
     """What all programs of the process hold; they share arenas, spare results and the pool's stack heaps."""
-    each = [executable.memory_stats() for executable in list(ALIVE)]
+    each = [executable.memory_stats() for executable in ALIVE.members()]
     return MemoryStats(
         arena_bytes=ARENAS.idle_bytes(),
         heap_bytes=pool_bytes,
@@ -285,7 +288,7 @@ def held_by_all(pool_bytes: int) -> MemoryStats:
 
 
 def _release_executables() -> None:
-    for executable in list(ALIVE):
+    for executable in ALIVE.members():
         executable.release_idle()
 
 

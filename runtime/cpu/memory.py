@@ -18,6 +18,7 @@ import numpy as np
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.processes import child_safe_lock
 
 UNCHECKED_BYTES: Final = 1 << 26  # smaller requests aren't worth reading /proc for
 HEADROOM: Final = 0.95
@@ -146,7 +147,8 @@ class Arenas:
 
 class Spares:
     """Buffers of one type that were handed out before; one that nobody else holds is used again:
-    its pages are mapped, its address is known."""
+    its pages are mapped, its address is known. Two threads that look at one buffer count each other, since only one
+    of them runs at a time; where the interpreter has no such lock, nothing is used again."""
 
     __slots__ = ("_buffers", "_owner", "type")
 
@@ -157,6 +159,8 @@ class Spares:
 
     def take(self) -> Buffer:
         """A writable destination for `type`'s elements."""
+        if not COUNTED:
+            return fresh_buffer(self.type)
         for buffer in self._buffers:
             if sys.getrefcount(buffer) <= _FREE[0] and sys.getrefcount(buffer.array) <= _FREE[1]:
                 return buffer
@@ -184,27 +188,31 @@ class Recycler:
         self._spares: dict[TensorType, Spares] = {}
         self._bytes = 0
         self._limit = _recycling_limit()
+        self._lock = child_safe_lock()
 
     def held_bytes(self) -> int:
         """Bytes of results kept for reuse."""
         return sum([spares.idle_bytes() for spares in list(self._spares.values())])
 
     def spares(self, type: TensorType) -> Spares:
-        return self._spares.setdefault(type, Spares(type, self))
+        with self._lock:
+            return self._spares.setdefault(type, Spares(type, self))
 
     def admit(self, size: int) -> bool:
         """Whether `size` more bytes may be kept; makes room by forgetting everything else once full."""
         if size > self._limit:
             return False
-        if self._bytes + size > self._limit:
-            self.clear()
-        self._bytes += size
+        with self._lock:
+            if self._bytes + size > self._limit:
+                self.clear()
+            self._bytes += size
         return True
 
     def clear(self) -> None:
-        for spares in list(self._spares.values()):
-            spares.drop()
-        self._bytes = 0
+        with self._lock:
+            for spares in list(self._spares.values()):
+                spares.drop()
+            self._bytes = 0
 
 
 def fresh_buffer(type: TensorType) -> Buffer:
@@ -239,6 +247,7 @@ def _free_counts() -> tuple[int, int]:
 
 
 _FREE: Final = _free_counts()
+COUNTED: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 RECYCLER: Final = Recycler()
 ARENAS: Final = Arenas()
 IDLE: Final[list[Callable[[], None]]] = [RECYCLER.clear, ARENAS.clear]

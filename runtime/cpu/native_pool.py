@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,12 +15,13 @@ from typing import Final
 from loopgrad.codegen.targets.cpu.pool import EXPORTS, MAX_THREADS, pool_ir
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
+from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
 CPU_QUOTA_FILE: Final = Path("/sys/fs/cgroup/cpu.max")
 THREADS_VARIABLE: Final = "LOOPGRAD_NUM_THREADS"
 PYTHON_FUNCTIONS: Final = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
 
-_lock = threading.Lock()
+_lock = child_safe_lock()
 _pool: NativePool | None = None
 
 
@@ -44,8 +44,7 @@ class NativePool:
         self.threads = threads
         self.set_threads(threads)
         IDLE.append(self.trim)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+        renewed_in_children(self._after_fork)
 
     def set_threads(self, threads: int) -> None:
         """Use that many threads from the next region on (running ones are kept)."""

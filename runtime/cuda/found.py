@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any, Final
+
+from loopgrad.runtime.processes import FORKED, child_safe_lock, renewed_in_children
 
 OLDEST_DRIVER: Final = 12000  # reads PTX ISA 8.0
 OLDEST_CAPABILITY: Final = (8, 0)
 NO_DEVICE: Final = 100
 
-_lock = threading.Lock()
+_lock = child_safe_lock()
+_forked = False
 _driver: Any = None
 
 
@@ -22,9 +24,19 @@ def driver() -> Any:
     """The initialised module cuda.bindings.driver; CudaMissing where there is none."""
     global _driver
     with _lock:
+        if _forked:
+            raise CudaMissing(FORKED)
         if _driver is None:
             _driver = _load()
         return _driver
+
+
+def _in_child() -> None:
+    global _forked
+    _forked = _forked or _driver is not None
+
+
+renewed_in_children(_in_child)
 
 
 def _load() -> Any:

@@ -5,7 +5,6 @@ A kind of device subclasses it with its driver and its target.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ from loopgrad.runtime.gpu.program import ProgramRecord, read_program
 from loopgrad.runtime.gpu.resources import Resources
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats
+from loopgrad.runtime.processes import child_safe_lock, lost_in_children
 
 
 class GpuDevice(ABC):
@@ -37,10 +37,11 @@ class GpuDevice(ABC):
     def __init__(self, name: str, driver: Driver, cache: DiskCache | None = None) -> None:
         self.name = name
         self.driver = driver
+        lost_in_children(driver)
         self.cache = cache if cache is not None else default_cache()
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
-        self._lock = threading.Lock()
+        self._lock = child_safe_lock()
 
     @abstractmethod
     def target(self) -> tuple[str, ...]:
@@ -90,7 +91,8 @@ class GpuDevice(ABC):
         if known is not None:
             return known, True
         made = self.compile_artifact(graph, options, continued)
-        self.compiled += 1
+        with self._lock:
+            self.compiled += 1
         if self.cache is not None:
             self.cache.store(parts, made)
         return made, False

@@ -6,7 +6,6 @@ whatever uses its memory next comes later on the same stream: each driver has on
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.processes import child_safe_lock
 
 SMALLEST: Final = 256
 CHUNK: Final = 1 << 24
@@ -64,7 +64,7 @@ class Heap:
         self._make = make
         self._describe = describe
         self._free: dict[int, list[tuple[Chunk, int]]] = {}
-        self._lock = threading.RLock()
+        self._lock = child_safe_lock()
         self._idle = 0  # bytes of large free pieces
         self._unused = 0  # requests since one of them was of use
         self.given: deque[Piece] = deque()

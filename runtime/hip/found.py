@@ -7,15 +7,17 @@ the function.
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any, Final
+
+from loopgrad.runtime.processes import FORKED, child_safe_lock, renewed_in_children
 
 LIBRARY: Final = "libamdhip64.so"
 NO_DEVICE: Final = 100
 OLDEST: Final = 6  # the ROCm that has the device properties which hip-python reads
 VERSION_UNIT: Final = 10_000_000
 
-_lock = threading.Lock()
+_lock = child_safe_lock()
+_forked = False
 _module: Any = None
 
 
@@ -27,9 +29,19 @@ def driver() -> Any:
     """The module hip of hip-python, with a device; HipMissing where there is none."""
     global _module
     with _lock:
+        if _forked:
+            raise HipMissing(FORKED)
         if _module is None:
             _module = _load()
         return _module
+
+
+def _in_child() -> None:
+    global _forked
+    _forked = _forked or _module is not None
+
+
+renewed_in_children(_in_child)
 
 
 def _load() -> Any:

@@ -6,9 +6,10 @@ some functions wrong. A missing package, loader or driver is a VulkanMissing wit
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from typing import Any, Final
+
+from loopgrad.runtime.processes import FORKED, child_safe_lock, renewed_in_children
 
 API_VERSION: Final = 1 << 22 | 2 << 12
 QUEUE_COMPUTE: Final = 2
@@ -112,7 +113,8 @@ def structure_type(name: str) -> str:
     return f"VK_STRUCTURE_TYPE{text}"
 
 
-_lock = threading.Lock()
+_lock = child_safe_lock()
+_forked = False
 _api: Api | None = None
 
 
@@ -120,9 +122,19 @@ def api() -> Api:
     """The loaded API; VulkanMissing where there is none."""
     global _api
     with _lock:
+        if _forked:
+            raise VulkanMissing(FORKED)
         if _api is None:
             _api = Api()
         return _api
+
+
+def _in_child() -> None:
+    global _forked
+    _forked = _forked or _api is not None
+
+
+renewed_in_children(_in_child)
 
 
 def usable_devices() -> list[Any]:

@@ -92,4 +92,4 @@ class Image:
 
     def __del__(self) -> None:
         if hasattr(self, "_module"):
-            self._gpu.lib.vkDestroyShaderModule(self._gpu.device, self._module, self._gpu.ffi.NULL)
+            self._gpu.timeline.discard(self._gpu.lib.vkDestroyShaderModule, self._module)

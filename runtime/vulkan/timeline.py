@@ -55,7 +55,12 @@ class Timeline:
             self._submit.commandBufferCount, self._submit.pCommandBuffers = len(buffers), array
             self._signal[0] = self.submitted + 1
             self._running.append((self.submitted + 1, labels))
-            self._check(self._gpu.lib.vkQueueSubmit(self._queue, 1, self._submit, self._gpu.ffi.NULL), "vkQueueSubmit")
+            result = self._gpu.lib.vkQueueSubmit(self._queue, 1, self._submit, self._gpu.ffi.NULL)
+            try:
+                self._check(result, "vkQueueSubmit")
+            except (MemoryError, RuntimeError):
+                self._running.pop()  # nothing was started: the next submission has this number
+                raise
             self.submitted += 1
             self._destroy()
             return self.submitted

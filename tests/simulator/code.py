@@ -113,7 +113,8 @@ def target_machine() -> Any:
 def generate(text: str) -> tuple[bytes, Mapping[str, str]]:
     """A relocatable object."""
     machine = target_machine()
-    return bytes(machine.emit_object(optimised(text, machine, unroll=False))), {}
+    with optimised(text, machine, unroll=False) as module:
+        return bytes(machine.emit_object(module)), {}
 
 
 @cache

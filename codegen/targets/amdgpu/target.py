@@ -7,7 +7,8 @@ nothing and lets simple emulators run it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -56,20 +57,21 @@ class AmdgpuImage(LlvmImage):
         return [replace(row, shared=said[row.entry].group_memory) for row in rows], code, texts
 
 
-def lowered(text: str, processor: str) -> tuple[Any, Any]:
+@contextmanager
+def lowered(text: str, processor: str) -> Iterator[tuple[Any, Any]]:
     """A target machine, and the optimised module, which it can take."""
     machine = target_machine(AMDGPU.triple, processor, FEATURES)
-    module = optimised(text, machine)
-    check_functions(f.name for f in module.functions if f.is_declaration)
-    return machine, module
+    with optimised(text, machine) as module:
+        check_functions(f.name for f in module.functions if f.is_declaration)
+        yield machine, module
 
 
 def relocatable(text: str, processor: str) -> bytes:
-    machine, module = lowered(text, processor)
-    return bytes(machine.emit_object(module))
+    with lowered(text, processor) as (machine, module):
+        return bytes(machine.emit_object(module))
 
 
 def assembly(text: str, processor: str) -> str:
     """The machine code, readable."""
-    machine, module = lowered(text, processor)
-    return str(machine.emit_assembly(module))
+    with lowered(text, processor) as (machine, module):
+        return str(machine.emit_assembly(module))

@@ -7,10 +7,13 @@ generator. Malformed input to the code generator ends the process, hence the ver
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.llvm_modules import parsed
 
 
 @cache
@@ -26,30 +29,33 @@ def target_machine(machine: Machine) -> Any:
     )
 
 
-def optimised(text: str, machine: Machine) -> Any:
+@contextmanager
+def optimised(text: str, machine: Machine) -> Iterator[Any]:
     """The verified, optimised module."""
     from llvmlite import binding  # late, as above
 
     tm = target_machine(machine)
-    module = binding.parse_assembly(text)
-    module.verify()
-    passes = binding.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_dead_code_elimination_pass()
-    builder = binding.create_pass_builder(tm, binding.create_pipeline_tuning_options())
-    passes.run(module, builder)
-    return module
+    with (
+        parsed(text) as module,
+        binding.create_new_module_pass_manager() as passes,
+        binding.create_pipeline_tuning_options() as tuning,
+        binding.create_pass_builder(tm, tuning) as builder,
+    ):
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_dead_code_elimination_pass()
+        passes.run(module, builder)
+        yield module
 
 
 def compile_module(text: str, machine: Machine) -> bytes:
     """The ELF (or Mach-O) object of a module."""
-    module = optimised(text, machine)
-    return bytes(target_machine(machine).emit_object(module))
+    with optimised(text, machine) as module:
+        return bytes(target_machine(machine).emit_object(module))
 
 
 def assembly(text: str, machine: Machine) -> str:
     """The machine code of a module, readable."""
-    module = optimised(text, machine)
-    return str(target_machine(machine).emit_assembly(module))
+    with optimised(text, machine) as module:
+        return str(target_machine(machine).emit_assembly(module))

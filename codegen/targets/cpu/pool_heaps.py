@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# Doubling is tried first: pages that nobody touches cost nothing. Then the exact size.
+# Doubling is tried first: pages that nobody touches cost nothing. Then the exact size. A heap is forgotten before its
+# pages go and known after they came, so that a child forked meanwhile has none or a whole one.
 HEAPS: Final = """
 define i32 @lg_heap_ensure(ptr %heap, i64 %bytes) {
   %size_p = getelementptr %heap, ptr %heap, i32 0, i32 1
@@ -53,9 +54,9 @@ define internal void @heap_free(ptr %heap) {
   br i1 %empty, label %done, label %unmap
 unmap:
   %base = load ptr, ptr %heap
-  %ignored = call i32 @munmap(ptr %base, i64 %size)
-  store ptr null, ptr %heap
   store i64 0, ptr %size_p
+  store ptr null, ptr %heap
+  %ignored = call i32 @munmap(ptr %base, i64 %size)
   br label %done
 done:
   ret void

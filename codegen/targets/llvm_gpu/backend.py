@@ -6,8 +6,12 @@ intrinsics that each backend lowers without a library.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+from loopgrad.codegen.targets.llvm_modules import parsed
 
 LEVEL = 3
 
@@ -23,16 +27,15 @@ def target_machine(triple: str, cpu: str, features: str) -> Any:
     return target.create_target_machine(cpu=cpu, features=features, opt=LEVEL, reloc="pic")
 
 
-def optimised(text: str, machine: Any, unroll: bool = True) -> Any:
+@contextmanager
+def optimised(text: str, machine: Any, unroll: bool = True) -> Iterator[Any]:
     """The verified, optimised module."""
     from llvmlite import binding  # late, as above
 
     layout = f'target datalayout = "{machine.target_data}"\n'
-    module = binding.parse_assembly(layout + text)
-    module.verify()
-    tuning = binding.create_pipeline_tuning_options(speed_level=LEVEL)
-    tuning.loop_vectorization = tuning.slp_vectorization = False
-    tuning.loop_unrolling = unroll
-    builder = binding.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
-    return module
+    with parsed(layout + text) as module, binding.create_pipeline_tuning_options(speed_level=LEVEL) as tuning:
+        tuning.loop_vectorization = tuning.slp_vectorization = False
+        tuning.loop_unrolling = unroll
+        with binding.create_pass_builder(machine, tuning) as builder, builder.getModulePassManager() as passes:
+            passes.run(module, builder)
+        yield module

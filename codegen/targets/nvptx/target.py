@@ -34,7 +34,8 @@ PTX_VERSION: Final = {
 def generate(text: str, cpu: str = CPU) -> tuple[bytes, Mapping[str, str]]:
     """PTX of a module."""
     machine = target_machine(NVPTX.triple, cpu, f"+ptx{PTX_VERSION[cpu]}")
-    ptx = str(machine.emit_assembly(optimised(text, machine)))
+    with optimised(text, machine) as module:
+        ptx = str(machine.emit_assembly(module))
     return ptx.encode(), {"ptx": ptx}
 
 

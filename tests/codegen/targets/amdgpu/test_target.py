@@ -99,8 +99,8 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
 }}
 !0 = !{{}}
 '''
-    machine, module = lowered(text, sys.argv[1])
-    machine.emit_object(module)
+    with lowered(text, sys.argv[1]) as (machine, module):
+        machine.emit_object(module)
 sys.stdout.write(f"{len(ALLOWED)} functions")
 """
 
@@ -126,8 +126,8 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
   ret void
 }}
 """
-    with pytest.raises(UnknownFunctionError, match=f"got {function}"):
-        lowered(text, "gfx942")
+    with pytest.raises(UnknownFunctionError, match=f"got {function}"), lowered(text, "gfx942"):
+        pass
 
 
 def test_branches_that_give_constants_make_no_table() -> None:

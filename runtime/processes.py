@@ -1,0 +1,122 @@
+"""What must hold when the process forks or ends while other threads are at work.
+
+A forked child has the thread that forked and no other. Our locks are free in it (`child_safe_lock`), whoever held
+them, and what else counts the work of threads starts anew (`renewed_in_children`): what they guard is whole after each
+single step. LLVM's state isn't, so its lock is held while the process forks; and it is taken for good when the
+interpreter ends, since the process then destroys what a thread inside LLVM works on. Modules that we import late and
+that another thread is importing are awaited, or the child would wait for them for ever. GPUs don't survive a fork:
+see `lost_in_children`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NoReturn, Protocol
+
+from loopgrad.runtime.alive import Alive
+
+FORKED: Final = (
+    "this process was forked after its parent had opened the driver, and no GPU survives that; "
+    "start processes with multiprocessing's method 'spawn' or 'forkserver', or open the GPU in the children only"
+)
+LATE_PACKAGES: Final = {"loopgrad", "llvmlite", "optree", "platformdirs", "networkx", "vulkan", "cuda", "hip"}
+LLVM: Final = "llvmlite.binding.ffi"
+
+
+class Locked(Protocol):
+    """What does everything under its lock."""
+
+    lock: Any
+
+
+_locks: Final[Alive[Any]] = Alive()
+_devices: Final[Alive[Locked]] = Alive()
+
+
+def renewed_in_children(renew: Callable[[], None]) -> None:
+    """Call `renew` in every forked child."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
+
+
+def child_safe_lock() -> Any:
+    """A reentrant lock that is free in forked children, whoever held it."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+def lost_in_children(device: Locked) -> None:
+    """In forked children the device's lock raises RuntimeError."""
+    _devices.add(device)
+
+
+class NoDevice:
+    """The lock of a device that isn't there any more."""
+
+    def __enter__(self) -> NoReturn:
+        raise RuntimeError(f"the device can't be used: {FORKED}")
+
+    def __exit__(self, *failure: object) -> None:
+        """Never entered."""
+
+
+class _Llvm:
+    """LLVM's lock as llvmlite has it. `_held`: what is to be released after a fork."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+
+    def acquire(self) -> None:
+        """Wait until no thread is inside LLVM, and let none in."""
+        ffi = sys.modules.get(LLVM)
+        lock = getattr(getattr(ffi, "lib", None), "_lock", None)
+        if lock is not None:
+            lock.__enter__()
+            self._held.append(lock)
+
+    def release(self) -> None:
+        if self._held:
+            self._held.pop().__exit__(None, None, None)
+
+
+_llvm: Final = _Llvm()
+
+
+def _being_imported() -> list[str]:
+    """Modules that we import when they are first needed, and that some thread is importing now."""
+    found = [(n, m) for n, m in list(sys.modules.items()) if n.partition(".")[0] in LATE_PACKAGES]
+    return [n for n, m in found if getattr(getattr(m, "__spec__", None), "_initializing", False)]
+
+
+def _before_fork() -> None:
+    awaited: set[str] = set()
+    while True:
+        _llvm.acquire()
+        names = [name for name in _being_imported() if name not in awaited]
+        if not names:
+            return
+        _llvm.release()
+        for name in names:  # once: what is unfinished then, this thread itself is importing
+            awaited.add(name)
+            with suppress(Exception):  # whoever imports it is told
+                importlib.import_module(name)
+
+
+def _in_child() -> None:
+    for lock in _locks.members():
+        lock._at_fork_reinit()
+    for device in _devices.members():
+        device.lock = NoDevice()
+    _llvm.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_llvm.release, after_in_child=_in_child)
+atexit.register(_llvm.acquire)
