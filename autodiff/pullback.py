@@ -10,7 +10,8 @@ context's region rules, so that loops can call the walker again on their bodies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loopgrad.autodiff.activity import active_values, differentiable
@@ -42,6 +43,19 @@ class Adjoints:
         known = self._known.get(value)
         assert known is None or not isinstance(value.type, StackType), "a stack is consumed once"
         self._known[value] = cotangent if known is None else ops.accumulate(known, cotangent)
+
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What was entered inside is forgotten where that raises."""
+        active, known = set(self.active), dict(self._known)
+        try:
+            yield
+        except BaseException:
+            self.active.clear()
+            self.active.update(active)
+            self._known = known
+            raise
 
 
 def _always(value: Value) -> bool:

@@ -3,7 +3,8 @@
 Enters: a Graph. Leaves: a 16-byte blake2b digest over operations, attributes, input types and
 topology, regions included. Result types follow from those, so they aren't read. Names and locations
 don't change what is computed; they count only where asked for, and then only on operations that can
-put them into an error message of the compiled program.
+put them into an error message of the compiled program. Each list is preceded by its length or followed by a word
+that is none of its members, so no encoding begins as another one does: different graphs are different words.
 
 `abstract_key` also blanks out the numbers that `graph.lift` can make inputs, so that graphs which differ in a
 learning rate, a trip count or in where a slice starts share a key.
@@ -60,7 +61,7 @@ class _Encoder:
         self.slots: list[Slot] = []
 
     def digest(self) -> bytes:
-        state = blake2b(array("q", self.words).tobytes(), digest_size=16)
+        state = blake2b(array("q", [len(self.words), *self.words]).tobytes(), digest_size=16)
         state.update("\0".join(self.strings).encode(errors="surrogatepass"))
         return state.digest()
 
@@ -80,8 +81,8 @@ class _Encoder:
             for operand in node.operands:
                 words.append(numbers[operand])
             words.append(_END)
-            if node.attrs:
-                self.attrs(node)
+            words.append(self.attrs(node) if node.attrs else _END)
+            words.append(len(node.regions))
             for region in node.regions:
                 if self.abstract:
                     self.graph(region)
@@ -92,16 +93,17 @@ class _Encoder:
             for result in node.results:
                 numbers[result] = len(numbers)
         words.append(_END)
+        words.append(len(graph.outputs))
         words.extend([numbers[v] for v in graph.outputs])
 
-    def attrs(self, node: Node) -> None:
+    def attrs(self, node: Node) -> int:
         attrs = node.attrs
         if self.abstract:
             found = slots(node)
             if found:
                 self.slots += found
                 attrs = without_slots(node, found)
-        self.words.append(self.string(encode_attrs(attrs, self.with_locations)))
+        return self.string(encode_attrs(attrs, self.with_locations))
 
 
 def encode_attrs(attrs: Mapping[str, Any], with_name: bool = True) -> str:

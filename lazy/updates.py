@@ -24,7 +24,6 @@ from loopgrad.lazy.core import (
     cast_value,
     constant,
     is_scalar,
-    repoint,
     wrap,
 )
 from loopgrad.lazy.elementwise import add, divide, maximum, minimum, multiply, power, subtract, where

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from loopgrad.runtime.alive import Alive
 
@@ -29,14 +29,8 @@ LATE_PACKAGES: Final = {"loopgrad", "llvmlite", "optree", "platformdirs", "netwo
 LLVM: Final = "llvmlite.binding.ffi"
 
 
-class Locked(Protocol):
-    """What does everything under its lock."""
-
-    lock: Any
-
-
 _locks: Final[Alive[Any]] = Alive()
-_devices: Final[Alive[Locked]] = Alive()
+_devices: Final[Alive[Any]] = Alive()
 
 
 def renewed_in_children(renew: Callable[[], None]) -> None:
@@ -52,8 +46,8 @@ def child_safe_lock() -> Any:
     return lock
 
 
-def lost_in_children(device: Locked) -> None:
-    """In forked children the device's lock raises RuntimeError."""
+def lost_in_children(device: Any) -> None:
+    """In forked children `device.lock`, under which it does everything, raises RuntimeError."""
     _devices.add(device)
 
 

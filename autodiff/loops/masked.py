@@ -34,7 +34,8 @@ def masked_where_needed(rule: RegionRule) -> RegionRule:
             return
         if not crosses_lanes(node) and not _compares_lanes(node, received):
             try:
-                rule(node, received, adjoints, context)
+                with adjoints.whole():
+                    rule(node, received, adjoints, context)
             except NotLaneLocalError:
                 pass
             else:

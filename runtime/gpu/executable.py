@@ -142,7 +142,11 @@ class GpuExecutable(Executable):
             complete(driver)
 
     def plan(self) -> Plan:
-        self.look()
+        with self.resources.driver.lock:  # a call of another thread may bring other code, and learns
+            self.look()
+            return self._plan()
+
+    def _plan(self) -> Plan:
         program = self.program
         kernels = tuple(
             KernelRow(

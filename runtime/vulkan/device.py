@@ -8,6 +8,7 @@ from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.ledger import Ledger
 from loopgrad.runtime.options import Options
+from loopgrad.runtime.processes import lost_in_children
 from loopgrad.runtime.vulkan.adapter import VulkanDriver
 from loopgrad.runtime.vulkan.driver import api, usable
 from loopgrad.runtime.vulkan.gpu import Gpu
@@ -23,6 +24,7 @@ class VulkanDevice(GpuDevice):
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         self.gpu = Gpu(api(), usable(position))
         disk = cache if cache is not None else default_cache()
+        lost_in_children(self.gpu)
         driver = VulkanDriver(self.gpu, disk)
         self.gpu.features = probed(driver, self.gpu.features)
         if driver.endless_loops:  # elsewhere kernels with loops may report that the driver stopped them

@@ -6,7 +6,7 @@ import pytest
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import at, trace
-from loopgrad.graph.key import abstract_key, key
+from loopgrad.graph.key import RAISING, _Encoder, abstract_key, key
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float32, float64, int64
@@ -116,3 +116,24 @@ def test_keys_of_random_graphs_are_distinct_and_repeatable():
     keys = [key(random_graphs.random_program(seed)[0]) for seed in range(30)]
     assert len(set(keys)) == 30
     assert keys == [key(random_graphs.random_program(seed)[0]) for seed in range(30)]
+
+
+def decoded(words, strings, at=0):
+    """Where the graph that begins at `at` ends: what is written says so itself."""
+    at += 1 + words[at]
+    while words[at] != -1:
+        op = strings[words[at]]
+        at += words[at:].index(-1) + 2  # operands and attributes
+        regions, at = words[at], at + 1
+        for _ in range(regions):
+            at = decoded(words, strings, at)
+        at += op in RAISING
+    return at + 2 + words[at + 1]
+
+
+def test_an_encoding_says_where_it_ends():
+    for seed in range(40):
+        graph = random_graphs.random_program(seed)[0]
+        encoder = _Encoder(with_locations=True, abstract=False)
+        encoder.graph(graph)
+        assert decoded(encoder.words, list(encoder.strings)) == len(encoder.words)

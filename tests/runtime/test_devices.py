@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import loopgrad as lg
 from loopgrad.graph.errors import DTypeError
 from loopgrad.graph.types import bfloat16, float64
 from loopgrad.runtime.devices import devices, get_device
@@ -66,3 +67,14 @@ def test_dtypes() -> None:
     assert get_device("cpu").put(np.zeros(2, ml_dtypes.bfloat16)).type.dtype is bfloat16
     with pytest.raises(DTypeError, match="expected one of the dtypes"):
         _ = get_device("cpu").put(np.array(["a"])).type
+
+
+def test_synchronize_waits_for_all_devices_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    for device in (get_device("cpu"), get_device("interpreter")):
+        monkeypatch.setattr(type(device), "finish", lambda self: waited.append(self.name))
+    lg.synchronize()
+    assert {"cpu", "interpreter"} <= set(waited)
+    waited.clear()
+    lg.synchronize("cpu")
+    assert waited == ["cpu"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -13,6 +14,7 @@ from loopgrad.graph.build import trace
 from loopgrad.graph.nodes import Graph, Leaf, Value
 from loopgrad.graph.types import TensorType, float32, float64
 from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.interpreter import InterpreterDevice
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.session import Session, evaluate, move
@@ -123,3 +125,35 @@ def test_what_is_compiled_does_not_hold_the_first_runs_elements(name: str) -> No
     del x
     gc.collect()
     assert elements() is None
+
+
+class SlowDevice(InterpreterDevice):
+    """Says that it compiles, then waits."""
+
+    def __init__(self) -> None:
+        self.inside, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def compile(self, graph: Graph, options: Options) -> Executable:
+        self.inside.release()
+        assert self.go_on.acquire(timeout=20)
+        return super().compile(graph, options)
+
+
+def test_threads_compile_different_structures_side_by_side_and_each_once() -> None:
+    session, device = Session(), SlowDevice()
+    found: list[Executable] = []
+
+    def look(*shape: int) -> None:
+        found.append(session.lookup(graph_of(0.3, shape), device, Options())[0])
+
+    threads = [threading.Thread(target=look, args=shape) for shape in ((3,), (3,), (4,))]
+    for thread in threads:
+        thread.start()
+    assert device.inside.acquire(timeout=20)
+    assert device.inside.acquire(timeout=20), "two are compiling"
+    device.go_on.release(2)
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert session.compiled == 2
+    assert len(set(map(id, found))) == 2

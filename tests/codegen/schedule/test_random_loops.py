@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import loopgrad.codegen.schedule.groups as grouping
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
@@ -128,3 +129,12 @@ def test_values_and_gradients(check, seed):
         return [value, *[g for g in found if g is not None]]
 
     check(both, types, arrays)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_values_where_grouping_ends_early(check, monkeypatch, rounds):
+    """What must be stored is, whatever else would be worth it."""
+    monkeypatch.setattr(grouping, "ROUNDS", rounds)
+    for seed in range(15):
+        function, types, arrays = random_program(np.random.default_rng(seed))
+        check(function, types, arrays)

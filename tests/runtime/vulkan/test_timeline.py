@@ -220,3 +220,16 @@ def test_a_device_without_timelines_is_one_line(monkeypatch):
     assert not status.available
     assert str(status).endswith("lacks timelineSemaphore")
     assert "\n" not in str(status)
+
+
+def test_a_refused_submission_leaves_no_names_of_kernels(vulkan, monkeypatch):
+    """The next one has its number, and a failure would name kernels that were never started."""
+    timeline, real = vulkan.gpu.timeline, vulkan.gpu.lib
+    timeline.idle()
+    monkeypatch.setattr(vulkan.gpu, "lib", Library(real, vkQueueSubmit=lambda *_: -2))
+    before = timeline.submitted, list(timeline._running)
+    with pytest.raises(MemoryError, match="out of device memory"):
+        timeline.submit([], {"never started": None})
+    assert (timeline.submitted, list(timeline._running)) == before
+    monkeypatch.setattr(vulkan.gpu, "lib", real)
+    assert np.asarray(lg.asarray([1.0]) * 2).tolist() == [2.0]

@@ -1,0 +1,175 @@
+"""Forks and exits while other threads work, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from loopgrad.runtime.vulkan.driver import device_count
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+BUSY = """
+    import faulthandler, os, random, signal, sys, threading, time
+    import numpy as np
+    import loopgrad as lg
+
+    working = True
+
+    def work(seed):
+        rng = random.Random(seed)
+        while working:
+            x, c = lg.asarray(np.ones(rng.randrange(3, 9))), rng.random()
+            np.asarray(lg.grad(lambda x: lg.sum(lg.fori_loop(0, 5, lambda i, v: lg.sin(v) * c, x)))(x))
+            np.asarray(lg.compile(lambda x: lg.fori_loop(0, 50, lambda i, v: lg.sin(v) + c, x))(np.ones(40_000)))
+            lg.memory_stats()
+
+    def start(daemon):
+        threads = [threading.Thread(target=work, args=(seed,), daemon=daemon) for seed in range(2)]
+        for thread in threads:
+            thread.start()
+        return threads
+"""
+
+FORKS = """
+    def child():
+        faulthandler.dump_traceback_later(30)
+        signal.alarm(40)
+        c = random.random()
+        x = np.full(30_000, 0.3)
+        found = np.asarray(lg.compile(lambda x: lg.fori_loop(0, 3, lambda i, v: lg.sin(v) + c, x))(x))
+        assert np.allclose(found, np.sin(np.sin(np.sin(x) + c) + c) + c)
+        assert np.allclose(np.asarray(lg.asarray(x) * c + 1.5), x * c + 1.5)
+        lg.memory_stats()
+        lg.synchronize()
+
+    threads = start(False)
+    for _ in range(5):
+        time.sleep(random.random() * 0.2)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child()
+            except BaseException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    working = False
+    for thread in threads:
+        thread.join()
+    print("done")
+"""
+
+ENDS = """
+    start(True)
+    time.sleep(float(sys.argv[1]))
+    print("done")
+"""
+
+LAST = """
+    import atexit, threading, time
+
+    calls = 0
+
+    def look():
+        time.sleep(0.05)
+        before = calls
+        time.sleep(0.1)
+        print("done" if before and calls == before else f"{calls - before} calls meanwhile")
+
+    atexit.register(look)
+
+    import numpy as np
+    import loopgrad as lg
+
+    np.asarray(lg.asarray([1.0]) * 2)
+    from llvmlite import binding
+
+    def work():
+        global calls
+        while True:
+            binding.create_context().close()
+            calls += 1
+
+    threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.1)
+"""
+
+GPU = """
+    import os
+    import numpy as np
+    import loopgrad as lg
+
+    f = lg.compile(lambda x: x * 2, "vulkan:0")
+    x = lg.asarray([1.0, 2.0], device="vulkan:0")
+    f(x)
+
+    def refused(function):
+        try:
+            function()
+        except RuntimeError as error:
+            assert "forked" in str(error), error
+        else:
+            raise AssertionError("no error")
+
+    pid = os.fork()
+    if pid == 0:
+        for function in (lambda: np.asarray(x), lambda: f(x), lambda: lg.asarray(1.0, device="vulkan:0")):
+            refused(function)
+        refused(lambda: lg.synchronize("vulkan:0"))
+        assert [d.reason for d in lg.devices() if d.kind == "vulkan"][0].startswith("this process was forked")
+        lg.synchronize()
+        assert np.asarray(lg.asarray([1.0]) * 2 + 1).tolist() == [3.0]
+        del f, x
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert np.asarray(f(x)).tolist() == [2.0, 4.0], "the parent keeps it"
+    print("done")
+"""
+
+
+def done(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
+    environment = {**os.environ, "LOOPGRAD_CACHE_DIR": ""}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert (found.returncode, found.stdout) == (0, "done\n"), found.stderr[-3000:]
+    return found
+
+
+@forks
+def test_children_of_a_process_whose_threads_compile_and_evaluate() -> None:
+    done(BUSY + FORKS)
+
+
+@forks
+@pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
+def test_a_gpu_in_a_forked_child_is_an_error() -> None:
+    done(GPU)
+
+
+def test_the_interpreter_ends_while_threads_compile() -> None:
+    done(BUSY + ENDS, "0.7")
+
+
+def test_no_thread_is_inside_llvm_when_the_process_ends() -> None:
+    """Destructors of LLVM's then destroy what it works on. This looks after our own last step."""
+    done(LAST)
+
+
+def test_no_lock_is_made_without_a_child_in_mind() -> None:
+    """Claims (lazy.evaluator) are dropped in children, GPUs' locks are replaced."""
+    root = Path(__file__).parents[2]
+    allowed = {"lazy/evaluator.py", "runtime/processes.py", "runtime/gpu/streams/driver.py", "runtime/vulkan/gpu.py"}
+    found = set()
+    for layer in ("lazy", "graph", "autodiff", "codegen", "runtime"):
+        for path in (root / layer).rglob("*.py"):
+            text = path.read_text()
+            if any(f"threading.{kind}(" in text for kind in ("Lock", "RLock", "Condition", "Event", "Semaphore")):
+                found.add(str(path.relative_to(root)))
+    assert found == allowed
