@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from loopgrad.graph.nodes import Value
-from loopgrad.lazy.liveness import known_leaf
+from loopgrad.lazy.evaluator import known_leaf
 
 
 class _Calls(threading.local):
