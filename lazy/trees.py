@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.core import TensorCore
 from loopgrad.lazy.errors import StructureError
+from loopgrad.runtime.processes import ENDING
 
 NAMESPACE: Final = "loopgrad"
 Tree: TypeAlias = Any
@@ -23,7 +24,12 @@ _registered: set[type] = set()
 _modules: list[ModuleType] = []
 
 
+ENDING.calls_extensions(__file__)
+
+
 def _optree() -> ModuleType:
+    if ENDING.begun:
+        ENDING.stop_if_ending()
     if not _modules:
         import optree  # late: 25 ms that scripts without trees don't pay
 

@@ -3,9 +3,9 @@
 A forked child has the thread that forked and no other. Our locks are free in it (`child_safe_lock`), whoever held
 them, and what else counts the work of threads starts anew (`renewed_in_children`): what they guard is whole after each
 single step. LLVM's state isn't, so its lock is held while the process forks; and it is taken for good when the
-interpreter ends, since the process then destroys what a thread inside LLVM works on. Modules that we import late and
-that another thread is importing are awaited, or the child would wait for them for ever. GPUs don't survive a fork:
-see `lost_in_children`.
+interpreter ends (`Ending`), since the process then destroys what a thread inside LLVM works on. Modules that we import
+late and that another thread is importing are awaited, or the child would wait for them for ever. GPUs don't survive a
+fork: see `lost_in_children`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NoReturn
@@ -27,6 +28,7 @@ FORKED: Final = (
 )
 LATE_PACKAGES: Final = {"loopgrad", "llvmlite", "optree", "platformdirs", "networkx", "vulkan", "cuda", "hip"}
 LLVM: Final = "llvmlite.binding.ffi"
+LONGEST_WAIT: Final = 0.5  # seconds
 
 
 _locks: Final[Alive[Any]] = Alive()
@@ -113,4 +115,45 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_llvm.release, after_in_child=_in_child)
-atexit.register(_llvm.acquire)
+
+
+class Ending:
+    """Whether the interpreter ends. Before 3.14 it ends a daemon thread where that next runs Python code; inside a C++
+    extension this ends the process with an error. So at the end nobody enters the extensions that we call, and those
+    inside are awaited."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._callers: set[str] = set()
+        self._stopped: set[int] = set()  # threads
+
+    def calls_extensions(self, file: str) -> None:
+        """The functions of this file call such an extension, each after `stop_if_ending`."""
+        self._callers.add(file)
+
+    def stop_if_ending(self) -> None:
+        """A daemon thread stays here for ever once the end has begun."""
+        if self.begun and threading.current_thread() is not threading.main_thread():
+            self._stopped.add(threading.get_ident())
+            threading.Event().wait()
+
+    def begin(self) -> None:
+        self.begun = True
+        _llvm.acquire()
+        patience = time.monotonic() + LONGEST_WAIT
+        while self._inside() and time.monotonic() < patience:
+            time.sleep(1e-3)
+
+    def _inside(self) -> bool:
+        apart = {threading.get_ident(), *self._stopped.copy()}
+        for thread, top in sys._current_frames().items():
+            frame = None if thread in apart else top
+            while frame is not None:
+                if frame.f_code.co_filename in self._callers:
+                    return True
+                frame = frame.f_back
+        return False
+
+
+ENDING: Final = Ending()
+atexit.register(ENDING.begin)

@@ -101,6 +101,29 @@ LAST = """
     time.sleep(0.1)
 """
 
+TREES = """
+    import atexit, sys, threading, time
+
+    def look():
+        frames = list(sys._current_frames().values())
+        time.sleep(0.05)
+        again = list(sys._current_frames().values())
+        print("done" if frames == again and len(frames) == 3 else "not at rest")
+
+    atexit.register(look)
+
+    from loopgrad.lazy.trees import flatten
+
+    def work():
+        tree = [{"a": (1, 2), "b": [3]}] * 100
+        while True:
+            flatten(tree)
+
+    for _ in range(2):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.1)
+"""
+
 GPU = """
     import os
     import numpy as np
@@ -160,6 +183,11 @@ def test_the_interpreter_ends_while_threads_compile() -> None:
 def test_no_thread_is_inside_llvm_when_the_process_ends() -> None:
     """Destructors of LLVM's then destroy what it works on. This looks after our own last step."""
     done(LAST)
+
+
+def test_no_thread_is_inside_an_extension_when_the_process_ends() -> None:
+    """Where the interpreter ends a thread inside C++ code, the process is aborted."""
+    done(TREES)
 
 
 def test_no_lock_is_made_without_a_child_in_mind() -> None:
