@@ -228,10 +228,9 @@ class Compiled(Standing):
         key: Key = (settings, structure, call.parts, *map(kind_of_input, inputs))
         version = self._versions.get(key)
         if version is None or version.stale:
-            traced = self._trace(config, place, call, self._reason(key))
-            if version is not None and self._versions.get(key) is version:
-                self._versions.pop(key, None)
-            version = self._versions.setdefault(key, traced)  # another thread may have been first
+            reason = self._reason(key)
+            self._versions.pop(key, None)
+            version = self._versions.setdefault(key, self._trace(config, place, call, reason))  # or another thread's
         self._last = (key, version)
         return version, inputs, _inputs(inputs, version)
 
@@ -292,10 +291,9 @@ class Compiled(Standing):
 
     def _reason(self, key: Key) -> str:
         """Why a new version was needed, in comparison with the last one."""
-        known = list(self._versions)
-        if not known:
+        if not (known := list(self._versions)):
             return "first call"
-        if key in self._versions:
+        if key in known:
             return "a tensor that it reads from around it was written to"
         old = known[-1]
         if old[0] != key[0]:
@@ -314,11 +312,10 @@ class Compiled(Standing):
 
     def explain(self) -> str:
         """One paragraph per version: why it was compiled, and what the compiler announces."""
-        versions = list(self._versions.values())
-        if not versions:
+        if not self._versions:
             return "not called yet: nothing is compiled"
         lines = []
-        for i, version in enumerate(versions):
+        for i, version in enumerate(list(self._versions.values())):
             types = ", ".join(map(str, version.types)) or "no arguments"
             lines.append(f"version {i} ({types}) on {version.device.name}: {version.reason}")
             lines.extend(f"  {note}" for note in version.executable.explain())
@@ -328,11 +325,7 @@ class Compiled(Standing):
         """The program at a stage (graph, kernel, llvm, ...), for these arguments or the last call's."""
         if args or kwargs:
             return self._version(args, kwargs)[0].executable.text(stage)
-        last = self._last
-        if last is None:
-            fix = "call it, or pass arguments"
-            raise ValueError(explained("text", "a function that was called", "no call yet", fix))
-        return last[1].executable.text(stage)
+        return self._called("text", "call it, or pass arguments").text(stage)
 
     def capture(self, *args: Any, **kwargs: Any) -> Replay:
         """Run once and record, so that `replay` runs again at the least cost. What the function writes to its
@@ -342,10 +335,12 @@ class Compiled(Standing):
 
     def memory_stats(self) -> MemoryStats:
         """Bytes held by the last called version, and their peaks."""
-        last = self._last
-        if last is None:
-            raise ValueError(explained("memory_stats", "a function that was called", "no call yet", "call it first"))
-        return last[1].executable.memory_stats()
+        return self._called("memory_stats", "call it first").memory_stats()
+
+    def _called(self, what: str, fix: str) -> Executable:
+        if (last := self._last) is None:
+            raise ValueError(explained(what, "a function that was called", "no call yet", fix))
+        return last[1].executable
 
     @property
     def versions(self) -> int:

@@ -134,6 +134,6 @@ def decoded(words, strings, at=0):
 def test_an_encoding_says_where_it_ends():
     for seed in range(40):
         graph = random_graphs.random_program(seed)[0]
-        encoder = _Encoder(with_locations=True, abstract=False)
+        encoder = _Encoder(with_locations=True, abstract=True)
         encoder.graph(graph)
         assert decoded(encoder.words, list(encoder.strings)) == len(encoder.words)
