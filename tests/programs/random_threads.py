@@ -81,12 +81,12 @@ class Stress:
         self.graded = lg.compile(lg.value_and_grad(loss), device)
         example = np.ones(SHAPES[0])
         self.captured = self.compiled.capture(example, 1.0)
-        self.operations = [self.look, self.look_together, self.build, self.write, self.differentiate, self.call]
-        self.operations += [self.call_gradient, self.replay, self.ask, self.renew, self.compile_own]
+        self.operations = [self.look, self.look_together, self.build, self.write, self.view, self.differentiate]
+        self.operations += [self.call, self.call_gradient, self.replay, self.ask, self.renew, self.compile_own]
 
     def run(self, number: int, count: int) -> None:
         rng = Random(self.seed * 1000 + number)
-        weights = [6, 3, 4, 2, 2, 4, 2, 2, 2, 3, 0.05]
+        weights = [6, 3, 4, 2, 2, 2, 4, 2, 2, 2, 3, 0.05]
         with lg.default_device(self.device):
             for _ in range(count):
                 (operation,) = rng.choices(self.operations, weights)
@@ -134,6 +134,18 @@ class Stress:
         if rng.random() < 0.5:
             self.check("original", m.tensor, m.expected)
         self.check("write", own, expected)
+
+    def view(self, rng: Random) -> None:
+        """Of a shared tensor one to read, of an own one one to write through."""
+        m = self.member(rng, "a", "b", "carry")
+        first = m.tensor[:2]
+        own = m.tensor.copy()
+        part = own[1:3]
+        part *= 2
+        expected = m.expected.copy()
+        expected[1:3] *= 2
+        self.check("view", first, m.expected[:2])
+        self.check("written through", own, expected)
 
     def differentiate(self, rng: Random) -> None:
         members = rng.choice(self.families)
