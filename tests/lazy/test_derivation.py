@@ -32,13 +32,13 @@ LOSING: dict[str, Callable[[Any], Any]] = {
     "inv": lambda v: np.linalg.inv(lg.diag(v)),
     "fft": np.fft.fft,
     "unique": np.unique,
-    "dlpack": np.from_dlpack,
+    "dlpack": lambda v: v.__dlpack__(),
     "pickle": pickle.dumps,
     "to_device": lambda v: v.to_device(v.device),
-    "geomspace": lambda v: lg.geomspace(v[0], v[1], 3),
 }
 
 KEEPING: dict[str, Callable[[Any], Any]] = {
+    "geomspace": lambda v: lg.geomspace(v[0], v[1], 3),
     "own dlpack": lg.from_dlpack,
     "asarray on its device": lambda v: lg.asarray(v, device=v.device),
     "comparison": lambda v: bool(v[0] > 1),

@@ -110,11 +110,14 @@ def emit_float(e: Emitter, name: str, dtype: DType, operands: list[Val]) -> Val:
 
 def emit_whole_power(e: Emitter, op: KOp) -> Val:
     x, n, dtype = e.get(op.operands[0]), op.attrs["exponent"], op.results[0].dtype
+    m = ScalarOps(e)
+    if dtype.name == "float32" and e.b.rearranges and not e.fast:  # f64 has digits and range enough for all the factors
+        return m.narrow(whole_power(m, m.widen(x), n, exact=False))
     if dtype.bits > 16:
-        return whole_power(ScalarOps(e), x, n, exact=not e.fast)
+        return whole_power(m, x, n, exact=not e.fast)
     if dtype.name == "bfloat16":  # f32 has digits enough for all the factors
-        return rounded_bfloat(e, whole_power(ScalarOps(e), x, n, exact=False))
-    return e.b.inst("FConvert", "f16", whole_power(ScalarOps(e), widened(e, x), n, exact=False))
+        return rounded_bfloat(e, whole_power(m, x, n, exact=False))
+    return e.b.inst("FConvert", "f16", whole_power(m, widened(e, x), n, exact=False))
 
 
 def multiply_add(e: Emitter, x: Val, y: Val, z: Val) -> Val:

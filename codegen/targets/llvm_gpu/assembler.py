@@ -55,6 +55,7 @@ class LlvmAssembler:
     its arrays. `declarations`: of what the function needs; functions of one module share them."""
 
     fused = True
+    rearranges = False
     widens = True
     guarded = False
     trips_at_once = 1

@@ -33,6 +33,7 @@ class SpirvAssembler(Words):
     """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
 
     float_sums: tuple[str, ...] = ()
+    rearranges = True
     short_offsets = True
     trips_at_once = 4
     usual_quotients = None

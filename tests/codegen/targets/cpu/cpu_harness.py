@@ -80,7 +80,7 @@ class CompiledKernel:
         symbols = ["chunk_range"] + ([self.interface.finish] if self.interface.finish else [])
         for symbol in symbols:
             builder.export_symbol(symbol)
-        self.jit = binding.create_lljit_compiler()
+        self.jit = binding.create_lljit_compiler(use_jit_link=True)  # as the loader; the other aborts on some machines
         self.tracker = builder.link(self.jit, f"kernel{id(self)}")
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         self.range = ctypes.CFUNCTYPE(None, pointer, word, word, pointer, pointer)(self.tracker["chunk_range"])
