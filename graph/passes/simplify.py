@@ -98,6 +98,20 @@ def _add_negative(node: Node, builder: Builder) -> Value | None:
     return None
 
 
+def _add_complement(node: Node, builder: Builder) -> Value | None:
+    """~x + 1 of integers: no compiler need find out that it is -x."""
+    for a, other in (node.operands, node.operands[::-1]):
+        inverted = _made_by(a, "invert")
+        if inverted is not None and a.dtype.kind in "iu" and known_scalar(other) == 1:
+            return builder.value("neg", inverted.operands[0])
+    return None
+
+
+def _sub_from_zero(node: Node, builder: Builder) -> Value | None:
+    a, b = node.operands
+    return builder.value("neg", b) if a.dtype.kind in "iu" and known_scalar(a) == 0 else None
+
+
 def _sub_zero(node: Node, builder: Builder) -> Value | None:
     """x - 0 for integers, x - 0.0 for floats."""
     x, other = node.operands
@@ -299,8 +313,8 @@ def _unrolled(x: Value, n: int, builder: Builder) -> Value:
 ALGEBRA: Final[dict[str, tuple[Rule, ...]]] = {
     "alias": (_operand,),
     "stop_gradient": (_operand,),
-    "add": (_add_zero, _add_negative),
-    "sub": (_sub_zero, _sub_negative, _sub_itself),
+    "add": (_add_zero, _add_negative, _add_complement),
+    "sub": (_sub_zero, _sub_negative, _sub_itself, _sub_from_zero),
     "mul": (_mul_constant,),
     "div": (_div_constant,),
     "neg": (_cancel("neg"),),

@@ -183,3 +183,35 @@ def test_indices_in_loops(device: str, seed: int) -> None:
     value, gradient = lg.value_and_grad(loss, argnums=1)(lg.asarray(other), lg.asarray(x))
     np.testing.assert_allclose(float(value), np.sum(np.arange(1, len(taken) + 1) * taken), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(np.asarray(gradient), slope, rtol=1e-12)
+
+
+EDGES = {
+    "negative": lambda xp, x: -x,
+    "size": lambda xp, x: xp.abs(x),
+    "difference": lambda xp, x: xp.zeros_like(x) - x,
+    "product": lambda xp, x: x * -1,
+    "complement": lambda xp, x: ~x + 1,
+}
+USES = {
+    "itself": lambda xp, v: v,
+    "widened": lambda xp, v: v.astype(xp.int64) + 1,
+    "float": lambda xp, v: v.astype(xp.float64),
+    "compared": lambda xp, v: v < 0,
+    "from the end": lambda xp, v: xp.where(v < 0, v + 3, v),
+}
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_least_number_is_its_own_negative(device: str, name: str) -> None:
+    """A compiler may take what comes from a negation, or a size, for a number that hasn't wrapped."""
+    x = np.array([np.iinfo(name).min, np.iinfo(name).max, -1, 0, 1, 5], name)
+
+    def run(xp: Any, x: Any) -> list[Any]:
+        return [use(xp, edge(xp, x)) for edge in EDGES.values() for use in USES.values()]
+
+    for got, wanted in zip(lg.compile(lambda x: run(lg, x))(lg.asarray(x)), run(np, x), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), wanted)
+    for edge in EDGES.values():  # and in a kernel of its own
+        for use in USES.values():
+            np.testing.assert_array_equal(np.asarray(use(lg, edge(lg, lg.asarray(x)))), use(np, edge(np, x)))

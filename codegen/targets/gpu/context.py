@@ -71,6 +71,7 @@ class Emitter:
         self.watched: set[int] = set()  # stacks whose overflow is reported after the loop that pushes them
         self.ranges = Ranges(kernel)
         self.guards: tuple[Val, Val] | None = None  # zeros that the compiler doesn't know
+        self.unknown_zero: Val | None = None  # likewise, an i32
         self.guard_count = 0
         self.ahead: dict[Val, tuple[Val, int]] = {}  # numbers that are others and a known distance
         self.ordered = False  # lanes that share an element run in one invocation, in lane order

@@ -154,6 +154,7 @@ def prologue(e: Emitter, scratch: int) -> LaunchWords:
         e.rows.append(e.resize(b.inst("IMul", "i64", e.resident, b.const("i64", size)), "i32"))
         e.capacities.append(e.resize(word(), "i32"))
         e.depths.append(b.local("i32"))
+    e.unknown_zero = opaque[1]
     if b.guarded:
         e.guards = opaque
     return LaunchWords(*words)

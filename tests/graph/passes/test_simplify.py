@@ -57,6 +57,9 @@ def test_identities(identity):
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
+        (lambda x: ops.sub(ops.full(0, i(4)), x), ["neg"]),
+        (lambda x: ops.add(ops.invert(x), 1), ["neg"]),
+        (lambda x: ops.add(ops.full(1, i(4)), ops.invert(x)), ["neg"]),
         (lambda x: ops.add(x, 0), []),
         (lambda x: ops.sub(x, x), ["const"]),
         (lambda x: ops.mul(x, 0), ["const"]),
