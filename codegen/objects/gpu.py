@@ -17,6 +17,7 @@ from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
     ERROR_DETAIL,
     ERROR_LANE,
+    MOST_ROWS,
     NEEDED,
     OVERFLOW_LANE,
     TRUNCATED,
@@ -153,7 +154,8 @@ def control(stacks: int) -> dict[str, Any]:
     }
     rows = [{"name": n, "offset": offset, "type": type, "meaning": m} for n, (offset, type, m) in fields.items()]
     for s in range(stacks):
-        meaning = f"0, or the rows that stack {s} needed where it had fewer: allocate them and launch again"
+        meaning = f"0, or the rows that stack {s} needed where it had fewer: allocate them and launch again; "
+        meaning += f"above {MOST_ROWS}: more than can be counted"
         rows.append({"name": f"needed rows of stack {s}", "offset": NEEDED + 4 * s, "type": "u32", "meaning": meaning})
     return {"bytes": control_bytes(stacks), "fields": rows}
 

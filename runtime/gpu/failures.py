@@ -6,6 +6,7 @@ from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
     ERROR_DETAIL,
     ERROR_LANE,
+    MOST_ROWS,
     NEEDED,
     OVERFLOW_LANE,
     TRUNCATED,
@@ -51,8 +52,8 @@ def truncation(kernel: KernelRecord | None, device: str) -> StoppedLoopError:
 
 
 def needs(control: Bytes, kernel: KernelRecord, capacities: list[int]) -> dict[int, int]:
-    """Stacks that overflowed -> the rows they needed."""
-    rows = [word(control, NEEDED + 4 * s) for s in range(len(kernel.stacks))]
+    """Stacks that overflowed -> the rows they needed; MOST_ROWS + 1 where these couldn't be counted."""
+    rows = [min(word(control, NEEDED + 4 * s), MOST_ROWS + 1) for s in range(len(kernel.stacks))]
     return {s: need for s, need in enumerate(rows) if need > capacities[s]}
 
 
@@ -72,7 +73,10 @@ def check_failure(control: Bytes, kernel: KernelRecord) -> Exception | None:
     )
 
 
-def heap_failure(kernel: KernelRecord, needed: int, available: int, lanes: int) -> MemoryError:
+def heap_failure(
+    kernel: KernelRecord, needed: int, available: int, lanes: int, counting: bool = False
+) -> MemoryError:
+    """`counting`: a loop was ended before it had counted all that it needs."""
     names = loop_names(stack.name for stack in kernel.stacks) or kernel.name
     loc = next((s.loc for s in kernel.stacks if s.loc is not None), None)
-    return memory_failure(names, loc, needed, available, f" ({lanes} lanes in flight)")
+    return memory_failure(names, loc, needed, available, f" ({lanes} lanes in flight)", counting)

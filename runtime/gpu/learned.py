@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from loopgrad.codegen.targets.gpu.interface import MOST_ROWS
 from loopgrad.runtime.gpu.failures import capacity_failure, check_failure, needs, truncated, truncation
 from loopgrad.runtime.gpu.memory import Bytes
 from loopgrad.runtime.gpu.program import ProgramRecord
@@ -82,4 +83,4 @@ def roomy(needed: int, row_bytes: int) -> int:
     """The rows of a stack that was too small: a quarter more than it needed, so that trip counts which creep up
     don't make it grow every time."""
     more = needed + needed // 4
-    return more if more * row_bytes < ROOM_BYTES else needed
+    return more if more <= MOST_ROWS and more * row_bytes < ROOM_BYTES else needed

@@ -20,7 +20,7 @@ from loopgrad.graph.nodes import Location
 from loopgrad.graph.primitives import REFERENCE
 from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu.driver import ProductShape, read
-from loopgrad.runtime.gpu.failures import unfinished
+from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.flow_run import Flow
 from loopgrad.runtime.gpu.learned import Learned
 from loopgrad.runtime.gpu.memory import Allocation
@@ -111,6 +111,7 @@ class Machine(Placement):
         self.fixed = self.recording = False
         self.forget_launches()
         self.counters.clear()
+        self.peaks = [0] * len(self.program.stacks)
         self.release()
 
     def drive(self) -> None:
@@ -251,9 +252,15 @@ class Machine(Placement):
                 return
 
     def continue_lanes(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> bool:
-        """Launch again until no lane is left in the middle; False where a stack grew."""
+        """Launch again until no lane is left in the middle; False where a stack grew. A loop whose stack already needs
+        more than there is ends."""
         self.submit()
-        while unfinished(self.words[self.control_at[k] :]):
+        control, capacities = self.words[self.control_at[k] :], self.learned.capacities[k]
+        while unfinished(control):
+            needed = needs(control, kernel, capacities)
+            rows = [needed.get(s, capacity) for s, capacity in enumerate(capacities)]
+            if needed and self.learned.forced is None and self.hopeless(k, rows):
+                raise self.refusal(k, rows)
             self.words[:CONTROL] = 0
             self.launch_once(k, kernel, slots, again=True)
             self.submit(again=True)

@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.interface import control_bytes
+from loopgrad.codegen.targets.gpu.interface import MOST_ROWS, control_bytes
 from loopgrad.runtime.gpu.driver import Shared, Words
+from loopgrad.runtime.gpu.failures import heap_failure
 from loopgrad.runtime.gpu.learned import Learned
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.program import ProgramRecord
@@ -140,6 +141,9 @@ class Placement:
         if not self.program.kernel_stacks:
             return
         kernels = range(len(self.program.kernels))
+        for k in kernels:
+            if max(self.learned.capacities[k], default=0) > MOST_ROWS:  # kernels couldn't count them
+                raise self.refusal(k, self.learned.capacities[k])
         if self.fixed and self.heap_is_short(max([self._heap_layout(k, 0) for k in kernels])):
             self.fixed = False
         if not self.fixed:
@@ -159,6 +163,28 @@ class Placement:
             self._heap_layout(k, self.heap.address)
         self.learned.residents[:] = self.residents
         self.version = self.learned.version
+
+    def refusal(self, k: int, rows: Sequence[int]) -> MemoryError:
+        """That no heap can hold so many rows and what a kernel needs beyond them; capacities start small again."""
+        lanes = self.fewest(k)
+        size = self._stack_bytes(k, rows, lanes)
+        self.learned.forget()
+        return heap_failure(self.program.kernels[k], size, self.driver.available(), lanes, counting=True)
+
+    def fewest(self, k: int) -> int:
+        """Invocations in flight of a kernel with stacks where memory is as short as it may be."""
+        kernel = self.program.kernels[k]
+        return aligned(max(kernel.copies, 1), self.resources.pipeline(kernel.module).group)
+
+    def _stack_bytes(self, k: int, rows: Sequence[int], lanes: int) -> int:
+        stacks = self.program.kernels[k].stacks
+        return sum([aligned(r * lanes * stack.itemsize) for r, stack in zip(rows, stacks, strict=True)])
+
+    def hopeless(self, k: int, rows: Sequence[int]) -> bool:
+        """Whether stacks of so many rows can't be had, however few lanes are in flight."""
+        size = self._stack_bytes(k, rows, self.fewest(k))
+        held = 0 if self.heap is None else self.heap.size
+        return size > held and not self.driver.ready(size) and size > held + self.driver.available()
 
     def heap_is_short(self, size: int) -> bool:
         return (self.heap is None or self.heap.size < size) and not self.resources.room(size)

@@ -14,7 +14,8 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.interface import ERROR_CODE, ERROR_DETAIL, ERROR_LANE
 from loopgrad.codegen.targets.gpu.loops import emit_loop
-from loopgrad.codegen.targets.gpu.stacks import popping, pushing
+from loopgrad.codegen.targets.gpu.stacks import most_trips, popping, pushing
+from loopgrad.graph.types import int32, int64
 
 MOST_REPEATED: Final = 32  # operations of a trip
 EmitBlock = Callable[[Emitter, Block], tuple[Val, ...]]
@@ -40,8 +41,18 @@ class Carried:
 
 
 def emit_for(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
-    with popping(e, op, e.get(op.operands[0])) as count, pushing(e, op):
-        count_up(e, op, count, emit_block)
+    count, endless = bounded(e, op)
+    with popping(e, op, count) as trips, pushing(e, op, lambda: endless):
+        count_up(e, op, trips, emit_block)
+
+
+def bounded(e: Emitter, op: KOp) -> tuple[Val, Val | None]:
+    """The loop's count, or none where it would push more rows than can be counted; and whether it would."""
+    count, most = e.get(op.operands[0]), most_trips(e, op)
+    if most is None or e.ranges.of(op.operands[0])[1] <= most:
+        return count, None
+    endless = e.b.inst("SLessThan", "bool", e.b.const(count.type, most), count)
+    return e.select(endless, e.b.const(count.type, 0), count), endless
 
 
 def count_up(e: Emitter, op: KOp, count: Val, emit_block: EmitBlock) -> None:
@@ -98,9 +109,28 @@ def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
     b.set(trips, b.const("i64", 0))
     pause = e.enter([*carried.variables, trips], [*carried.types, "i64"])
 
+    most = most_trips(e, op)
+    if most is not None and limit is not None and limit <= most:
+        most = None
+    position = None if most is None else counting_carry(op)
+    own = limit is not None or (most is not None and position is None)  # trips are counted here
+
+    def below() -> Val:
+        """Whether a loop that pushes made fewer trips than it may."""
+        assert most is not None
+        if position is None:
+            return b.inst("SLessThan", "bool", b.get(trips, "i64"), b.const("i64", most))
+        type = carried.types[position]
+        return b.inst("SLessThan", "bool", b.get(carried.variables[position], type), b.const(type, most))
+
+    def endless() -> Val | None:
+        return None if most is None else b.inst("LogicalNot", "bool", below())
+
     def test() -> Val:
         carried.bind(condition.arguments)
         (go,) = emit_block(e, condition)
+        if most is not None:
+            go = e.both(go, below())
         if e.failed is not None:  # what is computed from a clamped index may never end
             go = e.both(go, b.inst("LogicalNot", "bool", b.get(e.failed, "bool")))
         if limit is None:
@@ -115,12 +145,29 @@ def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
         pause()
         carried.bind(body.arguments)
         carried.assign(emit_block(e, body))
-        if limit is not None:
+        if own:
             b.set(trips, b.inst("IAdd", "i64", b.get(trips, "i64"), b.const("i64", 1)))
 
-    with pushing(e, op):
+    with pushing(e, op, endless):
         emit_loop(e, test, step)
     carried.bind(op.results)
+
+
+def counting_carry(op: KOp) -> int | None:
+    """Which carry of a `while` counts its trips from 0, if one does."""
+    body = op.blocks[1]
+    for i, (init, argument, result) in enumerate(zip(op.operands, body.arguments, body.yields, strict=True)):
+        step = result.op
+        if argument.dtype in (int32, int64) and constant(init) == 0 and step is not None and step.opcode == "add":
+            x, y = step.operands
+            if (x is argument and constant(y) == 1) or (y is argument and constant(x) == 1):
+                return i
+    return None
+
+
+def constant(value: KValue) -> int | None:
+    """The integer that a constant is."""
+    return None if value.op is None or value.op.opcode != "const" else int(value.op.attrs["value"])
 
 
 def emit_if(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:

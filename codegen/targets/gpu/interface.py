@@ -13,7 +13,8 @@ rows. Stacks are [depth][invocation]. A bool takes a byte.
 
 The control block is zeroed before the launch (offsets in bytes below). `void` is one u32 that a submission
 shares: a stack that overflows sets it, and kernels that follow do nothing, since what they would read is
-incomplete. needed[s] is 0, or the rows that stack s needed where that was more than its capacity.
+incomplete. needed[s] is 0, or the rows that stack s needed where that was more than its capacity. Rows are
+counted in 32 bits: no stack has more than MOST_ROWS, and a need above that means more than anybody can count.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ERROR_LANE: Final = 8  # u64
 ERROR_DETAIL: Final = 16  # i64
 OVERFLOW_LANE: Final = 24  # u64
 NEEDED: Final = 32  # u32 per stack
+MOST_ROWS: Final = (1 << 31) - 1  # of a stack
+UNCOUNTED: Final = (1 << 32) - 1  # as a need: more than MOST_ROWS, by a loop that was left since it pushed so many
 TABLE_EXTRA: Final = 5  # control, void, two zeros, invocations
 
 # how a dispatch names an array: a parameter of the kernel or a scratch block of the launch

@@ -22,6 +22,7 @@ from loopgrad.codegen.targets.gpu.analysis import walk
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.context import Emitter
 from loopgrad.codegen.targets.gpu.interface import TRUNCATED, UNFINISHED
+from loopgrad.codegen.targets.gpu.stacks import overflow
 
 TRIPS: Final = 4000  # 16 lanes that share an instruction stream and take turns stay below 65,535
 DONE, WHERE, DEPTHS = 0, 1, 2
@@ -159,6 +160,11 @@ class Resume:
         b.start(after)
 
     def _save(self, site: Val) -> None:
+        """Stacks that are too small by now say so, since the loop that will look at them may never end."""
+        for s, (variable, type, _) in enumerate(self.depths):
+            depth = self.b.get(variable, type)
+            over = self.b.inst("ULessThan", "bool", self.e.capacities[s], depth)
+            self.e.when(over, partial(overflow, self.e, s, depth))
         for variable, type, word in [*self.depths, *self.cells]:
             self._put(word, self.b.get(variable, type))
         self._put(WHERE, site)

@@ -2,20 +2,26 @@
 
 A push beyond the capacity isn't stored; the rows that would have been needed go to the control block (an
 atomic maximum), and pops there read zeros, so that nothing that is computed from them runs away.
+
+Rows are counted in 32 bits. Every loop that pushes ends before it could make a counter wrap around (`most_trips`), and
+every such loop is followed by a look at the counter, so one that has passed MOST_ROWS is always seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
-from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.kernel.nodes import Block, KOp
 from loopgrad.codegen.targets.gpu.analysis import walk
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter, memory_type
-from loopgrad.codegen.targets.gpu.interface import NEEDED, OVERFLOW_LANE
+from loopgrad.codegen.targets.gpu.interface import MOST_ROWS, NEEDED, OVERFLOW_LANE, UNCOUNTED
 from loopgrad.codegen.targets.gpu.memory_form import from_memory, to_memory
+
+SHORT: Final = 1 << 10  # trips
 
 
 def address(e: Emitter, s: int, depth: Val) -> Val:
@@ -46,19 +52,58 @@ def popping(e: Emitter, op: KOp, count: Val) -> Iterator[Val]:
     e.sure -= new
 
 
+def most_trips(e: Emitter, op: KOp) -> int | None:
+    """The trips after which a loop that makes stacks deeper is left; None for any other. Loops that contain each other
+    push no more than MOST_ROWS together before one of them ends."""
+    deepened = deepens(e, op)
+    if not deepened:
+        return None
+    times: dict[int, int] = {}
+    for s, number in pushes(e, [e.kernel.body], True):
+        times[s] = times.get(s, 0) + number
+    return MOST_ROWS // max(times[s] for s in deepened)
+
+
+def deepens(e: Emitter, op: KOp) -> set[int]:
+    """The stacks that trips of a loop push, other than by long loops inside it, and never pop."""
+    popped = {x.attrs["stack"] for block in op.blocks for x in walk(block) if x.opcode == "pop"}
+    return {s for s, _ in pushes(e, op.blocks, False)} - popped
+
+
+def pushes(e: Emitter, blocks: Sequence[Block], long: bool) -> Iterator[tuple[int, int]]:
+    """Each push: the stack, and how often at most these blocks do it. Loops that may be long count as one trip, or
+    without `long` are left out."""
+    for op in [op for block in blocks for op in block.ops]:
+        if op.opcode == "push":
+            yield op.attrs["stack"], 1
+        elif op.opcode == "if" or short(e, op):
+            times = 1 if op.opcode == "if" else max(e.ranges.of(op.operands[0])[1], 1)
+            yield from [(s, times * number) for s, number in pushes(e, op.blocks, long)]
+        elif long:
+            yield from pushes(e, op.blocks, long)
+
+
+def short(e: Emitter, op: KOp) -> bool:
+    """Whether it is a loop that is known to end soon."""
+    return op.opcode == "for" and e.ranges.of(op.operands[0])[1] <= SHORT
+
+
 @contextmanager
-def pushing(e: Emitter, op: KOp) -> Iterator[None]:
-    """A loop. A stack that it only pushes is deepest at its end, so one look there is enough, and a push in the
-    loop is no more than a store that happens or doesn't."""
-    ops = [x for block in op.blocks for x in walk(block)]
-    pushed, popped = ({x.attrs["stack"] for x in ops if x.opcode == kind} for kind in ("push", "pop"))
-    new = pushed - popped - e.watched
+def pushing(e: Emitter, op: KOp, endless: Callable[[], Val | None]) -> Iterator[None]:
+    """A loop. A stack that it makes deeper is deepest at its end, so one look there is enough, and a push in the
+    loop is no more than a store that happens or doesn't. `endless()` says afterwards whether the loop was left
+    since it made its `most_trips`, where that can be."""
+    deepened = deepens(e, op)
+    new = deepened - e.watched
     e.watched |= new
     yield
     e.watched -= new
-    for s in sorted(new):
+    left = endless()
+    for s in sorted(new if short(e, op) else deepened):
         depth = e.b.get(e.depths[s], "i32")
         over = e.b.inst("ULessThan", "bool", e.capacities[s], depth)
+        if left is not None:
+            over, depth = e.either(over, left), e.select(left, e.b.const("i32", UNCOUNTED - (1 << 32)), depth)
         e.effect(partial(e.when, over, partial(overflow, e, s, depth)))
 
 
