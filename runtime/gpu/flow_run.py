@@ -95,6 +95,7 @@ class Flow:
                 self.stacks[s] = None
                 driver = self.machine.driver
                 if not driver.ready(size) and size > driver.available():
+                    self.machine.learned.forget()
                     raise memory_failure(loop_names([record.name]), record.loc, size, driver.available())
                 self.stacks[s] = driver.take(size)
 

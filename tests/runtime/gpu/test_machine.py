@@ -131,3 +131,20 @@ def test_short_memory_means_fewer_lanes_in_flight(on, monkeypatch):
         np.asarray(compiled(placed, lg.asarray(n)))
     got = np.asarray(compiled(placed, few))
     np.testing.assert_allclose(got, ragged_reference(x, np.asarray(few)), rtol=1e-12)
+
+
+def test_a_recorded_loop_works_again_after_its_memory_was_refused(on):
+    def loss(x, n):
+        return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(lg.roll(v, 1)), x))
+
+    gradient = lg.compile(lg.grad(loss))
+    x = np.ones(4096)
+    for trips in (3, 3, 10**13, 3, 4):
+        if trips > 4:
+            with pytest.raises(MemoryError):
+                np.asarray(gradient(lg.asarray(x), lg.asarray(trips)))
+            continue
+        v, wanted = x, np.ones_like(x)
+        for _ in range(trips):
+            v, wanted = np.sin(v), wanted * np.cos(v)
+        np.testing.assert_allclose(np.asarray(gradient(lg.asarray(x), lg.asarray(trips))), wanted, rtol=1e-12)
