@@ -66,7 +66,7 @@ def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Va
     elements = [*(stack_type(v) for v in threads.made), *(StackType(tensor_type("push", v)) for v in saved)]
     if node.op == "for" and not elements:
         return Saving(node.operands[0], (), ())
-    counter = [] if node.op == "for" else [_counter_type(loop, elements)]
+    counter = [] if node.op == "for" else [_counter_type(loop, saved)]
     body = _augmented_body(loop, part, len(threads.made), counter, elements)
     depths = [None] * len(elements) if nested else _depths(loop, body, len(threads.made), len(saved))
     names = [*(_name(v) for v in threads.made), *(_origin(node, v) for v in saved)]
@@ -97,10 +97,10 @@ def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | No
     return [*found, *([depth(threaded)] * own if own else [])]
 
 
-def _counter_type(loop: Loop, elements: Sequence[object]) -> TensorType:
-    """Trips of lanes that save something are bounded by memory: 32 bits do."""
+def _counter_type(loop: Loop, saved: Sequence[Value]) -> TensorType:
+    """Trips of lanes that save something each time are bounded by memory: 32 bits do. Loops inside may save nothing."""
     lanes = lane_shape(loop.node)
-    dtype: DType = int32 if lanes and elements else int64
+    dtype: DType = int32 if lanes and saved else int64
     return TensorType(lanes, dtype)
 
 

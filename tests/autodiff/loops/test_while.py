@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopgrad.graph import ops
-from loopgrad.graph.region_ops import traced_while
+from loopgrad.graph.region_ops import traced_for, traced_while
 from loopgrad.graph.types import TensorType, int64
 
 X = np.array([0.3, 1.4, 2.5, 0.9])
@@ -100,6 +100,18 @@ def test_trips_are_counted_once_per_lane(derivatives):
     assert str(counter.type) == "int32[4]"
     (forward, reverse) = derivatives.region_nodes(grow_linearly, [X])
     assert str(reverse.operands[0].type) == "int64[4]"  # nothing is saved, so nothing bounds the trips
+
+
+def test_trips_that_save_only_in_loops_inside_are_not_bounded(derivatives):
+    """The inner loop may make no trip."""
+
+    def function(x, n):
+        inner = lambda v: traced_for(n, [v], lambda _, w: [ops.sin(w)])
+        return traced_while([x], lambda v: ops.lt(v, 2.0), lambda v: [ops.add(inner(v)[0], 1.0)])
+
+    nodes = derivatives.region_nodes(function, [X, np.array([0, 1, 0, 2])])
+    counters = {str(node.operands[0].type) for node in nodes if node.op == "for"}
+    assert counters == {"int64[4]"}
 
 
 def test_depth_is_measured(derivatives):
