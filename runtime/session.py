@@ -161,6 +161,6 @@ def move(buffer: Buffer, device: Device) -> Buffer:
 
 def _constant_buffers(executable: Executable, constants: Sequence[float | int], device: Device) -> tuple[Buffer, ...]:
     types: Sequence[TensorType] = executable.input_types[len(executable.input_types) - len(constants) :]
-    return tuple(
-        [device.put(np.asarray(c, dtype=t.dtype.np), copy=False) for c, t in zip(constants, types, strict=True)]
-    )
+    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, as in kernels
+        arrays = [np.asarray(c, dtype=t.dtype.np) for c, t in zip(constants, types, strict=True)]
+    return tuple([device.put(a, copy=False) for a in arrays])

@@ -19,6 +19,18 @@ PERMUTATION = GENERATOR.integers(0, N, N)
 BLOCK = (7, 10)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_constants_are_rounded_and_infinite_beyond_the_range(device: str, dtype: str) -> None:
+    own = getattr(lg, dtype)
+    numbers = [0.1, 0.7, 1 / 3, 1e-3, 65519.0, 65520.0, 70000.0, 1e39, -1e300, 2.0**-24, float("nan")]
+    zero, none = lg.asarray(np.zeros(3), dtype=own), lg.asarray(np.zeros(3, bool))
+    for number in numbers:
+        with np.errstate(over="ignore"):
+            rounded = float(np.asarray(number).astype(own.np))
+        for got in (zero + number, lg.where(none, zero, number)):
+            np.testing.assert_array_equal(np.asarray(got).astype(float), rounded, err_msg=str(number))
+
+
 def ragged(x: Any) -> Any:
     return lg.sum(lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: lg.sin(v) * 0.9 + 0.1, x))
 

@@ -16,7 +16,11 @@ import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
+
+import numpy as np
+
+from loopgrad.graph.types import bfloat16, float16, float32, float64
 
 T = TypeVar("T")
 Combine = Callable[[str, tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
@@ -39,6 +43,8 @@ class Val:
 FLOATS = frozenset({"half", "bfloat", "float", "double"})
 SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
+_ROUNDED: Final = {"half": float16, "bfloat": bfloat16, "float": float32, "double": float64}
+
 
 def literal(type: str, value: float | int | bool) -> str:
     """The text of a constant of an LLVM type."""
@@ -46,16 +52,11 @@ def literal(type: str, value: float | int | bool) -> str:
         return "true" if value else "false"
     if type not in FLOATS:
         return str(int(value))
-    if type == "double":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
-    if type == "float":
-        import numpy as np  # float32 rounding with overflow to infinity, which struct refuses
-
-        with np.errstate(over="ignore"):
-            return literal("double", float(np.float32(value)))
-    if type == "half":
-        return f"0xH{struct.unpack('<H', struct.pack('<e', float(value)))[0]:04X}"
-    return f"0xR{struct.unpack('<I', struct.pack('<f', float(value)))[0] >> 16:04X}"
+    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, which struct refuses
+        exact = np.asarray(float(value)).astype(_ROUNDED[type].np)
+    if type in ("half", "bfloat"):
+        return f"0x{'H' if type == 'half' else 'R'}{int(exact.view(np.uint16)):04X}"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
 
 
 class Builder:
