@@ -44,6 +44,27 @@ def bounds(value: Value) -> Interval:
     return _Walk().bounds(value, 0)
 
 
+def noted(value: Value) -> tuple[int, ...]:
+    """The smallest and the largest number of a loop's index, nothing of other values."""
+    value = outermost(value)
+    return value.scope.ranges.get(value, ()) if isinstance(value.scope, Scope) else ()
+
+
+def require(value: Value, low: int, high: int) -> None:
+    """Note that an input of the function being traced must be one of low, ..., high; whoever calls it checks that."""
+    value = outermost(value)
+    if isinstance(value.scope, Scope) and value.node is None:
+        first, last = value.scope.required.get(value, (low, high))
+        value.scope.required[value] = max(first, low), min(last, high)
+
+
+def outermost(value: Value) -> Value:
+    """The value of which this one is the stand-in in loop bodies and branches."""
+    while isinstance(value.scope, Scope) and value in value.scope.lifted:
+        value = value.scope.lifted[value]
+    return value
+
+
 def may_lie_in(value: Value, low: int, high: int) -> bool:
     """Whether an element of an integer value may be one of low, ..., high (all of them numbers of its dtype)."""
     first, last = _Walk().residues(value, 0)

@@ -65,6 +65,15 @@ def _is_number(x: Any) -> bool:
     return is_scalar(x) or isinstance(x, np.generic) or (isinstance(x, TensorCore) and is_number(x))
 
 
+def check_required(leaves: Sequence[Any], required: Sequence[tuple[int, int, int]]) -> None:
+    """OverflowError where a Python int at a position is none of low, ..., high: the function has it meet elements of a
+    dtype that can't hold others."""
+    for i, low, high in required:
+        if type(leaves[i]) is int and not low <= leaves[i] <= high:
+            expected, fix = f"an integer from {low} to {high} for argument {i}", "use a wider dtype for the arrays"
+            raise OverflowError(explained("compile", expected, leaves[i], f"{fix} that meet it"))
+
+
 def writes(leaves: Sequence[Any], given: Sequence[Tensor], values: Sequence[Value]) -> tuple[int, ...]:
     """The positions of arguments whose stand-ins (`given`, made of `values`) have been written to."""
     found = [i for i, (t, v) in enumerate(zip(given, values, strict=True)) if t._value is not v]

@@ -11,21 +11,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 import numpy as np
 
-from loopgrad.graph.build import enter, trace
+from loopgrad.graph.build import current_scope, enter, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.arguments import ARRAY, argument, check_written, is_weak, kind_of_input, type_of, write_back, writes
+from loopgrad.lazy.arguments import (
+    ARRAY,
+    argument,
+    check_required,
+    check_written,
+    is_weak,
+    kind_of_input,
+    type_of,
+    writes,
+)
 from loopgrad.lazy.captures import read_by
 from loopgrad.lazy.carries import as_result
 from loopgrad.lazy.config import Config, current
-from loopgrad.lazy.core import PYTHON_SCALARS, TensorCore, TensorLeaf, tracing, unmasked, wrap
+from loopgrad.lazy.core import PYTHON_SCALARS, TensorCore, tracing, unmasked, wrap
 from loopgrad.lazy.derivation import derivation, deriving
 from loopgrad.lazy.errors import StaleCaptureError, StaticArgumentError
 from loopgrad.lazy.evaluation import buffers_of
@@ -41,8 +49,9 @@ from loopgrad.lazy.static import (
     static_identities,
 )
 from loopgrad.lazy.trees import Tree, check_function, flatten, odd_keys, unflatten
+from loopgrad.lazy.version import Version
 from loopgrad.runtime.buffers import Buffer, dtype_of
-from loopgrad.runtime.devices import Device, get_device
+from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
@@ -55,46 +64,6 @@ Key = tuple[Any, ...]
 _SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
 _HOST_KINDS: Final = ("cpu", "interpreter")
 _TYPES_LIMIT: Final = 4096  # remembered array types
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Version:
-    """One executable: `captured` are the buffers of closed-over tensors, appended to the inputs; `stale` once one of
-    those tensors was written to."""
-
-    executable: Executable
-    device: Device
-    types: list[TensorType]
-    captured: list[Buffer]
-    structure: Any
-    form: str  # single, tuple, tree: how results are put together
-    chosen: bool  # whether the user chose the device
-    returns_input: bool  # then arrays are copied: the caller may write to them later
-    written: tuple[int, ...]  # the inputs that the function writes to: their new elements are the last outputs
-    parts: tuple[Any, ...]  # what the static arguments were compared by
-    reason: str
-    stale: bool = False
-
-    def call(self, leaves: Sequence[Any], inputs: Sequence[Buffer]) -> Any:
-        """The results for the caller's arguments (those that are inputs), which are written to as the function does."""
-        if self.written:
-            check_written(leaves, self.written)
-        return self.finish(leaves, self.executable.run([*inputs, *self.captured]))
-
-    def finish(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Any:
-        """The results, after the new elements of arguments have been written to them."""
-        if self.written:
-            count = len(buffers) - len(self.written)
-            write_back(leaves, self.written, buffers[count:], self.chosen)
-            buffers = buffers[:count]
-        return self.results(buffers)
-
-    def results(self, buffers: Sequence[Buffer]) -> Any:
-        """The caller's tree of tensors."""
-        tensors = [wrap(TensorLeaf(b.type, b, computed=True, committed=self.chosen)) for b in buffers]
-        if self.form == "single":
-            return tensors[0]
-        return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)
 
 
 class Call(NamedTuple):
@@ -270,7 +239,9 @@ class Compiled(Standing):
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
             written = writes(leaves, given, values)
-            found.extend((out_structure, _form_of(result, outputs), written))
+            ends = current_scope().required  # type: ignore[union-attr]  # the function is being traced
+            required = tuple([(i, *ends[v]) for i, v in enumerate(values) if v in ends])
+            found.extend((out_structure, _form_of(result, outputs), written, required))
             return [*(as_result("compile", x)._value for x in outputs), *(given[j]._value for j in written)]
 
         types = [type_of(x) for x in leaves]
@@ -283,9 +254,11 @@ class Compiled(Standing):
         with enter(None):
             executable = device.compile(graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        tree, form, written = found
+        tree, form, written, required = found
         placed, parts = chosen is not None, call.parts
-        version = Version(executable, device, types, captured, tree, form, placed, returned, written, parts, reason)
+        version = Version(
+            executable, device, types, captured, tree, form, placed, returned, written, parts, required, reason
+        )
         read_by(version, [*captures, *reads])
         return version
 
@@ -420,6 +393,8 @@ def _checked_inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
 
 
 def _inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
+    if version.required:
+        check_required(leaves, version.required)
     pending = [x for x in leaves if isinstance(x, TensorCore) and not isinstance(x._value, Leaf)]
     if pending:
         buffers_of(pending)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DTYPES, DType, float32, float64, int64, uint8, uint64
+from loopgrad.graph.types import DTYPES, DType, bool_, float32, float64, int64, uint8, uint64
 from loopgrad.lazy.control import while_loop
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.elementwise import (
@@ -44,7 +44,7 @@ from loopgrad.lazy.elementwise import (
     trunc,
     where,
 )
-from loopgrad.lazy.operands import dtype_refused, meet
+from loopgrad.lazy.operands import dtype_refused, meet, meet_arrays
 from loopgrad.lazy.reduction import all
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tenso
 
 def isin(x: ArrayLike, test: ArrayLike, /, *, invert: bool = False) -> Tensor:
     """Whether each element of x occurs among those of `test`."""
-    t, table = as_tensor(x), as_tensor(test).ravel()
-    found = equal(t[..., None], table).any(axis=-1)
+    t, table = meet_arrays(x, test)
+    found = equal(t[..., None], table.ravel()).any(axis=-1)
     return not_equal(found, True) if invert else found
 
 
@@ -202,10 +202,10 @@ def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, def
     if len(conditions) != len(choices) or not len(choices):
         got = f"{len(conditions)} conditions and {len(choices)} choices"
         raise ShapeError(explained("select", "as many conditions as choices, at least one", got, "pair them up"))
-    result: Any = default
-    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
-        result = where(condition, choice, result)
-    return as_tensor(result)
+    (result, *values), weak = meet("select", (default, *choices))
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        result = where(condition, wrap(value), wrap(result))._value
+    return wrap(result, weak)
 
 
 # ---- integers
@@ -243,6 +243,8 @@ def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 def bitwise_count(x: ArrayLike, /) -> Tensor:
     """How many bits of |x| are set, as uint8."""
     t = as_tensor(x)
+    if t._value.dtype is bool_:
+        return cast(t, uint8)
     if not t._value.dtype.is_integer:
         raise dtype_refused("bitwise_count", "iu", t._value.dtype)
     bits = cast(_unsigned_size(t._value), uint64)

@@ -17,10 +17,10 @@ import numpy as np
 from loopgrad.graph.build import current_scope, emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
-from loopgrad.graph.ranges import limits
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.ranges import limits, noted, require
+from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.config import current
-from loopgrad.lazy.promotion import as_dtype, promote_all, scalar_dtype
+from loopgrad.lazy.promotion import as_dtype, promote_arrays, scalar_dtype
 from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.processes import child_safe_lock
@@ -266,10 +266,10 @@ def _holds_tensors(items: Sequence[Any]) -> bool:
 def _joined(items: Sequence[Any], dtype: DType | None) -> Tensor:
     """Nested sequences with tensors among them: stacked along a new first axis."""
     parts = [_joined(i, dtype) if isinstance(i, list | tuple) else as_tensor(i, dtype) for i in items]
-    joined, _ = promote_all(*[(p._value.dtype, p._weak) for p in parts])
+    joined = promote_arrays(*[(p._value.dtype, p._weak) for p in parts])
     rows = []
     for part in parts:
-        value = cast(part, joined)._value
+        value = cast_operand(part, joined)
         rows.append(emit("reshape", (value,), {"shape": (1, *value.shape)})[0])
     return wrap(emit("concat", rows, {"axis": 0})[0])
 
@@ -290,6 +290,31 @@ def cast_value(value: Value, dtype: DType) -> Value:
     if made_by is not None and made_by.op == "const" and dtype.kind in "fc" and value.dtype.kind in "biuf":
         return emit("const", (), {"value": float(made_by.attrs["value"]), "type": TensorType(value.shape, dtype)})[0]
     return emit("cast", (value,), {"dtype": dtype})[0]
+
+
+def open_integer(x: Any) -> int | None:
+    """The number where x is a Python int, or a tensor that stands for one and whose dtype is open still."""
+    if type(x) is int:
+        return x
+    if not isinstance(x, TensorCore) or not x._weak or x._value.dtype is not int64:
+        return None
+    made_by = x._value.node
+    return made_by.attrs["value"] if made_by is not None and made_by.op == "const" else None
+
+
+def cast_operand(x: TensorCore, dtype: DType) -> Value:
+    """The value of an operand in the dtype that all of them promote to; OverflowError where it is a Python integer
+    that this one can't hold, or a loop's index that grows beyond it. Of an argument of a compiled function the calls
+    check it."""
+    if not x._weak or x._value.dtype is not int64 or dtype is int64 or not dtype.is_integer:
+        return cast_value(x._value, dtype)
+    number = open_integer(x)
+    if number is not None:
+        return constant(number, TensorType(x._value.shape, dtype))
+    for end in noted(x._value):
+        _checked_integer(end, dtype)
+    require(x._value, *limits(dtype))
+    return cast_value(x._value, dtype)
 
 
 def broadcast_value(value: Value, shape: tuple[int, ...]) -> Value:

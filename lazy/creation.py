@@ -18,6 +18,7 @@ from loopgrad.lazy.core import (
     TensorCore,
     as_tensor,
     cast,
+    cast_operand,
     constant,
     copied,
     from_data,
@@ -132,7 +133,9 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | 
         scalar: Scalar = fill_value  # type: ignore[assignment]
         result = wrap(constant(scalar, TensorType(target, wanted or scalar_dtype(scalar))))
     else:
-        result = copied(broadcast_to(as_tensor(fill_value, wanted), target))
+        fill = as_tensor(fill_value)
+        fill = fill if wanted is None else wrap(cast_operand(fill, wanted))
+        result = copied(broadcast_to(fill, target))
     return as_array(result if device is None else to_device(result, device))
 
 

@@ -14,7 +14,8 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import limits
-from loopgrad.graph.types import TensorType, bool_, float64, int64, uint64
+from loopgrad.graph.types import TensorType, bool_, float64, int8, int64
+from loopgrad.lazy.comparison import exact_comparison
 from loopgrad.lazy.core import (
     ArrayLike,
     TensorCore,
@@ -49,6 +50,11 @@ def _named(function: Any, name: str, text: str) -> Any:
     return function
 
 
+def _operand(x: ArrayLike) -> Tensor:
+    """The operand of a function of one; what is computed of a Python int is an int64, as in NumPy."""
+    return as_tensor(x, int64) if type(x) is int else as_tensor(x)
+
+
 def _float(op: str, text: str) -> Unary:
     """A float function: integers are converted first."""
 
@@ -66,7 +72,7 @@ def _whole(op: str, text: str) -> Unary:
     """A rounding: integers are whole already."""
 
     def function(x: ArrayLike, /) -> Tensor:
-        t = as_tensor(x)
+        t = _operand(x)
         return wrap(emit(op, (t._value,))[0], t._weak) if t._value.dtype.kind in "fc" else copied(t)
 
     return _named(function, op, text)  # type: ignore[no-any-return]
@@ -74,7 +80,7 @@ def _whole(op: str, text: str) -> Unary:
 
 def _signed(op: str, text: str, kinds: str = "iufc") -> Unary:
     def function(x: ArrayLike, /) -> Tensor:
-        t = as_tensor(x)
+        t = _operand(x)
         if t._value.dtype.kind not in kinds:
             raise dtype_refused(op, kinds, t._value.dtype)
         return wrap(emit(op, (t._value,))[0], t._weak)
@@ -109,7 +115,7 @@ def _divided(op: str, text: str) -> Binary:
 
 def _comparison(op: str, text: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-        special = _exact_comparison(op, x, y)
+        special = exact_comparison(op, x, y)
         return wrap(emit(op, meet(op, (x, y))[0])[0]) if special is None else special
 
     return _named(function, op, text)  # type: ignore[no-any-return]
@@ -126,37 +132,6 @@ def as_bool(x: ArrayLike) -> Tensor:
     """`x != 0` as bool; a bool stays as it is."""
     t = as_tensor(x)
     return t if t._value.dtype is bool_ else cast(t, bool_)
-
-
-# ---- comparisons that promotion alone would get wrong
-
-
-_BELOW_RANGE = {"lt": False, "le": False, "gt": True, "ge": True, "eq": False, "ne": True}
-_ABOVE_RANGE = {"lt": True, "le": True, "gt": False, "ge": False, "eq": False, "ne": True}
-_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-
-
-def _exact_comparison(op: str, x: ArrayLike, y: ArrayLike) -> Tensor | None:
-    """The result where an int lies outside the other side's dtype, or int64 meets uint64; else None."""
-    if type(x) is int and isinstance(y, TensorCore):
-        return _exact_comparison(_MIRRORED[op], y, x)
-    if not isinstance(x, TensorCore) or x._value.dtype.kind not in "iu":
-        return None
-    if type(y) is int:
-        low, high = limits(x._value.dtype)
-        if low <= y <= high:
-            return None
-        answer = (_BELOW_RANGE if y < low else _ABOVE_RANGE)[op]
-        return wrap(constant(answer, TensorType(x._value.shape, bool_)))
-    if not isinstance(y, TensorCore) or {x._value.dtype, y._value.dtype} != {int64, uint64}:
-        return None
-    if x._value.dtype is uint64:
-        return _exact_comparison(_MIRRORED[op], y, x)
-    shape = joined_shape(op, (x._value.shape, y._value.shape))
-    a, b = broadcast_value(x._value, shape), broadcast_value(y._value, shape)
-    unsigned = emit(op, (ops.cast(a, uint64), b))[0]
-    below = constant(op in ("lt", "le", "ne"), TensorType(shape, bool_))
-    return wrap(ops.select(ops.lt(a, 0), below, unsigned))
 
 
 # ---- arithmetic
@@ -235,19 +210,19 @@ def logical_not(x: ArrayLike, /) -> Tensor:
 
 def absolute(x: ArrayLike, /) -> Tensor:
     """The absolute value."""
-    t = as_tensor(x)
+    t = _operand(x)
     return copied(t) if t._value.dtype.kind in "bu" else wrap(emit("abs", (t._value,))[0], t._weak)
 
 
 def positive(x: ArrayLike, /) -> Tensor:
     """A copy of x."""
-    return copied(as_tensor(x))
+    return copied(_operand(x))
 
 
 def square(x: ArrayLike, /) -> Tensor:
-    """x * x."""
-    t = as_tensor(x)
-    return multiply(t, t)
+    """x * x; of bools an int8, as in NumPy."""
+    t = _operand(x)
+    return cast(t, int8) if t._value.dtype is bool_ else multiply(t, t)
 
 
 def reciprocal(x: ArrayLike, /) -> Tensor:
@@ -332,7 +307,11 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
     """x kept between `min` and `max`; None leaves that side open."""
-    result = copied(as_tensor(x))
+    result = copied(_operand(x))
+    if result._value.dtype.is_integer:  # a Python int beyond the end that is open anyway leaves it open
+        low, high = limits(result._value.dtype)
+        min = None if type(min) is int and min < low else min
+        max = None if type(max) is int and max > high else max
     if min is not None:
         result = maximum(result, min)
     return result if max is None else minimum(result, max)
@@ -392,7 +371,7 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     s, t = wrap(a, weak), wrap(b, weak)
     first = logical_or(greater_equal(absolute(s), absolute(t)), isinf(s))
     large, small = where(first, s, t), where(first, t, s)
-    plain = logical_or(equal(large, 0), isinf(large))
+    plain = logical_or(logical_and(equal(large, 0), equal(small, 0)), isinf(large))  # the small one may be NaN
     ratio = divide(small, where(plain, 1.0, large))
     size = absolute(large)
     return where(plain, size, multiply(size, sqrt(add(1.0, multiply(ratio, ratio)))))
@@ -413,7 +392,7 @@ def cbrt(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     value = cast_value(t._value, float_dtype(t._value.dtype))
     f = wrap(value, t._weak)
-    below = less(f, 0.0)
+    below = signbit(f)
     size = where(below, negative(f), f)  # abs would have no slope at 0
     root = power(size, 1.0 / 3.0)
     # 1/3 isn't exact, which costs large and small numbers digits: one step of Newton gives them back
@@ -426,8 +405,10 @@ def cbrt(x: ArrayLike, /) -> Tensor:
 
 def sigmoid(x: ArrayLike, /) -> Tensor:
     """1 / (1 + exp(-x)), computed from exp(-|x|), which can't overflow."""
-    below = less(x, 0.0)
-    small = exp(where(below, x, negative(x)))  # abs would have no slope at 0
+    t = as_tensor(x)
+    f = wrap(cast_value(t._value, float_dtype(t._value.dtype)), t._weak)
+    below = less(f, 0.0)
+    small = exp(where(below, f, negative(f)))  # abs would have no slope at 0
     return divide(where(below, small, 1.0), add(1.0, small))
 
 

@@ -10,7 +10,7 @@ from loopgrad.lazy.core import ArrayLike, as_tensor
 from loopgrad.lazy.elementwise import multiply
 from loopgrad.lazy.memory import whole
 from loopgrad.lazy.movement import concat, expand_dims, flip, reshape, split, swapaxes
-from loopgrad.lazy.operands import normal_axes, normal_axis
+from loopgrad.lazy.operands import meet_arrays, normal_axes, normal_axis
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor import Tensor
@@ -85,7 +85,7 @@ def _joined_blocks(blocks: Any, level: int, rank: int) -> Tensor:
 
 def append(x: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Tensor:
     """`concat([x, values], axis)`; without an axis both are raveled."""
-    return concat([x, values], axis=axis)
+    return concat(meet_arrays(x, values), axis=axis)
 
 
 # ---- splitting
@@ -158,7 +158,7 @@ def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor
 
 def kron(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The Kronecker product: y times each element of x, as blocks."""
-    a, b = as_tensor(x), as_tensor(y)
+    a, b = meet_arrays(x, y)
     rank = max(len(a._value.shape), len(b._value.shape))
     p, q = ((1,) * (rank - len(t._value.shape)) + t._value.shape for t in (a, b))
     blocks = expand_dims(reshape(a, p), tuple(range(1, 2 * rank, 2)))

@@ -11,13 +11,13 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
-from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, copied, wrap
+from loopgrad.lazy.core import ArrayLike, as_tensor, broadcast_value, cast, cast_operand, copied, wrap
 from loopgrad.lazy.elementwise import multiply, subtract
 from loopgrad.lazy.indexing import get_item
 from loopgrad.lazy.memory import viewed
 from loopgrad.lazy.movement import moveaxis, permute_dims, ravel, reshape, stack
-from loopgrad.lazy.operands import Shape, joined_shape, normal_axis, positions
-from loopgrad.lazy.promotion import promote_all
+from loopgrad.lazy.operands import Shape, joined_shape, meet_arrays, normal_axis, positions
+from loopgrad.lazy.promotion import promote_arrays
 from loopgrad.lazy.reduction import sum
 from loopgrad.lazy.views import Diagonal
 
@@ -31,9 +31,9 @@ FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user
 def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
     """The operands in one dtype (bools as int64), and whether they were bools."""
     tensors = [as_tensor(x) for x in xs]
-    dtype, _ = promote_all(*[(t._value.dtype, t._weak) for t in tensors])
+    dtype = promote_arrays(*[(t._value.dtype, t._weak) for t in tensors])
     work = int64 if dtype is bool_ else dtype
-    return [cast_value(t._value, work) for t in tensors], dtype is bool_
+    return [cast_operand(t, work) for t in tensors], dtype is bool_
 
 
 def matmul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -71,7 +71,7 @@ def _batched_matmul(a: Value, b: Value) -> Value:
 
 def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last."""
-    a, b = as_tensor(x), as_tensor(y)
+    a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
         return multiply(a, b)
     if len(b._value.shape) <= 2:
@@ -93,7 +93,7 @@ def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The sum of products over the last axes."""
-    a, b = as_tensor(x), as_tensor(y)
+    a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
         return multiply(a, b)
     return tensordot(a, b, axes=([-1], [-1]))
@@ -101,7 +101,7 @@ def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """All products of two vectors."""
-    a, b = ravel(x), ravel(y)
+    a, b = map(ravel, meet_arrays(x, y))
     return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])))
 
 

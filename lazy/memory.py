@@ -170,8 +170,9 @@ def _shared(t: TensorCore) -> View:
 
 def viewed(t: Tensor, step: Step, value: Value) -> Tensor:
     """The tensor of `value`, the elements that `step` takes of t, sharing t's memory."""
-    result = wrap(value, t._weak)
     view = t._view
+    # of a Python int NumPy makes an array of int64
+    result = wrap(value, t._weak and (view is not None or bool(t._value.shape) or not t._value.dtype.is_integer))
     if view is None and not t._value.shape:
         return result
     if view is None or view.storage is None:

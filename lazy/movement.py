@@ -14,11 +14,11 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
-from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_value, copied, is_scalar, wrap
+from loopgrad.lazy.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_operand, copied, wrap
 from loopgrad.lazy.indexing import FULL, take
 from loopgrad.lazy.memory import as_array, by_rows, is_number, needs_copy, viewed, whole
 from loopgrad.lazy.operands import joined_shape, normal_axes, normal_axis, normal_shape
-from loopgrad.lazy.promotion import promote_all
+from loopgrad.lazy.promotion import promote_all, promote_arrays
 from loopgrad.lazy.steps import Flipped, Reshaped, Stretched, Transposed
 from loopgrad.lazy.views import subscript
 
@@ -228,20 +228,18 @@ def _span(value: Value, axis: int, start: int, stop: int) -> Value:
 # ---- joining and splitting
 
 
-def _same_dtype(op: str, xs: Sequence[ArrayLike]) -> list[Value]:
+def _same_dtype(op: str, xs: Sequence[ArrayLike], numbers_give_way: bool = False) -> list[Value]:
     if not len(xs):
         raise ShapeError(explained(op, "at least one tensor", "none", "pass one"))
     tensors = [as_tensor(x) for x in xs]
-    dtype, _ = promote_all(*[(t._value.dtype, t._weak) for t in tensors])
-    return [
-        as_tensor(x, dtype)._value if is_scalar(x) else cast_value(t._value, dtype)
-        for x, t in zip(xs, tensors, strict=True)
-    ]
+    operands = [(t._value.dtype, t._weak) for t in tensors]
+    dtype = promote_all(*operands)[0] if numbers_give_way else promote_arrays(*operands)
+    return [cast_operand(t, dtype) for t in tensors]
 
 
 def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
     """Join along an existing axis (None: ravel first)."""
-    values = _same_dtype("concat", xs)
+    values = _same_dtype("concat", xs, numbers_give_way=axis is None)  # only there can they be among arrays
     if axis is None:
         return wrap(ops.concat([ravel(wrap(v))._value for v in values], 0))
     if not values[0].shape:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import kinds_text
 from loopgrad.graph.types import DType, TensorType, int64
-from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_value, constant, is_scalar
+from loopgrad.lazy.core import TensorCore, as_tensor, broadcast_value, cast_operand, constant, is_scalar, wrap
 from loopgrad.lazy.errors import traced_value_error
-from loopgrad.lazy.promotion import float_dtype, promote_all, scalar_dtype
+from loopgrad.lazy.promotion import float_dtype, promote_all, promote_arrays, scalar_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor import Tensor
 
 Shape = tuple[int, ...]
 
@@ -64,7 +67,8 @@ def joined_shape(op: str, shapes: Iterable[Shape]) -> Shape:
 def meet(
     op: str, xs: Sequence[Any], *, floating: bool = False, kinds: str | None = None, dtype: DType | None = None
 ) -> tuple[list[Value], bool]:
-    """The operands as values of one dtype and shape, and whether the result is weak.
+    """The operands as values of one dtype and shape, and whether the result is weak (of Python ints alone it isn't:
+    what is computed of them is an int64, which needn't fit where they would).
 
     `floating`: integers become the default float. `kinds`: the dtype kinds the operation is defined
     for. `dtype`: the dtype, already chosen.
@@ -73,6 +77,7 @@ def meet(
     weak = False
     if dtype is None:
         dtype, weak = promote_all(*[_dtype_of(p) for p in parts])
+        weak = weak and (not dtype.is_integer or any(isinstance(p, TensorCore) for p in parts))
         if floating and dtype.kind not in "fc":
             dtype = float_dtype(dtype)
     if kinds is not None and dtype.kind not in kinds:
@@ -80,10 +85,17 @@ def meet(
     shape = joined_shape(op, [p._value.shape for p in parts if isinstance(p, TensorCore)])
     type = TensorType(shape, dtype)
     values = [
-        broadcast_value(cast_value(p._value, dtype), shape) if isinstance(p, TensorCore) else constant(p, type)
+        broadcast_value(cast_operand(p, dtype), shape) if isinstance(p, TensorCore) else constant(p, type)
         for p in parts
     ]
     return values, weak
+
+
+def meet_arrays(*xs: Any) -> list[Tensor]:
+    """The operands of a function that makes arrays of Python numbers, in one dtype (see `promote_arrays`)."""
+    tensors = [as_tensor(x) for x in xs]
+    dtype = promote_arrays(*[_dtype_of(t) for t in tensors])
+    return [wrap(cast_operand(t, dtype)) for t in tensors]
 
 
 def dtype_refused(op: str, kinds: str, got: DType) -> DTypeError:

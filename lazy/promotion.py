@@ -6,7 +6,10 @@ those rules, and gives float32 beside float16.
 
 Python scalars, and tensors that came from one (loop carries, arguments), are *weak*: they take the
 other operand's dtype unless their kind is higher (bool < int < float < complex); then an integer
-operand gives the default float. Weak beside weak stays weak.
+operand gives the default float. Weak beside weak stays weak. A Python int that the other operand's
+dtype can't hold is refused, as is one that is an argument of a compiled function or a loop's index; what
+is computed of those, or carried by a loop, wraps as the other operand does. Functions that make arrays
+of Python numbers (`promote_arrays`) have them as int64 among integers.
 """
 
 from __future__ import annotations
@@ -106,6 +109,15 @@ def scalar_dtype(value: Any) -> DType:
     if isinstance(value, int):
         return int64
     return current().complex_dtype if isinstance(value, complex) else current().dtype
+
+
+def promote_arrays(*operands: tuple[DType, bool]) -> DType:
+    """The dtype of several operands of a function that makes arrays of Python numbers, as NumPy's do that aren't
+    ufuncs: a Python int is an int64 beside integers. Beside floats Python numbers give way here as well."""
+    dtype, _ = promote_all(*operands)
+    if dtype.is_integer and any(weak and d.is_integer for d, weak in operands):
+        return promote(dtype, int64)
+    return dtype
 
 
 def promote_all(*operands: tuple[DType, bool]) -> tuple[DType, bool]:

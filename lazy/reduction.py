@@ -51,7 +51,7 @@ from loopgrad.lazy.elementwise import (
 )
 from loopgrad.lazy.memory import whole
 from loopgrad.lazy.movement import broadcast_to, concat, flip, ravel, reshape
-from loopgrad.lazy.operands import dtype_refused, joined_shape, normal_axes, normal_axis
+from loopgrad.lazy.operands import dtype_refused, joined_shape, meet_arrays, normal_axes, normal_axis
 from loopgrad.lazy.promotion import float_dtype, sum_dtype
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def _extremum(op: str, on_bool: str, name: str) -> Callable[..., Tensor]:
         initial: ArrayLike | None = None, where: ArrayLike | None = None,
     ) -> Tensor:  # fmt: skip
         value = as_tensor(x)._value
+        if value.dtype is bool_ and initial is not None:
+            initial = as_bool(initial)
         if where is not None and initial is None:
             fix = "pass what to give where the mask leaves nothing"
             raise ValueError(explained(name, "`initial` beside `where`", "none", fix))
@@ -302,7 +304,8 @@ def diff(
         low, high = [0] * len(shape), list(shape)
         first, last = low.copy(), high.copy()
         first[d], last[d] = 1 if shape[d] else 0, shape[d] - 1 if shape[d] else 0
-        t = subtract(wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last)))
+        later, earlier = wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last))
+        t = (not_equal if t._value.dtype is bool_ else subtract)(later, earlier)
     return t if n else whole(t)
 
 
@@ -333,7 +336,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:
     """Where to insert `v` into the sorted vector `a` so that it stays sorted."""
     if side not in ("left", "right"):
         raise ValueError(explained("searchsorted", "side 'left' or 'right'", repr(side), "pass one of them"))
-    table, keys = as_tensor(a), as_tensor(v)
+    table, keys = meet_arrays(a, v)
     if len(table._value.shape) != 1:
         raise ShapeError(explained("searchsorted", "one dimension", table._value.type, "ravel it"))
     shape = keys._value.shape

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.graph.types import int64
+from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.creation import ones_like, zeros_like
 from loopgrad.lazy.elementwise import add, clip, divide, equal, less, less_equal, multiply, subtract, where
 from loopgrad.lazy.indexing import take
 from loopgrad.lazy.movement import concat, flip, moveaxis, pad, reshape
 from loopgrad.lazy.operands import normal_axis
-from loopgrad.lazy.promotion import float_dtype, promote, promote_all
+from loopgrad.lazy.promotion import float_dtype, promote, promote_arrays
 from loopgrad.lazy.reduction import diff, searchsorted, sum
 
 if TYPE_CHECKING:
@@ -102,13 +102,14 @@ def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
     a, b = _vector("convolve", x), _vector("convolve", kernel)
     if a._value.shape[0] < b._value.shape[0]:
         a, b = b, a
-    dtype, _ = promote_all((a._value.dtype, a._weak), (b._value.dtype, b._weak))
+    dtype = promote_arrays((a._value.dtype, a._weak), (b._value.dtype, b._weak))
     n, m = a._value.shape[0], b._value.shape[0]
     places = np.arange(n + m - 1)[:, None] + np.arange(m)
-    products = multiply(take(pad(cast(a, dtype), m - 1), places), flip(cast(b, dtype)))
+    work = int64 if dtype is bool_ else dtype
+    products = multiply(take(pad(cast(a, work), m - 1), places), flip(cast(b, work)))
     if dtype.is_float:  # beyond the ends there is nothing: not 0 times an infinity
         products = where((places >= m - 1) & (places < m - 1 + n), products, 0.0)
-    full = sum(products, axis=1, dtype=dtype)
+    full = cast(sum(products, axis=1, dtype=work), dtype)
     if mode == "full":
         return full
     return full[m - 1 : n] if mode == "valid" else full[(m - 1) // 2 : (m - 1) // 2 + n]

@@ -38,7 +38,7 @@ from loopgrad.lazy.indexing import take_along_axis
 from loopgrad.lazy.linalg import diagonal, matmul
 from loopgrad.lazy.movement import broadcast_to, concat, expand_dims, flip, moveaxis, ravel, reshape
 from loopgrad.lazy.operands import normal_axes
-from loopgrad.lazy.promotion import float_dtype
+from loopgrad.lazy.promotion import float_dtype, promote
 from loopgrad.lazy.reduction import (
     argmax,
     argmin,
@@ -244,6 +244,8 @@ def average(x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None,
             fix = "give weights the array's shape, or one per element along the axis"
             raise ShapeError(explained("average", f"weights that fit {shape} along axis {axis}", w._value.shape, fix))
         w = broadcast_to(reshape(w, tuple([n if d in axes else 1 for d, n in enumerate(shape)])), shape)
+    work = float_dtype(promote(t._value.dtype, w._value.dtype))
+    t, w = cast(t, work), cast(w, work)
     return divide(sum(multiply(t, w), axis=axis, keepdims=keepdims), sum(w, axis=axis, keepdims=keepdims))
 
 
@@ -294,7 +296,7 @@ def bincount(
             raise ValueError(explained("bincount", "numbers of at least 0", int(numbers.min()), "shift them first"))
         length = int(numbers.max()) + 1 if numbers.size else 0
     bins = int(length) if int(length) > minlength else int(minlength)
-    target = where(less(t, 0), bins, t)  # behind the last: dropped
+    target = where(less(t, 0), bins, cast(t, int64) if t._value.dtype.bits < 64 else t)  # behind the last: dropped
     if weights is None:
         return zeros((bins,), dtype=int64).at[target].add(1)
     w = _as_float(weights)

@@ -21,12 +21,12 @@ from loopgrad.lazy.core import (
     ArrayLike,
     as_tensor,
     broadcast_value,
-    cast_value,
+    cast_operand,
     constant,
     is_scalar,
     wrap,
 )
-from loopgrad.lazy.elementwise import add, divide, maximum, minimum, multiply, power, subtract, where
+from loopgrad.lazy.elementwise import add, divide, maximum, minimum, multiply, negative, power, where
 from loopgrad.lazy.indexing import FULL, IndexPlan, get_item, plan_index, slice_spans
 from loopgrad.lazy.operands import Shape, joined_shape, positions
 from loopgrad.lazy.promotion import promote, promote_weak, scalar_dtype
@@ -81,7 +81,8 @@ class AtIndex:
 
     def subtract(self, values: ArrayLike) -> Tensor:
         """x with `values` subtracted; repeated indices add up."""
-        return update("add", self._tensor, self._index, subtract(0, values))
+        taken = wrap(as_update("add", values, self._tensor._value))
+        return update("add", self._tensor, self._index, negative(taken))
 
     def multiply(self, values: ArrayLike) -> Tensor:
         """x multiplied by `values`; repeated indices multiply."""
@@ -141,7 +142,7 @@ def as_update(kind: str, values: ArrayLike, base: Value) -> Value:
     joined = promote_weak(base.dtype, dtype) if t._weak else promote(base.dtype, dtype)
     if joined is not base.dtype and not (base.dtype.kind == joined.kind == dtype.kind):
         raise _lossy(kind, dtype, base)
-    return cast_value(t._value, base.dtype)
+    return cast_operand(t, base.dtype)
 
 
 def _lossy(kind: str, dtype: object, base: Value) -> DTypeError:
