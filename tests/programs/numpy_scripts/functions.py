@@ -1,0 +1,79 @@
+"""The public functions that NumPy has too, by how a random statement calls them, and those that none calls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "unary": words("""
+        abs absolute acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_count
+        bitwise_invert bitwise_not cbrt ceil copy cos cosh deg2rad degrees exp exp2 expm1 fabs floor invert isfinite
+        isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians
+        reciprocal rint round around sign signbit sin sinc sinh sqrt square tan tanh trunc ravel squeeze fliplr
+        flipud flip transpose diag diagflat tril triu atleast_1d atleast_2d atleast_3d matrix_transpose zeros_like
+        ones_like flatnonzero argwhere ptp trace diagonal rot90 vander
+    """),
+    "pairs": words("""
+        modf nonzero broadcast_arrays meshgrid divmod
+    """),
+    "binary": words("""
+        add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide
+        equal float_power floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot lcm left_shift less
+        less_equal logaddexp logaddexp2 logical_and logical_or logical_xor maximum minimum mod multiply not_equal
+        pow power remainder right_shift subtract true_divide isclose allclose array_equal kron outer inner dot vdot
+        matmul vecdot tensordot cross append isin convolve correlate ldexp
+    """),
+    "reduction": words("""
+        all amax amin any argmax argmin average count_nonzero max mean median min nanargmax nanargmin nanmax nanmean
+        nanmedian nanmin nanprod nanstd nansum nanvar prod std sum var
+    """),
+    "quantile": words("""
+        quantile percentile nanquantile nanpercentile
+    """),
+    "running": words("""
+        cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum diff sort
+    """),
+    "joining": words("""
+        column_stack concat concatenate dstack hstack stack vstack
+    """),
+    "creating": words("""
+        arange empty eye full geomspace identity linspace logspace ones tri zeros fromfunction
+    """),
+    "axes": words("""
+        expand_dims moveaxis permute_dims reshape roll swapaxes broadcast_to tile repeat pad flip
+    """),
+    "splitting": words("""
+        array_split split hsplit vsplit dsplit unstack
+    """),
+    "choosing": words("""
+        where clip take take_along_axis searchsorted select compress extract delete digitize
+    """),
+    "statistics": words("""
+        bincount corrcoef cov gradient histogram interp polyval trapezoid einsum block
+    """),
+    "argsort": words("""
+        argsort
+    """),
+    "converting": words("""
+        asarray array astype empty_like full_like
+    """),
+}
+
+ELSEWHERE: Final[dict[str, str]] = {
+    **dict.fromkeys(words("""
+        bool bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
+    """), "dtypes: in every conversion"),
+    **dict.fromkeys(words("""
+        e inf nan pi newaxis
+    """), "constants: in literals"),
+    **dict.fromkeys(words("""
+        broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
+        indices from_dlpack linalg
+    """), "they give no array of arrays' elements, or are tested for themselves"),
+}
