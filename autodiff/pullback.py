@@ -44,7 +44,6 @@ class Adjoints:
         assert known is None or not isinstance(value.type, StackType), "a stack is consumed once"
         self._known[value] = cotangent if known is None else ops.accumulate(known, cotangent)
 
-
     @contextmanager
     def whole(self) -> Iterator[None]:
         """What was entered inside is forgotten where that raises."""

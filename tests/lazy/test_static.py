@@ -83,7 +83,7 @@ SAME: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("values", DIFFERENT, ids=str)
+@pytest.mark.parametrize("values", DIFFERENT, ids=range(len(DIFFERENT)))
 def test_values_that_differ_only_by_type(values: tuple[Any, ...]) -> None:
     f, seen = recorded(static_argnums=1)
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_values_that_differ_only_by_type(values: tuple[Any, ...]) -> None:
     assert all(type(a) is type(b) for a, b in zip(seen, values, strict=True))
 
 
-@pytest.mark.parametrize("values", SAME, ids=str)
+@pytest.mark.parametrize("values", SAME, ids=range(len(SAME)))
 def test_equal_values(values: tuple[Any, Any]) -> None:
     f, seen = recorded(static_argnums=1)
     for s in values:
@@ -145,7 +145,7 @@ BAD_NAMES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), BAD_NAMES, ids=str)
+@pytest.mark.parametrize(("options", "message"), BAD_NAMES, ids=range(len(BAD_NAMES)))
 def test_parameters_that_do_not_exist(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         lg.compile(lambda x, s: x * s, **options)
