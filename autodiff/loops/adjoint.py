@@ -33,7 +33,7 @@ from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.types import StackType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +265,9 @@ def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Conte
 
 def _fits_budget(loop: Loop, saved: Sequence[Value], inner: bool, context: Context) -> bool:
     """Whether the loop may save what it likes; `inner` loops save an amount that isn't known here. Inside lanes
-    a budget is not for one lane to keep."""
+    a budget is not for one lane to keep, and a stack that is carried can't be one of the states that are kept."""
     budget = loop.node.attrs["memory_budget"]
-    if budget is None or context.lanes:
+    if budget is None or context.lanes or any(isinstance(v.type, StackType) for v in loop.inits):
         return True
     count = loop.node.operands[0].node
     if loop.node.op == "while" or inner or count is None or count.op != "const":

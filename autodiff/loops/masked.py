@@ -91,7 +91,7 @@ def _pull_masked(node: Node, received: Received, adjoints: Adjoints, context: Co
 def _masked(node: Node) -> tuple[list[Value], tuple[Value, ...]]:
     """The node's distinct operands, and its results computed in uniform form."""
     operands = list(dict.fromkeys(node.operands))
-    masked = mask(extract(node.results, operands), lambda n: n is node or crosses_lanes(n))
+    masked = mask(extract(node.results, operands), lambda n: n is node or crosses_lanes(n), apart=True)
     results = inline(masked, operands)
     if node.op != "switch":
         loop = results[0].node

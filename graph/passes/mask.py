@@ -41,14 +41,16 @@ def crosses_lanes(node: Node) -> bool:
     return not lane_report(node, control.shape).local
 
 
-def run(graph: Graph, wanted: Callable[[Node], bool] = crosses_lanes) -> Graph:
-    """`graph` with the lane loops and switches that are `wanted` in uniform, masked form."""
-    return _Masker(wanted).graph(graph)
+def run(graph: Graph, wanted: Callable[[Node], bool] = crosses_lanes, apart: bool = False) -> Graph:
+    """`graph` with the lane loops and switches that are `wanted` in uniform, masked form. `apart`: what lanes push
+    while they aren't active has no derivative."""
+    return _Masker(wanted, apart).graph(graph)
 
 
 class _Masker:
-    def __init__(self, wanted: Callable[[Node], bool]) -> None:
+    def __init__(self, wanted: Callable[[Node], bool], apart: bool) -> None:
         self.wanted = wanted
+        self.apart = apart
 
     def graph(self, graph: Graph) -> Graph:
         builder = Builder()
@@ -86,7 +88,7 @@ class _Masker:
         arguments = [Value(v.type) for v in operands[1:]]
         k = inner.splat(index, count.shape)
         active = Mask(inner.value("lt", k, lanes))
-        outputs = under_mask(inner, node.regions[0], [k, *arguments], [active], _shared_inputs(node))
+        outputs = under_mask(inner, node.regions[0], [k, *arguments], [active], _shared_inputs(node), self.apart)
         carries = merged(inner, node, active, arguments, outputs)
         body = self.graph(Graph((index, *arguments, lanes), tuple(inner.nodes), tuple(carries)))
         return builder.emit("for", (trips, *operands[1:], count), _uniform(node), (body,))
@@ -95,7 +97,7 @@ class _Masker:
         cond, body = node.regions
         n: int = node.attrs["carries"]
         mask_type = cond.outputs[0].type
-        (started,) = under_mask(builder, cond, operands, [], ())
+        (started,) = under_mask(builder, cond, operands, [], (), self.apart)
 
         tested = [Value(v.type) for v in (*operands[:n], started, *operands[n:])]
         test = Builder()
@@ -107,9 +109,9 @@ class _Masker:
         carries, captures = [Value(v.type) for v in operands[:n]], [Value(v.type) for v in operands[n:]]
         alive = Value(mask_type)
         active = Mask(alive)
-        outputs = under_mask(inner, body, [*carries, *captures], [active], _shared_inputs(node))
+        outputs = under_mask(inner, body, [*carries, *captures], [active], _shared_inputs(node), self.apart)
         after = merged(inner, node, active, carries, outputs)
-        (holds,) = under_mask(inner, cond, [*after, *captures], [active], ())
+        (holds,) = under_mask(inner, cond, [*after, *captures], [active], (), self.apart)
         still = inner.value("and", alive, holds)
         stepped = self.graph(Graph((*carries, alive, *captures), tuple(inner.nodes), (*after, still)))
         attrs = {**_uniform(node), "carries": n + 1}
@@ -134,7 +136,7 @@ class _Masker:
                     ]
                 results = self._guarded(builder, node, branch, active, inputs, results, sources, threaded)
             else:
-                found = under_mask(builder, branch, inputs, [active], sources)
+                found = under_mask(builder, branch, inputs, [active], sources, self.apart)
                 results = _selected(builder, active, found, results, threaded)
             for p, source in threaded.items():
                 inputs[source] = results[p]
@@ -162,7 +164,7 @@ class _Masker:
         rest = iter(before)
         olds = [arguments[passed[p]] if p in passed else next(rest) for p in range(len(results))]
         mask = Value(active.value.type)
-        found = under_mask(run, branch, arguments, [Mask(mask)], sources)
+        found = under_mask(run, branch, arguments, [Mask(mask)], sources, self.apart)
         new = _selected(run, Mask(mask), found, olds, threaded)
         interface = (*arguments, *before, mask)
         taken = self.graph(Graph(interface, tuple(run.nodes), tuple(new)))

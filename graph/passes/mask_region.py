@@ -6,6 +6,7 @@ accumulators. Leaves: the region's outputs, emitted into a Builder, where inside
     scatter into an accumulator     ->  its first index is -1 where a mask over its lanes is False
     for with lanes over the mask    ->  its count is 0 there
     while with lanes over the mask  ->  its condition is False there
+    push of floats over the mask    ->  with `apart`: what is pushed there has no derivative
 
 and regions that hold such nodes take the masks as captures.
 """
@@ -62,9 +63,15 @@ def chosen_lanes(builder: Builder, index: Value, number: int, branches: int) -> 
 
 
 def under_mask(
-    builder: Builder, region: Graph, arguments: Sequence[Value], masks: Sequence[Mask], shared: Collection[int]
+    builder: Builder,
+    region: Graph,
+    arguments: Sequence[Value],
+    masks: Sequence[Mask],
+    shared: Collection[int],
+    apart: bool = False,
 ) -> list[Value]:
-    """The outputs of `region`; `shared` are positions of inputs that are accumulators."""
+    """The outputs of `region`; `shared` are positions of inputs that are accumulators. `apart`: what inactive lanes
+    push has no derivative. A lane node that pops it, and stays one, says nothing of their cotangents."""
     env = dict(zip(region.inputs, arguments, strict=True))
     accumulators = {region.inputs[p] for p in shared}
     outer_loc = builder.loc
@@ -76,8 +83,10 @@ def under_mask(
             results = _masked_scatter(builder, node, operands, masks)
             accumulators.add(node.results[0])
         elif node.regions and masks:
-            results = _masked_region(builder, node, operands, masks, joining)
+            results = _masked_region(builder, node, operands, masks, joining, apart)
             accumulators.update(_accumulated(node, joining))
+        elif apart and _pushes_floats(node):
+            results = builder.emit("push", (operands[0], _apart(builder, operands[1], masks)), node.attrs)
         else:
             results = builder.emit(node.op, operands, node.attrs, node.regions)
         env.update(zip(node.results, results, strict=True))
@@ -105,8 +114,24 @@ def _masked_scatter(
     return builder.emit("scatter", (table, *indices, updates), node.attrs)
 
 
+def _pushes_floats(node: Node) -> bool:
+    """Whether it is a push, or holds one, of what derivatives go through."""
+    if node.op == "push":
+        return node.operands[1].dtype.is_float
+    return any(_pushes_floats(n) for r in node.regions for n in r.nodes)
+
+
+def _apart(builder: Builder, value: Value, masks: Sequence[Mask]) -> Value:
+    """The value, whose derivative is that of active lanes."""
+    assert isinstance(value.type, TensorType)
+    for mask in masks:
+        if mask.covers(value.type.shape):
+            value = mask.select(builder, value, builder.value("stop_gradient", value))
+    return value
+
+
 def _masked_region(
-    builder: Builder, node: Node, operands: list[Value], masks: Sequence[Mask], joining: Collection[int]
+    builder: Builder, node: Node, operands: list[Value], masks: Sequence[Mask], joining: Collection[int], apart: bool
 ) -> tuple[Value, ...]:
     """A region node inside a masked body."""
     lanes = node.attrs["lanes"]
@@ -118,7 +143,8 @@ def _masked_region(
                 count = mask.select(builder, count, builder.const(0, count.type))
         operands = [count, *operands[1:]]
     accumulators = _inner_accumulators(node, joining)
-    if not accumulators and not any(_has_lanes(r) for r in node.regions) and not (node.op == "while" and lanes):
+    inner_lanes = any(_has_lanes(r) for r in node.regions) or (node.op == "while" and lanes)
+    if not accumulators and not inner_lanes and not (apart and _pushes_floats(node)):
         return builder.emit(node.op, operands, node.attrs, node.regions)
     regions = []
     for position, region in enumerate(node.regions):
@@ -126,7 +152,7 @@ def _masked_region(
         inner.loc = node.loc
         arguments = [Value(v.type) for v in region.inputs]
         captured = [Mask(Value(m.value.type)) for m in masks]
-        outputs = under_mask(inner, region, arguments, captured, accumulators)
+        outputs = under_mask(inner, region, arguments, captured, accumulators, apart)
         if node.op == "while" and lanes and position == 0:
             outputs = [_and_masks(inner, outputs[0], captured)]
         inputs = (*arguments, *[m.value for m in captured])

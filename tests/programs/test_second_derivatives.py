@@ -64,7 +64,6 @@ BUDGETED = (("until", ("less", 1, 0.562), 4, (
 )),)  # fmt: skip
 
 
-@pytest.mark.xfail(strict=True, reason="reverse over reverse of a budgeted loop whose branches hold loops is wrong")
 def test_a_loop_with_branches_within_a_budget():
     inputs = Inputs.drawn(14)
     program = random_programs.Program(seed=14, statements=BUDGETED, mapped=True)

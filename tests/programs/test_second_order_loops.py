@@ -52,3 +52,41 @@ def test_a_loop_in_a_branch(device, around, lanes):
     gradient = lg.grad(lambda x: lg.sum(function(x)))
     check(lg.jvp(gradient, (lg.asarray(X),), (lg.ones(3),))[1], bend, 1e-12, 1e-15)
     check(lg.grad(lambda x: lg.sum(gradient(x)))(lg.asarray(X)), bend, 1e-12, 1e-15)
+
+
+def _pulled_in_lanes(x, choices, trips):
+    """A pullback inside a loop of lanes: of a switch whose branches loop, over rows read and written at places of the
+    lanes. One branch saves, the other doesn't: what lanes that hadn't chosen it push has no derivative."""
+
+    def lane(x, choice, trips):
+        def body(b, c, row):
+            scale = lambda _, row: row.at[(choice - 1) % 3].multiply(0.46)
+            row = lg.fori_loop(0, 1, scale, row)
+
+            def until(b, c, row):
+                step = lambda s: (s[0] + 1, s[1], s[2], s[3].at[(choice + 3) % 3].add(0.03))
+                return lg.while_loop(lambda s: (s[0] < 1) & (s[1] > -9.0), step, (lg.zeros_like(choice), b, c, row))[1:]
+
+            def scanned(b, c, row):
+                step = lambda s, e: ((s[0], s[1], s[2].at[choice % 3].set(c * s[2][(choice - 1) % 3])), e * s[1])
+                return lg.scan(step, (b, c, row), lg.asarray([0.3, -0.7, 0.9]))[0]
+
+            return lg.switch(choice, [until, scanned], b, c, row)
+
+        start = (0.7 * x + 0.1, lg.sin(x), x * lg.arange(3.0))
+        pull = lambda _, cotangents: tuple(lg.vjp(body, *start)[1](cotangents))
+        ends = lg.fori_loop(0, trips, pull, (lg.asarray(0.5), lg.asarray(0.7), lg.arange(1.0, 4.0)))
+        return ends[0] + ends[1] + lg.sum(ends[2] * lg.arange(2.0, 5.0))
+
+    return lg.sum(lg.vmap(lane)(x, choices, trips))
+
+
+@pytest.mark.parametrize("trips", [(1, 1), (2, 1), (0, 2)])
+def test_pullbacks_inside_loops_of_lanes(device, trips):
+    x, choices = np.array([0.3, 0.6]), lg.asarray([0, 2])
+    loss = lambda x: _pulled_in_lanes(x, choices, lg.asarray(trips))
+    value = lambda x: float(loss(lg.asarray(x)))
+    want = [(value(x + u) - value(x - u)) / 2e-6 for u in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(np.asarray(lg.grad(loss)(lg.asarray(x))), want, rtol=1e-7, atol=1e-8)
+    _, tangent = lg.jvp(loss, (lg.asarray(x),), (lg.ones(2),))
+    np.testing.assert_allclose(float(tangent), sum(want), rtol=1e-7, atol=1e-8)
