@@ -185,7 +185,7 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
     else:  # smaller groups don't mean that fewer lanes fill the device
         each = power_below(min(FEW_LANES, rows * length // (geometry.group * FEW_TILES)))
-    kept = group * sum(partial_size(r) for r in kernel.reductions) if many and each > 1 else 0
+    kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0
     together = folds_together(kernel, group, geometry.memory - kept)
     if kept and not together > 0:
         each, kept, together = 1, 0, folds_together(kernel, group, geometry.memory)

@@ -15,10 +15,12 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import SIZE, Emitter, register_type
+from loopgrad.codegen.targets.gpu.elementwise import operate
 from loopgrad.codegen.targets.gpu.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.memory import contribution_place
 from loopgrad.codegen.targets.gpu.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.partials import (
+    GroupArray,
     GroupPartials,
     Partial,
     nothing,
@@ -245,18 +247,29 @@ class RegisterFold:
 
 
 class KeptFold(RegisterFold):
-    """As RegisterFold, in memory of the workgroup: no register is taken while lanes run."""
+    """As RegisterFold, in memory of the workgroup: no register is taken while lanes run. One number, since what waits
+    there limits how many workgroups run at once: the few lanes of an invocation are added up plainly."""
 
     def __init__(self, e: Emitter, reduction: Reduction) -> None:
         self.e, self.reduction, self.once = e, reduction, False
-        self.array = GroupPartials(e, reduction, e.b.group)
+        self.array = GroupArray(e, register_type(reduction.dtype), e.b.group)
         self.set(nothing(e, reduction))
 
+    def add(self, *terms: Val) -> None:
+        for x in terms:
+            self.set((operate(self.e, self.reduction.kind, self.reduction.dtype, [self._value(), x]),))
+
+    def join(self, partial: Partial) -> None:
+        self.add(number(self.e, self.reduction, partial))
+
     def get(self) -> Partial:
-        return self.array.get(self.e.b.local_id())
+        return of_term(self.e, self.reduction, self._value())
 
     def set(self, partial: Partial) -> None:
-        self.array.set(self.e.b.local_id(), partial)
+        self.array.set(self.e.b.local_id(), partial[0])
+
+    def _value(self) -> Val:
+        return self.array.get(self.e.b.local_id())
 
 
 def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
