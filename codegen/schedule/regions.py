@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from loopgrad.autodiff.loops.residuals import consumer, next_stack
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.graph.accumulators import first_carry, is_accumulator
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import input_offset
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
@@ -73,7 +75,7 @@ def decide(graph: Graph, refused: dict[Node, Refusal]) -> Decision:
     decision = Decision({}, {})
     for group in _stack_groups(graph):
         regions = [n for n in group if n.op in REGION_OPS]
-        outcome = _fit(regions, refused) if _closed(group, graph) else None
+        outcome = _mixed(group, graph) or _fit(regions, refused) if _closed(group, graph) else None
         if isinstance(outcome, dict) and regions:
             decision.kernel.update(outcome)
         else:
@@ -109,6 +111,31 @@ def _closed(group: Sequence[Node], graph: Graph) -> bool:
     outside = {*graph.inputs, *graph.outputs}
     values = [v for n in group for v in (*n.operands, *n.results)]
     return not any(isinstance(v.type, StackType) and v in outside for v in values)
+
+
+def _mixed(group: Sequence[Node], graph: Graph) -> Refusal | None:
+    """A stack that lanes pop for themselves and that all lanes push together, or the other way round: the last row of
+    a lane that has ended before others isn't its own last one. Whole tensors are pushed and popped then."""
+    for node in group:
+        if node.op == "stack_new" and len(_handlers(graph, node.results[0], False)) > 1:
+            reader = next(n for n in graph.nodes if node.results[0] in n.operands)
+            return Refusal(reader, "all lanes together and each for itself push to one stack or pop from it")
+    return None
+
+
+def _handlers(graph: Graph, stack: Value, lanes: bool) -> set[bool]:
+    """Whether lanes push and pop a stack for themselves: what is said of it where it goes in `graph`."""
+    found: set[bool] = set()
+    while (use := consumer(graph, stack)) is not None:
+        node, operand = use
+        if node.op in ("push", "pop"):
+            found.add(lanes)
+        for region in node.regions:
+            found |= _handlers(region, region.inputs[operand - input_offset(node)], lanes or bool(node.attrs["lanes"]))
+        if node.op in ("for", "while") and operand - first_carry(node) >= node.attrs["carries"]:
+            break  # only looked at
+        stack = next_stack(node, operand)
+    return found
 
 
 def _fit(regions: Sequence[Node], refused: dict[Node, Refusal]) -> dict[Node, KernelRegion] | Refusal | None:

@@ -90,3 +90,29 @@ def test_pullbacks_inside_loops_of_lanes(device, trips):
     np.testing.assert_allclose(np.asarray(lg.grad(loss)(lg.asarray(x))), want, rtol=1e-7, atol=1e-8)
     _, tangent = lg.jvp(loss, (lg.asarray(x),), (lg.ones(2),))
     np.testing.assert_allclose(float(tangent), sum(want), rtol=1e-7, atol=1e-8)
+
+
+def _lanes_beside_a_shared_table(start, rows, places, trips):
+    """Each lane's own trips; the rows that lanes put elsewhere have no part in the loss, but in what is saved."""
+    own = lg.arange(len(places))
+
+    def body(_, carried):
+        seen, v = carried
+        return seen.at[own, lg.asarray(places)].max(start), lg.sin(rows[lg.asarray(places)] * v)
+
+    ends = lg.fori_loop(0, lg.asarray(trips), body, (lg.ones((len(places), 1)), lg.ones((len(places), 1))))
+    return lg.sum(ends[1])
+
+
+@pytest.mark.parametrize("lanes", [2, 40])
+def test_lanes_of_different_trips_that_push_together(device, lanes):
+    """What is saved by all lanes together isn't taken back by each lane for itself."""
+    places, trips = np.arange(lanes) % 3, np.arange(lanes) % 5 + 1
+    start, rows = np.linspace(-0.5, 0.5, lanes), np.array([[-0.48], [0.7], [1.1]])
+    loss = lambda start, rows: _lanes_beside_a_shared_table(start, rows, places, trips)
+    slope = lambda rows: np.asarray(lg.grad(loss, 1)(lg.asarray(start), lg.asarray(rows)))
+    along = np.array([[0.85], [0.3], [-0.4]])
+    want = (slope(rows + 1e-6 * along) - slope(rows - 1e-6 * along)) / 2e-6
+    both = lambda start, rows: lg.grad(loss, (0, 1))(start, rows)
+    given = (lg.asarray(start), lg.asarray(rows)), (lg.ones(lanes), lg.asarray(along))
+    check(lg.jvp(both, *given)[1][1], want, rtol=1e-7, atol=1e-8)
