@@ -5,7 +5,7 @@ called with arrays of float64 or float32, the Hessian of the loss times a vector
 and reverse over reverse. They must agree, and equal central differences of the gradient where those have converged
 (they don't where a trip count changes). What the tests themselves say is not looked at.
 
-    python tests/programs/second_derivatives.py --count 40           # calls, spread over the tests
+    python tests/programs/second_derivatives.py --share 0.05        # of the calls, always the same ones
     python tests/programs/second_derivatives.py --all -k random      # every call; the rest is for pytest
 """
 
