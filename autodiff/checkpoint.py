@@ -229,7 +229,7 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
         return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
 
     first = len(graph.inputs) - len(adjoint)
-    shared = scatter_chains(graph, first, range(len(adjoint)))
+    shared = scatter_chains(graph, first, range(len(adjoint)), trip.loop.lanes)
     return traced_for(active, adjoint, body, shared=shared)
 
 

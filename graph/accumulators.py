@@ -25,12 +25,18 @@ from loopgrad.graph.rebuild import first_capture, input_offset
 
 
 class Chain(NamedTuple):
-    """Where the chain from an input ends, and how many scatters it passes."""
+    """Where the chain from an input ends, how many scatters it passes, and the shapes of their indices."""
 
     output: int
     scatters: int
+    indexed: frozenset[Shape] = frozenset()
+
+    def over(self, lanes: Shape) -> bool:
+        """Whether each lane contributes at positions of its own: only such scatters can be dropped lane by lane."""
+        return all(shape[: len(lanes)] == lanes for shape in self.indexed)
 
 
+Shape = tuple[int, ...]
 Use = tuple[Node | None, int]
 Uses = Mapping[Value, list[Use]]
 
@@ -61,19 +67,20 @@ def chain_from(graph: Graph, position: int, uses: Uses | None = None) -> Chain |
     """The chain of scatters from input `position` to an output; None where the value is also read."""
     uses = value_uses(graph) if uses is None else uses
     value = graph.inputs[position]
-    scatters = 0
+    scatters, indexed = 0, set[Shape]()
     while True:
         found = readers(graph, value, uses)
         if len(found) != 1:
             return None
         node, operand = found[0]
         if node is None:
-            return Chain(operand, scatters)
+            return Chain(operand, scatters, frozenset(indexed))
         step = passed(node, operand)
         if step is None:
             return None
         value = node.results[step.output]
         scatters += step.scatters
+        indexed |= step.indexed
 
 
 def readers(graph: Graph, value: Value, uses: Uses) -> list[Use]:
@@ -112,7 +119,7 @@ def passed(node: Node, operand: int) -> Chain | None:
     """The result of `node` (as `output`) that continues a chain entering at `operand`; None where it reads it."""
     match node.op:
         case "scatter":
-            return Chain(0, 1) if operand == 0 else None
+            return Chain(0, 1, frozenset([node.operands[1].shape])) if operand == 0 else None
         case "for" | "while":
             first = first_carry(node)
             carry = operand - first
@@ -120,11 +127,12 @@ def passed(node: Node, operand: int) -> Chain | None:
         case "switch":
             if operand == 0:
                 return None
-            chains = [chain_from(branch, operand - 1) for branch in node.regions]
-            ends = {c.output if c else None for c in chains}
-            if len(ends) != 1 or None in ends:
+            found = [chain_from(branch, operand - 1) for branch in node.regions]
+            chains = [c for c in found if c is not None]
+            if len(chains) < len(found) or len({c.output for c in chains}) != 1:
                 return None
-            return Chain(chains[0].output, max(c.scatters for c in chains if c))  # type: ignore[union-attr]
+            indexed = frozenset[Shape]().union(*[c.indexed for c in chains])
+            return Chain(chains[0].output, max(c.scatters for c in chains), indexed)
     return None
 
 

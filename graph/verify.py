@@ -5,7 +5,7 @@ Enters: a Graph. Leaves: nothing, or a VerifyError that lists every broken rule 
   - every operation is known, its attributes are hashable, and its result types are those that its
     primitive infers;
   - a stack value is consumed at most once;
-  - what a loop or switch declares as shared flows through scatters only.
+  - what a loop or switch declares as shared flows through scatters only, whose indices are over its lanes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from loopgrad.graph.accumulators import carry_chain, passed
 from loopgrad.graph.errors import LoopgradError, VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INFER
+from loopgrad.graph.regions import lane_shape
 from loopgrad.graph.text import GraphTextError, print_graph
 from loopgrad.graph.types import StackType
 
@@ -109,12 +110,15 @@ class _Verifier:
     def shared(self, node: Node, where: str) -> None:
         if node.op == "switch":
             chains = [passed(node, i) for i in range(1, len(node.operands))]
-            reached = {chain.output for chain in chains if chain is not None}
+            reached = {chain.output: chain for chain in chains if chain is not None}
         else:
-            reached = {j for j in node.attrs["shared"] if carry_chain(node, j) is not None}
+            reached = {j: c for j in node.attrs["shared"] if (c := carry_chain(node, j)) is not None}
+        lanes = lane_shape(node)
         for position in node.attrs["shared"]:
             if position not in reached:
                 self.error(where, f"shared result {position} doesn't flow from its operand through scatters only")
+            elif not reached[position].over(lanes):
+                self.error(where, f"shared result {position} is scattered into at indices not over the lanes {lanes}")
 
 
 def _listed(types: tuple[object, ...]) -> str:

@@ -179,7 +179,7 @@ def _is_shared_output(traced: Sequence[Traced], position: int, lanes: Shape) -> 
         found = None
         for i, v in enumerate(t.graph.inputs[: len(t.graph.inputs) - len(t.captures)]):
             chain = chain_from(t.graph, i) if v.shape[: len(lanes)] != lanes else None
-            if chain is not None and chain.output == position:
+            if chain is not None and chain.output == position and chain.over(lanes):
                 found, scatters = i, scatters + chain.scatters
         if found is None:
             return False

@@ -289,15 +289,13 @@ def _reads(region: Graph, argument: int, own: int) -> bool:
 def is_shared(graph: Graph, argument: int, output: int, lanes: Shape, per_lane: bool) -> bool:
     """Whether an input is only scattered into, at positions that each lane chooses."""
     chain = chain_from(graph, argument)
-    if chain is None or chain.output != output or not chain.scatters:
+    if chain is None or chain.output != output or not chain.scatters or not chain.over(lanes):
         return False
     value = graph.inputs[argument]
     for node in graph.nodes:
         if not node.operands or node.operands[0] is not value or node.op != "scatter":
             continue
         indices = node.operands[1:-1]
-        if indices[0].shape[: len(lanes)] != lanes:
-            return False
         if per_lane and (node.attrs["kind"] == "set" or _own_row(indices, lanes)):
             return False
         value = node.results[0]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse, may_scatter
-from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, lane_shape, looked_up, normal_loop
+from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, looked_up, normal_loop
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
@@ -33,6 +33,7 @@ from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import lane_shape
 from loopgrad.graph.types import StackType, TensorType
 
 
@@ -120,11 +121,9 @@ def _guarded_trip(
 # ---- the reverse loop's carries
 
 
-def reverse_carries(
-    loop: Loop, joint: Joint, received: Cotangents, adjoints: Adjoints, lanes: tuple[int, ...]
-) -> ReverseCarries:
+def reverse_carries(loop: Loop, joint: Joint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
     """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
-    graph, n = joint.graph, len(loop.body.inputs)
+    graph, n, lanes = joint.graph, len(loop.body.inputs), loop.lanes
     pairs = list(zip(graph.inputs[n:], graph.outputs[loop.carries :], strict=True))
     uses = value_uses(graph) if may_scatter(graph) else None
     result = ReverseCarries()
@@ -142,7 +141,7 @@ def reverse_carries(
         if after is before:
             continue
         capture = loop.captures[i]
-        table = uses is not None and scattered(graph, before, after, uses)
+        table = uses is not None and scattered(graph, before, after, lanes, uses)
         _require_lanes(lanes, before, table)
         known = adjoints.get(capture) if table and capture not in result.targets else None
         init = ops.zeros_like(capture) if known is None else known
@@ -177,10 +176,14 @@ def _require_lanes(lanes: tuple[int, ...], carry: Value, shared: bool) -> None:
         raise NotLaneLocalError
 
 
-def scattered(graph: Graph, before: Value, after: Value, uses: Uses | None = None) -> bool:
-    """Whether `after` comes from the input `before` by scatters alone."""
+def scattered(
+    graph: Graph, before: Value, after: Value, lanes: tuple[int, ...], uses: Uses | None = None
+) -> bool:
+    """Whether `after` comes from the input `before` by scatters alone, in each of which lanes choose positions."""
     chain = chain_from(graph, graph.inputs.index(before), uses)
-    return chain is not None and chain.scatters > 0 and graph.outputs[chain.output] is after
+    if chain is None or not chain.scatters or not chain.over(lanes):
+        return False
+    return graph.outputs[chain.output] is after
 
 
 # ---- the two loops
@@ -192,7 +195,7 @@ def pull_loop(node: Node, received: Cotangents, adjoints: Adjoints, context: Con
     joint = traced_joint(loop, received, adjoints, context)
     if joint is None:
         return
-    carries = reverse_carries(loop, joint, received, adjoints, lane_shape(node) or context.lanes)
+    carries = reverse_carries(loop, joint, received, adjoints)
     if carries.inputs:
         results = emit_loops(loop, joint.graph, carries, context)
         given = [received[j] for j in range(loop.carries)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from loopgrad.autodiff.loops.normal import Loop, lane_shape, with_inputs, without_inputs
+from loopgrad.autodiff.loops.normal import Loop, with_inputs, without_inputs
 from loopgrad.autodiff.loops.residuals import Threads, stack_type
 from loopgrad.autodiff.loops.sizes import loop_depth
 from loopgrad.graph import ops
@@ -22,6 +22,7 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import for_loop
+from loopgrad.graph.regions import lane_shape
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
 
 _CALLED: Final = {"for": "fori_loop", "while": "while_loop"}  # what the user called
@@ -74,7 +75,7 @@ def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Va
     extra_inits = [*(ops.full(0, t) for t in counter), *stacks]
     regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
     operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
-    shared = scatter_chains(body, loop.first, node.attrs["shared"])
+    shared = scatter_chains(body, loop.first, node.attrs["shared"], loop.lanes)
     attrs = {**node.attrs, "carries": n + len(extra_inits), "shared": shared}
     results = emit(node.op, operands, attrs, regions, node)[n:]
     count = results[0] if counter else node.operands[0]
@@ -170,7 +171,7 @@ def emit_reverse(
                  for p, v in enumerate(inits)]  # fmt: skip
     results = for_loop(
         saving.count, inits, body, given,
-        shared=scatter_chains(body, 1, range(c)),
+        shared=scatter_chains(body, 1, range(c), loop.lanes),
         reverse=not loop.node.attrs.get("reverse", False),
         name=loop.node.attrs["name"],
     )  # fmt: skip
@@ -191,10 +192,11 @@ def may_scatter(graph: Graph) -> bool:
     return any(node.op == "scatter" or node.regions for node in graph.nodes)
 
 
-def scatter_chains(body: Graph, first: int, carries: Iterable[int]) -> tuple[int, ...]:
-    """Those of `carries` that the body only scatters into; they are its inputs from `first` on."""
+def scatter_chains(body: Graph, first: int, carries: Iterable[int], lanes: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of `carries` that the body only scatters into, each lane at positions that it chooses; they are its
+    inputs from `first` on."""
     if not may_scatter(body):
         return ()
     uses = value_uses(body)
     chains = [(j, chain_from(body, first + j, uses)) for j in carries]
-    return tuple([j for j, chain in chains if chain is not None and chain.scatters > 0 and chain.output == j])
+    return tuple([j for j, c in chains if c is not None and c.scatters > 0 and c.output == j and c.over(lanes)])

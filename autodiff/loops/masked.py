@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.autodiff.loops.normal import NotLaneLocalError, lane_shape
+from loopgrad.autodiff.loops.normal import NotLaneLocalError
 from loopgrad.autodiff.pullback import Adjoints, Context, RegionRule, pull
 from loopgrad.autodiff.pushforward import RegionRule as TangentRule
 from loopgrad.autodiff.pushforward import RegionRules, push_forward
@@ -20,6 +20,7 @@ from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.passes.mask import crosses_lanes
 from loopgrad.graph.passes.mask import run as mask
+from loopgrad.graph.regions import lane_shape
 
 Received = Sequence[Value | None]
 

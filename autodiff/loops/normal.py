@@ -24,6 +24,7 @@ from loopgrad.graph.accumulators import accumulator_operands, first_carry
 from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import lane_shape
 from loopgrad.graph.types import TensorType
 
 _CONSTANTS: Final = frozenset({"const", "literal", "iota"})
@@ -55,7 +56,8 @@ def normalized(node: Node, lanes: tuple[int, ...]) -> Normal:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A for or while in normal form. Body inputs: `first` leading ones, carries, captures."""
+    """A for or while in normal form. Body inputs: `first` leading ones, carries, captures. `lanes`: its own, else
+    those of the lane loop around it."""
 
     node: Node
     body: Graph
@@ -63,6 +65,7 @@ class Loop:
     captures: tuple[Value, ...]
     first: int
     normal: Normal
+    lanes: tuple[int, ...]
 
     @property
     def carries(self) -> int:
@@ -73,14 +76,8 @@ def normal_loop(node: Node, lanes: tuple[int, ...]) -> Loop:
     normal = normalized(node, lanes)
     first, n = first_carry(node), node.attrs["carries"]
     operands = normal.operands
-    return Loop(node, normal.regions[-1], operands[first : first + n], operands[first + n :], first, normal)
-
-
-def lane_shape(node: Node) -> tuple[int, ...]:
-    """The shape of the lanes of a region node."""
-    if not node.attrs["lanes"]:
-        return ()
-    return node.regions[0].outputs[0].shape if node.op == "while" else node.operands[0].shape
+    inits, captures = operands[first : first + n], operands[first + n :]
+    return Loop(node, normal.regions[-1], inits, captures, first, normal, lane_shape(node) or lanes)
 
 
 def looked_up(graph: Graph, value: Value) -> bool:

@@ -19,7 +19,7 @@ from typing import Final
 
 from loopgrad.autodiff.activity import active_results, differentiable, useful_operands
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
-from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, lane_shape, looked_up, normalized, without_inputs
+from loopgrad.autodiff.loops.normal import Normal, NotLaneLocalError, looked_up, normalized, without_inputs
 from loopgrad.autodiff.loops.residuals import (
     Split,
     Threads,
@@ -40,6 +40,7 @@ from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
+from loopgrad.graph.regions import lane_shape
 from loopgrad.graph.types import StackType, TensorType, int8
 
 Received = Sequence[Value | None]
@@ -94,7 +95,8 @@ def _pull_branches(
     index = _narrow(node, context)
     extra = _emit_augmented(node, normal, branches, context)
     starts = _starts(normal, flow, adjoints)
-    results = _emit_reverse(node, normal, branches, flow, index, (*cotangents, *starts.values(), *extra))
+    lanes = lane_shape(node) or context.lanes
+    results = _emit_reverse(node, normal, branches, flow, index, (*cotangents, *starts.values(), *extra), lanes)
     given = dict(zip(flow.results, cotangents, strict=True))
     require_local(results[0], node, [given.get(r) for r in range(len(node.results))], context)
     continues = [False] * len(flow.plain)
@@ -188,14 +190,17 @@ def _require_lanes(joints: Sequence[Graph], normal: Normal, flow: Flow, lanes: t
         if isinstance(type, TensorType) and type.shape[: len(lanes)] != lanes:
             raise NotLaneLocalError
     for i, p in enumerate(flow.tables):
-        if normal.operands[1 + p].shape[: len(lanes)] != lanes and not _only_scattered(joints, normal, flow, i):
+        if normal.operands[1 + p].shape[: len(lanes)] != lanes and not _only_scattered(joints, normal, flow, i, lanes):
             raise NotLaneLocalError
 
 
-def _only_scattered(joints: Sequence[Graph], normal: Normal, flow: Flow, table: int) -> bool:
+def _only_scattered(
+    joints: Sequence[Graph], normal: Normal, flow: Flow, table: int, lanes: tuple[int, ...]
+) -> bool:
     before = len(normal.operands) - 1 + len(flow.results) + table
     after = len(normal.regions[0].outputs) + len(flow.plain) + table
-    return all(g.outputs[after] is g.inputs[before] or scattered(g, g.inputs[before], g.outputs[after]) for g in joints)
+    ends = [(g, g.inputs[before], g.outputs[after]) for g in joints]
+    return all(end is start or scattered(g, start, end, lanes) for g, start, end in ends)
 
 
 # ---- cutting the branches
@@ -313,8 +318,9 @@ def _needed_only(part: Graph) -> Graph:
 
 
 def _emit_reverse(
-    node: Node, normal: Normal, branches: Sequence[Branch], flow: Flow, index: Value, given: Sequence[Value]
-) -> tuple[Value, ...]:
+    node: Node, normal: Normal, branches: Sequence[Branch], flow: Flow, index: Value, given: Sequence[Value],
+    lanes: tuple[int, ...],
+) -> tuple[Value, ...]:  # fmt: skip
     """`given`: cotangents of results, accumulators, slots, stacks. Returns plain cotangents, accumulators."""
     n = len(normal.operands) - 1
     adjoints = len(flow.results) + len(flow.tables)
@@ -331,7 +337,7 @@ def _emit_reverse(
     shared = [
         len(flow.plain) + i
         for i in range(len(flow.tables))
-        if _only_scattered([b.parts.joint for b in branches], normal, flow, i)
+        if _only_scattered([b.parts.joint for b in branches], normal, flow, i, lanes)
     ]
     attrs: dict[str, object] = {"lanes": node.attrs["lanes"], "shared": tuple(shared)}
     if node.attrs.get("recompute"):

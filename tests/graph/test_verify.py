@@ -107,3 +107,20 @@ def test_all_errors_are_listed_above_the_printed_graph():
     assert text.startswith("the graph after cse breaks")
     assert text.count("\n  - ") == 3
     assert "not printable" in text
+
+
+def test_a_shared_carry_that_lanes_scatter_into_together():
+    """Only what each lane puts at a position of its own can be dropped where the lane isn't active."""
+
+    types = [COUNT, TensorType((2, 4), float32), TensorType((4,), float32)]
+
+    def program(count, table, row):
+        def add(j, table):
+            return [ops.scatter("add", table, [j], row)]
+
+        def trip(_k, table):
+            return traced_for(ops.full(2, TensorType((), int64)), [table], add)
+
+        return traced_for(count, [table], trip, shared=(0,))
+
+    assert "not over the lanes (4,)" in violations(trace(program, types)[0])[0]

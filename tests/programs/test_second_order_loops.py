@@ -116,3 +116,25 @@ def test_lanes_of_different_trips_that_push_together(device, lanes):
     both = lambda start, rows: lg.grad(loss, (0, 1))(start, rows)
     given = (lg.asarray(start), lg.asarray(rows)), (lg.ones(lanes), lg.asarray(along))
     check(lg.jvp(both, *given)[1][1], want, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("trips", [[3, 1], [2, 2], [0, 4]])
+def test_rows_over_lanes_in_a_loop_of_lanes(device, trips):
+    """A loop inside reads one row of all lanes at a time: its derivative adds to rows, not at places of the lanes, so
+    what lanes that aren't active add must be dropped some other way."""
+    x = np.array([0.3, 0.7])
+
+    def program(x):
+        def trip(k, total):
+            row = lambda c, r: ((), lg.where(k % 2 == 1, r * 0.5, r))
+            _, rows = lg.scan(row, (), lg.expand_dims(x, 0))
+            return total + lg.sum(lg.sin(rows), axis=0)
+
+        return lg.sum(lg.fori_loop(0, lg.asarray(trips), trip, x * 0))
+
+    odd, even = np.array(trips) // 2, (np.array(trips) + 1) // 2
+    gradient = lg.grad(program)
+    check(gradient(lg.asarray(x)), even * np.cos(x) + odd * 0.5 * np.cos(x / 2), 1e-14)
+    bend = -even * np.sin(x) - odd * 0.25 * np.sin(x / 2)
+    check(lg.jvp(gradient, (lg.asarray(x),), (lg.ones(2),))[1], bend, 1e-13, 1e-15)
+    check(lg.grad(lambda x: lg.sum(gradient(x)))(lg.asarray(x)), bend, 1e-13, 1e-15)

@@ -144,3 +144,14 @@ def test_a_long_table_isnt_made_again_in_registers(compiled_device):
     got = np.asarray(lg.compile(pulled)(lg.asarray([5, extent - 3]), lg.zeros((2, extent))))
     want = np.stack([np.arange(extent) < start for start in (5, extent - 3)])  # 0 where it was overwritten
     np.testing.assert_array_equal(got, want.astype(np.float64))
+
+
+def test_rows_that_lanes_share_are_refused(device):
+    """A row of all lanes isn't a place of one lane: what lanes that have ended add couldn't be dropped."""
+
+    def trip(_, carried):
+        value, table = carried
+        return value + lg.sum(value), lg.fori_loop(0, 2, lambda j, t: t.at[j].add(value), table)
+
+    with pytest.raises(lg.ShapeError, match="per-lane positions"):
+        lg.fori_loop(0, lg.asarray(TRIPS), trip, (lg.asarray(START), lg.zeros((3, LANES))))
