@@ -167,6 +167,7 @@ class _Walk:
         self.tables: set[int] = set()
         self.elsewhere: set[int] = set()
         self.accumulators: dict[int, Accumulator] = {}
+        self.diverged = False  # inside a node with lanes
 
     # ---- classifying
 
@@ -231,8 +232,10 @@ class _Walk:
                 return [UNIFORM]
             case "push":
                 self.confined(node, node.operands[1], accesses[1])
+                self.aligned(node, node.operands[1])
                 return [UNIFORM]
             case "pop":
+                self.aligned(node, node.results[1])
                 return [UNIFORM, self.own(node.results[1])]
         if any(a.accumulator is not None for a in accesses):
             self.blame(node, "an accumulator is read inside the loop")
@@ -256,6 +259,11 @@ class _Walk:
                 self.mixed(node, access)
         elif access.hard and access.axes:
             self.blame(node, f"{value.type} depends on the lane but doesn't start with the lane shape")
+
+    def aligned(self, node: Node, value: Value) -> None:
+        """Where each lane has its own trips or branch, a value of them all is pushed and popped for all together."""
+        if self.diverged and not self.leads(value):
+            self.blame(node, f"{node.op} of {value.type} is of all lanes together")
 
     # ---- indexing
 
@@ -316,6 +324,12 @@ class _Walk:
     # ---- control
 
     def control(self, node: Node, accesses: list[Access]) -> list[Access]:
+        outside, self.diverged = self.diverged, self.diverged or bool(node.attrs["lanes"])
+        results = self.controlled(node, accesses)
+        self.diverged = outside
+        return results
+
+    def controlled(self, node: Node, accesses: list[Access]) -> list[Access]:
         match node.op:
             case "for":
                 self.decides(node, node.operands[0], accesses[0])

@@ -138,3 +138,36 @@ def test_rows_over_lanes_in_a_loop_of_lanes(device, trips):
     bend = -even * np.sin(x) - odd * 0.25 * np.sin(x / 2)
     check(lg.jvp(gradient, (lg.asarray(x),), (lg.ones(2),))[1], bend, 1e-13, 1e-15)
     check(lg.grad(lambda x: lg.sum(gradient(x)))(lg.asarray(x)), bend, 1e-13, 1e-15)
+
+
+def test_rows_over_lanes_in_a_branch_of_lanes(device):
+    """What a loop in a branch saves holds a row of all lanes: it is pushed and popped for all of them together, also
+    where only the reverse of the reverse pass has to look at other lanes."""
+    x, e, t = np.array([0.5, 0.4, -0.5]), np.array([0.7, -0.2, 0.6]), np.array([0.7])
+    first, weight = x < 0.35, np.array([[1.0]])
+
+    def program(x, e, t):
+        def looping(a, b):
+            at_lanes = lg.asarray(np.zeros(3, np.int64))
+            _, rows = lg.scan(lambda c, _: (c, t[at_lanes]), (), length=1)
+            return 0.5 * a - 0.25 * e, b + lg.sum(lg.sin(rows) * weight, axis=0)
+
+        chosen = lg.where(x < 0.35, 0, 1)
+        a, b = lg.switch(chosen, [looping, lambda a, b: (a, lg.sin(x * x))], x, x * e)
+        return lg.sum(b) + lg.sum(lg.tanh(a))
+
+    along = (np.array([0.5, -1.0, 0.3]), np.array([1.0, 0.2, -0.4]), np.array([0.8]))
+    bent = lambda z: -2 * np.tanh(z) * (1 - np.tanh(z) ** 2)
+    mixed = bent(0.5 * x - 0.25 * e)
+    straight = 2 * np.cos(x * x) - 4 * x * x * np.sin(x * x) + bent(x)
+    wanted = (
+        np.where(first, 0.25 * mixed * along[0] + (1 - 0.125 * mixed) * along[1], straight * along[0]),
+        np.where(first, (1 - 0.125 * mixed) * along[0] + 0.0625 * mixed * along[1], 0.0),
+        -np.sum(first) * np.sin(t) * along[2],
+    )
+
+    def slope(*values):
+        return sum(lg.sum(g * d) for g, d in zip(lg.grad(program, (0, 1, 2))(*values), along, strict=True))
+
+    for got, want in zip(lg.compile(lg.grad(slope, (0, 1, 2)))(x, e, t), wanted, strict=True):
+        check(got, want, 1e-13, 1e-15)

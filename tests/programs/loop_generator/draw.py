@@ -414,11 +414,13 @@ class Draw(Expressions):
     def accumulating(self, place: Place, usable: tuple[str, ...]) -> Block:
         """One loop of lanes that all update the same `usable` cells, with values that often don't depend on its
         carries."""
-        inside = replace(self.alone(place), depth=1, counters=(True,), writable=(self.pick(usable),), readable=())
+        lower, upper, single = self.bounds(True, place)
+        counts = self.chance(0.7)
+        counters = (single or not counts,)
+        inside = replace(self.alone(place), depth=1, counters=counters, writable=(self.pick(usable),), readable=())
         makers = [self.set_update, *[self.pick([self.set_float, self.set_update]) for _ in range(self.pick([1, 1, 2]))]]
         block = tuple([make(inside) for make in self.random.sample(makers, len(makers))])
-        if self.chance(0.7):
-            lower, upper, _ = self.bounds(True, place)
+        if counts:
             return (("for", "lane", lower, upper, block, self.how(block, inside)),)
         test = self.condition(inside)
         return (("while", "lane", test, self.random.randint(1, 5), block, self.how(block, inside)),)

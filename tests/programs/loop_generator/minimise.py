@@ -192,7 +192,8 @@ def script(program: Program, way: str, device: str, error: str) -> str:
         expectation = [f"{name}: {np.asarray(value).tolist()}" for name, value in wanted.finals.items()]
     lines = [
         f"# seed {program.seed}, {way}, {device}: {error.splitlines()[0][:200] if error else ''}", text_of(program), "",
-        f"lg.default_device({device!r}).__enter__()",
+        f"device = lg.default_device({device!r})  # held: a context that nobody holds ends at once",
+        "device.__enter__()",
         f"floats = {listed(inputs.floats())}", f"integers = {listed([inputs.arrays[n] for n in INTEGERS])}",
         f"along = {listed(inputs.along())}", f"every = {tuple(range(len(FLOATS)))}",
         "loss = lambda *f: program(*f, *integers)[0]",
