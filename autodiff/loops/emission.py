@@ -99,7 +99,8 @@ def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | No
 
 
 def _counter_type(loop: Loop, saved: Sequence[Value]) -> TensorType:
-    """Trips of lanes that save something each time are bounded by memory: 32 bits do. Loops inside may save nothing."""
+    """Trips of lanes that save something each time are counted in 32 bits, which loops of many lanes take half the time
+    with: the targets refuse stacks with more rows. Loops inside may save nothing."""
     lanes = lane_shape(loop.node)
     dtype: DType = int32 if lanes and saved else int64
     return TensorType(lanes, dtype)

@@ -16,6 +16,7 @@ import pytest
 from oracles import check, tolerance
 
 import loopgrad as lg
+from loopgrad.codegen.targets.cpu import driver_launch
 from loopgrad.runtime.cpu import memory
 
 STARTS = np.array([0.1, 0.3, 0.5, 0.8])
@@ -337,3 +338,18 @@ def test_i21_memory_that_is_there_by_now_is_used(monkeypatch):
     slopes = np.asarray(gradient(np.zeros(64)))
     assert len(looked) >= 2
     np.testing.assert_array_equal(slopes, 1.0)
+
+
+def test_i22_lanes_whose_trips_cannot_be_counted_are_refused(monkeypatch):
+    """Lanes that save in each trip count their trips in 32 bits."""
+    monkeypatch.setattr(driver_launch, "COUNTED_ROWS", 1000)
+
+    def program(trips):
+        def halved(x):
+            return lg.sum(lg.while_loop(lambda s: s[0] < trips, lambda s: (s[0] + 1, lg.sin(s[1])), (x * 0, x))[1])
+
+        return lg.compile(lg.grad(halved), device="cpu")
+
+    np.testing.assert_array_equal(np.asarray(program(991)(np.zeros(3))), 1.0)
+    with pytest.raises(MemoryError, match=r"while_loop.*memory_budget="):
+        np.asarray(program(1009)(np.zeros(3)))

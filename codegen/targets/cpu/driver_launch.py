@@ -30,6 +30,7 @@ from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterfa
 from loopgrad.graph.types import DType
 
 ROWS_LIMIT: Final = 1 << 40  # more can't be allocated; keeps byte counts far from 64 bits
+COUNTED_ROWS: Final = (1 << 31) - 1  # of a loop whose depth isn't known before it runs
 ROOM_BYTES: Final = 1 << 26  # above this a stack grows to the exact need
 
 
@@ -245,6 +246,7 @@ def _overflow(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
         "  %lane = load i64, ptr %lane_p",
         *_report("%r", STACK_CAPACITY, number, which, "%lane", "0", need, had),
         "grow:",
+        *_uncountable(number, stacks),
     ]
     for s, stack in enumerate(stacks):
         lines += [
@@ -258,6 +260,30 @@ def _overflow(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
             f"  store i64 %next.{s}, ptr %cap_p.{s}",
         ]
     return [*lines, "  call void @drv.grew(ptr %context)", "  ret i32 -1", "fits:"]
+
+
+def _uncountable(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
+    """Refuses a loop of unknown depth that pushed so often that lanes, which count their trips in 32 bits, can't tell."""
+    unknown = [s for s, stack in enumerate(stacks) if stack.depth_param is None]
+    if not unknown:
+        return []
+    lines, any_vast, total = [], "false", "0"
+    for s in unknown:
+        lines += [
+            f"  %vast.{s} = icmp sgt i64 %need.{s}, {COUNTED_ROWS}",
+            f"  %any_vast.{s} = or i1 {any_vast}, %vast.{s}",
+            f"  %vast_rows.{s} = call i64 @llvm.smin.i64(i64 %need.{s}, i64 {ROWS_LIMIT})",
+            f"  %vast_bytes.{s} = mul i64 %vast_rows.{s}, {stacks[s].row_bytes}",
+            f"  %vast_total.{s} = add i64 {total}, %vast_bytes.{s}",
+        ]
+        any_vast, total = f"%any_vast.{s}", f"%vast_total.{s}"
+    return [
+        *lines,
+        f"  br i1 {any_vast}, label %uncountable, label %countable",
+        "uncountable:",
+        *_memory_report(number, total, stacks),
+        "countable:",
+    ]
 
 
 def _errors(number: int, stacks: int) -> list[str]:
