@@ -263,7 +263,7 @@ def _overflow(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
 
 
 def _uncountable(number: int, stacks: tuple[StackInterface, ...]) -> list[str]:
-    """Refuses a loop of unknown depth that pushed so often that lanes, which count their trips in 32 bits, can't tell."""
+    """Refuses a loop of unknown depth that pushed more often than lanes, which count trips in 32 bits, can tell."""
     unknown = [s for s, stack in enumerate(stacks) if stack.depth_param is None]
     if not unknown:
         return []
