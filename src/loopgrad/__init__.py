@@ -39,11 +39,11 @@ from loopgrad.graph.types import (
     uint64,
 )
 from loopgrad.graph.types import bool_ as bool
-from loopgrad.lazy.absent import ABSENT, absent_name
-from loopgrad.lazy.branches import cond, switch
-from loopgrad.lazy.config import default_device, default_dtype, options, set_default_dtype
-from loopgrad.lazy.control import EndlessLoopError, fori_loop, scan, while_loop
-from loopgrad.lazy.creation import (
+from loopgrad.lazy.loops.branches import cond, switch
+from loopgrad.lazy.loops.fori_loop import fori_loop
+from loopgrad.lazy.loops.scan import scan
+from loopgrad.lazy.loops.while_loop import EndlessLoopError, while_loop
+from loopgrad.lazy.numpy.creation import (
     arange,
     array,
     asarray,
@@ -67,7 +67,7 @@ from loopgrad.lazy.creation import (
     zeros,
     zeros_like,
 )
-from loopgrad.lazy.elementwise import (
+from loopgrad.lazy.numpy.elementwise import (
     absolute,
     acos,
     acosh,
@@ -145,18 +145,7 @@ from loopgrad.lazy.elementwise import (
     trunc,
     where,
 )
-from loopgrad.lazy.errors import (
-    GradientError,
-    HistoryError,
-    StaleCaptureError,
-    StaticArgumentError,
-    StructureError,
-    TracedValueError,
-)
-from loopgrad.lazy.evaluation import evaluate as eval
-from loopgrad.lazy.evaluation import memory_stats, synchronize, to_device
-from loopgrad.lazy.export import to_dot, to_networkx, to_text
-from loopgrad.lazy.indexing import (
+from loopgrad.lazy.numpy.indexing import (
     argwhere,
     compress,
     delete,
@@ -167,7 +156,7 @@ from loopgrad.lazy.indexing import (
     take_along_axis,
     unravel_index,
 )
-from loopgrad.lazy.linalg import (
+from loopgrad.lazy.numpy.matrix_products import (
     cross,
     diag,
     diagflat,
@@ -182,7 +171,7 @@ from loopgrad.lazy.linalg import (
     vdot,
     vecdot,
 )
-from loopgrad.lazy.movement import (
+from loopgrad.lazy.numpy.movement import (
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
@@ -208,8 +197,8 @@ from loopgrad.lazy.movement import (
     triu,
     unstack,
 )
-from loopgrad.lazy.promotion import can_cast
-from loopgrad.lazy.reduction import (
+from loopgrad.lazy.numpy.not_offered import ABSENT, absent_name
+from loopgrad.lazy.numpy.reduction import (
     all,
     any,
     argmax,
@@ -232,7 +221,20 @@ from loopgrad.lazy.reduction import (
     sum,
     var,
 )
-from loopgrad.lazy.tensor import Tensor
+from loopgrad.lazy.tensor.config import default_device, default_dtype, options, set_default_dtype
+from loopgrad.lazy.tensor.errors import (
+    GradientError,
+    HistoryError,
+    StaleCaptureError,
+    StaticArgumentError,
+    StructureError,
+    TracedValueError,
+)
+from loopgrad.lazy.tensor.evaluation import evaluate as eval
+from loopgrad.lazy.tensor.evaluation import memory_stats, synchronize, to_device
+from loopgrad.lazy.tensor.graph_export import to_dot, to_networkx, to_text
+from loopgrad.lazy.tensor.promotion import can_cast
+from loopgrad.lazy.tensor.tensor import Tensor
 from loopgrad.runtime.devices import DeviceStatus, devices
 from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats, Plan
@@ -240,9 +242,7 @@ from loopgrad.runtime.replay import ReplayStats
 
 if TYPE_CHECKING:
     from loopgrad import linalg
-    from loopgrad.lazy.checkpoint import checkpoint
-    from loopgrad.lazy.compile import Compiled, Replay, compile
-    from loopgrad.lazy.compositions import (
+    from loopgrad.lazy.numpy.elementwise_compositions import (
         allclose,
         array_equal,
         bitwise_count,
@@ -269,9 +269,7 @@ if TYPE_CHECKING:
         select,
         sinc,
     )
-    from loopgrad.lazy.gradients import gradients
-    from loopgrad.lazy.inspection import finfo, iinfo, isdtype, ndim, promote_types, shape, size
-    from loopgrad.lazy.joining import (
+    from loopgrad.lazy.numpy.joining import (
         append,
         array_split,
         atleast_1d,
@@ -290,10 +288,10 @@ if TYPE_CHECKING:
         vsplit,
         vstack,
     )
-    from loopgrad.lazy.norms import matrix_norm, vector_norm
-    from loopgrad.lazy.samples import convolve, correlate, gradient, interp, polyval, trapezoid, vander
-    from loopgrad.lazy.static import register_pytree, register_static
-    from loopgrad.lazy.statistics import (
+    from loopgrad.lazy.numpy.norms import matrix_norm, vector_norm
+    from loopgrad.lazy.numpy.sampled_functions import convolve, correlate, gradient, interp, polyval, trapezoid, vander
+    from loopgrad.lazy.numpy.shapes_and_dtypes import finfo, iinfo, isdtype, ndim, promote_types, shape, size
+    from loopgrad.lazy.numpy.statistics import (
         average,
         bincount,
         corrcoef,
@@ -319,32 +317,46 @@ if TYPE_CHECKING:
         ptp,
         quantile,
     )
-    from loopgrad.lazy.transforms import grad, hessian, hvp, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp
-    from loopgrad.lazy.vectorize import vmap
+    from loopgrad.lazy.transforms.checkpoint import checkpoint
+    from loopgrad.lazy.transforms.compile import Compiled, Replay, compile
+    from loopgrad.lazy.transforms.derivatives import (
+        grad,
+        hessian,
+        hvp,
+        jacfwd,
+        jacrev,
+        jvp,
+        linearize,
+        value_and_grad,
+        vjp,
+    )
+    from loopgrad.lazy.transforms.gradients_of_tensors import gradients
+    from loopgrad.lazy.transforms.static_arguments import register_pytree, register_static
+    from loopgrad.lazy.transforms.vmap import vmap
 
 # module -> names, imported when the name is first used: derivatives and batching bring half of the package
 _MODULES: Final = {
-    "checkpoint": "checkpoint",
-    "compile": "Compiled Replay compile",
-    "compositions": (
+    "transforms.checkpoint": "checkpoint",
+    "transforms.compile": "Compiled Replay compile",
+    "numpy.elementwise_compositions": (
         "allclose array_equal bitwise_count deg2rad degrees divmod fabs float_power fmax fmin gcd heaviside isclose "
         "isin isneginf isposinf lcm ldexp logaddexp2 modf rad2deg radians rint select sinc"
     ),
-    "gradients": "gradients",
-    "inspection": "finfo iinfo isdtype ndim promote_types shape size",
-    "joining": (
+    "transforms.gradients_of_tensors": "gradients",
+    "numpy.shapes_and_dtypes": "finfo iinfo isdtype ndim promote_types shape size",
+    "numpy.joining": (
         "append array_split atleast_1d atleast_2d atleast_3d block column_stack dsplit dstack fliplr flipud hsplit "
         "hstack kron rot90 vsplit vstack"
     ),
-    "norms": "matrix_norm vector_norm",
-    "samples": "convolve correlate gradient interp polyval trapezoid vander",
-    "static": "register_pytree register_static",
-    "statistics": (
+    "numpy.norms": "matrix_norm vector_norm",
+    "numpy.sampled_functions": "convolve correlate gradient interp polyval trapezoid vander",
+    "transforms.static_arguments": "register_pytree register_static",
+    "numpy.statistics": (
         "average bincount corrcoef cov digitize histogram median nanargmax nanargmin nancumprod nancumsum nanmax "
         "nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"
     ),
-    "transforms": "grad hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp",
-    "vectorize": "vmap",
+    "transforms.derivatives": "grad hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp",
+    "transforms.vmap": "vmap",
 }
 _LATER: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopgrad.lazy.absent import LINALG_ABSENT, absent_name
-from loopgrad.lazy.linalg import cross, matmul, outer, tensordot, vecdot
-from loopgrad.lazy.movement import matrix_transpose
-from loopgrad.lazy.norms import diagonal, matrix_norm, matrix_power, multi_dot, norm, trace, vector_norm
+from loopgrad.lazy.numpy.matrix_products import cross, matmul, outer, tensordot, vecdot
+from loopgrad.lazy.numpy.movement import matrix_transpose
+from loopgrad.lazy.numpy.norms import diagonal, matrix_norm, matrix_power, multi_dot, norm, trace, vector_norm
+from loopgrad.lazy.numpy.not_offered import LINALG_ABSENT, absent_name
 
 __all__ = [
     "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "outer",

@@ -29,8 +29,8 @@ import pytest
 from oracles import direction
 
 import loopgrad as lg
-from loopgrad.lazy.core import TensorCore
-from loopgrad.lazy.trees import flatten, unflatten
+from loopgrad.lazy.tensor.core import TensorCore
+from loopgrad.lazy.tensor.trees import flatten, unflatten
 
 LARGEST = 20_000  # elements of the arguments
 SECONDS = 20  # for one call

@@ -112,7 +112,7 @@ TREES = """
 
     atexit.register(look)
 
-    from loopgrad.lazy.trees import flatten
+    from loopgrad.lazy.tensor.trees import flatten
 
     def work():
         tree = [{"a": (1, 2), "b": [3]}] * 100
@@ -191,9 +191,10 @@ def test_no_thread_is_inside_an_extension_when_the_process_ends() -> None:
 
 
 def test_no_lock_is_made_without_a_child_in_mind() -> None:
-    """Claims (lazy.evaluator) are dropped in children, GPUs' locks are replaced."""
+    """Claims (lazy.tensor.evaluator) are dropped in children, GPUs' locks are replaced."""
     root = Path(__file__).parents[2]
-    allowed = {"lazy/evaluator.py", "runtime/processes.py", "runtime/gpu/streams/driver.py", "runtime/vulkan/gpu.py"}
+    gpus = {"runtime/gpu/streams/driver.py", "runtime/vulkan/gpu.py"}
+    allowed = {"lazy/tensor/evaluator.py", "runtime/processes.py", *gpus}
     found = set()
     for layer in ("lazy", "graph", "autodiff", "codegen", "runtime"):
         for path in (root / layer).rglob("*.py"):

@@ -1,0 +1,68 @@
+"""`fori_loop`: counted loops, a count for all or one for each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from loopgrad.graph import region_ops
+from loopgrad.graph.nodes import Value
+from loopgrad.lazy.loops.carry_roles import carry_roles, final_carries
+from loopgrad.lazy.loops.carry_types import kinds_after, settle
+from loopgrad.lazy.loops.limits import Limits
+from loopgrad.lazy.loops.traced_functions import (
+    Kind,
+    Traced,
+    check_structure,
+    initial_values,
+    kind_of,
+    trace_tree,
+    with_output_types,
+)
+from loopgrad.lazy.loops.trip_count import trip_count
+from loopgrad.lazy.tensor.core import ArrayLike
+from loopgrad.lazy.tensor.trees import Tree, check_function, flatten
+
+
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Tree,
+    *,
+    memory_budget: int | None = None,
+    name: str | None = None,
+) -> Tree:
+    """`for i in range(lower, upper): val = body_fun(i, val)`; array bounds give each element its own count.
+
+    Bounds are integers: convert a float bound with `lg.floor(x).astype(lg.int64)`, where NaN becomes 0.
+    `upper <= lower` means no trip. `i` has the bounds' dtype; of Python ints it is weak.
+    """
+    limits = Limits(None, memory_budget, name)
+    limits.check("fori_loop")
+    check_function("fori_loop body", body_fun)
+    count, index = trip_count(lower, upper)
+    inits, structure = flatten(init_val)
+
+    def trip(kinds: list[Kind]) -> tuple[Traced, list[Kind]]:
+        body = trace_tree("fori_loop body", lambda k, val: body_fun(index(k), val), structure, kinds, (count,))
+        check_structure("fori_loop body", structure, body)
+        return body, kinds_after("fori_loop body", structure, kinds, body, count.shape, 1)
+
+    body, kinds = settle("fori_loop", [kind_of(x) for x in inits], trip)
+    return _emit_for(count, with_output_types(body, [k.type for k in kinds]), inits, kinds, structure, limits)
+
+
+def _emit_for(
+    count: Value, body: Traced, inits: list[Any], kinds: list[Kind], structure: Any, limits: Limits
+) -> Tree:
+    values = initial_values(inits, kinds)
+    roles = carry_roles("fori_loop", structure, kinds, body.graph, count.shape, 1)
+    results = region_ops.for_loop(
+        count,
+        [values[i] for i in roles.kept],
+        roles.arrange(body.graph, 1),
+        [*(values[i] for i in roles.invariant), *body.captures],
+        shared=roles.shared, name=limits.name, memory_budget=limits.memory_budget,
+    )  # fmt: skip
+    return final_carries(results, roles, values, kinds, structure)

@@ -1,0 +1,113 @@
+"""Python functions over trees, traced to graphs over their leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph.build import inline, trace
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
+from loopgrad.lazy.tensor.storage import as_array, is_array_without_axes
+from loopgrad.lazy.tensor.trees import flatten, structure_error, unflatten
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Type of a leaf. `weak`: the dtype gives way to arrays'. `open`: it began as a Python number. `array`: without
+    axes it is an array nonetheless, to which one may write, not a number."""
+
+    type: TensorType
+    weak: bool = False
+    open: bool = False
+    array: bool = False
+
+    def handle(self, value: Value) -> Tensor:
+        """A value as what a traced function is called with."""
+        tensor = wrap(value, self.weak)
+        return as_array(tensor) if self.array else tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A function as a graph over leaves: inputs are `extra` values, then leaves, then captures."""
+
+    graph: Graph
+    captures: tuple[Value, ...]
+    structure: Any
+    weak: tuple[bool, ...]
+
+
+def kind_of(x: Any) -> Kind:
+    """The kind of an initial value."""
+    t = as_tensor(x)
+    return Kind(tensor_type(t._value), t._weak, is_scalar(x) or t._weak, is_array_without_axes(x))
+
+
+def tensor_type(value: Value) -> TensorType:
+    """The type of a value that is a tensor."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    return type
+
+
+def trace_tree(
+    what: str, function: Callable[..., Any], structure: Any, kinds: Sequence[Kind], extra: Sequence[Value] = ()
+) -> Traced:
+    """Trace `function(*extra values, tree)`; the extra arguments arrive as graph values."""
+    found: list[Any] = []
+
+    def run(*values: Value) -> list[Value]:
+        scalars = values[: len(extra)]
+        leaves = [k.handle(v) for v, k in zip(values[len(extra) :], kinds, strict=True)]
+        outputs, out_structure = flatten(function(*scalars, unflatten(structure, leaves)))
+        tensors = [as_result(what, x) for x in outputs]
+        found.extend((out_structure, tuple([t._weak for t in tensors])))
+        return [t._value for t in tensors]
+
+    graph, captures = trace(run, [*(v.type for v in extra), *(k.type for k in kinds)])
+    return Traced(graph, captures, found[0], found[1])
+
+
+def as_result(what: str, x: Any) -> Tensor:
+    """What a traced function returned, as a tensor."""
+    if isinstance(x, TensorCore) or is_scalar(x) or hasattr(x, "__array__"):
+        return as_tensor(x)
+    raise DTypeError(explained(what, "tensors or numbers as results", repr(x), "return only those (or None)"))
+
+
+def check_structure(what: str, expected: Any, traced: Traced) -> None:
+    if traced.structure != expected:
+        raise structure_error(what, expected, traced.structure)
+
+
+def adapt(value: Value, type: TensorType) -> Value:
+    """A value converted and stretched to a settled type."""
+    return broadcast_value(cast_value(value, type.dtype), type.shape)
+
+
+def initial_values(inits: list[Any], kinds: Sequence[Kind]) -> list[Value]:
+    """The initial values in the settled types."""
+    return [
+        as_tensor(x, k.type.dtype)._value if is_scalar(x) and not k.type.shape else adapt(as_tensor(x)._value, k.type)
+        for x, k in zip(inits, kinds, strict=True)
+    ]
+
+
+def with_output_types(traced: Traced, types: Sequence[TensorType]) -> Traced:
+    """The same function with its results converted to `types`."""
+    graph = traced.graph
+    if graph.output_types == tuple(types):
+        return traced
+
+    def run(*values: Value) -> list[Value]:
+        return [adapt(v, t) for v, t in zip(inline(graph, values), types, strict=True)]
+
+    converted, captured = trace(run, graph.input_types)
+    assert not captured
+    return replace(traced, graph=converted)

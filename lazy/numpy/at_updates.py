@@ -1,0 +1,286 @@
+"""`x.at[index].set(v)` and its siblings.
+
+An update returns a new tensor. Updates that meet at one element are combined (`set`: the last one
+wins); an index that is data and out of range is dropped. A region given by slices and ints is written
+with a select over the whole tensor, which fuses with its surroundings; rows of large tensors and
+everything indexed by data become a scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import TensorType, bool_, int64
+from loopgrad.lazy.numpy.elementwise import add, divide, maximum, minimum, multiply, negative, power, where
+from loopgrad.lazy.numpy.indexing import FULL, IndexPlan, get_item, plan_index, slice_spans
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    as_tensor,
+    broadcast_value,
+    cast_operand,
+    constant,
+    is_scalar,
+    wrap,
+)
+from loopgrad.lazy.tensor.operands import Shape, joined_shape, positions
+from loopgrad.lazy.tensor.promotion import promote, promote_weak, scalar_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+# A row addressed by ints in a tensor of more elements is scattered: only the row is touched.
+_SMALL: Final = 64
+
+_COMBINE: Final[dict[str, Callable[[Any, Any], Any] | None]] = {
+    "set": None,
+    "add": add,
+    "mul": multiply,
+    "min": minimum,
+    "max": maximum,
+}
+
+
+class At:
+    """`x.at`: subscript it, then say how to update."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __getitem__(self, index: Any) -> AtIndex:
+        return AtIndex(self._tensor, index)
+
+
+class AtIndex:
+    """`x.at[index]`: every method returns a new tensor."""
+
+    __slots__ = ("_index", "_tensor")
+
+    def __init__(self, tensor: Tensor, index: Any) -> None:
+        self._tensor = tensor
+        self._index = index
+
+    def get(self) -> Tensor:
+        """`x[index]`."""
+        return get_item(self._tensor, self._index)
+
+    def set(self, values: ArrayLike) -> Tensor:
+        """x with the elements replaced; where an index occurs twice the last one wins."""
+        return update("set", self._tensor, self._index, values)
+
+    def add(self, values: ArrayLike) -> Tensor:
+        """x with `values` added; repeated indices add up."""
+        return update("add", self._tensor, self._index, values)
+
+    def subtract(self, values: ArrayLike) -> Tensor:
+        """x with `values` subtracted; repeated indices add up."""
+        taken = wrap(as_update("add", values, self._tensor._value))
+        return update("add", self._tensor, self._index, negative(taken))
+
+    def multiply(self, values: ArrayLike) -> Tensor:
+        """x multiplied by `values`; repeated indices multiply."""
+        return update("mul", self._tensor, self._index, values)
+
+    mul = multiply
+
+    def divide(self, values: ArrayLike) -> Tensor:
+        """x divided by `values`; repeated indices divide repeatedly."""
+        return update("mul", self._tensor, self._index, divide(1, values))
+
+    def min(self, values: ArrayLike) -> Tensor:
+        """The smaller of x and `values`."""
+        return update("min", self._tensor, self._index, values)
+
+    def max(self, values: ArrayLike) -> Tensor:
+        """The larger of x and `values`."""
+        return update("max", self._tensor, self._index, values)
+
+    def power(self, values: ArrayLike) -> Tensor:
+        """x to the power `values`; an index may occur once only."""
+        return update("set", self._tensor, self._index, power(self.get(), values))
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """x with `function` applied to the elements; an index may occur once only."""
+        return update("set", self._tensor, self._index, function(self.get()))
+
+
+def update(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor:
+    """x with the elements at `index` combined with `values`."""
+    masked = update_masked(kind, x, index, values)
+    if masked is not None:
+        return masked
+    base = x._value
+    incoming = as_update(kind, values, base)
+    return wrap(updated(kind, base, plan_index(base.shape, index), incoming))
+
+
+def updated(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
+    """`base` with what a plan takes of it combined with new elements of its dtype."""
+    if plan.widened is not None:
+        wide = ops.reshape(base, plan.widened)
+        return ops.reshape(updated(kind, wide, replace(plan, widened=None), incoming), base.shape)
+    if plan.axes or _row_of_large(base.shape, plan):
+        return _scattered(kind, base, plan, incoming)
+    return _written(kind, base, plan, incoming)
+
+
+def as_update(kind: str, values: ArrayLike, base: Value) -> Value:
+    """The new elements in the tensor's dtype."""
+    if is_scalar(values):
+        if promote_weak(base.dtype, scalar_dtype(values)) is not base.dtype:
+            raise _lossy(kind, scalar_dtype(values), base)
+        return as_tensor(values, base.dtype)._value
+    t = as_tensor(values)
+    dtype = t._value.dtype
+    joined = promote_weak(base.dtype, dtype) if t._weak else promote(base.dtype, dtype)
+    if joined is not base.dtype and not (base.dtype.kind == joined.kind == dtype.kind):
+        raise _lossy(kind, dtype, base)
+    return cast_operand(t, base.dtype)
+
+
+def _lossy(kind: str, dtype: object, base: Value) -> DTypeError:
+    fix = "convert one of them with .astype"
+    return DTypeError(explained(f"at[...].{kind}", f"values that fit {base.dtype}", f"{dtype} values", fix))
+
+
+def _fitted(kind: str, incoming: Value, shape: Shape) -> Value:
+    """The new elements stretched to the region they go to."""
+    extra = len(incoming.shape) - len(shape)
+    if extra > 0 and all(n == 1 for n in incoming.shape[:extra]):
+        incoming = ops.reshape(incoming, incoming.shape[extra:])
+    if len(incoming.shape) > len(shape) or joined_shape(f"at[...].{kind}", (incoming.shape, shape)) != shape:
+        fix = "reshape or reduce the values"
+        raise ShapeError(explained(f"at[...].{kind}", f"values that stretch to {shape}", incoming.shape, fix))
+    return broadcast_value(incoming, shape)
+
+
+def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([perm.index(i) for i in range(len(perm))])
+
+
+# ---- regions of slices and ints
+
+
+def _row_of_large(shape: Shape, plan: IndexPlan) -> bool:
+    """Whether the plan picks one position on the leading axes, everything else whole, of a large tensor."""
+    if plan.spans is None or prod(shape) <= _SMALL:
+        return False
+    leading = _single_axes(shape, plan)
+    return leading > 0 and all(s == (0, n, 1) for s, n in zip(plan.spans[leading:], shape[leading:], strict=True))
+
+
+def _single_axes(shape: Shape, plan: IndexPlan) -> int:
+    assert plan.spans is not None
+    count = 0
+    for (start, stop, step), extent in zip(plan.spans, shape, strict=True):
+        if stop != start + 1 or step != 1 or extent == 1:
+            break
+        count += 1
+    return count
+
+
+def _written(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
+    new = ops.reshape(ops.transpose(_fitted(kind, incoming, plan.shape), _inverse(plan.perm)), plan.gathered)
+    old = base if plan.spans is None else slice_spans(base, plan.spans)
+    return _put_back(base, plan, _combined(kind, old, ops.reshape(new, old.shape)))
+
+
+def _combined(kind: str, old: Value, new: Value) -> Value:
+    combine = _COMBINE[kind]
+    return new if combine is None else combine(wrap(old), wrap(new))._value
+
+
+def _put_back(base: Value, plan: IndexPlan, region: Value) -> Value:
+    """`base` with the region of the plan's spans replaced."""
+    spans = plan.spans
+    if spans is None:
+        return region
+    if not prod(region.shape):
+        return base
+    # a negative step walks the same elements backwards
+    backwards = [a for a, s in enumerate(spans) if s[2] < 0]
+    region = ops.flip(region, backwards)
+    strided = [a for a, s in enumerate(spans) if abs(s[2]) != 1]
+    if strided:
+        return _put_back_strided(base, spans, region)
+    low = [_lowest(s, n) for s, n in zip(spans, region.shape, strict=True)]
+    high = [e - a - n for e, a, n in zip(base.shape, low, region.shape, strict=True)]
+    inside = ops.pad(constant(True, TensorType(region.shape, bool_)), low, high, False)
+    return ops.select(inside, ops.pad(region, low, high, 0), base)
+
+
+def _lowest(span: tuple[int, int | None, int], count: int) -> int:
+    start, _, step = span
+    return start if step > 0 else start + (count - 1) * step
+
+
+def _put_back_strided(base: Value, spans: Any, region: Value) -> Value:
+    """Positions along each axis as index arrays: one scatter."""
+    indices = []
+    for axis, (span, count) in enumerate(zip(spans, region.shape, strict=True)):
+        counter = positions(region.shape, axis)
+        indices.append(ops.add(ops.mul(counter, abs(span[2])), _lowest(span, count)))
+    return ops.scatter("set", base, indices, region)
+
+
+# ---- positions that are data
+
+
+def _scattered(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
+    if not plan.axes:
+        plan = _row_plan(base.shape, plan)
+    new = ops.transpose(_fitted(kind, incoming, plan.shape), _inverse(plan.perm))
+    old = base if plan.spans is None else slice_spans(base, plan.spans)
+    table = ops.transpose(old, plan.order)
+    result = ops.scatter(kind, table, plan.indices, ops.reshape(new, plan.gathered))
+    return _put_back(base, plan, ops.transpose(result, _inverse(plan.order)))
+
+
+def _row_plan(shape: Shape, plan: IndexPlan) -> IndexPlan:
+    """The plan of a row given by ints, as one of scalar indices."""
+    assert plan.spans is not None
+    axes = tuple(range(_single_axes(shape, plan)))
+    positions = tuple([constant(plan.spans[a][0], TensorType((), int64)) for a in axes])
+    gathered = shape[len(axes) :]
+    return IndexPlan(None, axes, positions, tuple(range(len(shape))), gathered, plan.expanded, plan.perm)
+
+
+# ---- masks
+
+
+def _leading_mask(index: Any) -> Tensor | None:
+    """The mask where `index` is one, alone or followed by nothing but full slices."""
+    items = index if isinstance(index, tuple) else (index,)
+    first = items[0] if items else None
+    if isinstance(first, bool | int | slice) or first is None or first is Ellipsis:
+        return None
+    if any(not (isinstance(i, slice) and i == FULL) and i is not Ellipsis for i in items[1:]):
+        return None
+    tensor = as_tensor(first)
+    return tensor if tensor._value.dtype is bool_ else None
+
+
+def update_masked(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor | None:
+    """The update where `index` is a mask that chooses with a select; None where it isn't."""
+    mask = _leading_mask(index)
+    if mask is None or (mask._value.scope is None and prod(as_tensor(values)._value.shape) != 1):
+        return None
+    base = x._value
+    rank = len(mask._value.shape)
+    if base.shape[:rank] != mask._value.shape:
+        fix = "the mask's shape must be that of the leading axes"
+        raise ShapeError(explained("mask", f"shape {base.shape[:rank]}", mask._value.shape, fix))
+    new = as_update(kind, values, base)
+    if new.shape and prod(new.shape) != 1 and new.shape[:1] != (1,) and len(new.shape) > len(base.shape) - rank:
+        fix = "use lg.where(mask, values, x) with values for every position"
+        raise ShapeError(explained("x.at[mask]", "a scalar while a function is traced", new.type, fix))
+    inside = ops.broadcast_leading(mask._value, base.shape)
+    result = _combined(kind, base, _fitted(kind, new, base.shape))
+    return where(wrap(inside), wrap(result), wrap(base))

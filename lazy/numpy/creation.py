@@ -1,0 +1,296 @@
+"""New tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.lazy.numpy.elementwise import divide, floor, multiply, power, where
+from loopgrad.lazy.numpy.movement import broadcast_to, stack, tril
+from loopgrad.lazy.tensor.config import default_dtype
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    Scalar,
+    TensorCore,
+    as_tensor,
+    cast,
+    cast_operand,
+    constant,
+    copied,
+    from_data,
+    is_scalar,
+    requested_dtype,
+    tracing,
+    unmasked,
+    wrap,
+)
+from loopgrad.lazy.tensor.evaluation import to_device
+from loopgrad.lazy.tensor.exchange import from_gpu, placed
+from loopgrad.lazy.tensor.operands import normal_shape, positions
+from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
+from loopgrad.lazy.tensor.storage import as_array, is_number, whole
+from loopgrad.runtime.devices import get_device
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of `obj`: a tensor, NumPy array, number, nested sequence, or anything with DLPack.
+
+    Of a tensor it is another name for the same memory, unless the elements must be converted or moved (`copy=True`:
+    always a copy). Arrays of NumPy's are copied, because they may be written to before a lazy result is computed;
+    `copy=False` shares the memory, and then the caller must not write to it again. An array on a GPU stays there.
+    ValueError where `copy=False` and a copy is needed.
+    """
+    wanted = requested_dtype(dtype)
+    if isinstance(obj, TensorCore):
+        return _of_tensor("asarray", as_tensor(obj), wanted, device, copy)
+    if is_scalar(obj) and (type(obj) is not int or tracing()):
+        _refuse_copy("asarray", copy, "a number")
+        tensor = as_array(wrap(constant(obj, TensorType((), wanted or scalar_dtype(obj)))))
+        return tensor if device is None else to_device(tensor, device)
+    if type(obj) is int:  # data: as a constant, an int that counts upwards would be a new program each time
+        _refuse_copy("asarray", copy, "a number")
+        constant(obj, TensorType((), wanted or int64))  # refuses what doesn't fit
+        obj = np.asarray(obj, dtype=(wanted or int64).np)
+    if not isinstance(obj, np.ndarray | np.generic | list | tuple):
+        if (there := from_gpu(obj, copy is not False)) is not None:
+            tensor = there if wanted is None else cast(there, wanted)
+            return as_array(placed(tensor, device, copy))
+        if hasattr(obj, "__dlpack__"):
+            obj = np.from_dlpack(obj)
+    if not isinstance(obj, np.ndarray):
+        _refuse_copy("asarray", copy, type(obj).__name__)
+    elif wanted is not None and wanted.np != obj.dtype:
+        _refuse_copy("asarray", copy, f"an array of {obj.dtype}")
+    return as_array(from_data(obj, wanted, device, copy=copy is not False))
+
+
+def _of_tensor(op: str, x: Tensor, dtype: DType | None, device: str | None, copy: bool | None) -> Tensor:
+    """x itself as another handle, or a copy where one is asked for or needed."""
+    converts = dtype is not None and dtype is not x._value.dtype
+    moves = device is not None and get_device(device).name != x.device
+    if converts or moves or is_number(x):
+        _refuse_copy(op, copy, f"a tensor {x._value.type} on {x.device}")
+    elif not copy:
+        return whole(x)
+    tensor = copied(x) if dtype is None else copied(cast(x, dtype))
+    return as_array(tensor if device is None or not moves else to_device(tensor, device))
+
+
+def _refuse_copy(op: str, copy: bool | None, got: str) -> None:
+    if copy is False:
+        fix = "leave copy=False out"
+        raise ValueError(explained(op, "what needn't be copied or converted where copy=False", got, fix))
+
+
+def array(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = True) -> Tensor:
+    """`asarray`, with memory of its own unless told otherwise."""
+    return asarray(obj, dtype=dtype, device=device, copy=copy)
+
+
+def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
+    """The elements converted; a float becomes an integer by dropping its fraction. `copy=False` shares the memory
+    where the dtype is that already."""
+    t, wanted = as_tensor(x), as_dtype(dtype)
+    if not copy and wanted is t._value.dtype:
+        return whole(t)
+    result = cast(t, wanted)
+    if result is t:
+        result = copied(t)
+    return result if is_number(t) else as_array(result)
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of any object that exports DLPack.
+
+    Memory of a GPU is shared, unless `copy=True`: it must not be written to again. Memory of the host
+    is copied, unless `copy=False`. A tensor's is shared, as by `asarray`.
+    """
+    if isinstance(x, TensorCore):
+        return _of_tensor("from_dlpack", as_tensor(x), None, device, copy)
+    if not hasattr(x, "__dlpack__"):
+        fix = "use lg.asarray for numbers and sequences"
+        raise DTypeError(explained("from_dlpack", "an array that exports DLPack", type(x).__name__, fix))
+    if (there := from_gpu(x, copy)) is not None:
+        return as_array(placed(there, device, copy))
+    array = np.from_dlpack(unmasked(x) if isinstance(x, np.ndarray) else x)
+    return as_array(from_data(array, None, device, copy=copy is not False))
+
+
+def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """Every element is `fill_value`."""
+    target = normal_shape("full", shape)
+    wanted = requested_dtype(dtype)
+    if is_scalar(fill_value):
+        scalar: Scalar = fill_value  # type: ignore[assignment]
+        result = wrap(constant(scalar, TensorType(target, wanted or scalar_dtype(scalar))))
+    else:
+        fill = as_tensor(fill_value)
+        fill = fill if wanted is None else wrap(cast_operand(fill, wanted))
+        result = copied(broadcast_to(fill, target))
+    return as_array(result if device is None else to_device(result, device))
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """Zeros, of the default float dtype unless given."""
+    return full(shape, 0, dtype=dtype or default_dtype(), device=device)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """Ones, of the default float dtype unless given."""
+    return full(shape, 1, dtype=dtype or default_dtype(), device=device)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """Zeros: no tensor has elements that aren't defined."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """`full` with the shape, and unless given the dtype, of `x`."""
+    t = as_tensor(x)
+    return full(t._value.shape, fill_value, dtype=dtype or t._value.dtype, device=device)
+
+
+def zeros_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """`zeros` with the shape, and unless given the dtype, of `x`."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """`ones` with the shape, and unless given the dtype, of `x`."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
+    """`empty` with the shape, and unless given the dtype, of `x`."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """start, start + step, ... below `stop` (one argument: 0 .. start)."""
+    if stop is None:
+        start, stop = 0, start
+    for bound in (start, stop, step):
+        if isinstance(bound, TensorCore):
+            fix = "the length must be known while tracing: name it in static_argnums, or loop with lg.fori_loop"
+            raise DTypeError(explained("arange", "Python numbers", "a tensor", fix))
+        if not math.isfinite(bound):
+            raise ValueError(explained("arange", "finite numbers", bound, "the length must be known"))
+    if step == 0:
+        raise ValueError(explained("arange", "a step other than 0", 0, "pass a step"))
+    whole = all(isinstance(b, int | np.integer) for b in (start, stop, step))
+    wanted: DType = requested_dtype(dtype) or (int64 if whole else default_dtype())
+    length = max(math.ceil((stop - start) / step), 0) if not whole else len(range(int(start), int(stop), int(step)))
+    counter = ops.iota(TensorType((length,), int64 if wanted.kind == "b" else wanted), 0)
+    result = wrap(counter)
+    if step != 1:
+        result = wrap(ops.mul(counter, step))
+    if start != 0:
+        result = wrap(ops.add(result._value, start))
+    result = cast(result, wanted)
+    return result if device is None else to_device(result, device)
+
+
+def linspace(
+    start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise; rounded down for an
+    integer dtype."""
+    wanted: DType = requested_dtype(dtype) or default_dtype()
+    (num,) = normal_shape("linspace", num)
+    gaps = num - 1 if endpoint else num
+    work = wanted if wanted.is_float else default_dtype()
+    counter = ops.iota(TensorType((int(num),), work), 0)
+    first, last = as_tensor(start, work)._value, as_tensor(stop, work)._value
+    step = ops.div(ops.sub(last, first), max(gaps, 1))
+    line = ops.add(ops.mul(counter, ops.broadcast_to(step, (num,))), ops.broadcast_to(first, (num,)))
+    if endpoint and num > 1:  # the end exactly, whatever rounding did to the step
+        at_end = ops.eq(counter, gaps)
+        line = ops.select(at_end, ops.broadcast_to(last, (num,)), line)
+    result = cast(floor(wrap(line)) if wanted.is_integer else wrap(line), wanted)
+    return result if device is None else to_device(result, device)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
+) -> Tensor:
+    """Ones on diagonal `k`, zeros elsewhere."""
+    shape = normal_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    wanted: DType = requested_dtype(dtype) or default_dtype()
+    type = TensorType(shape, int64)
+    offset = min(max(k, -shape[0]), shape[1])  # beyond the corners there is none
+    on_diagonal = ops.eq(ops.iota(type, 1), ops.add(ops.iota(type, 0), offset))
+    result = cast(wrap(on_diagonal), wanted)
+    return result if device is None else to_device(result, device)
+
+
+def identity(n: int, /, *, dtype: Any = None) -> Tensor:
+    """The n by n identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def logspace(
+    start: float, stop: float, /, num: int = 50, *, base: float = 10.0, dtype: Any = None,
+    device: str | None = None, endpoint: bool = True,
+) -> Tensor:  # fmt: skip
+    """`base` to the powers `linspace(start, stop)`."""
+    result = power(base, linspace(start, stop, num, device=device, endpoint=endpoint))
+    return result if dtype is None else cast(result, as_dtype(dtype))
+
+
+def geomspace(
+    start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
+) -> Tensor:
+    """`num` numbers from `start` to `stop` with one ratio between neighbours; both ends of one sign, not 0."""
+    if isinstance(start, TensorCore) or isinstance(stop, TensorCore):
+        ratio = divide(stop, start)  # signs aren't known before it is computed: NaN where they differ
+        result = multiply(start, power(ratio, linspace(0.0, 1.0, num, device=device, endpoint=endpoint)))
+        return result if dtype is None else cast(result, as_dtype(dtype))
+    if not start * stop > 0:
+        fix = "the ratio between neighbours would not exist"
+        raise ValueError(explained("geomspace", "two ends of one sign", f"{start} and {stop}", fix))
+    sign = 1.0 if start > 0 else -1.0
+    powers = linspace(math.log10(abs(start)), math.log10(abs(stop)), num, device=device, endpoint=endpoint)
+    result = multiply(sign, power(10.0, powers))
+    at = positions((int(num),), 0)
+    result = where(wrap(ops.eq(at, 0)), start, result)
+    if endpoint and num > 1:  # the ends exactly, as in linspace
+        result = where(wrap(ops.eq(at, num - 1)), stop, result)
+    return result if dtype is None else cast(result, as_dtype(dtype))
+
+
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None) -> Tensor:
+    """Ones at and below diagonal `k`, zeros above."""
+    return tril(ones((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype), k=k)
+
+
+def indices(dimensions: Any, /, dtype: Any = None) -> Tensor:
+    """The index of every element along each axis, stacked: shape (rank, *dimensions), int64 unless given."""
+    shape = normal_shape("indices", dimensions)
+    wanted: DType = requested_dtype(dtype) or int64
+    if not shape:
+        return zeros((0,), dtype=wanted)
+    return stack([cast(wrap(positions(shape, d)), wanted) for d in range(len(shape))])
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = None) -> Any:
+    """`function` called once, with the index of every element along each axis as tensors of that shape."""
+    wanted: DType = requested_dtype(dtype) or default_dtype()
+    extents = normal_shape("fromfunction", shape)
+    return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))])
+
+
+def copy(x: ArrayLike, /) -> Tensor:
+    """The same elements in memory of their own: writing to one leaves the other."""
+    return as_array(copied(as_tensor(x)))

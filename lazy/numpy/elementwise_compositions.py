@@ -1,0 +1,258 @@
+"""Elementwise functions of NumPy's that are compositions of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import DTYPES, DType, bool_, float32, float64, int64, uint8, uint64
+from loopgrad.lazy.loops.while_loop import while_loop
+from loopgrad.lazy.numpy.elementwise import (
+    absolute,
+    add,
+    bitwise_and,
+    bitwise_right_shift,
+    clip,
+    divide,
+    equal,
+    exp2,
+    floor_divide,
+    greater,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    logaddexp,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    not_equal,
+    power,
+    remainder,
+    round,
+    signbit,
+    sin,
+    subtract,
+    trunc,
+    where,
+)
+from loopgrad.lazy.numpy.reduction import all
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
+from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+# the smallest normal power of two, a step towards it after which the digits of a number still count, the largest
+_POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102, 127), float64: (-1022, -969, 1023)}
+
+
+def _as_float(x: ArrayLike) -> Tensor:
+    """`x`, integers as the default float."""
+    t = as_tensor(x)
+    return t if t._value.dtype.is_float else divide(t, 1)
+
+
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
+    """`floor_divide(x, y)` and `remainder(x, y)`."""
+    return floor_divide(x, y), remainder(x, y)
+
+
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """x to the power y in float64, whatever the operands: integers may have negative powers."""
+    return power(cast(as_tensor(x), float64), cast(as_tensor(y), float64))
+
+
+def fmax(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The larger of x and y; where one is NaN, the other."""
+    return where(isnan(x), y, where(isnan(y), x, maximum(x, y)))
+
+
+def fmin(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The smaller of x and y; where one is NaN, the other."""
+    return where(isnan(x), y, where(isnan(y), x, minimum(x, y)))
+
+
+def fabs(x: ArrayLike, /) -> Tensor:
+    """The absolute value as a float."""
+    return absolute(_as_float(x))
+
+
+def deg2rad(x: ArrayLike, /) -> Tensor:
+    """Degrees to radians."""
+    return multiply(_as_float(x), math.pi / 180.0)
+
+
+def rad2deg(x: ArrayLike, /) -> Tensor:
+    """Radians to degrees."""
+    return multiply(_as_float(x), 180.0 / math.pi)
+
+
+def rint(x: ArrayLike, /) -> Tensor:
+    """The nearest whole number as a float, half to even."""
+    return round(_as_float(x))
+
+
+def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
+    """The fraction and the whole part of x, both with x's sign."""
+    t = _as_float(x)
+    whole, below = trunc(t), signbit(t)
+    # taken from the larger one, so that no abs is needed, which has no slope where nothing is left
+    size = where(isinf(t), 0.0, where(below, subtract(whole, t), subtract(t, whole)))
+    return where(below, negative(size), size), whole
+
+
+def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
+    """x * 2**exponent, for integer exponents, rounded once."""
+    t, e = _as_float(x), as_tensor(exponent)
+    if not e._value.dtype.is_integer:
+        raise DTypeError(explained("ldexp", "an integer exponent", e._value.type, "use x * lg.exp2(exponent)"))
+    if t._value.dtype.bits == 16:  # float32 has room for every result
+        return cast(ldexp(cast(t, float32), e), t._value.dtype)
+    lowest, step, highest = _POWERS_OF_TWO[t._value.dtype]
+    rest = cast(minimum(e, 4 * highest) if e._value.dtype is uint64 else e, int64)
+    for _ in range(2):  # what a step makes subnormal, and so rounds, becomes 0 in the end
+        part = where(less(rest, lowest), step, where(greater(rest, highest), highest, 0))
+        t, rest = multiply(t, exp2(cast(part, t._value.dtype))), subtract(rest, part)
+    return multiply(t, exp2(cast(clip(rest, lowest, highest), t._value.dtype)))
+
+
+def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """log2(2**x + 2**y) without overflow."""
+    (a, b), weak = meet("logaddexp2", (x, y), floating=True)
+    scale = math.log(2.0)
+    return divide(logaddexp(multiply(wrap(a, weak), scale), multiply(wrap(b, weak), scale)), scale)
+
+
+# The series of sin(a) / a in a * a. Derivatives of the quotient lose all digits near 0; below 1 the series has them
+# all, up to the fourth derivative.
+_SINC: Final = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(12)])
+
+
+def sinc(x: ArrayLike, /) -> Tensor:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    t = _as_float(x)
+    angle = multiply(t, math.pi)
+    near = less(absolute(angle), 1.0)
+    square = multiply(angle, angle)
+    series: Tensor = as_tensor(_SINC[-1])
+    for coefficient in _SINC[-2::-1]:
+        series = add(multiply(series, square), coefficient)
+    return where(near, series, divide(sin(angle), where(near, 1.0, angle)))
+
+
+def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
+    """0 where x is negative, 1 where it is positive, `at_zero` where it is 0; NaN stays."""
+    (a, b), weak = meet("heaviside", (x, at_zero), floating=True)
+    t = wrap(a, weak)
+    step = where(equal(t, 0), wrap(b, weak), where(less(t, 0), 0.0, 1.0))
+    return where(isnan(t), t, step)
+
+
+def isposinf(x: ArrayLike, /) -> Tensor:
+    """Whether x is positive infinity."""
+    return logical_and(isinf(x), greater(x, 0))
+
+
+def isneginf(x: ArrayLike, /) -> Tensor:
+    """Whether x is negative infinity."""
+    return logical_and(isinf(x), less(x, 0))
+
+
+def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """|x - y| <= atol + rtol * |y|; infinities equal themselves, NaN only where `equal_nan`."""
+    (a, b), _ = meet("isclose", (x, y), floating=True)
+    s, t = wrap(a), wrap(b)
+    near = logical_and(less_equal(absolute(subtract(s, t)), add(atol, multiply(rtol, absolute(t)))), isfinite(t))
+    result = logical_or(near, equal(s, t))
+    return logical_or(result, logical_and(isnan(s), isnan(t))) if equal_nan else result
+
+
+def allclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether `isclose` holds everywhere, as a bool tensor without axes."""
+    return all(isclose(x, y, rtol, atol, equal_nan))
+
+
+def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tensor:
+    """Whether the shapes agree and all elements do, as a bool tensor without axes."""
+    a, b = as_tensor(x), as_tensor(y)
+    if a._value.shape != b._value.shape:
+        return as_tensor(False)
+    same = equal(a, b)
+    return all(logical_or(same, logical_and(isnan(a), isnan(b))) if equal_nan else same)
+
+
+def isin(x: ArrayLike, test: ArrayLike, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of x occurs among those of `test`."""
+    t, table = meet_arrays(x, test)
+    found = equal(t[..., None], table.ravel()).any(axis=-1)
+    return not_equal(found, True) if invert else found
+
+
+def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, default: ArrayLike = 0) -> Tensor:
+    """For each element the choice of the first condition that holds, `default` where none does."""
+    if len(conditions) != len(choices) or not len(choices):
+        got = f"{len(conditions)} conditions and {len(choices)} choices"
+        raise ShapeError(explained("select", "as many conditions as choices, at least one", got, "pair them up"))
+    (result, *values), weak = meet("select", (default, *choices))
+    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+        result = where(condition, wrap(value), wrap(result))._value
+    return wrap(result, weak)
+
+
+# ---- integers
+
+
+def gcd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The greatest common divisor, by Euclid's algorithm, each element in a loop of its own."""
+    values, _ = meet("gcd", (x, y))
+    if not values[0].dtype.is_integer:
+        raise dtype_refused("gcd", "iu", values[0].dtype)
+    return cast(_unsigned_gcd(*map(_unsigned_size, values)), values[0].dtype)
+
+
+def _unsigned_size(value: Value) -> Tensor:
+    """The absolute value of an integer; unsigned, since that of the smallest number is no signed one."""
+    return cast(absolute(wrap(value)), DTYPES[f"uint{value.dtype.bits}"])
+
+
+def _unsigned_gcd(x: Tensor, y: Tensor) -> Tensor:
+    found: tuple[Tensor, Tensor] = while_loop(
+        lambda c: not_equal(c[1], 0), lambda c: (c[1], remainder(c[0], c[1])), (x, y), name="gcd"
+    )
+    return found[0]
+
+
+def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The least common multiple; 0 where one is 0."""
+    values, _ = meet("lcm", (x, y))
+    if not values[0].dtype.is_integer:
+        raise dtype_refused("lcm", "iu", values[0].dtype)
+    a, b = map(_unsigned_size, values)
+    return cast(multiply(floor_divide(a, _unsigned_gcd(a, b)), b), values[0].dtype)  # x // 0 is 0
+
+
+def bitwise_count(x: ArrayLike, /) -> Tensor:
+    """How many bits of |x| are set, as uint8."""
+    t = as_tensor(x)
+    if t._value.dtype is bool_:
+        return cast(t, uint8)
+    if not t._value.dtype.is_integer:
+        raise dtype_refused("bitwise_count", "iu", t._value.dtype)
+    bits = cast(_unsigned_size(t._value), uint64)
+    for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
+        bits = add(bitwise_and(bits, mask), bitwise_and(bitwise_right_shift(bits, shift), mask))
+    for shift in (8, 16, 32):  # a byte holds any of the counts
+        bits = add(bits, bitwise_right_shift(bits, shift))
+    return cast(bitwise_and(bits, 0xFF), uint8)
+
+
+degrees, radians = rad2deg, deg2rad

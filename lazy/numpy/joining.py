@@ -1,0 +1,166 @@
+"""NumPy's short names for joining, splitting and turning arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.lazy.numpy.elementwise import multiply
+from loopgrad.lazy.numpy.movement import concat, expand_dims, flip, reshape, split, swapaxes
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes, normal_axis
+from loopgrad.lazy.tensor.storage import whole
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def atleast_1d(x: ArrayLike, /) -> Tensor:
+    """x, a scalar as an array of one element."""
+    t = as_tensor(x)
+    return reshape(t, t._value.shape or (1,))
+
+
+def atleast_2d(x: ArrayLike, /) -> Tensor:
+    """x with axes of extent 1 in front until there are two."""
+    t = as_tensor(x)
+    return reshape(t, (1,) * (2 - len(t._value.shape)) + t._value.shape)
+
+
+def atleast_3d(x: ArrayLike, /) -> Tensor:
+    """x with three axes at least: a vector of n becomes (1, n, 1), a matrix (m, n, 1)."""
+    t = as_tensor(x)
+    shape = t._value.shape
+    if len(shape) >= 3:
+        return whole(t)
+    return reshape(t, (1, 1, 1) if not shape else (1, *shape, 1) if len(shape) == 1 else (*shape, 1))
+
+
+# ---- joining
+
+
+def vstack(xs: Sequence[ArrayLike], /) -> Tensor:
+    """Join along the first axis, vectors as rows."""
+    return concat([atleast_2d(x) for x in xs], axis=0)
+
+
+def hstack(xs: Sequence[ArrayLike], /) -> Tensor:
+    """Join along the second axis, vectors end to end."""
+    parts = [atleast_1d(x) for x in xs]
+    return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1)
+
+
+def dstack(xs: Sequence[ArrayLike], /) -> Tensor:
+    """Join along the third axis."""
+    return concat([atleast_3d(x) for x in xs], axis=2)
+
+
+def column_stack(xs: Sequence[ArrayLike], /) -> Tensor:
+    """Join along the second axis, vectors as columns."""
+    parts = [as_tensor(x) for x in xs]
+    return concat([p if len(p._value.shape) > 1 else reshape(p, (p._type.size, 1)) for p in parts], axis=1)
+
+
+def block(rows: Any, /) -> Tensor:
+    """An array of nested lists of blocks: the innermost lists join along the last axis, those around along the one
+    before it, and so on."""
+    depth = _depth(rows)
+    return _joined_blocks(rows, depth, depth)
+
+
+def _depth(blocks: Any) -> int:
+    return 1 + max(map(_depth, blocks)) if isinstance(blocks, list) and blocks else 0
+
+
+def _joined_blocks(blocks: Any, level: int, rank: int) -> Tensor:
+    if not level and not isinstance(blocks, list):
+        t = as_tensor(blocks)
+        return reshape(t, (1,) * (rank - len(t._value.shape)) + t._value.shape)
+    if not level or not isinstance(blocks, list) or not blocks:
+        fix = "nest all blocks equally deep, and leave no list empty"
+        raise ShapeError(explained("block", f"a list of blocks {level} deep", repr(blocks)[:80], fix))
+    return concat([_joined_blocks(b, level - 1, rank) for b in blocks], axis=-level)
+
+
+def append(x: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Tensor:
+    """`concat([x, values], axis)`; without an axis both are raveled."""
+    return concat(meet_arrays(x, values), axis=axis)
+
+
+# ---- splitting
+
+
+def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
+    """As `split`, with sections that may differ by one element: the longer ones come first."""
+    if isinstance(indices_or_sections, tuple | list):
+        return split(x, indices_or_sections, axis=axis)
+    t = as_tensor(x)
+    extent = t._value.shape[normal_axis("array_split", axis, len(t._value.shape))]
+    sections = int(indices_or_sections)  # type: ignore[arg-type]
+    if sections <= 0:
+        raise ShapeError(explained("array_split", "at least one section", sections, "pass a positive number"))
+    short, longer = divmod(extent, sections)
+    return split(t, [i * short + min(i, longer) for i in range(1, sections)], axis=axis)
+
+
+def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
+    """`split` along the first axis."""
+    return split(_of_rank("vsplit", x, 2), indices_or_sections, axis=0)
+
+
+def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
+    """`split` along the second axis, of a vector along its only one."""
+    t = _of_rank("hsplit", x, 1)
+    return split(t, indices_or_sections, axis=0 if len(t._value.shape) == 1 else 1)
+
+
+def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
+    """`split` along the third axis."""
+    return split(_of_rank("dsplit", x, 3), indices_or_sections, axis=2)
+
+
+def _of_rank(op: str, x: ArrayLike, rank: int) -> Tensor:
+    t = as_tensor(x)
+    if len(t._value.shape) < rank:
+        raise ShapeError(explained(op, f"at least {rank} dimensions", t._value.type, "use lg.split with an axis"))
+    return t
+
+
+# ---- turning
+
+
+def fliplr(x: ArrayLike, /) -> Tensor:
+    """The second axis reversed."""
+    return flip(_of_rank("fliplr", x, 2), axis=1)
+
+
+def flipud(x: ArrayLike, /) -> Tensor:
+    """The first axis reversed."""
+    return flip(_of_rank("flipud", x, 1), axis=0)
+
+
+def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
+    """x turned by 90 degrees `k` times, from the first of the axes towards the second."""
+    t = as_tensor(x)
+    first, second = (normal_axis("rot90", a, len(t._value.shape)) for a in axes)
+    normal_axes("rot90", tuple(axes), len(t._value.shape))  # refuses one axis twice
+    turns = int(k) % 4
+    if not turns:
+        return whole(t)
+    if turns == 2:
+        return flip(t, axis=(first, second))
+    if turns == 1:
+        t = flip(t, axis=second)
+    t = swapaxes(t, first, second)
+    return flip(t, axis=second) if turns == 3 else t
+
+
+def kron(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The Kronecker product: y times each element of x, as blocks."""
+    a, b = meet_arrays(x, y)
+    rank = max(len(a._value.shape), len(b._value.shape))
+    p, q = ((1,) * (rank - len(t._value.shape)) + t._value.shape for t in (a, b))
+    blocks = expand_dims(reshape(a, p), tuple(range(1, 2 * rank, 2)))
+    inside = expand_dims(reshape(b, q), tuple(range(0, 2 * rank, 2)))
+    return reshape(multiply(blocks, inside), tuple([m * n for m, n in zip(p, q, strict=True)]))

@@ -1,0 +1,325 @@
+"""Products of vectors, matrices and higher arrays; every contraction becomes one matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import bool_, int64
+from loopgrad.lazy.numpy.elementwise import multiply, subtract
+from loopgrad.lazy.numpy.indexing import get_item
+from loopgrad.lazy.numpy.movement import moveaxis, permute_dims, ravel, reshape, stack
+from loopgrad.lazy.numpy.reduction import sum
+from loopgrad.lazy.numpy.views_and_assignment import Diagonal
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_operand, copied, wrap
+from loopgrad.lazy.tensor.operands import Shape, joined_shape, meet_arrays, normal_axis, positions
+from loopgrad.lazy.tensor.promotion import promote_arrays
+from loopgrad.lazy.tensor.storage import viewed
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+ELLIPSIS: Final = "..."
+FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
+
+
+def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
+    """The operands in one dtype (bools as int64), and whether they were bools."""
+    tensors = [as_tensor(x) for x in xs]
+    dtype = promote_arrays(*[(t._value.dtype, t._weak) for t in tensors])
+    work = int64 if dtype is bool_ else dtype
+    return [cast_operand(t, work) for t in tensors], dtype is bool_
+
+
+def matmul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right)."""
+    (a, b), were_bool = _one_dtype((x, y))
+    if not a.shape or not b.shape:
+        fix = "multiply by a scalar with *"
+        raise ShapeError(explained("matmul", "at least one dimension on each side", f"{a.shape} and {b.shape}", fix))
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    if row:
+        a = ops.reshape(a, (1, *a.shape))
+    if column:
+        b = ops.reshape(b, (*b.shape, 1))
+    if a.shape[-1] != b.shape[-2]:
+        fix = "transpose or reshape one of them"
+        raise ShapeError(explained("matmul", f"{a.shape[-1]} rows on the right", f"{a.shape} @ {b.shape}", fix))
+    result = _batched_matmul(a, b)
+    shape = result.shape
+    if row and column:
+        result = ops.reshape(result, shape[:-2])
+    elif row:
+        result = ops.reshape(result, (*shape[:-2], shape[-1]))
+    elif column:
+        result = ops.reshape(result, shape[:-1])
+    return cast(wrap(result), bool_) if were_bool else wrap(result)
+
+
+def _batched_matmul(a: Value, b: Value) -> Value:
+    batch = joined_shape("matmul", (a.shape[:-2], b.shape[:-2]))
+    if len(b.shape) == 2 and len(a.shape) > 2:  # one matrix for the whole batch: a single tall product
+        tall = ops.reshape(a, (prod(a.shape[:-1]), a.shape[-1]))
+        return ops.reshape(ops.matmul(tall, b), (*a.shape[:-1], b.shape[-1]))
+    return ops.matmul(broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:])))
+
+
+def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last."""
+    a, b = meet_arrays(x, y)
+    if not a._value.shape or not b._value.shape:
+        return multiply(a, b)
+    if len(b._value.shape) <= 2:
+        return matmul(a, b)
+    return tensordot(a, b, axes=([-1], [-2]))
+
+
+def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
+    """The inner product along an axis, in the operands' dtype."""
+    (a, b), were_bool = _one_dtype((x, y))
+    result = sum(multiply(wrap(a), wrap(b)), axis=axis, dtype=a.dtype)
+    return cast(result, bool_) if were_bool else result
+
+
+def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The inner product of all elements."""
+    return matmul(ravel(x), ravel(y))
+
+
+def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The sum of products over the last axes."""
+    a, b = meet_arrays(x, y)
+    if not a._value.shape or not b._value.shape:
+        return multiply(a, b)
+    return tensordot(a, b, axes=([-1], [-1]))
+
+
+def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """All products of two vectors."""
+    a, b = map(ravel, meet_arrays(x, y))
+    return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])))
+
+
+def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`)."""
+    (a, b), were_bool = _one_dtype((x, y))
+    if isinstance(axes, int):
+        left = list(range(len(a.shape) - axes, len(a.shape)))
+        right = list(range(axes))
+    else:
+        left = [normal_axis("tensordot", d, len(a.shape)) for d in _listed(axes[0])]
+        right = [normal_axis("tensordot", d, len(b.shape)) for d in _listed(axes[1])]
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        got = f"{a.shape} over {left} with {b.shape} over {right}"
+        raise ShapeError(explained("tensordot", "equal extents on the summed axes", got, "check the axes"))
+    free_left = [d for d in range(len(a.shape)) if d not in left]
+    free_right = [d for d in range(len(b.shape)) if d not in right]
+    rows, columns = [a.shape[d] for d in free_left], [b.shape[d] for d in free_right]
+    depth = prod(a.shape[d] for d in left)
+    m = ops.reshape(ops.transpose(a, (*free_left, *left)), (prod(rows), depth))
+    n = ops.reshape(ops.transpose(b, (*right, *free_right)), (depth, prod(columns)))
+    result = wrap(ops.reshape(ops.matmul(m, n), (*rows, *columns)))
+    return cast(result, bool_) if were_bool else result
+
+
+def _listed(axes: int | Sequence[int]) -> Sequence[int]:
+    return [axes] if isinstance(axes, int) else axes
+
+
+# ---- diagonals
+
+
+def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonal over two axes, as a new last axis: a read-only view."""
+    return _diagonal(x, offset, axis1, axis2, read_only=True)
+
+
+def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, read_only: bool) -> Tensor:
+    t = moveaxis(x, (axis1, axis2), (-2, -1))
+    rows, columns = t._value.shape[-2:]
+    first = min(max(-offset, 0), rows), min(max(offset, 0), columns)
+    step = Diagonal(first, max(min(rows - first[0], columns - first[1]), 0), read_only)
+    return viewed(t, step, step.forward(t._value))
+
+
+def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
+    """A matrix with the vector on diagonal `k`, or the diagonal of a matrix."""
+    t = as_tensor(x)
+    if len(t._value.shape) == 2:
+        return diagonal(t, offset=k)
+    if len(t._value.shape) != 1:
+        raise ShapeError(explained("diag", "one or two dimensions", t._value.type, "use lg.diagonal"))
+    n = t._value.shape[0] + abs(k)
+    rows = positions((n, n), 0)
+    columns = positions((n, n), 1)
+    wide = ops.pad(t._value, (max(k, 0),), (max(-k, 0),))
+    placed = broadcast_value(wide, (n, n))  # element j of column j
+    on_diagonal = ops.eq(columns, ops.add(rows, k)) if n else emit("eq", (columns, rows))[0]
+    return wrap(ops.select(on_diagonal, placed, ops.zeros_like(placed)))
+
+
+def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
+    """A matrix with the elements of x on diagonal `k`."""
+    return diag(ravel(x), k)
+
+
+def trace(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of the diagonal over two axes."""
+    return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
+
+
+def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
+    """The cross product of vectors of 3 along an axis."""
+    a, b = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
+    for t in (a, b):
+        if t._value.shape[-1] != 3:
+            raise ShapeError(explained("cross", f"extent 3 at axis {axis}", t._value.type, "pad two-vectors with 0"))
+    a0, a1, a2 = (get_item(a, (..., i)) for i in range(3))
+    b0, b1, b2 = (get_item(b, (..., i)) for i in range(3))
+    parts = [
+        subtract(multiply(a1, b2), multiply(a2, b1)),
+        subtract(multiply(a2, b0), multiply(a0, b2)),
+        subtract(multiply(a0, b1), multiply(a1, b0)),
+    ]
+    return copied(moveaxis(stack(parts, axis=-1), -1, axis))
+
+
+# ---- einsum
+
+
+def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
+    """Einstein summation over letters ("ij,jk->ik"); operands are contracted from left to right.
+
+    A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the
+    axes without letters, which are broadcast against each other. Of one operand of which nothing is summed
+    ("ij->ji", "ii->i") the result is a view.
+    """
+    values, were_bool = _one_dtype(operands)
+    inputs, output, values = _parse(subscripts, values)
+    if len(operands) == 1 and set(inputs[0]) == set(output):
+        return _turned(as_tensor(operands[0]), inputs[0], output)
+    labels, value = _diagonals(inputs[0], values[0])
+    for position in range(1, len(values)):
+        other_labels, other = _diagonals(inputs[position], values[position])
+        later = set(output).union(*inputs[position + 1 :])
+        labels, value = _contract(labels, value, other_labels, other, later)
+    result = wrap(_arranged(labels, value, output))
+    return cast(result, bool_) if were_bool else result
+
+
+def _parse(subscripts: str, values: Sequence[Value]) -> tuple[list[str], str, list[Value]]:
+    """The letters of each operand and of the result, and the operands that they fit."""
+    text = subscripts.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    inputs = left.split(",")
+    letters = "".join(inputs).replace(ELLIPSIS, "")
+    named = letters + output.replace(ELLIPSIS, "")
+    if len(inputs) != len(values) or (named and not named.isalpha()):
+        fix = "write one group of letters per operand, as in 'ij,jk->ik'"
+        raise ShapeError(explained("einsum", f"{len(values)} groups of letters", repr(subscripts), fix))
+    if not arrow:
+        once = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+        output = ELLIPSIS * (ELLIPSIS in left) + once
+    inputs, output, values = _without_ellipsis(inputs, output, values)
+    if any(c not in "".join(inputs) for c in output) or len(set(output)) != len(output):
+        fix = "name each result axis once, after an operand's"
+        raise ShapeError(explained("einsum", "result letters that occur in the operands", output, fix))
+    return inputs, output, values
+
+
+def _without_ellipsis(
+    inputs: Sequence[str], output: str, values: Sequence[Value]
+) -> tuple[list[str], str, list[Value]]:
+    """Letters in place of each ellipsis; an axis of extent 1 under it that others stretch is dropped."""
+    counts = []
+    for text, value in zip(inputs, values, strict=True):
+        count = len(value.shape) - len(text) + len(ELLIPSIS) if ELLIPSIS in text else 0
+        if count < 0 or text.count(ELLIPSIS) > 1:
+            raise ShapeError(explained("einsum", f"the dimensions of {text!r}", value.type, "fix the letters"))
+        counts.append(count)
+    rank = max(counts, default=0)
+    if ELLIPSIS not in output and ELLIPSIS in "".join(inputs) and rank:
+        fix = "write ... in the result too, or name the axes to sum over"
+        raise ShapeError(explained("einsum", "a result with the axes of ...", repr(output), fix))
+    own = [chr(FIRST_OWN_LABEL + i) for i in range(rank)]  # no letters of the user's
+    shapes = [v.shape[t.index(ELLIPSIS) :][:n] if n else () for t, v, n in zip(inputs, values, counts, strict=True)]
+    extents = joined_shape("einsum", shapes)
+    texts, kept = [], []
+    for text, value, shape in zip(inputs, values, shapes, strict=True):
+        first, labels = rank - len(shape), own[rank - len(shape) :]
+        stretched = [i for i, n in enumerate(shape) if n == 1 and extents[first + i] != 1]
+        gone = [text.find(ELLIPSIS) + i for i in stretched]
+        kept.append(ops.reshape(value, tuple([n for a, n in enumerate(value.shape) if a not in gone])))
+        texts.append(text.replace(ELLIPSIS, "".join([c for i, c in enumerate(labels) if i not in stretched])))
+    return texts, output.replace(ELLIPSIS, "".join(own)), kept
+
+
+def _diagonals(labels: str, value: Value) -> tuple[str, Value]:
+    labels, t = _taken(labels, wrap(value))
+    return labels, t._value
+
+
+def _taken(labels: str, t: Tensor) -> tuple[str, Tensor]:
+    """The diagonals over letters that occur more than once."""
+    if len(labels) != len(t._value.shape):
+        fix = "fix the letters"
+        raise ShapeError(explained("einsum", f"{len(labels)} dimensions for {labels!r}", t._value.type, fix))
+    for letter in dict.fromkeys(labels):
+        while labels.count(letter) > 1:
+            first = labels.index(letter)
+            second = labels.index(letter, first + 1)
+            n, m = t._value.shape[first], t._value.shape[second]
+            if n != m:
+                fix = "extents are not stretched in einsum"
+                raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{n} and {m}", fix))
+            t = _diagonal(t, 0, first, second, read_only=False)
+            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + letter
+    return labels, t
+
+
+def _turned(t: Tensor, labels: str, output: str) -> Tensor:
+    """The view of one operand with its axes in the order of `output`."""
+    labels, t = _taken(labels, t)
+    return permute_dims(t, [labels.index(c) for c in output])
+
+
+def _contract(a: str, x: Value, b: str, y: Value, later: set[str]) -> tuple[str, Value]:
+    """Multiply two operands, summing the letters that nobody needs any more."""
+    x, a = _summed(x, a, later | set(b))
+    y, b = _summed(y, b, later | set(a))
+    batch = "".join(c for c in a if c in b and c in later)
+    depth = "".join(c for c in a if c in b and c not in later)
+    rows = "".join(c for c in a if c not in b)
+    columns = "".join(c for c in b if c not in a)
+    extents: dict[str, int] = {}
+    for labels, value in ((a, x), (b, y)):
+        for letter, n in zip(labels, value.shape, strict=True):
+            if extents.setdefault(letter, n) != n:
+                fix = "extents are not stretched in einsum"
+                raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{extents[letter]} and {n}", fix))
+
+    def size(letters: str) -> int:
+        return prod(extents[c] for c in letters)
+
+    def shape(letters: str) -> Shape:
+        return tuple([extents[c] for c in letters])
+
+    left = ops.reshape(_arranged(a, x, batch + rows + depth), (*shape(batch), size(rows), size(depth)))
+    right = ops.reshape(_arranged(b, y, batch + depth + columns), (*shape(batch), size(depth), size(columns)))
+    labels = batch + rows + columns
+    return labels, ops.reshape(ops.matmul(left, right), shape(labels))
+
+
+def _summed(value: Value, labels: str, keep: set[str]) -> tuple[Value, str]:
+    gone = [i for i, c in enumerate(labels) if c not in keep]
+    return ops.reduce_sum(value, gone), "".join(c for c in labels if c in keep)
+
+
+def _arranged(labels: str, value: Value, output: str) -> Value:
+    value, labels = _summed(value, labels, set(output))
+    return ops.transpose(value, [labels.index(c) for c in output])

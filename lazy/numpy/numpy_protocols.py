@@ -1,0 +1,80 @@
+"""NumPy's functions called with tensors (NEP 13 and NEP 18).
+
+`np.sin(x)` and `np.concatenate([x, y])` are loopgrad's functions of those names: lazy, traced, differentiated. A NumPy
+function that loopgrad hasn't gets the elements, as `np.asarray` gives them. `ours` is the public package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.lazy.numpy.views_and_assignment import assign
+from loopgrad.lazy.tensor.core import TensorCore
+from loopgrad.lazy.tensor.evaluation import to_numpy
+
+# NumPy's answer is meant: an array to write to, NumPy's dtypes
+_NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
+_OF_DTYPES: Final = frozenset({"result_type", "can_cast"})
+_TEXT: Final = frozenset({"array2string", "array_repr", "array_str"})
+_REDUCTIONS: Final = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
+                      "logical_or": "any"}  # fmt: skip
+_RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+
+
+def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`ufunc(*inputs)` as loopgrad's function of that name."""
+    out = options.pop("out", None)
+    in_place = out is not None and len(out) == 1 and out[0] is inputs[0] and isinstance(inputs[0], np.ndarray)
+    target = out[0] if out is not None and len(out) == 1 and isinstance(out[0], TensorCore) else None
+    if method != "__call__":
+        name = (_REDUCTIONS if method == "reduce" else _RUNNING if method == "accumulate" else {}).get(ufunc.__name__)
+        fix = f"use lg.{name}" if name else "use loopgrad's functions, or np.asarray(x)"
+        raise DTypeError(explained(f"np.{ufunc.__name__}.{method}", "NumPy arrays", "a tensor", fix))
+    if options or (out is not None and not in_place and target is None):
+        names = ", ".join([*options, *(["out"] if out is not None else [])])
+        fix = "use the result, and lg.where or .astype on it"
+        raise DTypeError(explained(f"np.{ufunc.__name__}", "no further arguments beside tensors", names, fix))
+    function = _offered(ours, ufunc.__name__)
+    if function is None:
+        fix = "docs/numpy.md lists what there is; np.asarray(x) gives the elements"
+        raise DTypeError(explained(f"np.{ufunc.__name__}", "a function that loopgrad has", "another one", fix))
+    result = function(*inputs)
+    if target is not None:
+        return assign(f"np.{ufunc.__name__}", target, result)  # type: ignore[arg-type]
+    return result  # `array += tensor` makes the name a tensor, as for every number
+
+
+def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A function of NumPy's as loopgrad's of that name, else on the elements."""
+    name = function.__name__
+    found = None
+    if function.__module__ == "numpy" and name not in _NUMPYS_OWN:
+        found = _offered(ours, name)
+    elif function.__module__ == "numpy.linalg":
+        found = _offered(ours.linalg, name)
+    if found is None:
+        purpose = "text" if name in _TEXT else f"{function.__module__}.{name}"
+        take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, purpose)
+        return function(*_with(take, args), **_with(take, kwargs))
+    return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
+
+
+def _offered(ours: Any, name: str) -> Callable[..., Any] | None:
+    return getattr(ours, name) if name in ours.__all__ else None
+
+
+def _with(take: Callable[[TensorCore], Any], tree: Any) -> Any:
+    """Arguments with something else for each tensor."""
+    if isinstance(tree, TensorCore):
+        return take(tree)
+    if type(tree) in (list, tuple):
+        return type(tree)([_with(take, item) for item in tree])
+    return {k: _with(take, v) for k, v in tree.items()} if type(tree) is dict else tree
+
+
+def _dtypes(t: TensorCore) -> Any:
+    return t._value.dtype.np

@@ -1,0 +1,348 @@
+"""Reductions, running sums, sorting and searching.
+
+`axis` is None (all), an int or a tuple. Sums of bools and integers are 64-bit, as in NumPy; `mean`,
+`var` and `std` of integers compute in the default float. Reducing no elements: sum 0, prod 1, all
+True, any False; min, max, argmin and argmax refuse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.ranges import limits
+from loopgrad.graph.types import DType, TensorType, bool_, float32, int64
+from loopgrad.lazy.numpy.elementwise import (
+    add,
+    divide,
+    equal,
+    exp,
+    isinf,
+    less,
+    less_equal,
+    log,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    root_of_squares,
+    subtract,
+    where,
+)
+from loopgrad.lazy.numpy.movement import broadcast_to, concat, flip, ravel, reshape
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    as_tensor,
+    broadcast_value,
+    cast,
+    cast_value,
+    constant,
+    copied,
+    requested_dtype,
+    wrap,
+)
+from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, meet_arrays, normal_axes, normal_axis
+from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
+from loopgrad.lazy.tensor.storage import whole
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def _reduced(op: str, value: Value, axis: Any, keepdims: bool) -> Value:
+    axes = normal_axes(op, axis, len(value.shape))
+    if not axes:
+        return value
+    result = emit(op, (value,), {"axes": axes})[0]
+    if keepdims:
+        result = ops.reshape(result, [1 if d in axes else n for d, n in enumerate(value.shape)])
+    return result
+
+
+def _kept(value: Value, where: ArrayLike | None, identity: Any) -> Value:
+    """The value, with what `where` leaves out replaced by what changes nothing."""
+    if where is None:
+        return value
+    chosen = as_bool(where)._value
+    shape = joined_shape("where", (value.shape, chosen.shape))
+    if shape != value.shape:
+        fix = "give `where` a shape that stretches to the array's"
+        raise ShapeError(explained("where", f"a mask for {value.shape}", chosen.shape, fix))
+    rest = constant(identity, TensorType(shape, value.dtype))
+    return emit("select", (broadcast_value(chosen, shape), value, rest))[0]
+
+
+def sum(
+    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum, of those elements where `where` holds, plus `initial`."""
+    value = as_tensor(x)._value
+    wide = _kept(cast_value(value, _wide(value, dtype)), where, 0)
+    result = wrap(_reduced("reduce_sum", wide, axis, keepdims))
+    return result if initial is None else add(result, initial)
+
+
+def prod(
+    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
+    initial: ArrayLike | None = None, where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The product, of those elements where `where` holds, times `initial`."""
+    value = as_tensor(x)._value
+    wide = _kept(cast_value(value, _wide(value, dtype)), where, 1)
+    result = wrap(_reduced("reduce_prod", wide, axis, keepdims))
+    return result if initial is None else multiply(result, initial)
+
+
+def _wide(value: Value, dtype: Any) -> DType:
+    return requested_dtype(dtype) or sum_dtype(value.dtype)
+
+
+def _extremum(op: str, on_bool: str, name: str) -> Callable[..., Tensor]:
+    def function(
+        x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False,
+        initial: ArrayLike | None = None, where: ArrayLike | None = None,
+    ) -> Tensor:  # fmt: skip
+        value = as_tensor(x)._value
+        if value.dtype is bool_ and initial is not None:
+            initial = as_bool(initial)
+        if where is not None and initial is None:
+            fix = "pass what to give where the mask leaves nothing"
+            raise ValueError(explained(name, "`initial` beside `where`", "none", fix))
+        value = _kept(value, where, _limit(value.dtype, name))
+        if initial is not None and product_of(value.shape) == 0:  # there is nothing to compare `initial` with
+            value = _nothing(value, axis, _limit(value.dtype, name))
+        result = wrap(_reduced(on_bool if value.dtype is bool_ else op, value, axis, keepdims))
+        if initial is None:
+            return result
+        return minimum(result, initial) if name == "min" else maximum(result, initial)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"The {'smallest' if name == 'min' else 'largest'} element; NaN where any is NaN. `where` chooses among the "
+        "elements, `initial` is one more."
+    )
+    return function
+
+
+def _limit(dtype: DType, name: str) -> float | int | bool:
+    """What loses every comparison."""
+    if dtype.kind == "b":
+        return name == "min"
+    if dtype.kind == "f":
+        return math.inf if name == "min" else -math.inf
+    return limits(dtype)[name == "min"]
+
+
+def _nothing(value: Value, axis: Any, limit: float | int | bool) -> Value:
+    """An array without elements, its reduced axes replaced by ones of extent 1."""
+    axes = normal_axes("initial", axis, len(value.shape))
+    shape = tuple([1 if d in axes else n for d, n in enumerate(value.shape)])
+    return constant(limit, TensorType(shape, value.dtype))
+
+
+min = _extremum("reduce_min", "reduce_and", "min")
+max = _extremum("reduce_max", "reduce_or", "max")
+
+
+def all(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
+    """Whether every element is true (not 0), among those where `where` holds."""
+    return wrap(_reduced("reduce_and", _kept(as_bool(x)._value, where, True), axis, keepdims))
+
+
+def any(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
+    """Whether some element is true (not 0), among those where `where` holds."""
+    return wrap(_reduced("reduce_or", _kept(as_bool(x)._value, where, False), axis, keepdims))
+
+
+def count_nonzero(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """How many elements are true (not 0)."""
+    return sum(as_bool(x), axis=axis, keepdims=keepdims)
+
+
+def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where: ArrayLike | None) -> Tensor | float:
+    """How many elements are reduced into one."""
+    if where is None:
+        return float(product_of(shape[d] for d in axes))
+    return sum(broadcast_to(as_bool(where), shape), axis=axes, keepdims=keepdims)
+
+
+def mean(
+    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: ArrayLike | None = None
+) -> Tensor:
+    """The mean, of those elements where `where` holds; NaN of no elements."""
+    value = as_tensor(x)._value
+    work = requested_dtype(dtype) or float_dtype(value.dtype)
+    axes = normal_axes("mean", axis, len(value.shape))
+    total = sum(cast(wrap(value), _accumulator(work)), axis=axes, keepdims=keepdims, where=where)
+    return cast(divide(total, _count(value.shape, axes, keepdims, where)), work)
+
+
+def _accumulator(dtype: DType) -> DType:
+    """The dtype to add up in: 16-bit floats run out of digits."""
+    return float32 if dtype.kind == "f" and dtype.bits == 16 else dtype
+
+
+def var(
+    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The variance, of those elements where `where` holds; the sum of squares is divided by the count less
+    `correction` (NumPy: `ddof`)."""
+    value = as_tensor(x)._value
+    axes = normal_axes("var", axis, len(value.shape))
+    t = cast(wrap(value), float_dtype(value.dtype))
+    gap = subtract(t, mean(t, axis=axes, keepdims=True, where=where))
+    squares = sum(multiply(gap, gap), axis=axes, keepdims=keepdims, where=where)
+    taken = correction if ddof is None else ddof
+    count = _count(value.shape, axes, keepdims, where)
+    if isinstance(count, float):
+        return divide(squares, count - taken if count > taken else 0.0)
+    return divide(squares, cast(maximum(subtract(count, taken), 0), t._value.dtype))
+
+
+def std(
+    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The standard deviation, the root of `var`."""
+    return root_of_squares(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof, where=where))
+
+
+def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))) without overflow."""
+    value = as_tensor(x)._value
+    t = cast(wrap(value), float_dtype(value.dtype))
+    top = wrap(emit("stop_gradient", (max(t, axis=axis, keepdims=True)._value,))[0])
+    top = where(isinf(top), 0.0, top)
+    total = log(sum(exp(subtract(t, top)), axis=axis, keepdims=True))
+    result = add(total, top)
+    return result if keepdims else wrap(ops.reshape(result._value, max(t, axis=axis)._value.shape))
+
+
+# ---- positions
+
+
+def _position(op: str) -> Callable[..., Tensor]:
+    def function(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+        t = as_tensor(x)
+        rank = len(t._value.shape)
+        if axis is None:
+            result = wrap(emit(op, (ravel(t)._value,), {"axis": 0})[0])
+            return reshape(result, (1,) * rank) if keepdims else result
+        d = normal_axis(op, axis, rank)
+        result = wrap(emit(op, (t._value,), {"axis": d})[0])
+        return reshape(result, (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])) if keepdims else result
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"The index of the {'smallest' if op == 'argmin' else 'largest'} element; the first of equals."
+    return function
+
+
+argmin = _position("argmin")
+argmax = _position("argmax")
+
+
+# ---- along an axis
+
+
+def _running(op: str, widen: bool, text: str) -> Callable[..., Tensor]:
+    def function(
+        x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False,
+        include_initial: bool = False,
+    ) -> Tensor:  # fmt: skip
+        t = as_tensor(x)
+        if axis is None:
+            t, axis = ravel(t), 0
+        d = normal_axis(op, axis, len(t._value.shape))
+        value = cast_value(t._value, _wide(t._value, dtype)) if widen else t._value
+        if not widen and value.dtype is bool_:
+            raise dtype_refused(op, "iuf", bool_)
+        result = wrap(emit(op, (value,), {"axis": d, "reverse": reverse})[0])
+        if not include_initial:
+            return result
+        if not widen:
+            fix = "prepend it with lg.concat"
+            raise ValueError(explained(op, "include_initial of cumsum and cumprod only", True, fix))
+        edge = TensorType((*value.shape[:d], 1, *value.shape[d + 1 :]), value.dtype)
+        first = wrap(constant(0 if op == "cumsum" else 1, edge))
+        return concat([result, first] if reverse else [first, result], axis=d)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = text
+    return function
+
+
+cumsum = _running("cumsum", True, "The running sum along an axis (None: of all); `include_initial` puts 0 in front.")
+cumprod = _running("cumprod", True, "The running product along an axis (None: of all); `include_initial` puts 1 first.")
+cummax = _running("cummax", False, "The largest so far along an axis.")
+cummin = _running("cummin", False, "The smallest so far along an axis.")
+
+
+def diff(
+    x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
+) -> Tensor:
+    """Differences of neighbours along an axis, `n` times; `prepend` and `append` are put around x first."""
+    t = as_tensor(x)
+    d = normal_axis("diff", axis, len(t._value.shape))
+    if prepend is not None or append is not None:
+        edge = (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])
+        around = [None if p is None else as_tensor(p) for p in (prepend, append)]
+        parts = [p if p is None or p._value.shape else broadcast_to(p, edge) for p in (around[0], t, around[1])]
+        t = concat([p for p in parts if p is not None], axis=d)
+    for _ in range(n):
+        shape = t._value.shape
+        low, high = [0] * len(shape), list(shape)
+        first, last = low.copy(), high.copy()
+        first[d], last[d] = 1 if shape[d] else 0, shape[d] - 1 if shape[d] else 0
+        later, earlier = wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last))
+        t = (not_equal if t._value.dtype is bool_ else subtract)(later, earlier)
+    return t if n else whole(t)
+
+
+def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """Elements in order along an axis (None: of all), NaN last; always stable."""
+    t = as_tensor(x)
+    if axis is None:
+        t, axis = ravel(t), 0
+    d = normal_axis("sort", axis, len(t._value.shape))
+    result = wrap(emit("sort", (t._value,), {"axis": d})[0])
+    return wrap(ops.flip(result._value, (d,))) if descending else result
+
+
+def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+    """The positions that sort along an axis; equal elements keep their order."""
+    t = as_tensor(x)
+    if axis is None:
+        t, axis = ravel(t), 0
+    d = normal_axis("argsort", axis, len(t._value.shape))
+    if not descending:
+        return wrap(emit("argsort", (t._value,), {"axis": d})[0])
+    # sorting the reversed array and reversing the result keeps equal elements in their order
+    backwards = wrap(emit("argsort", (flip(t, axis=d)._value,), {"axis": d})[0])
+    return copied(flip(subtract(t._value.shape[d] - 1, backwards), axis=d))
+
+
+def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:
+    """Where to insert `v` into the sorted vector `a` so that it stays sorted."""
+    if side not in ("left", "right"):
+        raise ValueError(explained("searchsorted", "side 'left' or 'right'", repr(side), "pass one of them"))
+    table, keys = meet_arrays(a, v)
+    if len(table._value.shape) != 1:
+        raise ShapeError(explained("searchsorted", "one dimension", table._value.type, "ravel it"))
+    shape = keys._value.shape
+    rows = broadcast_to(reshape(keys, (*shape, 1)), (*shape, table._value.shape[0]))
+    # a count of smaller elements: no loop, and the table is short in practice
+    before = less(table, rows) if side == "left" else less_equal(table, rows)
+    if rows._value.dtype.kind == "f":  # NaN is sorted behind everything
+        last = not_equal(rows, rows)
+        before = logical_or(before, last if side == "right" else logical_and(last, equal(table, table)))
+    return sum(cast(before, int64), axis=-1)

@@ -1,0 +1,148 @@
+"""Functions that are given by their values at points: interpolation, integrals, slopes, convolution, polynomials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.types import bool_, int64
+from loopgrad.lazy.numpy.creation import ones_like, zeros_like
+from loopgrad.lazy.numpy.elementwise import add, clip, divide, equal, less, less_equal, multiply, subtract, where
+from loopgrad.lazy.numpy.indexing import take
+from loopgrad.lazy.numpy.movement import concat, flip, moveaxis, pad, reshape
+from loopgrad.lazy.numpy.reduction import diff, searchsorted, sum
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
+from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.promotion import float_dtype, promote, promote_arrays
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def _vector(op: str, x: ArrayLike) -> Tensor:
+    t = as_tensor(x)
+    if len(t._value.shape) != 1 or not t._value.shape[0]:
+        raise ShapeError(explained(op, "a vector of at least one element", t._value.type, "ravel it"))
+    return t
+
+
+def interp(
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: ArrayLike | None = None, right: ArrayLike | None = None
+) -> Tensor:
+    """The function with values `fp` at the increasing points `xp`, at x: linear between them, constant outside
+    (`left`, `right`). Derivatives flow to x and `fp`, and at a point are those of the piece on its right."""
+    points, values = _vector("interp", xp), _vector("interp", fp)
+    if points._value.shape != values._value.shape:
+        got = f"{points._value.shape} and {values._value.shape}"
+        raise ShapeError(explained("interp", "as many points as values", got, "make them equally long"))
+    t = as_tensor(x)
+    t, points, values = (cast(p, float_dtype(p._value.dtype)) for p in (t, points, values))
+    count = points._value.shape[0]
+    piece = clip(subtract(searchsorted(points, t, side="right"), 1), 0, max(count - 2, 0))
+    after = clip(add(piece, 1), 0, count - 1)
+    start, end = take(points, piece), take(points, after)
+    low, high = take(values, piece), take(values, after)
+    width = subtract(end, start)
+    flat = equal(width, 0)
+    slope = divide(subtract(high, low), where(flat, 1.0, width))
+    inside = add(low, where(flat, 0.0, multiply(slope, subtract(t, start))))
+    inside = where(less(t, points[0]), values[0] if left is None else left, inside)
+    beyond = where(equal(t, points[-1]), values[-1], values[-1] if right is None else right)
+    return where(less_equal(points[-1], t), beyond, inside)
+
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
+    """The integral of y along an axis by the trapezoidal rule, at points x or `dx` apart."""
+    t = as_tensor(y)
+    d = normal_axis("trapezoid", axis, len(t._value.shape))
+    width: Any = dx  # of any shape, for the axes as they are
+    if x is not None:
+        points = as_tensor(x)
+        along = (1,) * d + (-1,) + (1,) * (len(t._value.shape) - d - 1)
+        width = reshape(diff(points), along) if len(points._value.shape) == 1 else diff(points, axis=axis)
+    after, before = (t[(slice(None),) * d + (part,)] for part in (slice(1, None), slice(None, -1)))
+    return sum(divide(multiply(width, add(after, before)), 2.0), axis=axis)
+
+
+def gradient(x: ArrayLike, spacing: float = 1.0, /, *, axis: int | None = None) -> Any:
+    """Central differences inside, one-sided ones at the ends, of samples `spacing` apart along an axis.
+
+    Without an axis a list with one result per axis (the result itself for a vector). This is NumPy's function of
+    that name; derivatives of functions are `lg.grad` and `lg.gradients`.
+    """
+    t = as_tensor(x)
+    if as_tensor(spacing)._value.shape:
+        fix = "divide lg.diff by the distances"
+        raise ShapeError(explained("gradient", "one spacing", as_tensor(spacing)._value.type, fix))
+    t = cast(t, float_dtype(t._value.dtype))
+    rank = len(t._value.shape)
+    axes = range(rank) if axis is None else [normal_axis("gradient", axis, rank)]
+    results = [_slope(t, d, spacing) for d in axes]
+    return results[0] if len(results) == 1 else results
+
+
+def _slope(t: Tensor, axis: int, spacing: Any) -> Tensor:
+    if t._value.shape[axis] < 2:
+        raise ShapeError(explained("gradient", f"at least 2 elements along axis {axis}", t._value.type, "add samples"))
+    rows = moveaxis(t, axis, 0)
+    inner = divide(subtract(rows[2:], rows[:-2]), multiply(2.0, spacing))
+    first, last = divide(subtract(rows[1:2], rows[:1]), spacing), divide(subtract(rows[-1:], rows[-2:-1]), spacing)
+    return copied(moveaxis(concat([first, inner, last], axis=0), 0, axis))
+
+
+def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
+    """The convolution of two vectors: `full`, of the longer one's length (`same`), or where they overlap (`valid`).
+
+    Costs the product of the lengths.
+    """
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(explained("convolve", "mode 'full', 'same' or 'valid'", repr(mode), "pass one of them"))
+    a, b = _vector("convolve", x), _vector("convolve", kernel)
+    if a._value.shape[0] < b._value.shape[0]:
+        a, b = b, a
+    dtype = promote_arrays((a._value.dtype, a._weak), (b._value.dtype, b._weak))
+    n, m = a._value.shape[0], b._value.shape[0]
+    places = np.arange(n + m - 1)[:, None] + np.arange(m)
+    work = int64 if dtype is bool_ else dtype
+    products = multiply(take(pad(cast(a, work), m - 1), places), flip(cast(b, work)))
+    if dtype.is_float:  # beyond the ends there is nothing: not 0 times an infinity
+        products = where((places >= m - 1) & (places < m - 1 + n), products, 0.0)
+    full = cast(sum(products, axis=1, dtype=work), dtype)
+    if mode == "full":
+        return full
+    return full[m - 1 : n] if mode == "valid" else full[(m - 1) // 2 : (m - 1) // 2 + n]
+
+
+def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
+    """The correlation of two vectors: `convolve` of x with y reversed."""
+    a, b = _vector("correlate", x), _vector("correlate", y)
+    if mode == "same" and a._value.shape[0] < b._value.shape[0]:
+        full = convolve(a, flip(b))
+        first = a._value.shape[0] // 2
+        return full[first : first + b._value.shape[0]]
+    return convolve(a, flip(b), mode)
+
+
+def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
+    """The polynomial with these coefficients, the highest power first, at x (Horner's scheme)."""
+    table = _vector("polyval", coefficients)
+    t = as_tensor(x)
+    result = zeros_like(t)
+    for i in range(table._value.shape[0]):
+        result = add(multiply(result, t), table[i])
+    return result
+
+
+def vander(x: ArrayLike, /, n: int | None = None, *, increasing: bool = False) -> Tensor:
+    """The matrix whose columns are the powers of a vector, from n - 1 down to 0 unless `increasing`."""
+    t = _vector("vander", x)
+    t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
+    count = t._value.shape[0] if n is None else n
+    columns = [ones_like(t)[:, None]]
+    for _ in range(count - 1):
+        columns.append(multiply(columns[-1], t[:, None]))
+    if not count:
+        return columns[0][:, :0]
+    return concat(columns if increasing else columns[::-1], axis=1)

@@ -1,0 +1,107 @@
+"""What is known of arrays and dtypes without computing: shapes, kinds, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.ranges import limits
+from loopgrad.graph.types import DType
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.promotion import as_dtype, promote
+
+_KINDS: Final = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+
+
+def shape(x: ArrayLike, /) -> tuple[int, ...]:
+    """The extent of every axis."""
+    return as_tensor(x)._value.shape
+
+
+def ndim(x: ArrayLike, /) -> int:
+    """The number of axes."""
+    return len(shape(x))
+
+
+def size(x: ArrayLike, /, axis: int | None = None) -> int:
+    """The number of elements, or the extent of one axis."""
+    extents = shape(x)
+    return prod(extents) if axis is None else extents[normal_axis("size", axis, len(extents))]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """What a float dtype can hold: `bits` of an element, `eps` from 1 to the next number, the largest (`max`) and
+    smallest (`min`) finite number, the smallest positive one with all digits (`smallest_normal`)."""
+
+    dtype: DType
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerLimits:
+    """What an integer dtype can hold: `bits` of an element, the smallest (`min`) and the largest (`max`) number."""
+
+    dtype: DType
+    bits: int
+    min: int
+    max: int
+
+
+def finfo(dtype: Any, /) -> FloatLimits:
+    """The limits of a float dtype (or of a tensor's)."""
+    d = as_dtype(getattr(dtype, "dtype", dtype))
+    if not d.is_float:
+        raise DTypeError(explained("finfo", "a float dtype", d, "use lg.iinfo for integers"))
+    known: Any
+    if d.name == "bfloat16":
+        import ml_dtypes  # late: only bfloat16 needs it
+
+        known = ml_dtypes.finfo(d.np)  # type: ignore[no-untyped-call]
+    else:
+        known = np.finfo(d.np)
+    numbers = [float(n) for n in (known.eps, known.max, known.min, known.smallest_normal)]
+    return FloatLimits(d, d.bits, *numbers)
+
+
+def iinfo(dtype: Any, /) -> IntegerLimits:
+    """The limits of an integer dtype (or of a tensor's)."""
+    d = as_dtype(getattr(dtype, "dtype", dtype))
+    if not d.is_integer:
+        raise DTypeError(explained("iinfo", "an integer dtype", d, "use lg.finfo for floats"))
+    low, high = limits(d)
+    return IntegerLimits(d, d.bits, low, high)
+
+
+def isdtype(dtype: Any, kind: Any, /) -> bool:
+    """Whether a dtype is of a kind: a dtype, a name of the array API standard ("bool", "signed integer", "unsigned
+    integer", "integral", "real floating", "complex floating", "numeric"), or a tuple of these."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, k) for k in kind)
+    if isinstance(kind, str):
+        if kind not in _KINDS:
+            raise DTypeError(explained("isdtype", f"one of {', '.join(_KINDS)}", repr(kind), "pass one, or a dtype"))
+        return as_dtype(dtype).kind in _KINDS[kind]
+    return as_dtype(dtype) is as_dtype(kind)
+
+
+def promote_types(a: Any, b: Any, /) -> DType:
+    """The dtype of an operation on arrays of dtypes `a` and `b`."""
+    return promote(as_dtype(a), as_dtype(b))

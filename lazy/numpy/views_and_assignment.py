@@ -1,0 +1,203 @@
+"""Subscripts that share memory, assignment, and in-place operators.
+
+`x[0]`, `x[1:, None]` and `x[k]` with a number k (also one that depends on data) are views, as in NumPy; masks,
+lists and index arrays make copies, and what has no axes left is a number, unless the subscript has an Ellipsis.
+
+`M[i] += v` is three steps in Python: `row = M[i]`, `row += v`, which writes to M, and `M[i] = row`, which is known
+to change nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import DType
+from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
+from loopgrad.lazy.numpy.indexing import IndexPlan, plan_index, read
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, cast_value, wrap
+from loopgrad.lazy.tensor.operands import positions
+from loopgrad.lazy.tensor.storage import as_array, check_assignable, is_number, viewed, whole, write
+from loopgrad.lazy.tensor.view_steps import Layout, Step
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+_KINDS: Final = "buifc"  # in this order one kind may be cast to the next in place
+
+
+class Subscript(Step):
+    """What a plan takes whose indices have no axes. `key` tells the subscript from others."""
+
+    __slots__ = ("key", "plan")
+
+    def __init__(self, plan: IndexPlan, key: Any = None) -> None:
+        self.plan = plan
+        self.key = key
+
+    def forward(self, base: Value) -> Value:
+        return read(base, self.plan)
+
+    def back(self, base: Value, new: Value) -> Value:
+        return updated("set", base, self.plan, new)
+
+    def layout(self, base: Layout) -> Layout:
+        """Axes that the subscript takes away or adds have extent 1 here or there, so their strides don't matter."""
+        plan, offset = self.plan, base.offset
+        strides = []
+        spans = plan.spans or [(0, n, 1) for n in base.shape]
+        for axis, ((start, stop, step), extent, stride) in enumerate(zip(spans, base.shape, base.strides, strict=True)):
+            if offset is not None:
+                offset += start * stride
+            if axis not in plan.axes and len(range(*slice(start, stop, step).indices(extent))) != 1:
+                strides.append(stride * step)
+        kept = iter(strides)
+        filled = [0 if n == 1 else next(kept) for n in plan.shape]
+        return Layout(None if plan.axes else offset, plan.shape, tuple(filled))
+
+    def apart(self, other: Step) -> bool:
+        if not isinstance(other, Subscript) or self.plan.axes or other.plan.axes:
+            return False
+        mine, theirs = self.plan.spans, other.plan.spans
+        return mine is not None and theirs is not None and any(map(_spans_apart, mine, theirs))
+
+def _spans_apart(a: tuple[int, int | None, int], b: tuple[int, int | None, int]) -> bool:
+    """Whether two spans of one axis have no position in common."""
+    first, last = _ends(a)
+    lowest, highest = _ends(b)
+    return last < lowest or highest < first or (first - lowest) % gcd(a[2], b[2]) != 0
+
+
+def _ends(span: tuple[int, int | None, int]) -> tuple[int, int]:
+    start, stop, step = span
+    if step > 0:
+        assert stop is not None
+        return start, start + (stop - 1 - start) // step * step
+    end = -1 if stop is None else stop
+    return start + (start - end - 1) // -step * step, start
+
+
+def _key(index: Any) -> Any:
+    """A subscript as something to compare, in which a tensor counts as its present value."""
+    if type(index) is tuple:
+        return tuple([_key(i) for i in index])
+    if type(index) is slice:
+        return _key((slice, index.start, index.stop, index.step))
+    return index._value if isinstance(index, TensorCore) else index
+
+
+def _is_array(item: Any) -> bool:
+    """Whether an item of a subscript makes the result a copy."""
+    if isinstance(item, TensorCore):
+        return not is_number(item)
+    return isinstance(item, np.ndarray) or not (item is None or item is Ellipsis or hasattr(item, "__index__"))
+
+
+def subscript(x: Tensor, index: Any) -> Tensor:
+    """`x[index]`."""
+    value = x._value
+    plan = plan_index(value.shape, index)
+    result = read(value, plan)
+    if plan.widened is not None:  # by a mask, if one without axes
+        return wrap(result, x._weak)
+    items = index if type(index) is tuple else (index,)
+    if not result.shape and not any(i is Ellipsis for i in items):
+        return wrap(result, x._weak)
+    if plan.axes and any(_is_array(i) for i in items if type(i) is not slice):
+        return wrap(result, x._weak)
+    if is_number(x):
+        return as_array(wrap(result, x._weak))
+    if result is value:
+        return whole(x)
+    return viewed(x, Subscript(plan, _key(index)), result)
+
+
+def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
+    """`x[index] = values`: writes to x and to all that shares its memory; what was computed from it stays."""
+    check_assignable("assignment", x)
+    if isinstance(values, TensorCore) and _is_there(values, x, index):
+        return
+    masked = update_masked("set", x, index, values)
+    if masked is not None:
+        write(x, masked._value)
+        return
+    base = x._value
+    plan = plan_index(base.shape, index)
+    result = updated("set", base, plan, as_update("set", values, base))
+    write(x, result, None if x._view is None or plan.axes else Subscript(plan))
+
+
+def _is_there(values: TensorCore, x: Tensor, index: Any) -> bool:
+    """Whether `values` is the view `x[index]` itself."""
+    view = values._view
+    if view is None or view.parent is None or view.parent is not x._view or not isinstance(view.step, Subscript):
+        return False
+    return _same(view.step.key, _key(index))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two keys are surely equal."""
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a is b or (type(a) is type(b) is int and bool(a == b))
+
+
+def assign(what: str, x: Tensor, result: Tensor) -> Tensor:
+    """x, with the elements of `result` written to it: what `x += y` and `out=x` do."""
+    check_assignable(what, x)
+    value, base = result._value, x._value
+    if value.shape != base.shape:
+        sign = what.removesuffix("=")
+        fix = "reshape it" if sign == what else f"write x = x {sign} y, which makes a new tensor"
+        raise ShapeError(explained(what, f"a result of shape {base.shape}, that of the tensor", value.shape, fix))
+    if value.dtype is not base.dtype:
+        if x._weak and x._view is None:  # its dtype is open, as a Python number's
+            write(x, value)
+            x._weak = result._weak
+            return x
+        if not _same_kind(value.dtype, base.dtype):
+            fix = "convert one of them with .astype"
+            raise DTypeError(explained(what, f"a result that fits {base.dtype}", f"{value.dtype} elements", fix))
+        value = cast_value(value, base.dtype)
+    weak = x._weak
+    write(x, value)
+    x._weak = weak and result._weak
+    return x
+
+
+def _same_kind(source: DType, target: DType) -> bool:
+    """NumPy's rule for results of in-place operators: the kind may not be lowered, the width may."""
+    return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
+
+
+class Diagonal(Step):
+    """A diagonal of the last two axes as the last one."""
+
+    __slots__ = ("count", "first", "read_only")
+
+    def __init__(self, first: tuple[int, int], count: int, read_only: bool) -> None:
+        self.first = first
+        self.count = count
+        self.read_only = read_only
+
+    def _plan(self, shape: Sequence[int]) -> IndexPlan:
+        along = positions((self.count,), 0)
+        indices = [wrap(ops.add(along, start)) for start in self.first]
+        return plan_index(tuple(shape), (..., *indices))
+
+    def forward(self, base: Value) -> Value:
+        return read(base, self._plan(base.shape))
+
+    def back(self, base: Value, new: Value) -> Value:
+        return updated("set", base, self._plan(base.shape), new)
+
+    def layout(self, base: Layout) -> Layout:
+        row, column = base.strides[-2:]
+        offset = None if base.offset is None else base.offset + row * self.first[0] + column * self.first[1]
+        return Layout(offset, (*base.shape[:-2], self.count), (*base.strides[:-2], row + column))

@@ -1,0 +1,339 @@
+"""What a tensor is made of, below its operators: the value it wraps, leaves, and conversion.
+
+`TensorCore` holds the slots; `lazy.tensor.tensor.Tensor` is its one subclass and adds operators and methods.
+Array functions import this module only, so that the class may import them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from loopgrad.graph.build import current_scope, emit
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.graph.ranges import limits, noted, require
+from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.lazy.tensor.config import current
+from loopgrad.lazy.tensor.promotion import as_dtype, promote_arrays, scalar_dtype
+from loopgrad.runtime.buffers import Buffer, dtype_of
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.processes import child_safe_lock
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.storage import View
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+Scalar: TypeAlias = bool | int | float | complex
+ArrayLike: TypeAlias = "Tensor | np.ndarray[Any, Any] | np.generic | Scalar | Sequence[Any]"
+
+PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
+_serial = itertools.count()
+
+
+def next_serial() -> int:
+    """A number larger than all before."""
+    return next(_serial)
+
+
+class History:
+    """What an evaluated tensor was computed as; the tensor owns it, its leaf refers to it weakly. (Values
+    and nodes refer to each other, so they would only go when the garbage collector runs.)"""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+class Siblings:
+    """Tensors that one call returned and that are better computed together: a value and its gradient."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, tensors: Sequence[TensorCore]) -> None:
+        self.members = [weakref.ref(t) for t in tensors]
+        for t in tensors:
+            if t._history is None and not isinstance(t._value, Leaf):
+                t._history = self
+
+
+class TensorLeaf(Leaf):
+    """The value of a tensor whose elements exist.
+
+    `serial` orders leaves by age (equal for what was evaluated together). `history` leads to the value
+    that was evaluated, for as long as the tensor lives; None for input data. `computed` says that there
+    was such a value. `committed`: the user chose its device. `generation`: for a leaf noted in `Value.known`,
+    how many evaluations in a row started from such leaves.
+    """
+
+    __slots__ = ("committed", "computed", "generation", "history", "serial")
+
+    any_committed: ClassVar[bool] = False  # lets evaluation skip the search for the device
+
+    def __init__(
+        self, type: TensorType, buffer: Buffer, history: History | None = None, computed: bool = False,
+        committed: bool = False, serial: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(type, buffer)
+        self.serial = next_serial() if serial is None else serial
+        self.history = None if history is None else weakref.ref(history)
+        self.computed = computed or history is not None
+        self.committed = committed
+        self.generation = 0
+        if committed:
+            TensorLeaf.any_committed = True
+
+
+class TensorCore:
+    """`_value` is the graph value; `_weak` says that its dtype came from a Python scalar. `_history`:
+    before evaluation what to compute along, afterwards what was evaluated, so that gradients find it.
+    `_view`: which memory this handle shares with others (`lazy.tensor.storage`); None for memory of its own, and
+    without axes for a number, as NumPy's scalars are."""
+
+    __slots__ = ("__weakref__", "_history", "_value", "_view", "_weak")
+
+    _value: Value
+    _weak: bool
+    _history: History | Siblings | None
+    _view: View | None
+
+    def __init_subclass__(cls) -> None:
+        global _concrete
+        _concrete = cls
+
+
+_concrete: Any = TensorCore
+
+
+LIVE_LIMIT: Final = 4096  # references, before those are dropped that lead nowhere
+LIVE_KEPT: Final = 2048  # at most, then: the latest
+
+
+class _Live(threading.local):
+    """This thread's tensors of the top level in order of creation, dead ones among them: evaluation looks
+    who still needs what is being computed, and clears the list of those who don't. `garbage`: bytes that this thread
+    evaluated since it collected garbage. `evaluating`: evaluations that this thread is in the middle of."""
+
+    def __init__(self) -> None:
+        self.tensors: list[weakref.ref[TensorCore]] = []
+        self.garbage = 0
+        self.evaluating = 0
+
+
+LIVE: Final = _Live()
+# Whoever makes a tensor refer to another value holds it, and nothing is computed meanwhile: see lazy.evaluator.
+CHANGES: Final = child_safe_lock()
+_new: Final = object.__new__
+
+
+def wrap(value: Value, weak: bool = False) -> Tensor:
+    """The tensor of a graph value."""
+    tensor: Tensor = _new(_concrete)
+    tensor._value = value
+    tensor._weak = weak
+    tensor._history = None
+    tensor._view = None
+    if value.scope is None and value.node is not None:
+        live = LIVE.tensors
+        live.append(weakref.ref(tensor))
+        if len(live) > LIVE_LIMIT:
+            forget_dead(live)
+    return tensor
+
+
+def forget_dead(live: list[weakref.ref[TensorCore]]) -> None:
+    """Drop the references to tensors that nobody holds or that have their elements: a thread that builds and never
+    evaluates must not remember all that it built."""
+    live[:] = [r for r in live if (t := r()) is not None and t._value.node is not None][-LIVE_KEPT:]
+
+
+def copied(x: Tensor) -> Tensor:
+    """Another tensor of the same elements: writing to one leaves the other."""
+    other = wrap(x._value, x._weak)
+    other._history = x._history
+    return other
+
+
+def computed_as(x: TensorCore) -> Value:
+    """What the tensor was computed as, evaluated or not."""
+    value, history = x._value, x._history  # in this order: another thread may be evaluating it
+    return history.value if isinstance(history, History) else value
+
+
+def node(op: str, operands: Sequence[Value], weak: bool = False, **attrs: Any) -> Tensor:
+    """The only result of a new node, as a tensor."""
+    return wrap(emit(op, operands, attrs)[0], weak)
+
+
+def constant(value: Scalar, type: TensorType) -> Value:
+    """A value whose every element is `value`, which the dtype must be able to hold."""
+    kind = type.dtype.kind
+    if kind == "f":
+        value = float(value)  # type: ignore[arg-type]
+    elif kind in "iu":
+        value = _checked_integer(value, type.dtype)
+    elif kind == "b":
+        value = bool(value)
+    return emit("const", (), {"value": value, "type": type})[0]
+
+
+def _checked_integer(value: Scalar, dtype: DType) -> int:
+    low, high = limits(dtype)
+    integer = int(value)  # type: ignore[arg-type]
+    if not low <= integer <= high:
+        message = explained(dtype.name, f"an integer from {low} to {high}", integer, "use a wider dtype")
+        raise OverflowError(message)
+    return integer
+
+
+def array_leaf(
+    array: np.ndarray[Any, Any], device: str | None = None, copy: bool = True, computed: bool = False
+) -> TensorLeaf:
+    """A leaf that holds the elements of a NumPy array."""
+    buffer = get_device(current().device if device is None else device).put(array, copy)
+    return TensorLeaf(buffer.type, buffer, computed=computed, committed=device is not None)
+
+
+def is_scalar(x: object) -> bool:
+    """Whether `x` is a Python number (NumPy's scalars are arrays of rank 0)."""
+    return type(x) in PYTHON_SCALARS or (isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic))
+
+
+def as_tensor(x: Any, dtype: DType | None = None) -> Tensor:
+    """`x` as a tensor; a Python scalar becomes a weak one unless `dtype` is given."""
+    if isinstance(x, TensorCore):
+        tensor: Tensor = x  # type: ignore[assignment]
+        return tensor if dtype is None or tensor._value.dtype is dtype else cast(tensor, dtype)
+    if is_scalar(x):
+        return wrap(constant(x, TensorType((), dtype or scalar_dtype(x))), dtype is None)
+    if isinstance(x, np.floating | np.bool_) and x.dtype.itemsize <= 8:  # no input of its own: it may be folded
+        return wrap(constant(x.item(), TensorType((), dtype or dtype_of(x.dtype))))
+    return from_data(x, dtype)
+
+
+def from_data(x: Any, dtype: DType | None = None, device: str | None = None, copy: bool = True) -> Tensor:
+    """A tensor of the elements of an array, of nested sequences (tensors among them), or of a scalar."""
+    if isinstance(x, list | tuple) and _holds_tensors(x):
+        return _joined(x, dtype)
+    array = unmasked(x) if isinstance(x, np.ndarray) else _as_array(x)
+    python_numbers = not isinstance(x, np.ndarray | np.generic) and not hasattr(x, "__array__")
+    if python_numbers and dtype is None and array.dtype in (np.float64, np.complex128):
+        dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
+    if array.dtype.kind in "OUSMm":
+        message = explained("asarray", "numbers", f"{type(x).__name__} of {array.dtype}", "convert it to numbers first")
+        raise DTypeError(message)
+    if dtype is not None and array.dtype != dtype.np:
+        array, copy = array.astype(dtype.np), False
+    return wrap(array_leaf(array, device, copy))
+
+
+def unmasked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that isn't one of numpy.ma's with masked elements: what a mask hides must not come back."""
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        got = f"a masked array, {int(np.count_nonzero(np.ma.getmaskarray(array)))} of its {array.size} elements masked"
+        fix = "pass x.filled(value), or x.data and x.mask and choose with lg.where"
+        raise DTypeError(explained("asarray", "an array without masked elements", got, fix))
+    return array
+
+
+def _as_array(x: Any) -> np.ndarray[Any, Any]:
+    if isinstance(x, list | tuple):
+        _refuse_masked(x)
+    try:
+        return np.asarray(x)
+    except (ValueError, OverflowError) as error:  # rows of different lengths, numbers of more than 64 bits
+        raise ShapeError(explained("asarray", "rows of one length, of numbers", error, "pad or convert them")) from None
+
+
+def _refuse_masked(items: Sequence[Any]) -> None:
+    for item in items:
+        if isinstance(item, np.ndarray):
+            unmasked(item)
+        elif isinstance(item, list | tuple):
+            _refuse_masked(item)
+
+
+def _holds_tensors(items: Sequence[Any]) -> bool:
+    return any(isinstance(i, TensorCore) or (isinstance(i, list | tuple) and _holds_tensors(i)) for i in items)
+
+
+def _joined(items: Sequence[Any], dtype: DType | None) -> Tensor:
+    """Nested sequences with tensors among them: stacked along a new first axis."""
+    parts = [_joined(i, dtype) if isinstance(i, list | tuple) else as_tensor(i, dtype) for i in items]
+    joined = promote_arrays(*[(p._value.dtype, p._weak) for p in parts])
+    rows = []
+    for part in parts:
+        value = cast_operand(part, joined)
+        rows.append(emit("reshape", (value,), {"shape": (1, *value.shape)})[0])
+    return wrap(emit("concat", rows, {"axis": 0})[0])
+
+
+def cast(x: Tensor, dtype: DType) -> Tensor:
+    """`x` with elements of `dtype`, strong."""
+    value = x._value
+    if value.dtype is dtype:
+        return wrap(value) if x._weak else x
+    return wrap(cast_value(value, dtype))
+
+
+def cast_value(value: Value, dtype: DType) -> Value:
+    """A graph value with elements of `dtype`; a constant stays a constant."""
+    if value.dtype is dtype:
+        return value
+    made_by = value.node
+    if made_by is not None and made_by.op == "const" and dtype.kind in "fc" and value.dtype.kind in "biuf":
+        return emit("const", (), {"value": float(made_by.attrs["value"]), "type": TensorType(value.shape, dtype)})[0]
+    return emit("cast", (value,), {"dtype": dtype})[0]
+
+
+def open_integer(x: Any) -> int | None:
+    """The number where x is a Python int, or a tensor that stands for one and whose dtype is open still."""
+    if type(x) is int:
+        return x
+    if not isinstance(x, TensorCore) or not x._weak or x._value.dtype is not int64:
+        return None
+    made_by = x._value.node
+    return made_by.attrs["value"] if made_by is not None and made_by.op == "const" else None
+
+
+def cast_operand(x: TensorCore, dtype: DType) -> Value:
+    """The value of an operand in the dtype that all of them promote to; OverflowError where it is a Python integer
+    that this one can't hold, or a loop's index that grows beyond it. Of an argument of a compiled function the calls
+    check it."""
+    if not x._weak or x._value.dtype is not int64 or dtype is int64 or not dtype.is_integer:
+        return cast_value(x._value, dtype)
+    number = open_integer(x)
+    if number is not None:
+        return constant(number, TensorType(x._value.shape, dtype))
+    for end in noted(x._value):
+        _checked_integer(end, dtype)
+    require(x._value, *limits(dtype))
+    return cast_value(x._value, dtype)
+
+
+def broadcast_value(value: Value, shape: tuple[int, ...]) -> Value:
+    """NumPy's broadcasting of one value to `shape`."""
+    if value.shape == shape:
+        return value
+    made_by = value.node
+    if made_by is not None and made_by.op == "const":
+        attrs = {"value": made_by.attrs["value"], "type": TensorType(shape, value.dtype)}
+        return emit("const", (), attrs)[0]
+    first = len(shape) - len(value.shape)
+    return emit("broadcast", (value,), {"shape": shape, "dims": tuple(range(first, len(shape)))})[0]
+
+
+def requested_dtype(dtype: Any) -> DType | None:
+    """The dtype a caller asked for, None where it didn't."""
+    return None if dtype is None else as_dtype(dtype)
+
+
+def tracing() -> bool:
+    """Whether a function is being traced now."""
+    return current_scope() is not None

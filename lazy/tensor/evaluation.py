@@ -1,0 +1,191 @@
+"""From tensors to elements.
+
+`evaluate` computes several tensors in one program and points each at the leaf that holds its
+elements, so that nothing is computed twice, also where several threads ask for it (`lazy.tensor.evaluator`);
+what gets computed on the way and is still needed is kept as well (`lazy.tensor.liveness`). While a derivative
+is being taken (`derivation`) tensors keep their graph: the elements are given, but what is built from
+the tensor still depends on it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loopgrad.graph.build import enter
+from loopgrad.graph.errors import LoopgradError
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.lazy.tensor.config import current
+from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
+from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
+from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
+from loopgrad.lazy.tensor.evaluator import EVALUATOR, Elements, Found, Wanted
+from loopgrad.lazy.tensor.liveness import Needed, still_needed, without_known
+from loopgrad.lazy.tensor.ongoing_derivations import deriving, followed, from_variables, note_reads
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import devices_in_use, get_device
+from loopgrad.runtime.plan import MemoryStats
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
+
+
+# purposes for which a value that is being differentiated may be read: no number of it gets into what is computed
+LOOKS: Final = frozenset({"bool", "eval", "index", "text"})
+
+
+def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
+    """The elements of tensors, computed together where they aren't there yet."""
+    values = [t._value for t in tensors]
+    note_reads(values)
+    lazy = [value for value in values if not isinstance(value, Leaf)]
+    for value in lazy:
+        if value.scope is not None:
+            raise traced_value_error(value, purpose)
+        if purpose not in LOOKS and followed(value):
+            raise derivative_lost_error(value, purpose)
+    computed: Found = {}
+    if lazy and deriving():
+        computed = _only_computed(lazy)
+    elif lazy:
+        computed = EVALUATOR.claimed(tensors, _settled)
+    return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
+
+
+def _only_computed(values: Sequence[Value]) -> Found:
+    """The elements; tensors keep their graph."""
+    values = list(dict.fromkeys(values))
+    return dict(zip(values, [found.buffer for found in _run(values)], strict=True))
+
+
+def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
+    if not isinstance(value, Leaf):
+        found = computed.get(value)
+        if found is not None:
+            return found
+        value = t._value  # another thread was first
+    if not isinstance(value, Leaf):  # or writes to the tensor
+        return buffers_of((t,))[0]
+    buffer: Buffer = value.buffer
+    return buffer
+
+
+def _settled(wanted: Wanted) -> Found:
+    """The elements of these tensors, which become leaves, as does what should be computed along."""
+    if not wanted:
+        return {}
+    values = [value for _, value in wanted.values()]
+    if from_variables(values):
+        return _only_computed(values)
+    needed = still_needed(values)
+    waiting = [(t, value) for t, value in needed.waiting if not from_variables([value])]
+    if waiting:
+        more = {**wanted, **{id(t): (t, value) for t, value in waiting}}
+        with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
+            return _kept(more, still_needed([value for _, value in more.values()]))
+    return _kept(wanted, needed)
+
+
+def _kept(wanted: Wanted, needed: Needed) -> Found:
+    """Make these tensors, and those computed along, refer to their elements, and note the elements of values that
+    unevaluated tensors need."""
+    evaluated = list({**wanted, **{id(t): (t, value) for t, value in needed.along}}.values())
+    values = list(dict.fromkeys([*(value for _, value in evaluated), *needed.read]))
+    computed = dict(zip(values, _run(values), strict=True))
+    EVALUATOR.settle(evaluated, needed.read, computed, needed.generation)
+    buffers = {value: found.buffer for value, found in computed.items()}
+    _collect_garbage(sum([b.nbytes for b in buffers.values()]))
+    return buffers
+
+
+def _run(values: Sequence[Value]) -> list[Elements]:
+    """The elements of each value, one program a device, and whether the user chose the device."""
+    from loopgrad.runtime.session import evaluate_graph  # late: building graphs needs no session
+
+    config = current()
+    with enter(None):
+        whole = extract(without_known(values))
+        chosen = places_of_outputs(whole)
+        on = [place or config.device for place in chosen]
+        computed: dict[int, Buffer] = {}
+        for device in dict.fromkeys(on):
+            mine = [i for i, name in enumerate(on) if name == device]
+            part = whole if len(mine) == len(on) else extract([whole.outputs[i] for i in mine])
+            buffers = evaluate_graph(part, device, config.options)
+            computed.update(zip(mine, buffers, strict=True))
+    return [Elements(computed[i], place is not None) for i, place in enumerate(chosen)]
+
+
+def _collect_garbage(nbytes: int) -> None:
+    """Graphs are cycles that hold the leaves they read: the collector counts objects, this counts bytes."""
+    LIVE.garbage += nbytes
+    if LIVE.garbage > GARBAGE_LIMIT:
+        LIVE.garbage = 0
+        gc.collect()
+
+
+def evaluate(*tensors: Any) -> None:
+    """Compute tensors (or trees of lists, tuples and dicts of them) together, in one program."""
+    found: list[TensorCore] = []
+    _collect(tensors, found)
+    buffers_of(found, "eval")
+
+
+def _collect(tree: Any, found: list[TensorCore]) -> None:
+    if isinstance(tree, TensorCore):
+        found.append(tree)
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            _collect(item, found)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            _collect(item, found)
+
+
+def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
+    """The elements as a read-only NumPy array."""
+    buffer = buffers_of((t,), purpose)[0]
+    return get_device(buffer.device).get(buffer)
+
+
+def device_of(t: TensorCore) -> str:
+    """Where the elements are, or will be."""
+    value = t._value
+    if isinstance(value, Leaf):
+        return str(value.buffer.device)
+    place = None if value.scope is not None else places((value,))[0]
+    return place or current().device
+
+
+def memory_stats(device: str | None = None) -> MemoryStats:
+    """The bytes that compiled programs hold on a device, and peaks; arrays of the user aren't counted."""
+    return get_device(device or current().device).memory_stats()
+
+
+def synchronize(device: str | None = None) -> None:
+    """Wait until all work that was started on a device (on all devices where none is named) is done: for timing.
+    What failed meanwhile is raised where its result is used. RuntimeError where a device was lost."""
+    for each in devices_in_use() if device is None else (get_device(device),):
+        each.finish()
+
+
+def to_device(t: TensorCore, device: str) -> Tensor:
+    """The tensor on `device`; what is computed from it runs there."""
+    from loopgrad.runtime.session import move  # late: as above
+
+    target = get_device(device)
+    if t._value.scope is not None:
+        raise traced_value_error(t._value, "to_device")
+    buffer = move(buffers_of((t,), "to_device")[0], target)
+    history = History(computed_as(t))
+    moved = wrap(TensorLeaf(buffer.type, buffer, history, committed=True), t._weak)
+    moved._history = history
+    return moved

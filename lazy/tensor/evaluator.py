@@ -1,0 +1,156 @@
+"""What evaluation remembers, shared by all threads: who computes what, and what is known.
+
+A lazy tensor refers to a value of the graph, and an evaluation makes it refer to the leaf that holds its elements:
+
+             claim                      settle
+    pending -------> being computed ------------> known: the tensor refers to a leaf and owns its history,
+       ^                   |                             `Value.known` leads to the leaf
+       +-------------------+
+         failed, broken off
+
+Who asks for a value that another thread computes waits, looks again, and finds it known or pending. A tensor
+that was written to meanwhile (`storage.write`) refers to something else and stays as it is; whoever asked gets the
+elements of what it was.
+
+A claim is a lock that the evaluation holds, so that it ends with it whatever happens. Only a thread that claims
+nothing waits for others, so waiting forms no circle: an evaluation inside another one (a finalizer's, a signal
+handler's) computes what it needs itself. Two more locks are held for moments, never while something is computed, and
+whoever holds one asks for no other:
+
+- `Evaluator._changed` guards who computes what;
+- `core.CHANGES` guards what tensors refer to (`_value`, `_history`), which of them share memory
+  (`lazy.tensor.storage`), and what is noted (`Value.known`). Readers do without: a tensor gets its history before its
+  leaf, so who reads them in the other order sees a pair that belongs together.
+
+The tensors of the top level (`core.LIVE`) and the bytes until the next collection are each thread's own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from weakref import ref
+
+from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.lazy.tensor.core import CHANGES, LIVE, History, Siblings, TensorCore, TensorLeaf, next_serial
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
+
+Wanted = dict[int, tuple[TensorCore, Value]]
+"""Tensors by identity, each with the value that it referred to when it was looked at."""
+Found = dict[Value, Buffer]
+
+
+class Elements(NamedTuple):
+    """What was computed; `committed`: on a device that the user chose."""
+
+    buffer: Buffer
+    committed: bool
+
+
+class Evaluator:
+    """See above."""
+
+    def __init__(self) -> None:
+        self._changed = child_safe_lock()
+        # Value -> a lock that the evaluation holds which computes it: free once that has ended, in whatever way.
+        self._owners: dict[Value, Any] = {}
+        renewed_in_children(self._owners.clear)
+
+    def claimed(self, tensors: Sequence[TensorCore], compute: Callable[[Wanted], Found]) -> Found:
+        """What `compute` gives for those of these tensors that have no elements yet, and their siblings; no other
+        thread computes them meanwhile. Waits for threads that already do."""
+        mine = threading.Lock()
+        wanted: Wanted = {}
+        LIVE.evaluating += 1
+        try:
+            with mine:
+                while True:
+                    wanted = pending(tensors)
+                    others = self._claim([value for _, value in wanted.values()], mine)
+                    if not others or LIVE.evaluating > 1:
+                        return compute(wanted)
+                    for other in others:
+                        with other:
+                            """It has ended: look again."""
+        finally:
+            LIVE.evaluating -= 1
+            self._forget([value for _, value in wanted.values()], mine)
+
+    def _claim(self, values: Sequence[Value], mine: Any) -> list[Any]:
+        """Who computes some of these; where nobody does, they are claimed."""
+        owners = self._owners
+        with self._changed:
+            others = [owner for v in values if (owner := owners.get(v)) is not None and owner.locked()]
+            if not others:
+                owners.update(dict.fromkeys(values, mine))
+        return others
+
+    def _forget(self, values: Sequence[Value], mine: Any) -> None:
+        with self._changed:
+            for value in values:
+                if self._owners.get(value) is mine:
+                    del self._owners[value]
+
+    def settle(
+        self,
+        evaluated: Iterable[tuple[TensorCore, Value]],
+        read: Sequence[Value],
+        computed: Mapping[Value, Elements],
+        generation: int,
+    ) -> None:
+        """Make these tensors refer to their elements (their history stays reachable while they live), and note the
+        elements of values that unevaluated tensors `read`."""
+        serial, kept = next_serial(), set(read)
+        with CHANGES:
+            for t, value in evaluated:
+                if t._value is not value:
+                    continue  # written to, or another thread was first
+                history = History(value)
+                leaf = _leaf(computed[value], history, serial, generation)
+                t._history = history
+                t._value = leaf
+                if t._view is not None:
+                    t._view.note_evaluated(leaf)
+                # what is read must outlive the tensor
+                strong = value in kept or isinstance(getattr(value, "known", None), TensorLeaf)
+                value.known = leaf if strong else ref(leaf)
+            for value in read:
+                if known_leaf(value) is None:
+                    value.known = _leaf(computed[value], None, serial, generation)
+
+
+EVALUATOR: Final = Evaluator()
+
+
+def known_leaf(value: Value) -> TensorLeaf | None:
+    """The leaf that holds a value's elements, where an evaluation has noted one that is still there."""
+    known = getattr(value, "known", None)
+    leaf = known() if isinstance(known, ref) else known
+    return leaf if isinstance(leaf, TensorLeaf) else None
+
+
+def pending(tensors: Iterable[TensorCore]) -> Wanted:
+    """The tensors without elements, those that the same calls returned, and what views were often written through
+    to."""
+    found: Wanted = {}
+    for t in tensors:
+        value, history, view = t._value, t._history, t._view
+        if isinstance(value, Leaf):
+            continue
+        found[id(t)] = t, value
+        along = [member() for member in history.members] if isinstance(history, Siblings) else []
+        if view is not None and view.storage is not None:
+            along.append(view.storage.waiting())
+        for other in along:
+            if other is not None and not isinstance(lazy := other._value, Leaf):
+                found.setdefault(id(other), (other, lazy))
+    return found
+
+
+def _leaf(found: Elements, history: History | None, serial: int, generation: int) -> TensorLeaf:
+    buffer, committed = found
+    leaf = TensorLeaf(buffer.type, buffer, history, computed=True, committed=committed, serial=serial)
+    leaf.generation = generation
+    return leaf

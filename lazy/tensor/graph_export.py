@@ -1,0 +1,38 @@
+"""Looking at the graph behind tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopgrad.graph.extract import extract
+from loopgrad.graph.nodes import Graph
+from loopgrad.lazy.tensor.core import computed_as
+
+if TYPE_CHECKING:
+    import networkx
+
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def graph_of(*tensors: Tensor) -> Graph:
+    """What would be computed to get these tensors (what was, where they are evaluated)."""
+    return extract([computed_as(t) for t in tensors])
+
+
+def to_text(*tensors: Tensor) -> str:
+    """The graph as text, one node a line."""
+    return str(graph_of(*tensors))
+
+
+def to_dot(*tensors: Tensor) -> str:
+    """The graph in Graphviz' language."""
+    from loopgrad.graph import export  # late: only who looks at graphs needs it
+
+    return export.to_dot(graph_of(*tensors))
+
+
+def to_networkx(*tensors: Tensor) -> networkx.MultiDiGraph:
+    """The graph for networkx: operands point at their users."""
+    from loopgrad.graph import export  # late: networkx takes as long to import as everything else together
+
+    return export.to_networkx(graph_of(*tensors))

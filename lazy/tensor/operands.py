@@ -1,0 +1,167 @@
+"""Making operands meet: one dtype, one shape.
+
+Every array function of several operands passes through `meet`; primitives are strict and would refuse
+operands that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.primitives.primitive import kinds_text
+from loopgrad.graph.types import DType, TensorType, bool_, int64
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    TensorCore,
+    as_tensor,
+    broadcast_value,
+    cast,
+    cast_operand,
+    constant,
+    is_scalar,
+    wrap,
+)
+from loopgrad.lazy.tensor.errors import traced_value_error
+from loopgrad.lazy.tensor.promotion import float_dtype, promote_all, promote_arrays, scalar_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+Shape = tuple[int, ...]
+
+# primitive -> the name of its function, where they differ
+_PUBLIC: Final = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "min": "minimum", "max": "maximum", "neg": "negative",
+    "floordiv": "floor_divide", "mod": "remainder", "rem": "fmod", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "shl": "bitwise_left_shift", "shr": "bitwise_right_shift", "invert": "bitwise_invert",
+    "pow": "power", "reduce_sum": "sum", "reduce_prod": "prod", "reduce_min": "min", "reduce_max": "max",
+    "reduce_and": "all", "reduce_or": "any",
+}  # fmt: skip
+
+
+def public_name(op: str) -> str:
+    """What the user calls a primitive."""
+    return _PUBLIC.get(op, op)
+
+
+@lru_cache(maxsize=4096)
+def _joined(shapes: tuple[Shape, ...]) -> Shape | None:
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for d, extent in enumerate(shape, rank - len(shape)):
+            if result[d] == 1:
+                result[d] = extent
+            elif extent not in (1, result[d]):
+                return None
+    return tuple(result)
+
+
+def joined_shape(op: str, shapes: Iterable[Shape]) -> Shape:
+    """The shape to which all of `shapes` broadcast."""
+    given = tuple(shapes)
+    result = _joined(given) if given else ()
+    if result is None:
+        text = " and ".join(map(str, given))
+        fix = "reshape one of them or add axes"
+        raise ShapeError(explained(public_name(op), "shapes that broadcast together", text, fix))
+    return result
+
+
+def meet(
+    op: str, xs: Sequence[Any], *, floating: bool = False, kinds: str | None = None, dtype: DType | None = None
+) -> tuple[list[Value], bool]:
+    """The operands as values of one dtype and shape, and whether the result is weak (of Python ints alone it isn't:
+    what is computed of them is an int64, which needn't fit where they would).
+
+    `floating`: integers become the default float. `kinds`: the dtype kinds the operation is defined
+    for. `dtype`: the dtype, already chosen.
+    """
+    parts = [x if is_scalar(x) else as_tensor(x) for x in xs]
+    weak = False
+    if dtype is None:
+        dtype, weak = promote_all(*[_dtype_of(p) for p in parts])
+        weak = weak and (not dtype.is_integer or any(isinstance(p, TensorCore) for p in parts))
+        if floating and dtype.kind not in "fc":
+            dtype = float_dtype(dtype)
+    if kinds is not None and dtype.kind not in kinds:
+        raise dtype_refused(op, kinds, dtype)
+    shape = joined_shape(op, [p._value.shape for p in parts if isinstance(p, TensorCore)])
+    type = TensorType(shape, dtype)
+    values = [
+        broadcast_value(cast_operand(p, dtype), shape) if isinstance(p, TensorCore) else constant(p, type)
+        for p in parts
+    ]
+    return values, weak
+
+
+def meet_arrays(*xs: Any) -> list[Tensor]:
+    """The operands of a function that makes arrays of Python numbers, in one dtype (see `promote_arrays`)."""
+    tensors = [as_tensor(x) for x in xs]
+    dtype = promote_arrays(*[_dtype_of(t) for t in tensors])
+    return [wrap(cast_operand(t, dtype)) for t in tensors]
+
+
+def dtype_refused(op: str, kinds: str, got: DType) -> DTypeError:
+    """The error of an operation that isn't defined for a dtype."""
+    return DTypeError(explained(public_name(op), f"{kinds_text(kinds)} elements", got, "convert with .astype first"))
+
+
+def _dtype_of(part: Any) -> tuple[DType, bool]:
+    return (part._value.dtype, part._weak) if isinstance(part, TensorCore) else (scalar_dtype(part), True)
+
+
+def positions(shape: Shape, axis: int) -> Value:
+    """Each element's int64 index along `axis`."""
+    return ops.iota(TensorType(shape, int64), axis)
+
+
+def normal_axis(op: str, axis: Any, rank: int) -> int:
+    """An axis counted from the front."""
+    op = public_name(op)
+    try:
+        position = axis.__index__()
+    except AttributeError:
+        raise DTypeError(explained(op, "an integer axis", repr(axis), "pass an int")) from None
+    if not -rank <= position < rank:
+        hint = f"the tensor has {rank} dimensions"
+        raise ShapeError(explained(op, f"an axis from {-rank} to {rank - 1}" if rank else "no axis", position, hint))
+    return int(position % rank)
+
+
+def normal_axes(op: str, axis: Any, rank: int) -> tuple[int, ...]:
+    """Sorted axes; None means all of them."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = [normal_axis(op, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,))]
+    if len(set(axes)) != len(axes):
+        raise ShapeError(explained(public_name(op), "each axis once", axis, "remove the repeated axis"))
+    return tuple(sorted(axes))
+
+
+def normal_shape(op: str, shape: Any) -> Shape:
+    """A shape from an int or a sequence of ints."""
+    items = shape if isinstance(shape, tuple | list) else (shape,)
+    for n in items:
+        if isinstance(n, TensorCore) and n._value.scope is not None:
+            raise traced_value_error(n._value, op, "shape")
+    try:
+        result = tuple([int(n.__index__()) for n in items])
+    except AttributeError:
+        message = explained(op, "a shape of ints", repr(shape), "pass Python ints")
+        raise DTypeError(message) from None
+    if any(n < 0 for n in result):
+        raise ShapeError(explained(op, "extents of at least 0", result, "check the sizes"))
+    return result
+
+
+def as_bool(x: ArrayLike) -> Tensor:
+    """`x != 0` as bool; a bool stays as it is."""
+    t = as_tensor(x)
+    return t if t._value.dtype is bool_ else cast(t, bool_)

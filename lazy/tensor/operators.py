@@ -1,0 +1,176 @@
+"""Python's operators on tensors.
+
+Tracing speed is decided here: the common cases (two tensors of one type, a float tensor and a Python
+number) build their node at once, everything else goes through the array function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import ref
+
+import numpy as np
+
+from loopgrad.graph.build import emit
+from loopgrad.graph.nodes import Value
+from loopgrad.lazy.numpy import elementwise, matrix_products
+from loopgrad.lazy.numpy.views_and_assignment import assign
+from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+Function: TypeAlias = "Callable[[Any, Any], Tensor]"
+Method: TypeAlias = "Callable[[Any, Any], Tensor]"
+
+_new: Final = object.__new__
+_OPERANDS: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+
+
+def _wrapped(like: Any, value: Value, weak: bool) -> Any:
+    """`core.wrap` for a value that a node has just given."""
+    result = _new(type(like))
+    result._value = value
+    result._weak = weak
+    result._history = None
+    result._view = None
+    if value.scope is None:
+        live = LIVE.tensors
+        live.append(ref(result))
+        if len(live) > LIVE_LIMIT:
+            forget_dead(live)
+    return result
+
+
+def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
+    """The operator and its reflection; `kinds` are the dtype kinds whose result has the operands' dtype
+    (or is a bool, for comparisons)."""
+
+    floats = "f" in kinds
+
+    def method(self: Any, other: Any) -> Any:
+        a = self._value
+        cls = type(self)
+        t = a.type
+        if type(other) is cls:
+            b = other._value
+            u = b.type
+            if t is not u and (t.dtype is not u.dtype or t.shape != u.shape):
+                return function(self, other)
+            if self._weak is not other._weak or t.dtype.kind not in kinds:
+                return function(self, other)
+        elif floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+            b = emit("const", (), {"value": float(other), "type": t})[0]
+        elif isinstance(other, _OPERANDS):
+            return function(self, other)
+        else:
+            return NotImplemented
+        return _wrapped(self, emit(op, (a, b))[0], self._weak)
+
+    def reflected(self: Any, other: Any) -> Any:
+        t = self._value.type
+        if t.dtype.kind == "f" and (type(other) is float or type(other) is int) and "f" in kinds:
+            constant = emit("const", (), {"value": float(other), "type": t})[0]
+            return _wrapped(self, emit(op, (constant, self._value))[0], self._weak)
+        return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return method, reflected
+
+
+def _comparison(op: str, function: Function) -> Method:
+    def method(self: Any, other: Any) -> Any:
+        a = self._value
+        t = a.type
+        if type(other) is type(self):
+            b = other._value
+            if t is b.type and self._weak is other._weak:
+                return _wrapped(self, emit(op, (a, b))[0], False)
+        elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+            b = emit("const", (), {"value": float(other), "type": t})[0]
+            return _wrapped(self, emit(op, (a, b))[0], False)
+        return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return method
+
+
+def _power(x: Any, y: Any) -> Any:
+    if not isinstance(y, _OPERANDS):
+        return NotImplemented
+    return elementwise.power(x, y)  # type: ignore[arg-type]
+
+
+def _power_reflected(x: Any, y: Any) -> Any:
+    if not isinstance(y, _OPERANDS):
+        return NotImplemented
+    return elementwise.power(y, x)  # type: ignore[arg-type]
+
+
+def _in_place(sign: str, method: Method) -> Method:
+    """`x += y`: writes to x, whose dtype and shape stay; a number is replaced, as Python's and NumPy's are."""
+
+    def in_place(self: Any, other: Any) -> Any:
+        result = method(self, other)
+        if result is NotImplemented or (self._view is None and not self._value.shape):
+            return result
+        return assign(sign, self, result)
+
+    return in_place
+
+
+class Operators(TensorCore):
+    """What Python's operators do."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _binary("add", elementwise.add, "iuf")
+    __sub__, __rsub__ = _binary("sub", elementwise.subtract, "iuf")
+    __mul__, __rmul__ = _binary("mul", elementwise.multiply, "iuf")
+    __truediv__, __rtruediv__ = _binary("div", elementwise.divide, "f")
+    __floordiv__, __rfloordiv__ = _binary("floordiv", elementwise.floor_divide, "iuf")
+    __mod__, __rmod__ = _binary("mod", elementwise.remainder, "iuf")
+    __and__, __rand__ = _binary("and", elementwise.bitwise_and, "biu")
+    __or__, __ror__ = _binary("or", elementwise.bitwise_or, "biu")
+    __xor__, __rxor__ = _binary("xor", elementwise.bitwise_xor, "biu")
+    __lshift__, __rlshift__ = _binary("shl", elementwise.bitwise_left_shift, "iu")
+    __rshift__, __rrshift__ = _binary("shr", elementwise.bitwise_right_shift, "iu")
+    __matmul__, __rmatmul__ = _binary("matmul", matrix_products.matmul, "")
+    __pow__ = _power
+    __rpow__ = _power_reflected
+
+    __iadd__ = _in_place("+=", __add__)
+    __isub__ = _in_place("-=", __sub__)
+    __imul__ = _in_place("*=", __mul__)
+    __itruediv__ = _in_place("/=", __truediv__)
+    __ifloordiv__ = _in_place("//=", __floordiv__)
+    __imod__ = _in_place("%=", __mod__)
+    __iand__ = _in_place("&=", __and__)
+    __ior__ = _in_place("|=", __or__)
+    __ixor__ = _in_place("^=", __xor__)
+    __ilshift__ = _in_place("<<=", __lshift__)
+    __irshift__ = _in_place(">>=", __rshift__)
+    __imatmul__ = _in_place("@=", __matmul__)
+    __ipow__ = _in_place("**=", __pow__)
+
+    __eq__ = _comparison("eq", elementwise.equal)  # type: ignore[assignment]
+    __ne__ = _comparison("ne", elementwise.not_equal)  # type: ignore[assignment]
+    __lt__ = _comparison("lt", elementwise.less)
+    __le__ = _comparison("le", elementwise.less_equal)
+    __gt__ = _comparison("gt", elementwise.greater)
+    __ge__ = _comparison("ge", elementwise.greater_equal)
+    __hash__ = None  # type: ignore[assignment]  # == compares elements
+
+    __neg__ = elementwise.negative
+    __pos__ = elementwise.positive
+    __abs__ = elementwise.absolute
+    __invert__ = elementwise.bitwise_invert
+    __round__ = elementwise.round
+    __floor__ = elementwise.floor
+    __ceil__ = elementwise.ceil
+    __trunc__ = elementwise.trunc
+
+    def __divmod__(self, other: Any) -> Any:
+        return elementwise.floor_divide(self, other), elementwise.remainder(self, other)  # type: ignore[arg-type]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return elementwise.floor_divide(other, self), elementwise.remainder(other, self)  # type: ignore[arg-type]

@@ -1,0 +1,300 @@
+"""`Tensor`: an array whose elements are computed when somebody asks for them.
+
+Operators build graph nodes. Asking for elements (`np.asarray`, `float`, `print`, `tolist`, DLPack)
+evaluates; inside a function that is being traced it raises and names the user's line. `x[i] = v` and
+`x += y` write to the array: other names of it and views (`x[0]`, `x.T`) see that, as in NumPy, and
+what was computed from the elements before stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
+from loopgrad.graph.nodes import Leaf
+from loopgrad.graph.types import DType, TensorType
+from loopgrad.lazy.numpy import elementwise, indexing, matrix_products, movement, numpy_protocols, reduction
+from loopgrad.lazy.numpy.at_updates import At
+from loopgrad.lazy.numpy.creation import asarray, astype
+from loopgrad.lazy.numpy.indexing import take
+from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, absent_name
+from loopgrad.lazy.numpy.views_and_assignment import assign, set_item, subscript
+from loopgrad.lazy.tensor import exchange
+from loopgrad.lazy.tensor.core import ArrayLike, copied
+from loopgrad.lazy.tensor.errors import traced_value_error
+from loopgrad.lazy.tensor.evaluation import device_of, to_device, to_numpy
+from loopgrad.lazy.tensor.operators import Operators
+from loopgrad.lazy.tensor.storage import as_array
+
+
+class Tensor(Operators):
+    """A dense array of one dtype. Make one with `lg.asarray` or a creation function."""
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __hash__ = None  # == compares elements
+
+    def __new__(cls, *_: Any, **__: Any) -> Tensor:
+        raise TypeError("expected lg.asarray(...) or a creation function, got a call of Tensor; use one of those")
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of every axis."""
+        return self._value.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._value.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._value.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._type.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._type.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._type.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """Where the elements are, or will be computed."""
+        return device_of(self)
+
+    @property
+    def _type(self) -> TensorType:
+        type = self._value.type
+        assert isinstance(type, TensorType)
+        return type
+
+    def to_device(self, device: str, /) -> Tensor:
+        """This tensor on another device."""
+        return to_device(self, device)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The module that holds the array functions."""
+        import loopgrad  # late: the package imports this module
+
+        return loopgrad
+
+    # ---- elements
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a read-only NumPy array; evaluates."""
+        return to_numpy(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = to_numpy(self)
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return numpy_protocols.call_ufunc(self.__array_namespace__(), ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_protocols.call_function(self.__array_namespace__(), function, args, kwargs)
+
+    def item(self, *index: int) -> bool | int | float | complex:
+        """The only element (or the one at `index`) as a Python number; evaluates."""
+        array = to_numpy(self, "item")
+        try:
+            return array.item(*index)  # type: ignore[no-any-return]
+        except ValueError:
+            fix = "name the element, or use .tolist()"
+            raise ShapeError(explained("item", "a tensor of one element", self._value.type, fix)) from None
+        except IndexError as error:
+            raise IndexRangeError(explained("item", f"an index into {self._value.type}", index, str(error))) from None
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; evaluates."""
+        return to_numpy(self, "tolist").tolist()
+
+    def __bool__(self) -> bool:
+        if self.size != 1 and self._value.scope is None:
+            fix = "use .any() or .all(): the truth value of an array is ambiguous"
+            raise ShapeError(explained("bool", "a tensor of one element", self._value.type, fix))
+        return bool(to_numpy(self, "bool"))
+
+    def __float__(self) -> float:
+        return float(self._single("float"))
+
+    def __int__(self) -> int:
+        return int(self._single("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._single("complex"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise DTypeError(explained("index", "an integer tensor", self._value.type, "convert it with .astype"))
+        return int(self._single("index"))
+
+    def _single(self, purpose: str) -> Any:
+        if self.size != 1:
+            fix = "index or reduce it first"
+            raise DTypeError(explained(purpose, "a tensor of one element", self._value.type, fix))
+        return to_numpy(self, purpose).reshape(())[()]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(explained("len", "a tensor with at least one axis", "a scalar", "use .size"))
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError(explained("iteration", "a tensor with at least one axis", "a scalar", "use the scalar"))
+        return map(self.__getitem__, range(self.shape[0]))  # one by one, as rows may be written to meanwhile
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """A DLPack capsule of the elements; evaluates. Whoever takes it must not write to it."""
+        return exchange.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return exchange.dlpack_device(self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return exchange.cuda_interface(self)
+
+    # ---- text
+
+    def __repr__(self) -> str:
+        if self._value.scope is not None:
+            return f"Tensor({self._described()})"
+        array = to_numpy(self, "text")
+        body = np.array2string(array, separator=", ", prefix="Tensor(", threshold=1000, edgeitems=3)
+        return f"Tensor({body}, dtype={self.dtype})"
+
+    def __str__(self) -> str:
+        return self.__repr__() if self._value.scope is not None else str(to_numpy(self, "text"))
+
+    def __format__(self, spec: str) -> str:
+        if self._value.scope is not None:
+            return repr(self)
+        return format(to_numpy(self, "text").item(), spec) if self.size == 1 and spec else format(str(self), spec)
+
+    def _described(self) -> str:
+        made_by = self._value.node
+        origin = f"made at {made_by.loc}" if made_by is not None and made_by.loc else "an argument"
+        return f"traced {self._value.type}, {origin}"
+
+    def _repr_html_(self) -> str:
+        from html import escape  # late: notebooks only
+
+        state = "evaluated" if isinstance(self._value, Leaf) else "lazy"
+        if self._value.scope is not None:
+            return f"<code>Tensor({escape(self._described())})</code>"
+        text = escape(np.array2string(to_numpy(self, "text"), separator=", ", threshold=200))
+        head = f"Tensor <b>{escape(str(self._value.type))}</b> on {escape(self.device)}, {state}"
+        return f"<div><div>{head}</div><pre>{text}</pre></div>"
+
+    # ---- subscripts
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return subscript(self, index)
+
+    def __setitem__(self, index: Any, values: ArrayLike) -> None:
+        set_item(self, index, values)
+
+    @property
+    def at(self) -> At:
+        """`x.at[index].set(v)`, add, multiply, min, max, ...: a new tensor with elements updated."""
+        return At(self)
+
+    # ---- methods that are functions
+
+    T = property(movement.transpose, doc="The axes reversed.")
+    mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
+
+    def astype(self, dtype: Any, /, *, copy: bool = True) -> Tensor:
+        """The elements converted; a float becomes an integer by dropping its fraction. `copy=False` shares the memory
+        where the dtype is that already."""
+        return astype(self, dtype, copy=copy)
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
+        """The same elements in another shape, read and written row by row ("C") or column by column ("F")."""
+        return movement.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """The axes permuted, or reversed."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return movement.transpose(self, given)
+
+    def copy(self) -> Tensor:
+        """The same elements in memory of their own: writing to one leaves the other."""
+        return copied(self) if self._view is None else as_array(copied(self))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        if self._value.scope is not None:
+            raise traced_value_error(self._value, "pickle")
+        return asarray, (to_numpy(self, "pickle"),)
+
+    def flatten(self, order: str = "C") -> Tensor:
+        """A copy of all elements in one dimension, row by row ("C") or column by column ("F")."""
+        return copied(movement.ravel(self, order))
+
+    def sort(self, axis: int = -1, *, descending: bool = False, stable: bool = True) -> None:
+        """Sorts in place, as NumPy's method does; `lg.sort(x)` returns a sorted copy."""
+        assign("sort", self, reduction.sort(self, axis=axis, descending=descending, stable=stable))
+
+    ravel = movement.ravel
+    squeeze = movement.squeeze
+    swapaxes = movement.swapaxes
+    repeat = movement.repeat
+    sum = reduction.sum
+    prod = reduction.prod
+    mean = reduction.mean
+    var = reduction.var
+    std = reduction.std
+    min = reduction.min
+    max = reduction.max
+    all = reduction.all
+    any = reduction.any
+    argmin = reduction.argmin
+    argmax = reduction.argmax
+    cumsum = reduction.cumsum
+    cumprod = reduction.cumprod
+    argsort = reduction.argsort
+    clip = elementwise.clip
+    round = elementwise.round
+    dot = matrix_products.dot
+    trace = matrix_products.trace
+    diagonal = matrix_products.diagonal
+    nonzero = indexing.nonzero
+    searchsorted = reduction.searchsorted
+    take = take
+
+    def __getattr__(self, name: str) -> Any:
+        """NumPy's attributes that tensors lack: what to use instead."""
+        instead = absent_name("Tensor", name, TENSOR_ABSENT)
+        if instead is not None:
+            raise AttributeError(instead)
+        return object.__getattribute__(self, name)  # the error that was

@@ -1,0 +1,476 @@
+"""`lg.compile`: a Python function traced once per kind of arguments and kept as an executable.
+
+Tensors, NumPy arrays and Python numbers are inputs (values may change from call to call); everything else (strings,
+functions, None, and the arguments named static) is part of the key (`lazy.transforms.static_arguments`). Two calls
+share an executable when tree structure, shapes, dtypes, static values, device and options agree. What a function reads
+from around it is read when it is traced; a tensor there that is written to later has it traced again
+(`lazy.tensor.staleness`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+
+import numpy as np
+
+from loopgrad.graph.build import current_scope, enter, trace
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.loops.traced_functions import as_result
+from loopgrad.lazy.tensor.config import Config, current
+from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, tracing, unmasked, wrap
+from loopgrad.lazy.tensor.device_choice import common, place_of, place_of_arguments
+from loopgrad.lazy.tensor.errors import StaleCaptureError, StaticArgumentError
+from loopgrad.lazy.tensor.evaluation import buffers_of
+from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
+from loopgrad.lazy.tensor.staleness import read_by
+from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, odd_keys, unflatten
+from loopgrad.lazy.transforms.compiled_arguments import (
+    ARRAY,
+    argument,
+    check_required,
+    check_written,
+    is_weak,
+    kind_of_input,
+    type_of,
+    writes,
+)
+from loopgrad.lazy.transforms.compiled_methods import BoundCompiled
+from loopgrad.lazy.transforms.compiled_version import Version
+from loopgrad.lazy.transforms.static_arguments import (
+    Standing,
+    StaticParameters,
+    argument_names,
+    fixed_identities,
+    is_static,
+    joined,
+    static_identities,
+)
+from loopgrad.runtime.buffers import Buffer, dtype_of
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.session import move
+
+if TYPE_CHECKING:
+    from loopgrad.runtime.executable import Executable
+    from loopgrad.runtime.plan import MemoryStats, Plan
+    from loopgrad.runtime.replay import Replay as DeviceReplay
+    from loopgrad.runtime.replay import ReplayStats
+
+Key = tuple[Any, ...]
+_SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
+_HOST_KINDS: Final = ("cpu", "interpreter")
+_TYPES_LIMIT: Final = 4096  # remembered array types
+
+
+class Call(NamedTuple):
+    """The arguments of one call as leaves: those in the positions `fixed` are part of the program, as are the `static`
+    ones, which were taken out of the tree by position or name. `parts`: what these are compared by."""
+
+    leaves: list[Any]
+    fixed: list[int]
+    structure: Any
+    static: dict[int | str, Any]
+    parts: tuple[Any, ...]
+
+    def inputs(self) -> list[Any]:
+        """The other leaves."""
+        if not self.fixed:
+            return self.leaves
+        fixed = frozenset(self.fixed)
+        return [x for i, x in enumerate(self.leaves) if i not in fixed]
+
+
+class Compiled(Standing):
+    """What `lg.compile` returns; call it like the function."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        device: str | None = None,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Sequence[str] = (),
+    ) -> None:
+        update_wrapper(self, fun)
+        self._fun = fun
+        self._device = device
+        self._named = (static_argnums, static_argnames)  # as given, for copies
+        self._static = StaticParameters(fun, static_argnums, static_argnames)
+        self._versions: dict[Key, Version] = {}
+        self._last: tuple[Key, Version] | None = None
+        self._plain: dict[Any, bool] = {}  # structure -> whether its equality tells all apart
+
+    def __repr__(self) -> str:
+        name = getattr(self._fun, "__qualname__", repr(self._fun))
+        place = f" on {self._device}" if self._device else ""
+        return f"<compiled {name}{place}: {len(self._versions)} programs>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Compiled | BoundCompiled:
+        return self if instance is None else BoundCompiled(self, instance)
+
+    # executables belong to this process and this object: copies compile for themselves
+
+    def __copy__(self) -> Compiled:
+        return Compiled(self._fun, self._device, *self._named)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        return Compiled(deepcopy(self._fun, memo), self._device, *self._named)
+
+    def __reduce__(self) -> Any:
+        name: str = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:  # a decorated function: its own name leads here
+            return name
+        return Compiled, (self._fun, self._device, *self._named)
+
+    # ---- calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results, computed."""
+        if tracing() or deriving():
+            return self._fun(*args, **kwargs)  # part of a larger program: that one is compiled
+        if not kwargs and not self._static:
+            fast = self._fast(args)
+            if fast is not None:
+                return fast
+        version, leaves, inputs = self._version(args, kwargs)
+        return version.call(leaves, inputs)
+
+    def _fast(self, args: tuple[Any, ...]) -> Any:
+        """The result where all arguments are evaluated tensors or arrays of the kinds of the last call."""
+        last = self._last
+        if last is None:
+            return None
+        config = current()
+        key: list[Any] = [config, None, ()]  # as `_version` makes it, which one function for both would slow down
+        inputs: list[Buffer] = []
+        version = last[1]
+        device = version.device
+        placed = False
+        for x in args:
+            kind = type(x)
+            if kind is np.ndarray:
+                buffer = _borrowed(x, version)
+                key.append(buffer.type if x.shape else (buffer.type, ARRAY))
+            elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
+                buffer = x._value.buffer
+                type_ = x._value.type
+                key.append(type_ if x._view is None or x._value.shape else (type_, ARRAY))
+                if buffer.device != device.name:
+                    return None
+                placed = placed or place_of(x._value) is not None
+            elif kind is float:
+                buffer = _borrowed(np.array(x, config.dtype.np), version)
+                key.append(float)
+            else:
+                return None
+            inputs.append(buffer)
+        if placed and self._device is None:
+            key[0] = (config, device.name)
+        if last[0] != tuple(key):
+            found = self._versions.get(tuple(key))
+            if found is None or found.device is not device:
+                return None
+            version = found
+            self._last = (tuple(key), found)
+        if version.stale:
+            return None
+        if version.written:
+            return version.call(args, inputs)
+        return version.results(version.executable.run([*inputs, *version.captured]))
+
+    def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, list[Any], list[Buffer]]:
+        """The executable for these arguments (traced where there is none yet), those that are inputs, and these."""
+        config = current()
+        call = self._call(args, kwargs)
+        leaves = call.leaves
+        flat = not kwargs and len(leaves) == len(args) and all(x is y for x, y in zip(leaves, args, strict=True))
+        place = None if self._device else place_of_arguments(leaves, "compile")
+        settings = config if place is None else (config, place)
+        structure = None if flat and not call.parts else self._told_apart(call.structure)
+        inputs = call.inputs()
+        key: Key = (settings, structure, call.parts, *map(kind_of_input, inputs))
+        version = self._versions.get(key)
+        if version is None or version.stale:
+            reason = self._reason(key)
+            self._versions.pop(key, None)
+            version = self._versions.setdefault(key, self._trace(config, place, call, reason))  # or another thread's
+        self._last = (key, version)
+        return version, inputs, _inputs(inputs, version)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        static: dict[int | str, Any] = {}
+        if self._static:
+            args, kwargs, static = self._static.split(args, kwargs)
+        leaves, structure = flatten((args, kwargs))
+        fixed = [i for i, x in enumerate(leaves) if not isinstance(x, TensorCore) and is_static(x)]
+        parts: tuple[Any, ...] = ()
+        if fixed:
+            parts = fixed_identities(fixed, leaves, lambda: argument_names(structure, self._fun))
+        if static:
+            parts += static_identities(static)
+        return Call(leaves, fixed, structure, static, parts)
+
+    def _told_apart(self, structure: Any) -> Any:
+        """The structure as a part of the key: `{1: x}` and `{True: x}` differ."""
+        plain = self._plain.get(structure)
+        odd = () if plain else odd_keys(structure)
+        if plain is None:
+            self._plain[structure] = not odd
+        return (structure, odd) if odd else structure
+
+    def _trace(self, config: Config, place: str | None, call: Call, reason: str) -> Version:
+        dynamic = [i for i in range(len(call.leaves)) if i not in call.fixed]
+        leaves = [call.leaves[i] for i in dynamic]
+        found: list[Any] = []
+        reads: list[Value] = []
+
+        def run(*values: Value) -> list[Value]:
+            arguments = list(call.leaves)
+            given = [argument(x, v, is_weak(x)) for x, v in zip(leaves, values, strict=True)]
+            for i, t in zip(dynamic, given, strict=True):
+                arguments[i] = t
+            args, kwargs = joined(unflatten(call.structure, arguments), call.static)
+            result = self._fun(*args, **kwargs)
+            outputs, out_structure = flatten(result)
+            written = writes(leaves, given, values)
+            ends = current_scope().required  # type: ignore[union-attr]  # the function is being traced
+            required = tuple([(i, *ends[v]) for i, v in enumerate(values) if v in ends])
+            found.extend((out_structure, _form_of(result, outputs), written, required))
+            return [*(as_result("compile", x)._value for x in outputs), *(given[j]._value for j in written)]
+
+        types = [type_of(x) for x in leaves]
+        with derivation(reads=reads):
+            graph, captures = trace(run, types)
+        closed_over = [wrap(v) for v in captures]
+        chosen = self._device or common([place, place_of_arguments(closed_over, "compile")], "compile")
+        device = get_device(chosen or config.device)
+        captured = [move(b, device) for b in buffers_of(closed_over)]
+        with enter(None):
+            executable = device.compile(graph, config.options)
+        returned = any(v in graph.inputs for v in graph.outputs)
+        tree, form, written, required = found
+        placed, parts = chosen is not None, call.parts
+        version = Version(
+            executable, device, types, captured, tree, form, placed, returned, written, parts, required, reason
+        )
+        read_by(version, [*captures, *reads])
+        return version
+
+    def _reason(self, key: Key) -> str:
+        """Why a new version was needed, in comparison with the last one."""
+        if not (known := list(self._versions)):
+            return "first call"
+        if key in known:
+            return "a tensor that it reads from around it was written to"
+        old = known[-1]
+        if old[0] != key[0]:
+            return f"settings changed: {old[0]} -> {key[0]}"
+        if old[1] != key[1] or len(old) != len(key) or len(old[2]) != len(key[2]):
+            return "the structure of the arguments changed"
+        pairs = [(f"static argument {a[0]}", a[1], b[1]) for a, b in zip(old[2], key[2], strict=True)]
+        pairs += [(f"input {i}", a, b) for i, (a, b) in enumerate(zip(old[3:], key[3:], strict=True))]
+        return "; ".join([f"{name}: {_text(a)} -> {_text(b)}" for name, a, b in pairs if a != b])
+
+    # ---- looking inside
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """Kernels, buffers and saved values of the program for these arguments."""
+        return self._version(args, kwargs)[0].executable.plan()
+
+    def explain(self) -> str:
+        """One paragraph per version: why it was compiled, and what the compiler announces."""
+        if not self._versions:
+            return "not called yet: nothing is compiled"
+        lines = []
+        for i, version in enumerate(list(self._versions.values())):
+            types = ", ".join(map(str, version.types)) or "no arguments"
+            lines.append(f"version {i} ({types}) on {version.device.name}: {version.reason}")
+            lines.extend(f"  {note}" for note in version.executable.explain())
+        return "\n".join(lines)
+
+    def text(self, stage: str = "graph", *args: Any, **kwargs: Any) -> str:
+        """The program at a stage (graph, kernel, llvm, ...), for these arguments or the last call's."""
+        if args or kwargs:
+            return self._version(args, kwargs)[0].executable.text(stage)
+        return self._called("text", "call it, or pass arguments").text(stage)
+
+    def capture(self, *args: Any, **kwargs: Any) -> Replay:
+        """Run once and record, so that `replay` runs again at the least cost. What the function writes to its
+        arguments is written by replays, not by the capture."""
+        version, leaves, inputs = self._version(args, kwargs)
+        return Replay(self, version, version.executable.capture([*inputs, *version.captured]), leaves)
+
+    def memory_stats(self) -> MemoryStats:
+        """Bytes held by the last called version, and their peaks."""
+        return self._called("memory_stats", "call it first").memory_stats()
+
+    def _called(self, what: str, fix: str) -> Executable:
+        if (last := self._last) is None:
+            raise ValueError(explained(what, "a function that was called", "no call yet", fix))
+        return last[1].executable
+
+    @property
+    def versions(self) -> int:
+        """How many programs were compiled."""
+        return len(self._versions)
+
+    def clear(self) -> None:
+        """Forget every compiled version."""
+        self._versions.clear()
+        self._last = None
+
+
+class Replay:
+    """A recorded call. Values and trip counts may change between replays; shapes and dtypes may not."""
+
+    def __init__(
+        self, compiled: Compiled, version: Version, recorded: DeviceReplay, leaves: Sequence[Any]
+    ) -> None:
+        self._compiled = compiled
+        self._version = version
+        self._recorded = recorded
+        self._leaves = leaves if version.written else ()  # the last arguments, of which the elements have changed
+
+    def replay(self, *args: Any, **kwargs: Any) -> Any:
+        """Run again; without arguments, on the last ones."""
+        version = self._version
+        if version.stale:
+            expected = "the tensors that the function reads from around it as they were at the capture"
+            fix = "capture again, or pass it as an argument"
+            raise StaleCaptureError(explained("replay", expected, "one that was written to", fix))
+        if not args and not kwargs and not version.written:
+            return version.results(self._recorded.replay(None))
+        leaves = self._given(args, kwargs)
+        inputs = _checked_inputs(leaves, version)
+        if version.written:
+            check_written(leaves, version.written)
+            self._leaves = leaves
+        return version.finish(leaves, self._recorded.replay([*inputs, *version.captured]))
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The arguments that are inputs."""
+        if not args and not kwargs:
+            return self._leaves
+        if not self._version.parts and not kwargs and all(isinstance(x, _SIMPLE) for x in args):
+            return args
+        call = self._compiled._call(args, kwargs)
+        if call.parts != self._version.parts:
+            expected, fix = "the static arguments of the capture", "capture again for others"
+            raise StaticArgumentError(explained("replay", expected, "another one", fix))
+        return call.inputs()
+
+    __call__ = replay
+
+    def __reduce__(self) -> Any:
+        fix = "keep the compiled function, and capture again"
+        raise TypeError(explained("a captured call", "to stay in its process", "a copy or pickle of it", fix))
+
+    def __repr__(self) -> str:
+        types = ", ".join(map(str, self._version.types)) or "no arguments"
+        return f"<captured call of ({types}) on {self._version.device.name}>"
+
+    def stats(self) -> ReplayStats:
+        """Captures, replays, and how often a stack heap grew."""
+        return self._recorded.stats()
+
+
+def _checked_inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
+    if len(leaves) != len(version.types):
+        fix = "pass the arguments of the capture"
+        raise ShapeError(explained("replay", f"{len(version.types)} arrays", len(leaves), fix))
+    for i, (x, expected) in enumerate(zip(leaves, version.types, strict=True)):
+        got = type_of(x)
+        if got != expected and not (type(x) in PYTHON_SCALARS and not expected.shape):
+            error = ShapeError if got.shape != expected.shape else DTypeError
+            raise error(explained("replay", f"argument {i} of type {expected}", got, "capture again for another type"))
+    return _inputs(leaves, version)
+
+
+def _inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
+    if version.required:
+        check_required(leaves, version.required)
+    pending = [x for x in leaves if isinstance(x, TensorCore) and not isinstance(x._value, Leaf)]
+    if pending:
+        buffers_of(pending)
+    return [_input(x, t, version) for x, t in zip(leaves, version.types, strict=True)]
+
+
+def _input(x: Any, type: TensorType, version: Version) -> Buffer:
+    if isinstance(x, TensorCore):
+        value = x._value
+        buffer = value.buffer if isinstance(value, Leaf) else buffers_of((x,))[0]
+        return buffer if buffer.device == version.device.name else move(buffer, version.device)
+    return _borrowed(np.asarray(unmasked(x) if isinstance(x, np.ndarray) else x, type.dtype.np), version)
+
+
+_types: dict[tuple[np.dtype[Any], tuple[int, ...]], TensorType] = {}
+
+
+def _borrowed(array: np.ndarray[Any, Any], version: Version) -> Buffer:
+    """The caller's array as an input for the time of one call, without a copy where that is possible."""
+    device = version.device
+    if version.returns_input or device.kind not in _HOST_KINDS or not array.flags.carray or not array.dtype.isnative:
+        return device.put(array, version.returns_input)
+    place = (array.dtype, array.shape)
+    type_ = _types.get(place)
+    if type_ is None:
+        if len(_types) >= _TYPES_LIMIT:
+            _types.clear()
+        type_ = _types[place] = TensorType(array.shape, dtype_of(array.dtype))
+    return Buffer(array, device.name, type_)
+
+
+def _form_of(result: Tree, outputs: Sequence[Any]) -> str:
+    if len(outputs) == 1 and result is outputs[0]:
+        return "single"
+    flat = type(result) is tuple and len(result) == len(outputs)
+    return "tuple" if flat and all(a is b for a, b in zip(result, outputs, strict=True)) else "tree"
+
+
+def _text(kind: Any) -> str:
+    if isinstance(kind, tuple) and kind and isinstance(kind[0], type):  # a static argument
+        return " ".join(map(str, kind[1:]))
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+@overload
+def compile(
+    fun: Callable[..., Any],
+    device: str | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Compiled: ...
+@overload
+def compile(
+    fun: None = None,
+    device: str | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Compiled]: ...
+def compile(
+    fun: Callable[..., Any] | None = None,
+    device: str | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
+    """Compile a function; also a decorator, with or without arguments, of methods as well.
+
+    `static_argnums` (positions, negative ones from the end) and `static_argnames` name parameters whose values are part
+    of the program: it is traced again for each. Such values are compared by type and value: numbers, strings, enum
+    members, functions, None, dtypes, containers and dataclasses of these, and instances of classes that were given to
+    `lg.register_static`.
+    """
+    if fun is None:
+        return lambda f: compile(f, device, static_argnums=static_argnums, static_argnames=static_argnames)
+    check_function("compile", fun)
+    return Compiled(fun, device, static_argnums, static_argnames)

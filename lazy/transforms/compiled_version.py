@@ -1,0 +1,58 @@
+"""What a compiled function keeps of one kind of arguments: the executable, and how its buffers become results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.tensor.core import TensorLeaf, wrap
+from loopgrad.lazy.tensor.trees import unflatten
+from loopgrad.lazy.transforms.compiled_arguments import check_written, write_back
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import Device
+
+if TYPE_CHECKING:
+    from loopgrad.runtime.executable import Executable
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Version:
+    """One executable: `captured` are the buffers of closed-over tensors, appended to the inputs; `stale` once one of
+    those tensors was written to."""
+
+    executable: Executable
+    device: Device
+    types: list[TensorType]
+    captured: list[Buffer]
+    structure: Any
+    form: str  # single, tuple, tree: how results are put together
+    chosen: bool  # whether the user chose the device
+    returns_input: bool  # then arrays are copied: the caller may write to them later
+    written: tuple[int, ...]  # the inputs that the function writes to: their new elements are the last outputs
+    parts: tuple[Any, ...]  # what the static arguments were compared by
+    required: tuple[tuple[int, int, int], ...]  # positions of ints, and between what they must lie
+    reason: str
+    stale: bool = False
+
+    def call(self, leaves: Sequence[Any], inputs: Sequence[Buffer]) -> Any:
+        """The results for the caller's arguments (those that are inputs), which are written to as the function does."""
+        if self.written:
+            check_written(leaves, self.written)
+        return self.finish(leaves, self.executable.run([*inputs, *self.captured]))
+
+    def finish(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Any:
+        """The results, after the new elements of arguments have been written to them."""
+        if self.written:
+            count = len(buffers) - len(self.written)
+            write_back(leaves, self.written, buffers[count:], self.chosen)
+            buffers = buffers[:count]
+        return self.results(buffers)
+
+    def results(self, buffers: Sequence[Buffer]) -> Any:
+        """The caller's tree of tensors."""
+        tensors = [wrap(TensorLeaf(b.type, b, computed=True, committed=self.chosen)) for b in buffers]
+        if self.form == "single":
+            return tensors[0]
+        return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)

@@ -1,0 +1,333 @@
+"""Derivatives of functions over trees.
+
+A transform calls the function once on aliases of its arguments, so that the graph between the aliases
+and the results is the function, and asks `autodiff` for what it needs. Everything stays lazy: value and
+gradient that are evaluated together run as one program, loops share their forward pass.
+
+Arguments to be differentiated hold floats only; a Python float counts as a weak scalar. What doesn't
+depend on an argument has derivative zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.autodiff.forward import jvp_emit
+from loopgrad.autodiff.reverse import vjp_emit
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.lazy.numpy.creation import eye
+from loopgrad.lazy.tensor.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
+from loopgrad.lazy.tensor.errors import GradientError
+from loopgrad.lazy.tensor.ongoing_derivations import derivation
+from loopgrad.lazy.tensor.promotion import promote, promote_weak
+from loopgrad.lazy.tensor.storage import as_array, is_array_without_axes, private
+from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, matching, unflatten
+from loopgrad.lazy.transforms.vmap import vmap
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """A function called on aliases: `wrt` are the aliases' values, `structures` those of the arguments."""
+
+    wrt: list[Value]
+    structures: list[Any]
+    result: Any
+
+    def rebuilt(self, leaves: Sequence[Value | None], along: Sequence[Tensor] = ()) -> list[Tree]:
+        """One tree per argument; None becomes zeros. They, and `along`, are evaluated together."""
+        tensors = [wrap(ops.zeros_like(w) if v is None else v) for v, w in zip(leaves, self.wrt, strict=True)]
+        Siblings([*along, *tensors])
+        trees, start = [], 0
+        for structure in self.structures:
+            trees.append(unflatten(structure, tensors[start : start + structure.num_leaves]))
+            start += structure.num_leaves
+        return trees
+
+
+def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int]) -> Point:
+    """Call `fun` with the arguments at `argnums` replaced by aliases; what it writes to its arguments stays inside."""
+    arguments = [x if i in argnums else private(x) for i, x in enumerate(args)]
+    kwargs = {name: private(x) for name, x in kwargs.items()}
+    wrt: list[Value] = []
+    structures: list[Any] = []
+    for position in argnums:
+        leaves, structure = flatten(args[position])
+        names = leaf_names(structure, f"argument {position}")
+        aliases = [_alias(what, x, name) for x, name in zip(leaves, names, strict=True)]
+        wrt.extend(a._value for a in aliases)
+        structures.append(structure)
+        arguments[position] = unflatten(structure, aliases)
+    with derivation(wrt):
+        result = fun(*arguments, **kwargs)
+    return Point(wrt, structures, result)
+
+
+def _alias(what: str, x: Any, name: str) -> Tensor:
+    if not is_dynamic(x):
+        raise GradientError(explained(what, f"{name} to hold float tensors", repr(x), "leave it out of argnums"))
+    t = as_tensor(x)
+    if not t._value.dtype.differentiable:
+        fix = "convert it with .astype(lg.float64), or leave it out of argnums"
+        raise GradientError(explained(what, f"{name} to be of a float dtype", t._value.type, fix))
+    alias = wrap(emit("alias", (t._value,))[0], t._weak and is_scalar(x))
+    return as_array(alias) if is_array_without_axes(x) else alias
+
+
+def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]:
+    given = [argnums] if isinstance(argnums, int) else list(argnums)
+    for a in given:
+        if not -count <= a < count:
+            fix = "arguments to differentiate are passed by position"
+            raise GradientError(explained(what, f"argnums below {count} (the positional arguments)", a, fix))
+    return [a % count for a in given]
+
+
+def _loss(what: str, value: Any) -> Value:
+    """The scalar float a gradient is taken of."""
+    if is_dynamic(value) and not isinstance(value, TensorCore):
+        fix = "return the tensor itself: float(), .item() and np.asarray() end what a gradient can follow"
+        raise GradientError(explained(what, "a tensor as the loss", f"a number, {type(value).__name__}", fix))
+    if not is_dynamic(value):
+        fix = "return one scalar (with has_aux=True: a pair of it and anything)"
+        raise GradientError(explained(what, "a scalar loss", type(value).__name__, fix))
+    t = as_tensor(value)
+    if t._value.shape:
+        fix = "reduce it with lg.sum or lg.mean, or use lg.vjp or lg.jacrev"
+        raise GradientError(explained(what, "a scalar loss", t._value.type, fix))
+    if not t._value.dtype.differentiable:
+        fix = "compute it in floats (integers have no derivative)"
+        raise GradientError(explained(what, "a float loss", t._value.type, fix))
+    return t._value
+
+
+def _pair(what: str, result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        fix = "return (result, aux), or drop has_aux"
+        raise GradientError(explained(what, "a pair because of has_aux=True", type(result).__name__, fix))
+    return result
+
+
+# ---- reverse
+
+
+def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """A function that returns `(value, gradient)`; with `has_aux` `((value, aux), gradient)`.
+
+    `argnums` names the arguments (one, or several for a tuple of gradients); each may be a tree.
+    """
+    return _gradient_function("value_and_grad", fun, argnums, has_aux)
+
+
+def _gradient_function(what: str, fun: Function, argnums: int | Sequence[int], has_aux: bool) -> Function:
+    check_function(what, fun)
+
+    @wraps(fun)
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)))
+        value, aux = _pair(what, point.result) if has_aux else (point.result, None)
+        loss = _loss(what, value)
+        primal = wrap(loss)
+        gradients = point.rebuilt(vjp_emit([loss], [ops.ones_like(loss)], point.wrt), [primal])
+        gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
+        return ((primal, aux) if has_aux else primal), gradient
+
+    return evaluate
+
+
+def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """A function that returns the gradient of a scalar function (with `has_aux`, and aux)."""
+    both = _gradient_function("grad", fun, argnums, has_aux)
+
+    @wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, result = both(*args, **kwargs)
+        return (result, value[1]) if has_aux else result
+
+    return gradient
+
+
+def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """`(fun(*primals), pull)`, where `pull(cotangent)` gives one cotangent per primal (with `has_aux`
+    also aux, last)."""
+    point = _call("vjp", fun, primals, {}, range(len(primals)))
+    value, aux = _pair("vjp", point.result) if has_aux else (point.result, None)
+    leaves, structure = flatten(value)
+    outputs = [as_tensor(x)._value for x in leaves]
+
+    def pull(cotangent: Tree) -> tuple[Tree, ...]:
+        seeds = _matched("vjp cotangent", structure, outputs, cotangent)
+        return tuple(point.rebuilt(vjp_emit(outputs, seeds, point.wrt)))
+
+    result = unflatten(structure, [wrap(v) for v in outputs])
+    return (result, pull, aux) if has_aux else (result, pull)
+
+
+def _matched(what: str, structure: Any, like: Sequence[Value], tree: Tree) -> list[Value | None]:
+    """Cotangents or tangents with the types of `like`; None for values without derivative."""
+    found: list[Value | None] = []
+    names = leaf_names(structure, "it")
+    for x, value, name in zip(matching(what, structure, tree), like, names, strict=True):
+        if not value.dtype.differentiable:
+            found.append(None)
+            continue
+        t = as_tensor(x)
+        joined = (promote_weak if t._weak else promote)(value.dtype, t._value.dtype)
+        if joined is not value.dtype:
+            raise DTypeError(explained(what, f"{name} of type {value.type}", t._value.type, "convert with .astype"))
+        if t._value.shape != value.shape and not (is_scalar(x) and not value.shape):
+            raise ShapeError(explained(what, f"{name} of type {value.type}", t._value.type, "reshape it"))
+        found.append(as_tensor(x, value.dtype)._value)
+    return found
+
+
+# ---- forward
+
+
+def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """`(fun(*primals), derivative along tangents)` (with `has_aux` also aux, last)."""
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        raise GradientError(explained("jvp", "tuples of primals and tangents", type(primals).__name__, "write (x,)"))
+    push, value, aux = _pusher("jvp", fun, tuple(primals), has_aux)
+    tangent = push(*tangents)
+    return (value, tangent, aux) if has_aux else (value, tangent)
+
+
+def linearize(fun: Function, *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """`(fun(*primals), push)`, where `push(*tangents)` is the derivative along them."""
+    push, value, _ = _pusher("linearize", fun, primals, has_aux=False)
+    return value, push
+
+
+def _pusher(what: str, fun: Function, primals: Sequence[Any], has_aux: bool) -> tuple[Function, Any, Any]:
+    point = _call(what, fun, primals, {}, range(len(primals)))
+    value, aux = _pair(what, point.result) if has_aux else (point.result, None)
+    leaves, structure = flatten(value)
+    outputs = [as_tensor(x)._value for x in leaves]
+
+    def push(*tangents: Any) -> Any:
+        if len(tangents) != len(primals):
+            fix = "pass one tangent per primal"
+            raise GradientError(explained(what, f"{len(primals)} tangents", len(tangents), fix))
+        seeds: list[Value | None] = []
+        start = 0
+        for s, t in zip(point.structures, tangents, strict=True):
+            like = point.wrt[start : start + s.num_leaves]
+            seeds.extend(_matched(f"{what} tangent", s, like, t))
+            start += s.num_leaves
+        results = jvp_emit(outputs, point.wrt, seeds)
+        filled = [wrap(ops.zeros_like(o) if r is None else r) for r, o in zip(results, outputs, strict=True)]
+        return unflatten(structure, filled)
+
+    return push, unflatten(structure, [wrap(v) for v in outputs]), aux
+
+
+# ---- matrices of derivatives
+
+
+def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+    """The Jacobian by reverse mode, one pass per output element (batched): shape output + input.
+
+    For trees: the result's structure, with the argument's inside.
+    """
+
+    @wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = _positions("jacrev", argnums, len(args))
+        primals = [args[i] for i in chosen]
+        call = _partial(fun, args, kwargs, chosen)
+        leaves, structure = flatten(_call("jacrev", fun, args, kwargs, chosen).result)  # for its types only
+        rows = []
+        for i, leaf in enumerate(leaves):
+
+            def row(seed: Tensor, i: int = i) -> Any:
+                result, pull = vjp(call, *primals)  # inside the batch: a stack can't enter it from outside
+                seeds = [wrap(ops.zeros_like(x._value)) for x in flatten(result)[0]]
+                seeds[i] = seed
+                return pull(unflatten(structure, seeds))
+
+            rows.append(_unraveled(vmap(row)(_basis(as_tensor(leaf))), as_tensor(leaf)._value.shape))
+        chosen_rows = [r[0] if isinstance(argnums, int) else r for r in rows]
+        return unflatten(structure, chosen_rows)
+
+    return jacobian
+
+
+def _partial(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], chosen: Sequence[int]) -> Function:
+    def call(*values: Any) -> Any:
+        arguments = [private(x) for x in args]
+        for i, v in zip(chosen, values, strict=True):
+            arguments[i] = v
+        return fun(*arguments, **{name: private(x) for name, x in kwargs.items()})
+
+    return call
+
+
+def _basis(leaf: Tensor) -> Tensor:
+    """The unit tensors of the leaf's type, stacked."""
+    value = leaf._value
+    size = prod(value.shape)
+    return wrap(ops.reshape(eye(size, dtype=value.dtype)._value, (size, *value.shape)))
+
+
+def _unraveled(tree: Tree, shape: tuple[int, ...]) -> Tree:
+    """The first axis of every leaf split into `shape`."""
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [wrap(ops.reshape(x._value, (*shape, *x._value.shape[1:]))) for x in leaves])
+
+
+def jacfwd(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+    """The Jacobian by forward mode, one pass per input element (batched): shape output + input."""
+
+    @wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = _positions("jacfwd", argnums, len(args))
+        call = _partial(fun, args, kwargs, chosen)
+        primals = tuple([args[i] for i in chosen])
+        flat, structure = flatten(primals)
+        inputs = [as_tensor(x) for x in flat]
+        zeros = [wrap(ops.zeros_like(x._value)) for x in inputs]
+        columns: list[list[Tensor]] = []  # per input leaf: one tensor per output leaf
+        for i, leaf in enumerate(inputs):
+
+            def column(seed: Tensor, i: int = i) -> Any:
+                return jvp(call, primals, unflatten(structure, [*zeros[:i], seed, *zeros[i + 1 :]]))[1]
+
+            stacked, out_structure = flatten(vmap(column)(_basis(leaf)))
+            columns.append([_input_last(s._value, leaf._value.shape) for s in stacked])
+        trees = [unflatten(structure, [c[j] for c in columns]) for j in range(len(columns[0]))]
+        return unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
+
+    return jacobian
+
+
+def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:
+    """The first axis moved to the end and split into `shape`."""
+    moved = ops.transpose(stacked, (*range(1, len(stacked.shape)), 0))
+    return wrap(ops.reshape(moved, (*stacked.shape[1:], *shape)))
+
+
+def hessian(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+    """The matrix of second derivatives of a scalar function: forward over reverse."""
+    return jacfwd(grad(fun, argnums), argnums)
+
+
+def hvp(fun: Function, primals: Any, tangents: Any) -> Any:
+    """The Hessian of a scalar function times a vector, without the Hessian: forward over reverse.
+
+    With tuples, one entry per argument; otherwise of a function of one argument.
+    """
+    if not isinstance(primals, tuple):
+        return jvp(grad(fun), (primals,), (tangents,))[1]
+    return jvp(grad(fun, tuple(range(len(primals)))), primals, tangents)[1]

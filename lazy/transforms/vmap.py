@@ -1,0 +1,126 @@
+"""`vmap`: a function of one example, applied to all of them at once.
+
+The function is traced on one example and the graph is emitted for the whole batch
+(`graph.batching`); a scalar loop in it becomes a loop with one lane per example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from loopgrad.graph import ops
+from loopgrad.graph.batching import batch
+from loopgrad.graph.build import trace
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.loops.traced_functions import as_result
+from loopgrad.lazy.tensor.core import as_tensor, wrap
+from loopgrad.lazy.tensor.ongoing_derivations import derivation
+from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.storage import private
+from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
+
+Function = Callable[..., Any]
+
+
+def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+    """`fun` over an axis of its arguments.
+
+    `in_axes`: the axis of each argument (an int, or a tree that is a prefix of the arguments; None for
+    an argument that all examples share). `out_axes`: where results get the axis. Keyword arguments are
+    shared. All batched arguments must agree in that axis' extent.
+    """
+
+    check_function("vmap", fun)
+
+    @wraps(fun)
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = flatten(args)
+        axes = _axes(in_axes, args, structure)
+        for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
+            if axis is not None and not is_dynamic(x):
+                name = leaf_names(structure, "arguments")[i]
+                raise DTypeError(explained("vmap", f"a tensor at {name}", repr(x), "give it in_axes None"))
+        chosen = [i for i, axis in enumerate(axes) if axis is not None]
+        if not chosen:
+            raise ShapeError(explained("vmap", "an argument to batch over", "in_axes of None", "name an axis"))
+        moved = [_front(as_tensor(leaves[i])._value, axes[i], _name(structure, i)) for i in chosen]
+        size = _extent(moved, [_name(structure, i) for i in chosen])
+        return _run(fun, leaves, structure, chosen, moved, size, kwargs, out_axes)
+
+    return batched
+
+
+def _axes(in_axes: Any, args: tuple[Any, ...], structure: Any) -> list[int | None]:
+    if in_axes is None or isinstance(in_axes, int):
+        return [in_axes] * structure.num_leaves
+    prefix = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    return prefix_leaves("vmap in_axes", prefix, structure, args)
+
+
+def _name(structure: Any, position: int) -> str:
+    return leaf_names(structure, "arguments")[position]
+
+
+def _front(value: Value, axis: int | None, name: str) -> Value:
+    """The batch axis moved to the front."""
+    rank = len(value.shape)
+    if not rank:
+        raise ShapeError(explained("vmap", f"{name} with an axis to batch over", value.type, "give it in_axes None"))
+    d = normal_axis("vmap", axis, rank)
+    return ops.transpose(value, (d, *(a for a in range(rank) if a != d)))
+
+
+def _extent(values: Sequence[Value], names: Sequence[str]) -> int:
+    extents = {v.shape[0] for v in values}
+    if len(extents) != 1:
+        got = ", ".join(f"{n}: {v.shape[0]}" for n, v in zip(names, values, strict=True))
+        raise ShapeError(explained("vmap", "one extent of the batched axes", got, "check in_axes"))
+    return extents.pop()
+
+
+def _run(
+    fun: Function, leaves: list[Any], structure: Any, chosen: list[int], moved: list[Value], size: int,
+    kwargs: dict[str, Any], out_axes: Any,
+) -> Tree:  # fmt: skip
+    out_structure: list[Any] = []
+
+    def example(*values: Value) -> list[Value]:
+        arguments = [private(x) for x in leaves]
+        for i, v in zip(chosen, values, strict=True):
+            arguments[i] = wrap(v)
+        named = {name: private(x) for name, x in kwargs.items()}
+        outputs, found = flatten(fun(*unflatten(structure, arguments), **named))
+        out_structure.append(found)
+        return [as_result("vmap", x)._value for x in outputs]
+
+    with derivation():
+        graph, captures = trace(example, [TensorType(v.shape[1:], v.dtype) for v in moved])
+    flags = [True] * len(moved) + [False] * len(captures)
+    results, have = batch(graph, (*moved, *captures), flags, size)
+    axes = _out_axes(out_axes, out_structure[0])
+    placed = [_placed(v, h, axis, size) for v, h, axis in zip(results, have, axes, strict=True)]
+    return unflatten(out_structure[0], [wrap(v) for v in placed])
+
+
+def _out_axes(out_axes: Any, structure: Any) -> list[int | None]:
+    if out_axes is None or isinstance(out_axes, int):
+        return [out_axes] * structure.num_leaves
+    return prefix_leaves("vmap out_axes", out_axes, structure, unflatten(structure, [0] * structure.num_leaves))
+
+
+def _placed(value: Value, batched: bool, axis: int | None, size: int) -> Value:
+    """A result with its batch axis where it was asked for."""
+    if axis is None:
+        if batched:
+            fix = "name the axis it shall get"
+            raise ShapeError(explained("vmap", "a result that all examples share", "one that differs", fix))
+        return value
+    if not batched:
+        value = ops.broadcast_to(value, (size, *value.shape))
+    d = normal_axis("vmap", axis, len(value.shape))
+    rest = list(range(1, len(value.shape)))
+    return ops.transpose(value, (*rest[:d], 0, *rest[d:]))

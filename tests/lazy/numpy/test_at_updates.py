@@ -1,0 +1,131 @@
+"""`x.at[index]` and `x[index] = v` against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.lazy.numpy.test_indexing import CUBE, I, J, as_index
+from tests.lazy.oracle import check
+
+INDICES: list[Any] = [
+    0, -1, (1, 2), (1, 2, 3), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), slice(5, 1), slice(None, None, 2),
+    (slice(None), slice(1, None, 2)), (..., 0), (0, ..., slice(None, None, -2)), None, ..., (), (slice(None), None, 1),
+    I, (slice(None), J), (I, I), (I, slice(None), I), (slice(None), I, I), (I, 1), (1, I), (1, slice(None), I),
+    (0, I, slice(1, 3)), (slice(None, None, 2), J, slice(None, None, -1)), (None, I), (I, None, I), [0, 2],
+    (slice(0, 2), [1, 3], None, 2), (slice(1, None), slice(None), J), CUBE > 20,
+]  # fmt: skip
+KINDS: dict[str, Any] = {
+    "add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum, "subtract": np.subtract,
+    "divide": np.divide,
+}  # fmt: skip
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("index", INDICES, ids=str)
+@pytest.mark.parametrize("scalar", [True, False])
+def test_set(device: str, index: Any, scalar: bool) -> None:
+    expected = CUBE.copy()
+    values: Any = -1.0 if scalar else -1.0 - np.arange(CUBE[index].size).reshape(CUBE[index].shape)
+    expected[index] = values
+    check(lg.asarray(CUBE).at[as_index(index)].set(values), expected)
+    x = lg.asarray(CUBE)
+    x[index] = values
+    check(x, expected)
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("index", INDICES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_combine(device: str, index: Any, kind: str) -> None:
+    values = 0.5 + np.arange(CUBE[index].size).reshape(CUBE[index].shape)
+    expected = CUBE.copy()
+    KINDS[kind].at(expected, index, values)
+    check(getattr(lg.asarray(CUBE).at[as_index(index)], kind)(values), expected)
+
+
+def test_repeated_indices_combine(device: str) -> None:
+    index = lg.asarray([0, 0, 2, 0])
+    values = lg.asarray([1.0, 2.0, 3.0, 4.0])
+    assert lg.zeros(3).at[index].add(values).tolist() == [7, 0, 3]
+    assert lg.zeros(3).at[index].set(values).tolist() == [4, 0, 3]
+    assert lg.zeros(3).at[index].max(values).tolist() == [4, 0, 3]
+    assert lg.zeros(3).at[index].add(1).tolist() == [3, 0, 1]
+
+
+def test_data_out_of_range_is_dropped(device: str) -> None:
+    assert lg.zeros(3).at[lg.asarray([3, -4, -1])].add(1.0).tolist() == [0, 0, 1]
+
+
+def test_rows_of_large_tensors_are_scattered(device: str) -> None:
+    table = np.zeros((50, 4))
+    x = lg.asarray(table)
+    assert "scatter" in lg.to_text(x.at[7].set(1.0))
+    table[7] = 1.0
+    table[3, 2] = 5.0
+    check(x.at[7].set(1.0).at[3, 2].add(5.0), table)
+
+
+def test_masks(device: str) -> None:
+    x = lg.asarray(CUBE)
+    expected = CUBE.copy()
+    expected[CUBE > 20] += 1
+    check(x.at[x > 20].add(1), expected)
+    check(lg.compile(lambda v: v.at[v > 20].add(1))(x), expected)
+    rows = CUBE[:, 0, 0] > 10
+    expected = CUBE.copy()
+    expected[rows] = np.arange(5.0)
+    check(x.at[lg.asarray(rows)].set(np.arange(5.0)), expected)
+
+
+def test_get_apply_and_power(device: str) -> None:
+    x = lg.asarray([1.0, 2.0, 3.0])
+    assert x.at[1].get().item() == 2
+    assert x.at[1:].power(2).tolist() == [1, 4, 9]
+    assert x.at[0].apply(lg.negative).tolist() == [-1, 2, 3]
+
+
+def test_assignment_leaves_others_alone(device: str) -> None:
+    x = lg.zeros(3)
+    y, doubled = x.copy(), x * 2
+    x[0] = 1
+    x[1:] += 5
+    assert x.tolist() == [1, 5, 5]
+    assert y.tolist() == [0, 0, 0]
+    assert doubled.tolist() == [0, 0, 0]
+
+
+def test_values_that_do_not_fit() -> None:
+    with pytest.raises(lg.DTypeError, match="astype"):
+        lg.zeros(3, dtype=lg.int32).at[0].set(1.5)
+    with pytest.raises(lg.DTypeError):
+        lg.zeros(3, dtype=lg.int32).at[0].add(lg.ones(()))
+    with pytest.raises(lg.ShapeError):
+        lg.zeros((3, 2)).at[0].set(lg.ones(3))
+    with pytest.raises(lg.IndexRangeError):
+        lg.zeros(3).at[3].set(1.0)
+    assert lg.zeros(3, dtype=lg.float32).at[0].set(lg.ones(())).dtype is lg.float32
+
+
+def test_outer_tensors_cannot_be_assigned_in_a_body() -> None:
+    total = lg.zeros(3)
+
+    def body(i: Any, v: Any) -> Any:
+        total[i] = v
+        return v
+
+    with pytest.raises(lg.TracedValueError, match=r"carry it through the loop(.|\n)*test_at_updates.py"):
+        lg.fori_loop(0, 3, body, 0.0)
+    with lg.default_device("interpreter"):
+        assert total.tolist() == [0, 0, 0]
+
+
+def test_assignment_to_a_carry(device: str) -> None:
+    def body(i: Any, v: Any) -> Any:
+        v[i] = i * 2.0
+        return v
+
+    assert lg.fori_loop(0, 3, body, lg.zeros(4)).tolist() == [0, 2, 4, 0]

@@ -1,0 +1,156 @@
+"""NumPy's functions and dtypes meet tensors: same names, same results, nothing lost to a gradient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.lazy.numpy.not_offered import ABSENT, LINALG_ABSENT, TENSOR_ABSENT
+from tests.lazy.oracle import check
+
+X = np.array([[0.5, 1.5], [2.5, -3.0]])
+
+
+def test_universal_functions_of_tensors_stay_tensors(device: str) -> None:
+    x = lg.asarray(X)
+    for got, expected in [
+        (np.sin(x), np.sin(X)), (np.add(X, x), X + X), (np.matmul(X, x), X @ X), (np.arctan2(x, 2.0), np.arctan2(X, 2)),
+        (np.float32(2.0) * lg.asarray(X.astype(np.float32)), np.float32(2.0) * X.astype(np.float32)),
+    ]:  # fmt: skip
+        assert isinstance(got, lg.Tensor)
+        check(got, expected)
+
+
+def test_numpy_functions_of_tensors_are_differentiated(device: str) -> None:
+    def f(x: lg.Tensor) -> lg.Tensor:
+        both = np.concatenate([np.sin(x), np.exp(x)], axis=0)
+        return np.sum(both * both) + np.linalg.norm(x) + np.mean(x, axis=0)[0]
+
+    slope = lg.grad(f)(lg.asarray(X))
+    expected = 2 * np.sin(X) * np.cos(X) + 2 * np.exp(2 * X) + X / np.linalg.norm(X) + np.array([0.5, 0.0])
+    np.testing.assert_allclose(np.asarray(slope), expected, rtol=1e-12)
+
+
+def test_numpy_functions_in_a_loop_body(device: str) -> None:
+    y = lg.fori_loop(0, 3, lambda _, v: np.tanh(v) + np.maximum(v, 0.0), lg.asarray(X))
+    expected = X
+    for _ in range(3):
+        expected = np.tanh(expected) + np.maximum(expected, 0.0)
+    check(y, expected)
+
+
+def test_numpy_functions_without_a_namesake_get_the_elements(device: str) -> None:
+    x = lg.asarray([3.0, 1.0, 3.0])
+    assert np.unique(x).tolist() == [1.0, 3.0]
+    assert np.linalg.det(lg.asarray(X)) == pytest.approx(np.linalg.det(X))
+    copied = np.copy(x)
+    copied[0] = 7.0
+    assert x.tolist() == [3.0, 1.0, 3.0]
+    assert np.shape(x) == (3,)
+    np.testing.assert_allclose(x, [3.0, 1.0, 3.0])
+    with pytest.raises(lg.TracedValueError):
+        lg.compile(lambda x: np.unique(x))(x)
+
+
+def test_adding_a_tensor_to_an_array_in_place_gives_a_tensor(device: str) -> None:
+    def f(x: lg.Tensor) -> lg.Tensor:
+        total = np.zeros(2)
+        total += x
+        return lg.sum(total * total)
+
+    assert lg.grad(f)(lg.asarray([1.0, 2.0])).tolist() == [2.0, 4.0]
+
+
+def test_universal_functions_refuse_what_tensors_cannot_do() -> None:
+    x = lg.asarray(X)
+    with pytest.raises(lg.DTypeError, match=r"np.add.reduce.*use lg.sum"):
+        np.add.reduce(x)
+    with pytest.raises(lg.DTypeError, match="got out; use the result"):
+        np.add(x, 1.0, out=np.empty((2, 2)))
+    with pytest.raises(lg.DTypeError, match="where"):
+        np.sqrt(x, where=X > 0)
+    with pytest.raises(lg.DTypeError, match=r"np\.nextafter.*docs/numpy\.md"):
+        np.nextafter(x, 1.0)
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "complex64"])
+def test_dtypes_meet_numpy(name: str) -> None:
+    ours = getattr(lg, name)
+    theirs = ours.np
+    assert ours == theirs
+    assert theirs == ours
+    assert ours == theirs.type
+    assert ours != np.int16
+    assert ours != "int16"
+    assert ours != "no dtype"
+    assert ours != 3
+    assert lg.zeros(2, dtype=ours).dtype == ours
+    assert np.zeros(2, dtype=ours).dtype == theirs
+    assert {ours: 1}[ours] == 1
+
+
+def test_dtypes_are_called(device: str) -> None:
+    assert type(lg.float32(2.5)) is np.float32
+    check(lg.float32(3) * lg.asarray(np.float32([1, 2])), np.float32([3, 6]))
+    check(lg.asarray(lg.int8(7)), np.int8(7))
+    with pytest.raises(TypeError, match=r"use \.astype\(lg\.float32\)"):
+        lg.float32(lg.ones(2))
+
+
+def test_names_that_are_not_offered_say_what_to_do() -> None:
+    for name, instead in ABSENT.items():
+        assert name not in lg.__all__
+        with pytest.raises(AttributeError) as error:
+            getattr(lg, name)
+        assert str(error.value) == f"loopgrad has no attribute {name!r}; instead: {instead}"
+    for name in LINALG_ABSENT:
+        assert name not in lg.linalg.__all__
+    for name, instead in TENSOR_ABSENT.items():
+        with pytest.raises(AttributeError) as error:
+            getattr(lg.ones(2), name)
+        assert str(error.value) == f"Tensor has no attribute {name!r}; instead: {instead}"
+    name = "nonsense"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        getattr(lg, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        getattr(lg.ones(2), name)
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(set(lg.__all__)) == sorted(lg.__all__)
+    for name in lg.__all__:
+        assert getattr(lg, name) is not None or name == "newaxis"
+    assert dir(lg) == sorted(lg.__all__)
+    assert dir(lg.linalg) == sorted(lg.linalg.__all__)
+
+
+def test_limits_and_kinds() -> None:
+    for name in ("float16", "float32", "float64"):
+        ours, theirs = lg.finfo(getattr(lg, name)), np.finfo(name)
+        assert (ours.bits, ours.eps, ours.max, ours.min) == (theirs.bits, theirs.eps, theirs.max, theirs.min)
+        assert ours.smallest_normal == theirs.smallest_normal
+    assert lg.finfo(lg.bfloat16).eps == 2.0**-7
+    assert (lg.iinfo(lg.int8).min, lg.iinfo("uint16").max) == (-128, 65535)
+    assert lg.iinfo(lg.ones(1, dtype="int32")).bits == 32
+    assert lg.isdtype(lg.float32, "real floating")
+    assert lg.isdtype(lg.int8, ("bool", "integral"))
+    assert not lg.isdtype(lg.bool, "numeric")
+    assert lg.isdtype("uint8", lg.uint8)
+    assert lg.promote_types(lg.int8, lg.float32) is lg.float32
+    assert (lg.shape([[1, 2]]), lg.ndim(3.0), lg.size([[1, 2]]), lg.size([[1, 2]], 0)) == ((1, 2), 0, 2, 1)
+    with pytest.raises(lg.DTypeError, match=r"use lg\.iinfo"):
+        lg.finfo(lg.int8)
+    with pytest.raises(lg.DTypeError, match=r"use lg\.finfo"):
+        lg.iinfo(lg.float32)
+    with pytest.raises(lg.DTypeError, match="one of bool"):
+        lg.isdtype(lg.int8, "whole")
+
+
+def test_the_page_for_users_of_numpy_is_complete() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "numpy.md").read_text()
+    offered, _, refused = page.partition("## Not offered")
+    assert [n for n in (*lg.__all__, *lg.linalg.__all__) if f"`{n}`" not in offered] == []
+    assert [n for n in (*ABSENT, *LINALG_ABSENT, *TENSOR_ABSENT) if f"`{n}`" not in refused] == []
