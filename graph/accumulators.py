@@ -19,9 +19,8 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import first_capture, input_offset
+from loopgrad.graph.regions import Loop, Region
 
 
 class Chain(NamedTuple):
@@ -109,84 +108,55 @@ def _find_needed(graph: Graph) -> Set[Value]:
 
 def _looks_at(node: Node, operand: int) -> bool:
     """False where `node` captures the operand and no region of it needs it."""
-    if not node.regions or operand < first_capture(node):
+    if not node.regions:
         return True
-    inputs = [(r, r.inputs[operand - input_offset(node)]) for r in node.regions]
+    region = Region.of(node)
+    if operand not in region.captured:
+        return True
+    inputs = zip(node.regions, region.inputs_of(operand), strict=True)
     return any(_in_earnest(r, value_uses(r).get(v, [])) for r, v in inputs)
 
 
 def passed(node: Node, operand: int) -> Chain | None:
     """The result of `node` (as `output`) that continues a chain entering at `operand`; None where it reads it."""
-    match node.op:
-        case "scatter":
-            return Chain(0, 1, frozenset([node.operands[1].shape])) if operand == 0 else None
-        case "for" | "while":
-            first = first_carry(node)
-            carry = operand - first
-            return carry_chain(node, carry) if 0 <= carry < node.attrs["carries"] else None
-        case "switch":
-            if operand == 0:
-                return None
-            found = [chain_from(branch, operand - 1) for branch in node.regions]
-            chains = [c for c in found if c is not None]
-            if len(chains) < len(found) or len({c.output for c in chains}) != 1:
-                return None
-            indexed = frozenset[Shape]().union(*[c.indexed for c in chains])
-            return Chain(chains[0].output, max(c.scatters for c in chains), indexed)
-    return None
+    if node.op == "scatter":
+        return Chain(0, 1, frozenset([node.operands[1].shape])) if operand == 0 else None
+    if not node.regions:
+        return None
+    region = Region.of(node)
+    if isinstance(region, Loop):
+        carry = region.carry_at(operand)
+        return None if carry is None else carry_chain(region, carry)
+    if operand < region.first:
+        return None
+    found = [chain_from(body, operand - region.offset) for body in region.bodies]
+    chains = [c for c in found if c is not None]
+    if len(chains) < len(found) or len({c.output for c in chains}) != 1:
+        return None
+    indexed = frozenset[Shape]().union(*[c.indexed for c in chains])
+    return Chain(chains[0].output, max(c.scatters for c in chains), indexed)
 
 
-def first_carry(loop: Node) -> int:
-    """Operand position of the first carry's init; also that of its argument in the last region."""
-    return 1 if loop.op == "for" else 0
-
-
-def carry_chain(loop: Node, carry: int) -> Chain | None:
+def carry_chain(loop: Loop, carry: int) -> Chain | None:
     """The chain that carry `carry` of a loop forms around the body; None where it is read."""
-    argument = first_carry(loop) + carry
-    if loop.op == "while":
-        condition = loop.regions[0]
-        if condition.inputs[argument] in value_uses(condition):
-            return None
-    chain = chain_from(loop.regions[-1], argument)
+    argument, condition = loop.position(carry), loop.condition
+    if condition is not None and condition.inputs[argument] in value_uses(condition):
+        return None
+    chain = chain_from(loop.body, argument)
     return chain if chain is not None and chain.output == carry else None
 
 
-def is_accumulator(loop: Node, carry: int) -> bool:
+def is_accumulator(loop: Loop, carry: int) -> bool:
     """Whether the carry is scattered into and never read in the loop."""
     chain = carry_chain(loop, carry)
     return chain is not None and chain.scatters > 0
 
 
-def accumulator_operands(node: Node) -> list[int]:
-    """Operand positions of what the region node declares as shared."""
-    if node.op != "switch":
-        return [first_carry(node) + j for j in node.attrs["shared"]]
-    if not node.attrs["shared"]:
-        return []
-    return sorted({1 + accumulator_input(node, position) for position in node.attrs["shared"]})
+def first_carry(loop: Node) -> int:
+    """Operand position of the first carry's init; also that of its argument in the last region."""
+    return Loop.of(loop).first
 
 
 def accumulator_input(switch: Node, position: int) -> int:
     """Which operand of a switch (after the index) result `position` accumulates into, in every branch."""
-    sources = {_source(branch, branch.outputs[position]) for branch in switch.regions}
-    if len(sources) != 1 or None in sources:
-        raise VerifyError(f"switch at {switch.loc}: result {position} doesn't come from one accumulator operand")
-    (source,) = sources
-    assert source is not None
-    return source
-
-
-def _source(graph: Graph, value: Value) -> int | None:
-    """Follow scatters, pushes, pops and inner regions back to an input of `graph`."""
-    while value.node is not None:
-        node = value.node
-        if node.op in ("scatter", "push", "pop", "alias"):
-            value = node.operands[0]
-        elif node.op in ("for", "while"):
-            value = node.operands[first_carry(node) + value.index]
-        elif node.op == "switch":
-            value = node.operands[1 + accumulator_input(node, value.index)]
-        else:
-            return None
-    return graph.inputs.index(value) if value in graph.inputs else None
+    return Region.of(switch).source(position) - 1

@@ -31,15 +31,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from loopgrad.graph.accumulators import accumulator_operands, first_carry, is_accumulator
+from loopgrad.graph.accumulators import is_accumulator
 from loopgrad.graph.lane_axes import Axes, moved_axes, preserves
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 
 __all__ = ["Accumulator", "LaneReport", "candidate_domain", "lane_domain", "lane_report", "preserves"]
 
 Shape = tuple[int, ...]
-REGION_OPS: Final = ("for", "while", "switch")
 
 
 @dataclass(slots=True)
@@ -84,12 +84,10 @@ EARNED: Final = Access(earned=True)
 
 def candidate_domain(node: Node) -> Shape:
     """The largest lane shape worth trying: the node's own lanes, else what its array carries share."""
-    if node.attrs["lanes"]:
-        return node.operands[0].shape if node.op != "while" else node.regions[0].outputs[0].shape
-    if node.op == "switch":
-        types = [r.type for r in node.results]
-    else:
-        types = [r.type for j, r in enumerate(node.results) if not is_accumulator(node, j)]
+    region = Region.of(node)
+    if region.lanes:
+        return region.lane_shape
+    types = [r.type for j, r in enumerate(node.results) if not (isinstance(region, Loop) and is_accumulator(region, j))]
     shapes = [t.shape for t in types if isinstance(t, TensorType) and t.shape]
     shapes = shapes or [t.element.shape for t in types if isinstance(t, StackType) and t.element.shape]
     return _common_prefix(shapes)
@@ -112,7 +110,7 @@ def lane_domain(node: Node) -> LaneReport:
     """
     shape = candidate_domain(node)
     report = lane_report(node, shape)
-    while not report.local and shape and not node.attrs["lanes"]:
+    while not report.local and shape and not Region.of(node).lanes:
         shape = shape[:-1]
         report = lane_report(node, shape)
     return report
@@ -149,10 +147,10 @@ def lane_report(
 
 def _updated_by_all(node: Node) -> list[int]:
     """Operands that all lanes update: those declared shared, and what a loop without lanes only scatters into."""
-    operands = accumulator_operands(node)
-    if node.op != "switch" and not node.attrs["lanes"]:
-        first = first_carry(node)
-        operands += [first + j for j in range(node.attrs["carries"]) if is_accumulator(node, j)]
+    region = Region.of(node)
+    operands = region.accumulators
+    if isinstance(region, Loop) and not region.lanes:
+        operands += [region.position(j) for j in range(region.width) if is_accumulator(region, j)]
     return operands
 
 
@@ -221,9 +219,9 @@ class _Walk:
         return [env[v] for v in graph.outputs]
 
     def node(self, node: Node, accesses: list[Access]) -> list[Access]:
+        if node.regions:
+            return self.control(node, accesses)
         match node.op:
-            case "for" | "while" | "switch":
-                return self.control(node, accesses)
             case "gather":
                 return [self.gather(node, accesses)]
             case "scatter":
@@ -324,64 +322,61 @@ class _Walk:
     # ---- control
 
     def control(self, node: Node, accesses: list[Access]) -> list[Access]:
-        outside, self.diverged = self.diverged, self.diverged or bool(node.attrs["lanes"])
-        results = self.controlled(node, accesses)
+        region = Region.of(node)
+        outside, self.diverged = self.diverged, self.diverged or region.lanes > 0
+        if isinstance(region, Loop):
+            results = self.loop(region, accesses)
+        else:
+            for v, access in zip(node.operands[: region.first], accesses, strict=False):
+                self.decides(region, v, access)
+            outputs = [self.region(body, accesses[region.first :]) for body in region.bodies]
+            results = [self.merged(region, r, [o[j] for o in outputs]) for j, r in enumerate(node.results)]
         self.diverged = outside
         return results
 
-    def controlled(self, node: Node, accesses: list[Access]) -> list[Access]:
-        match node.op:
-            case "for":
-                self.decides(node, node.operands[0], accesses[0])
-                index = Access(self.leading) if node.attrs["lanes"] == len(self.shape) > 0 else UNIFORM
-                return self.loop(node, [index], accesses[1:])
-            case "while":
-                return self.loop(node, [], accesses)
-        self.decides(node, node.operands[0], accesses[0])
-        outputs = [self.region(branch, accesses[1:]) for branch in node.regions]
-        return [self.merged(node, r, [o[j] for o in outputs]) for j, r in enumerate(node.results)]
-
-    def decides(self, node: Node, value: Value, access: Access) -> None:
+    def decides(self, region: Region, value: Value, access: Access) -> None:
         """A count, predicate or index: one per lane at most."""
-        lanes = node.attrs["lanes"]
+        node, lanes = region.node, region.lanes
         if lanes > len(self.shape) or value.shape[:lanes] != self.shape[:lanes]:
             self.blame(node, f"{node.op} has lanes {value.shape[:lanes]} inside lanes {self.shape}")
         elif access.axes is not None and access.axes != self.leading:
             self.mixed(node, access)
 
-    def loop(self, node: Node, index: list[Access], operands: list[Access]) -> list[Access]:
-        n = node.attrs["carries"]
-        captures = operands[n:]
-        first = first_carry(node)
+    def loop(self, loop: Loop, operands: list[Access]) -> list[Access]:
+        node = loop.node
+        counts, inits, captures = loop.split(operands)
+        index: list[Access] = []
+        for access in counts:
+            self.decides(loop, loop.decider, access)
+            index.append(Access(self.leading) if loop.lanes == len(self.shape) > 0 else UNIFORM)
         carries: list[Access] = []
-        for j, access in enumerate(operands[:n]):
+        for j, access in enumerate(inits):
             if access.accumulator is not None:
                 carries.append(access)
                 continue
-            self.confined(node, node.operands[first + j], access)
+            self.confined(node, loop.init(j), access)
             carries.append(EARNED if access.earned else self.own(node.results[j]))
-        body = node.regions[-1]
-        if node.op == "while":
-            condition = node.regions[0]
-            decision = self.region(condition, [*carries, *captures])[0]
-            self.decides(node, condition.outputs[0], decision)
-        outputs = self.region(body, [*index, *carries, *captures])
+        if loop.condition is not None:
+            decision = self.region(loop.condition, [*carries, *captures])[0]
+            self.decides(loop, loop.decider, decision)
+        outputs = self.region(loop.body, [*index, *carries, *captures])
         for j, (carry, output) in enumerate(zip(carries, outputs, strict=True)):
             if carry.accumulator is not None:
                 if output.accumulator != carry.accumulator:
                     self.blame(node, "an accumulator doesn't come back from the loop body")
             else:
-                self.confined(node, body.outputs[j], output)
+                self.confined(node, loop.body.outputs[j], output)
         return carries
 
-    def merged(self, node: Node, result: Value, outputs: list[Access]) -> Access:
+    def merged(self, region: Region, result: Value, outputs: list[Access]) -> Access:
         """One result of a switch."""
+        node = region.node
         accumulators = {a.accumulator for a in outputs}
         if accumulators != {None}:
             if len(accumulators) > 1:
                 self.blame(node, "an accumulator doesn't come back from every branch")
             return outputs[0]
-        if node.attrs["lanes"] and self.shape:
+        if region.lanes and self.shape:
             for access in outputs:
                 self.confined(node, result, access)
             return EARNED if any(a.earned for a in outputs) else self.own(result)

@@ -17,6 +17,7 @@ from typing import Any
 
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
 from loopgrad.graph.primitives import INFER
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
 
 
@@ -125,21 +126,18 @@ def substituted(graph: Graph, replaced: Mapping[Value, Value]) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
-def first_capture(node: Node) -> int:
-    """Operand position of a region node's first captured value (a switch captures all its operands)."""
-    if node.op == "switch":
-        return 1
-    carries: int = node.attrs["carries"]
-    return carries + (node.op == "for")
-
-
-def input_offset(node: Node) -> int:
-    """Operand position minus region input position, for everything a region takes."""
-    return 1 if node.op == "switch" else 0
-
-
 def read_values(graph: Graph) -> set[Value]:
     """Every value that a node or an output of this graph (not of its regions) reads."""
     read = {v for node in graph.nodes for v in node.operands}
     read.update(graph.outputs)
     return read
+
+
+def first_capture(node: Node) -> int:
+    """Operand position of a region node's first captured value (a switch captures all its operands)."""
+    return Region.of(node).captured.start
+
+
+def input_offset(node: Node) -> int:
+    """Operand position minus region input position, for everything a region takes."""
+    return Region.of(node).offset

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.graph.accumulators import carry_chain, passed
+from loopgrad.graph.accumulators import passed
 from loopgrad.graph.errors import LoopgradError, VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INFER
-from loopgrad.graph.regions import lane_shape
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.text import GraphTextError, print_graph
 from loopgrad.graph.types import StackType
 
@@ -104,17 +104,17 @@ class _Verifier:
         got = tuple([r.type for r in node.results])
         if types != got:
             self.error(where, f"expected results of types {_listed(types)}, got {_listed(got)}")
-        elif node.regions and node.attrs["lanes"]:
-            self.shared(node, where)
+        elif node.regions:
+            self.shared(Region.of(node), where)
 
-    def shared(self, node: Node, where: str) -> None:
-        if node.op == "switch":
-            chains = [passed(node, i) for i in range(1, len(node.operands))]
-            reached = {chain.output: chain for chain in chains if chain is not None}
-        else:
-            reached = {j: c for j in node.attrs["shared"] if (c := carry_chain(node, j)) is not None}
-        lanes = lane_shape(node)
-        for position in node.attrs["shared"]:
+    def shared(self, region: Region, where: str) -> None:
+        if not region.lanes or not region.shared:
+            return
+        entering = map(region.position, region.shared) if isinstance(region, Loop) else region.captured
+        chains = [passed(region.node, i) for i in entering]
+        reached = {chain.output: chain for chain in chains if chain is not None}
+        lanes = region.lane_shape
+        for position in region.shared:
             if position not in reached:
                 self.error(where, f"shared result {position} doesn't flow from its operand through scatters only")
             elif not reached[position].over(lanes):

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import differentiable
-from loopgrad.graph.accumulators import accumulator_operands, first_carry
+from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.regions import lane_shape
+from loopgrad.graph.regions import Region, lane_shape
 from loopgrad.graph.types import TensorType
 
 _CONSTANTS: Final = frozenset({"const", "literal", "iota"})
@@ -159,7 +159,7 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
         return Normal(node.operands, regions, ())
     hoisted: list[Value] = []
     parts: list[tuple[Graph, int, int]] = []
-    shared = accumulator_operands(node)  # come in from outside, constants too, and are only updated inside
+    shared = Region.of(node).accumulators  # come in from outside, constants too, and are only updated inside
     sunk = {i: v for i, v in enumerate(node.operands[1:]) if _is_constant(v) and i + 1 not in shared}
     for branch in regions:
         outer = dict(zip(branch.inputs, node.operands[1:], strict=True))

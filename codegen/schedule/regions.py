@@ -20,6 +20,7 @@ from loopgrad.graph.accumulators import first_carry, is_accumulator
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import input_offset
+from loopgrad.graph.regions import Loop
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
@@ -269,6 +270,6 @@ def memory_operand(node: Node, result: int) -> int | None:
     if node.op == "switch":
         source = memory_source(node, result) if result in node.attrs["shared"] else None
         return None if source is None else 1 + source
-    if result in node.attrs["shared"] or (not node.attrs["lanes"] and is_accumulator(node, result)):
+    if result in node.attrs["shared"] or (not node.attrs["lanes"] and is_accumulator(Loop.of(node), result)):
         return first_carry(node) + result
     return None

@@ -23,6 +23,7 @@ from loopgrad.graph.batching.row import Context, Row, batched_type, expanded
 from loopgrad.graph.batching.walk import replacement, walk_region
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import Loop
 
 Values = Sequence[Value]
 
@@ -98,7 +99,7 @@ def _shared_carries(loop: Node, plan: RegionPlan, context: Context) -> tuple[int
             plan.per_lane
             and loop.attrs["lanes"] == 0
             and context.mask <= 1
-            and is_accumulator(loop, j)
+            and is_accumulator(Loop.of(loop), j)
             and _unmasked(loop.regions[-1], first + j)
         ):
             positions.add(j)

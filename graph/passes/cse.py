@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from loopgrad.graph.accumulators import accumulator_operands
 from loopgrad.graph.key import encode_attrs, key
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import first_capture, input_offset, renewed, substituted
+from loopgrad.graph.rebuild import renewed, substituted
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType
 
 DISTINCT: Final = frozenset({"stack_new", "push", "pop", "alias"})
@@ -62,11 +62,11 @@ def _identity(node: Node) -> tuple[Any, ...]:
 
 
 def _without_repeated_captures(node: Node) -> Node:
-    start, offset = first_capture(node), input_offset(node)
-    shared = accumulator_operands(node)
+    view = Region.of(node)
+    offset, shared = view.offset, view.accumulators
     first_at: dict[Value, int] = {}
     repeated: dict[int, int] = {}
-    for i in range(start, len(node.operands)):
+    for i in view.captured:
         if i in shared:
             continue
         first = first_at.setdefault(node.operands[i], i)
@@ -79,6 +79,4 @@ def _without_repeated_captures(node: Node) -> Node:
         replaced = {region.inputs[i - offset]: region.inputs[first - offset] for i, first in repeated.items()}
         inputs = tuple([v for v in region.inputs if v not in replaced])
         regions.append(run(substituted(Graph(inputs, region.nodes, region.outputs), replaced)))
-    operands = tuple([v for i, v in enumerate(node.operands) if i not in repeated])
-    types = tuple([r.type for r in node.results])
-    return Node(node.op, operands, types, node.attrs, tuple(regions), node.loc)
+    return view.recaptured(repeated, (), regions).node(node.loc)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.graph.accumulators import accumulator_operands
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import first_capture, input_offset, renewed, substituted
+from loopgrad.graph.rebuild import renewed, substituted
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
 
 SMALL_LITERAL: Final = 16  # elements
@@ -42,25 +42,23 @@ def run(graph: Graph) -> Graph:
 
 
 def _sunk(node: Node) -> Node:
-    start, offset = first_capture(node), input_offset(node)
-    shared = accumulator_operands(node) if node.op == "switch" else ()
-    free = {
-        i: v.node
-        for i, v in enumerate(node.operands)
-        if i >= start and i not in shared and v.node is not None and _is_free(v.node)
-    }
+    view = Region.of(node)
+    offset, shared = view.offset, view.accumulators
+    free: dict[int, Node] = {}
+    for i in view.captured:
+        made = node.operands[i].node
+        if made is not None and i not in shared and _is_free(made):
+            free[i] = made
     if not free:
         return node
-    needed = [v for i in free for v in free[i].operands]
+    needed = [v for made in free.values() for v in made.operands]
     regions = []
     for region in node.regions:
         inputs = [v for i, v in enumerate(region.inputs) if i + offset not in free]
         extra = [Value(v.type) for v in needed]
         graph = Graph((*inputs, *extra), region.nodes, region.outputs)
         regions.append(_with_copies(graph, {region.inputs[i - offset]: made for i, made in free.items()}, extra))
-    operands = (*[v for i, v in enumerate(node.operands) if i not in free], *needed)
-    types = tuple([r.type for r in node.results])
-    return Node(node.op, operands, types, node.attrs, tuple(regions), node.loc)
+    return view.recaptured(free, needed, regions).node(node.loc)
 
 
 def _is_free(node: Node) -> bool:

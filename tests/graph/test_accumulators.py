@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from loopgrad.graph import ops
-from loopgrad.graph.accumulators import accumulator_operands, carry_chain, is_accumulator
+from loopgrad.graph.accumulators import carry_chain, is_accumulator
 from loopgrad.graph.build import trace
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.passes import optimise, sink
 from loopgrad.graph.region_ops import for_loop, traced_for, traced_switch
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, float64, int64
 from loopgrad.graph.verify import verify
 
@@ -49,10 +50,10 @@ def switch_with(reader):
 def test_a_switch_keeps_its_accumulator_operand(reader):
     graph = switch_with(reader)
     switch = graph.nodes[-1]
-    assert accumulator_operands(switch) == [1]
+    assert Region.of(switch).accumulators == [1]
     for after in (graph, sink.run(graph), optimise(graph)):
         verify(after)
-        assert accumulator_operands(after.nodes[-1])  # a constant initial value too comes in from outside
+        assert Region.of(after.nodes[-1]).accumulators  # a constant initial value too comes in from outside
 
 
 @pytest.mark.parametrize("reader", [captured_for_nothing, read_in_vain])
@@ -64,8 +65,8 @@ def test_a_carry_stays_an_accumulator(reader):
         return traced_for(n, [table, x], body)
 
     loop = trace(program, (TensorType((), int64), INDEX, LANES, TABLE))[0].nodes[-1]
-    assert is_accumulator(loop, 0)
-    assert carry_chain(loop, 1) is None
+    assert is_accumulator(Loop.of(loop), 0)
+    assert carry_chain(Loop.of(loop), 1) is None
 
 
 def test_a_node_kept_without_readers():
@@ -78,4 +79,4 @@ def test_a_node_kept_without_readers():
     dead = trace(lambda t: [ops.sin(t)], (TABLE,))[0].nodes[0]
     dead.operands = (body.inputs[1],)
     loop.regions = (Graph(body.inputs, (dead, *body.nodes), body.outputs),)
-    assert is_accumulator(loop, 0)
+    assert is_accumulator(Loop.of(loop), 0)

@@ -13,6 +13,7 @@ from loopgrad.graph.lane_axes import moved_axes, preserves
 from loopgrad.graph.lanes import candidate_domain, lane_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
+from loopgrad.graph.regions import Loop
 from loopgrad.graph.types import StackType, TensorType, bool_, float64, int64
 from tests.graph import random_graphs
 
@@ -253,8 +254,8 @@ def test_accumulator_chains_pass_branches_and_inner_loops():
         return traced_for(n, [acc, x], body)
 
     node = last_region(program, i(), f(3), f(N), i(N))
-    assert is_accumulator(node, 0)
-    assert not is_accumulator(node, 1)
+    assert is_accumulator(Loop.of(node), 0)
+    assert not is_accumulator(Loop.of(node), 1)
 
 
 # ---- the property
