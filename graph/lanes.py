@@ -32,8 +32,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from loopgrad.graph.accumulators import is_accumulator
-from loopgrad.graph.lane_axes import Axes, moved_axes, preserves
+from loopgrad.graph.lane_axes import moved_axes, preserves
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.primitive import Axes
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 

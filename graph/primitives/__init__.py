@@ -1,13 +1,21 @@
-"""All primitives: one row each, merged from the family tables."""
+"""All primitives, merged from the family tables, and the sets of names that share a trait.
+
+A set is here if several modules ask it; `PRIMITIVES[op]` answers everything else. Names of primitives aren't
+listed anywhere else.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from loopgrad.graph.primitives import control, elementwise, indexing, linalg, movement, reduction, stack
-from loopgrad.graph.primitives.primitive import Infer, Primitive, Reference
+from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference
 
-__all__ = ["FAMILIES", "INFER", "PRIMITIVES", "REFERENCE", "Primitive"]
+__all__ = [
+    "ARRANGING", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER", "KEEPING_SPLATS",
+    "LIBRARY", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS", "RUNNING_TOTALS", "STACKS",
+    "UPDATES", "Kind", "Primitive",
+]  # fmt: skip
 
 FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "elementwise": elementwise.ROWS,
@@ -33,3 +41,25 @@ INFER: Final[dict[str, Infer]] = {op: row.infer for op, row in PRIMITIVES.items(
 REFERENCE: Final[dict[str, Reference]] = {
     op: row.reference for op, row in PRIMITIVES.items() if row.reference is not None
 }
+
+
+def _of(*kinds: Kind) -> frozenset[str]:
+    return frozenset(op for op, row in PRIMITIVES.items() if row.kind in kinds)
+
+
+NULLARY: Final = _of(Kind.NULLARY)
+ELEMENTWISE: Final = _of(Kind.ELEMENTWISE)
+RUNNING_TOTALS: Final = _of(Kind.RUNNING_TOTAL)
+INDEXING: Final = _of(Kind.INDEXING)
+LIBRARY: Final = _of(Kind.LIBRARY)
+STACKS: Final = _of(Kind.STACK)
+REGIONS: Final = _of(Kind.REGION)
+
+COMBINES: Final[dict[str, str]] = {op: row.combine for op, row in PRIMITIVES.items() if row.combine}
+REDUCTIONS: Final = frozenset(COMBINES) & _of(Kind.REDUCTION)
+"""Over any axes (attrs axes): without argmin and argmax."""
+COMMUTATIVE: Final = frozenset(op for op, row in PRIMITIVES.items() if row.commutes)
+KEEPING_SPLATS: Final = frozenset(op for op, row in PRIMITIVES.items() if row.keeps_splats)
+ARRANGING: Final = KEEPING_SPLATS & _of(Kind.MOVEMENT)
+"""The movement of one operand's elements."""
+UPDATES: Final = frozenset(op for op, row in PRIMITIVES.items() if row.updates)

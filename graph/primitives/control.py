@@ -20,11 +20,13 @@ from typing import Final
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import (
     Attrs,
+    Kind,
     Primitive,
     Types,
     dtype_error,
     require_kinds,
     shape_error,
+    table,
     tensor_type,
 )
 from loopgrad.graph.types import StackType, TensorType
@@ -105,8 +107,8 @@ def _infer_switch(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
     return results
 
 
-ROWS: Final[dict[str, Primitive]] = {
-    "for": Primitive(_infer_for, None),
-    "while": Primitive(_infer_while, None),
-    "switch": Primitive(_infer_switch, None),
-}
+ROWS: Final[dict[str, Primitive]] = table(
+    Primitive(name="for", kind=Kind.REGION, infer=_infer_for),
+    Primitive(name="while", kind=Kind.REGION, infer=_infer_while),
+    Primitive(name="switch", kind=Kind.REGION, infer=_infer_switch),
+)

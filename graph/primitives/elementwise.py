@@ -24,11 +24,15 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.errors import DTypeError, ShapeError
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import intervals
+from loopgrad.graph.primitives.intervals import between, bounded, modular
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
+    Axes,
     Infer,
+    Kind,
     Primitive,
     Reference,
     Types,
@@ -37,6 +41,7 @@ from loopgrad.graph.primitives.primitive import (
     kinds_text,
     require_kinds,
     shape_error,
+    table,
     tensor_type,
     types_text,
 )
@@ -253,85 +258,128 @@ def _sign(x: Array) -> Array:
     return np.asarray(np.sign(x) + x.dtype.type(0))  # + 0 turns -0.0 into 0.0
 
 
-# ---- the tables: op -> (kinds of dtype allowed, NumPy function)
+# ---- the rows
 
-UNARY: Final[dict[str, tuple[str, Ufunc]]] = {
-    "neg": ("iuf", np.negative),
-    "abs": ("iuf", np.abs),
-    "sign": ("iuf", _sign),
-    "floor": ("f", np.floor),
-    "ceil": ("f", np.ceil),
-    "round": ("f", np.rint),
-    "trunc": ("f", np.trunc),
-    "sqrt": ("f", np.sqrt),
-    "rsqrt": ("f", _inverse_root),
-    "exp": ("f", np.exp),
-    "exp2": ("f", np.exp2),
-    "expm1": ("f", np.expm1),
-    "log": ("f", np.log),
-    "log2": ("f", np.log2),
-    "log10": ("f", np.log10),
-    "log1p": ("f", np.log1p),
-    "sin": ("f", np.sin),
-    "cos": ("f", np.cos),
-    "tan": ("f", np.tan),
-    "asin": ("f", np.arcsin),
-    "acos": ("f", np.arccos),
-    "atan": ("f", np.arctan),
-    "sinh": ("f", np.sinh),
-    "cosh": ("f", np.cosh),
-    "tanh": ("f", np.tanh),
-    "asinh": ("f", np.arcsinh),
-    "acosh": ("f", np.arccosh),
-    "atanh": ("f", np.arctanh),
-    "erf": ("f", _scalar(math.erf)),
-    "erfc": ("f", _scalar(math.erfc)),
-    "lgamma": ("f", _scalar(_lgamma)),
-    "digamma": ("f", _scalar(_digamma)),
-    "invert": ("biu", np.invert),
-}
 
-BINARY: Final[dict[str, tuple[str, Ufunc]]] = {
-    "add": ("iuf", np.add),
-    "sub": ("iuf", np.subtract),
-    "mul": ("iuf", np.multiply),
-    "div": ("iuf", _div),
-    "floordiv": ("iuf", _floordiv),
-    "rem": ("iuf", _remainder(np.fmod)),
-    "mod": ("iuf", _remainder(np.remainder)),
-    "pow": ("iuf", _pow),
-    "atan2": ("f", np.arctan2),
-    "min": ("iuf", np.minimum),
-    "max": ("iuf", np.maximum),
-    "and": ("biu", np.bitwise_and),
-    "or": ("biu", np.bitwise_or),
-    "xor": ("biu", np.bitwise_xor),
-    "shl": ("iu", np.left_shift),
-    "shr": ("iu", np.right_shift),
-}
+def _same_axes(node: Node, operand: int, axes: Axes) -> Axes:
+    return axes
 
-COMPARE: Final[dict[str, tuple[str, Ufunc]]] = {
-    "eq": ("biufc", np.equal),
-    "ne": ("biufc", np.not_equal),
-    "lt": ("biuf", np.less),
-    "le": ("biuf", np.less_equal),
-    "gt": ("biuf", np.greater),
-    "ge": ("biuf", np.greater_equal),
-}
 
-PREDICATE: Final[dict[str, tuple[str, Ufunc]]] = {
-    "is_nan": ("f", np.isnan),
-    "is_inf": ("f", np.isinf),
-    "signbit": ("f", np.signbit),
-}
+def _row(name: str, kinds: str, infer: Infer, reference: Reference, **traits: Any) -> Primitive:
+    return Primitive(
+        name=name, kind=Kind.ELEMENTWISE, kinds=kinds, infer=infer, reference=reference, axes=_same_axes, **traits
+    )
+
+
+def _unary(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
+    return _row(name, kinds, _infer_unary(name, kinds), _plain(function), **traits)
+
+
+def _binary(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
+    return _row(name, kinds, _infer_binary(name, kinds), _plain(function), **traits)
+
+
+def _bitwise(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
+    return _binary(name, kinds, function, not_differentiable=WHOLE, **traits)
+
+
+def _compare(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
+    return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), not_differentiable=BOOL, **traits)
+
+
+def _property(name: str, function: Ufunc) -> Primitive:
+    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), not_differentiable=BOOL)
+
+
+STEPS: Final = "piecewise constant"
+WHOLE: Final = "integers and bools only"
+BOOL: Final = "gives a bool"
+ANY: Final = "biufc"
+
+UNARY: Final = table(
+    _unary("neg", "iuf", np.negative, linear=True, interval=modular(intervals.neg)),
+    _unary("abs", "iuf", np.abs, linear=True, interval=bounded(intervals.magnitude)),
+    _unary("sign", "iuf", _sign, not_differentiable=STEPS, interval=bounded(intervals.sign)),
+    _unary("floor", "f", np.floor, not_differentiable=STEPS, cost=4.0),
+    _unary("ceil", "f", np.ceil, not_differentiable=STEPS, cost=4.0),
+    _unary("round", "f", np.rint, not_differentiable=STEPS, cost=4.0),
+    _unary("trunc", "f", np.trunc, not_differentiable=STEPS, cost=4.0),
+    _unary("sqrt", "f", np.sqrt, singular=True, cost=4.0),
+    _unary("rsqrt", "f", _inverse_root, singular=True, cost=4.0),
+    _unary("exp", "f", np.exp, cost=10.0, weight=20),
+    _unary("exp2", "f", np.exp2, cost=10.0, weight=20),
+    _unary("expm1", "f", np.expm1, cost=16.0, weight=20),
+    _unary("log", "f", np.log, singular=True, cost=10.0, weight=20),
+    _unary("log2", "f", np.log2, singular=True, cost=10.0, weight=20),
+    _unary("log10", "f", np.log10, singular=True, cost=16.0, weight=20),
+    _unary("log1p", "f", np.log1p, singular=True, cost=16.0, weight=20),
+    _unary("sin", "f", np.sin, cost=10.0, weight=60),
+    _unary("cos", "f", np.cos, cost=10.0, weight=60),
+    _unary("tan", "f", np.tan, cost=16.0, weight=60),
+    _unary("asin", "f", np.arcsin, singular=True, cost=16.0, weight=20),
+    _unary("acos", "f", np.arccos, singular=True, cost=16.0, weight=20),
+    _unary("atan", "f", np.arctan, cost=16.0, weight=20),
+    _unary("sinh", "f", np.sinh, cost=24.0, weight=20),
+    _unary("cosh", "f", np.cosh, cost=24.0, weight=20),
+    _unary("tanh", "f", np.tanh, cost=16.0, weight=20),
+    _unary("asinh", "f", np.arcsinh, cost=24.0, weight=20),
+    _unary("acosh", "f", np.arccosh, singular=True, cost=24.0, weight=20),
+    _unary("atanh", "f", np.arctanh, singular=True, cost=24.0, weight=20),
+    _unary("erf", "f", _scalar(math.erf), cost=16.0, weight=20),
+    _unary("erfc", "f", _scalar(math.erfc), cost=24.0, weight=20),
+    _unary("lgamma", "f", _scalar(_lgamma), singular=True, cost=50.0, weight=60),
+    _unary("digamma", "f", _scalar(_digamma), singular=True, cost=50.0, weight=60),
+    _unary("invert", "biu", np.invert, not_differentiable=WHOLE, interval=modular(intervals.invert)),
+)
+
+BINARY: Final = table(
+    _binary("add", "iuf", np.add, linear=True, commutes=True, interval=modular(intervals.add)),
+    _binary("sub", "iuf", np.subtract, linear=True, interval=modular(intervals.sub)),
+    _binary("mul", "iuf", np.multiply, commutes=True, interval=modular(intervals.mul)),
+    _binary("div", "iuf", _div, singular=True, cost=4.0, interval=bounded(intervals.div)),
+    _binary("floordiv", "iuf", _floordiv, not_differentiable=STEPS, cost=6.0, interval=bounded(intervals.floordiv)),
+    _binary("rem", "iuf", _remainder(np.fmod), cost=6.0, weight=60, interval=bounded(intervals.rem)),
+    _binary("mod", "iuf", _remainder(np.remainder), cost=6.0, weight=60, interval=bounded(intervals.mod)),
+    _binary("pow", "iuf", _pow, singular=True, cost=24.0, weight=20, interval=bounded(intervals.power)),
+    _binary("atan2", "f", np.arctan2, cost=24.0, weight=20),
+    _binary("min", "iuf", np.minimum, linear=True, commutes=True, interval=bounded(intervals.smallest)),
+    _binary("max", "iuf", np.maximum, linear=True, commutes=True, interval=bounded(intervals.largest)),
+    _bitwise("and", "biu", np.bitwise_and, commutes=True, interval=bounded(intervals.bits_and)),
+    _bitwise("or", "biu", np.bitwise_or, commutes=True, interval=bounded(intervals.bits_or)),
+    _bitwise("xor", "biu", np.bitwise_xor, commutes=True, interval=bounded(intervals.bits_xor)),
+    _bitwise("shl", "iu", np.left_shift, interval=intervals.shl),
+    _bitwise("shr", "iu", np.right_shift, interval=intervals.shr),
+)
+
+COMPARE: Final = table(
+    _compare("eq", ANY, np.equal, commutes=True, mirrored="eq", negated="ne"),
+    _compare("ne", ANY, np.not_equal, commutes=True, mirrored="ne", negated="eq"),
+    _compare("lt", "biuf", np.less, mirrored="gt", negated="ge"),
+    _compare("le", "biuf", np.less_equal, mirrored="ge", negated="gt"),
+    _compare("gt", "biuf", np.greater, mirrored="lt", negated="le"),
+    _compare("ge", "biuf", np.greater_equal, mirrored="le", negated="lt"),
+)
+
+PREDICATE: Final = table(
+    _property("is_nan", np.isnan),
+    _property("is_inf", np.isinf),
+    _property("signbit", np.signbit),
+)
+
+_IDENTITY: Final[dict[str, Any]] = {"keeps_splats": True, "interval": intervals.moved, "cost": 0.0}
 
 ROWS: Final[dict[str, Primitive]] = {
-    **{op: Primitive(_infer_unary(op, kinds), _plain(f)) for op, (kinds, f) in UNARY.items()},
-    **{op: Primitive(_infer_binary(op, kinds), _plain(f)) for op, (kinds, f) in BINARY.items()},
-    **{op: Primitive(_infer_compare(op, kinds), _predicate(f)) for op, (kinds, f) in COMPARE.items()},
-    **{op: Primitive(_infer_predicate(op, kinds), _predicate(f)) for op, (kinds, f) in PREDICATE.items()},
-    "select": Primitive(_infer_select, _select),
-    "cast": Primitive(_infer_cast, _cast),
-    "stop_gradient": Primitive(_infer_unary("stop_gradient", "biufc"), _identity),
-    "alias": Primitive(_infer_unary("alias", "biufc"), _identity),
-}
+    **UNARY,
+    **BINARY,
+    **COMPARE,
+    **PREDICATE,
+    **table(
+        _row("select", ANY, _infer_select, _select, linear=True, interval=between(1)),
+        _row("cast", ANY, _infer_cast, _cast, linear=True, interval=intervals.cast),
+        _row("alias", ANY, _infer_unary("alias", ANY), _identity, linear=True, **_IDENTITY),
+        _row(
+            "stop_gradient", ANY, _infer_unary("stop_gradient", ANY), _identity,
+            not_differentiable="blocks derivatives on purpose", **_IDENTITY,
+        ),
+    ),
+}  # fmt: skip

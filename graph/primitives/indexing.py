@@ -14,10 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import intervals
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
+    Axes,
+    Kind,
     Primitive,
     Types,
     added_in,
@@ -25,6 +28,7 @@ from loopgrad.graph.primitives.primitive import (
     require_kinds,
     shape_error,
     sized,
+    table,
     tensor_type,
     types_text,
 )
@@ -112,7 +116,34 @@ def _scatter(attrs: Attrs, x: Array, *rest: Array) -> tuple[Array]:
     return (scatter_array(attrs["kind"], x, rest[:-1], rest[-1], None),)
 
 
-ROWS: Final[dict[str, Primitive]] = {
-    "gather": Primitive(_infer_gather, _gather),
-    "scatter": Primitive(_infer_scatter, _scatter),
-}
+def _gather_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    """Window dims of the table and all dims of the indices survive; looked-up dims don't."""
+    if operand:
+        return axes
+    m = len(node.operands) - 1
+    if any(a < m for a in axes):
+        return None
+    return tuple([len(node.operands[1].shape) + a - m for a in axes])
+
+
+def _scatter_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    """Window dims survive: of the table as they are, of the updates at the table's position."""
+    m = len(node.operands) - 2
+    if operand == 0:
+        return None if any(a < m for a in axes) else axes
+    rank = len(node.operands[1].shape)
+    if operand <= m or any(a < rank for a in axes):
+        return None
+    return tuple([a - rank + m for a in axes])
+
+
+ROWS: Final[dict[str, Primitive]] = table(
+    Primitive(
+        name="gather", kind=Kind.INDEXING, infer=_infer_gather, reference=_gather,
+        interval=intervals.gather, axes=_gather_axes, cost=4.0,
+    ),
+    Primitive(
+        name="scatter", kind=Kind.INDEXING, infer=_infer_scatter, reference=_scatter,
+        interval=intervals.scatter, axes=_scatter_axes, heavy=True, updates=True,
+    ),
+)  # fmt: skip

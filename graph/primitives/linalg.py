@@ -6,16 +6,19 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
+    Axes,
+    Kind,
     Primitive,
     Types,
     dtype_error,
     require_kinds,
     shape_error,
     sized,
+    table,
     tensor_type,
     types_text,
 )
@@ -40,4 +43,14 @@ def _matmul(attrs: Attrs, a: Array, b: Array) -> tuple[Array]:
         return (np.matmul(a, b),)
 
 
-ROWS: Final[dict[str, Primitive]] = {"matmul": Primitive(_infer_matmul, _matmul)}
+def _axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    contracted = len(node.operands[operand].shape) - (1 if operand == 0 else 2)
+    return None if contracted in axes else axes
+
+
+ROWS: Final[dict[str, Primitive]] = table(
+    Primitive(
+        name="matmul", kind=Kind.CONTRACTION, kinds="iuf", infer=_infer_matmul, reference=_matmul,
+        axes=_axes, heavy=True,
+    )
+)  # fmt: skip

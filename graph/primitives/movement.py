@@ -16,21 +16,31 @@ flip       attrs axes
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import intervals
+from loopgrad.graph.primitives.intervals import IntervalRule, between
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
+    Axes,
+    AxisRule,
+    Infer,
+    Kind,
     Primitive,
+    Reference,
     Types,
     axes_in_range,
     axis_in_range,
     dtype_error,
     shape_error,
     sized,
+    table,
     tensor_type,
     types_text,
 )
@@ -192,15 +202,109 @@ def _flip(attrs: Attrs, x: Array) -> tuple[Array]:
     return (np.flip(x, attrs["axes"]),)
 
 
-ROWS: Final[dict[str, Primitive]] = {
-    "const": Primitive(_infer_const, _const),
-    "literal": Primitive(_infer_literal, _literal),
-    "iota": Primitive(_infer_iota, _iota),
-    "broadcast": Primitive(_infer_broadcast, _broadcast),
-    "reshape": Primitive(_infer_reshape, _reshape),
-    "transpose": Primitive(_infer_transpose, _transpose),
-    "slice": Primitive(_infer_slice, _slice),
-    "pad": Primitive(_infer_pad, _pad),
-    "concat": Primitive(_infer_concat, _concat),
-    "flip": Primitive(_infer_flip, _flip),
-}
+# ---- where axes go
+
+
+def _broadcast_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    shape, dims = node.attrs["shape"], node.attrs["dims"]
+    if any(node.operands[0].shape[a] != shape[dims[a]] for a in axes):
+        return None
+    return tuple([dims[a] for a in axes])
+
+
+def _reshape_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    """An axis survives where the extents before it multiply to the same number; several in a row may become others
+    that hold as many elements."""
+    old, new = node.operands[0].shape, node.attrs["shape"]
+    moved: list[int] = []
+    rest = list(axes)
+    while rest:
+        before = prod(old[: rest[0]])
+        places = [j for j in range(len(new)) if j not in moved and prod(new[:j]) == before]
+        same = next((j for j in places if new[j] == old[rest[0]]), None)
+        if same is not None:
+            moved.append(same)
+            rest.pop(0)
+        elif not _regrouped(old, new, before, rest, moved):
+            return None
+    return tuple(moved)
+
+
+def _regrouped(old: Sequence[int], new: Sequence[int], before: int, rest: list[int], moved: list[int]) -> bool:
+    """Take the fewest axes from the front of `rest` that hold as many elements as some axes of the result do."""
+    ahead = [j for j, extent in enumerate(new) if extent != 1 and prod(new[:j]) >= before]
+    taken, placed = 1, 1
+    while taken == 1 or taken != placed:
+        if taken <= placed:
+            if not rest or prod(old[: rest[0]]) != before * taken:  # an axis between them isn't asked for
+                return False
+            taken *= old[rest.pop(0)]
+        else:
+            if not ahead or prod(new[: ahead[0]]) != before * placed:
+                return False
+            placed *= new[ahead[0]]
+            moved.append(ahead.pop(0))
+    return True
+
+
+def _transpose_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    perm = node.attrs["perm"]
+    return tuple([perm.index(a) for a in axes])
+
+
+def _slice_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    old, new = node.operands[0].shape, node.results[0].shape
+    whole = all(node.attrs["step"][a] == 1 and old[a] == new[a] for a in axes)
+    return axes if whole else None
+
+
+def _pad_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    low, high = node.attrs["low"], node.attrs["high"]
+    return None if any(low[a] or high[a] for a in axes) else axes
+
+
+def _concat_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return None if node.attrs["axis"] in axes else axes
+
+
+def _flip_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return None if any(a in node.attrs["axes"] for a in axes) else axes
+
+
+# ---- the rows
+
+
+def _created(name: str, infer: Infer, reference: Reference, interval: IntervalRule) -> Primitive:
+    return Primitive(
+        name=name, kind=Kind.NULLARY, infer=infer, reference=reference, interval=interval,
+        not_differentiable="depends on nothing", cost=0.0,
+    )  # fmt: skip
+
+
+def _arranged(name: str, infer: Infer, reference: Reference, axes: AxisRule, cost: float) -> Primitive:
+    """One operand's elements in another order or number."""
+    return Primitive(
+        name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=intervals.moved, axes=axes,
+        keeps_splats=True, cost=cost,
+    )  # fmt: skip
+
+
+def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, cost: float) -> Primitive:
+    """Elements of several operands."""
+    return Primitive(
+        name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=between(0), axes=axes, cost=cost
+    )
+
+
+ROWS: Final[dict[str, Primitive]] = table(
+    _created("const", _infer_const, _const, intervals.const),
+    _created("literal", _infer_literal, _literal, intervals.literal),
+    _created("iota", _infer_iota, _iota, intervals.iota),
+    _arranged("broadcast", _infer_broadcast, _broadcast, _broadcast_axes, cost=0.0),
+    _arranged("reshape", _infer_reshape, _reshape, _reshape_axes, cost=0.0),
+    _arranged("transpose", _infer_transpose, _transpose, _transpose_axes, cost=0.0),
+    _arranged("slice", _infer_slice, _slice, _slice_axes, cost=0.5),
+    _arranged("flip", _infer_flip, _flip, _flip_axes, cost=0.5),
+    _joined("pad", _infer_pad, _pad, _pad_axes, cost=2.0),
+    _joined("concat", _infer_concat, _concat, _concat_axes, cost=2.0),
+)

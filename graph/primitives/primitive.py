@@ -1,20 +1,18 @@
-"""What a row of the primitive tables is, and how rows refuse operands.
-
-`infer(operands, attrs, regions)` returns the result types or raises ShapeError or DTypeError.
-`reference(attrs, *arrays)` returns the results in plain NumPy; None where the interpreter runs the
-primitive itself (regions and stacks).
-"""
+"""What a primitive is: one record, which everybody asks; and how records refuse operands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.intervals import IntervalRule
 from loopgrad.graph.types import DType, StackType, TensorType, bool_
 
 Attrs = Mapping[str, Any]
@@ -22,16 +20,89 @@ Types = tuple[TensorType | StackType, ...]
 Array = np.ndarray[Any, Any]
 Infer = Callable[[tuple[Value, ...], Attrs, tuple[Graph, ...]], Types]
 Reference = Callable[..., tuple[Array, ...]]
+Axes = tuple[int, ...]
+AxisRule = Callable[[Node, int, Axes], Axes | None]
 
 KIND_NAMES: Final = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float", "c": "complex"}
 LARGEST: Final = 2**63 - 1
 
 
-class Primitive(NamedTuple):
-    """One row."""
+class Kind(Enum):
+    """How the elements of a result come from those of the operands."""
 
+    NULLARY = "no operands"
+    ELEMENTWISE = "an element from those at its own index"
+    MOVEMENT = "an element of an operand, at a place that shapes and attributes give"
+    REDUCTION = "one element from many along some axes, which disappear"
+    RUNNING_TOTAL = "an element from those before it along an axis"
+    INDEXING = "elements at places that operands give"
+    CONTRACTION = "sums of products along axes of two operands"
+    LIBRARY = "a routine over whole arrays"
+    STACK = "stacks, of which each is used once"
+    REGION = "Graphs that run in the node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Primitive:
+    """An operation: what it computes, and what passes, schedulers and derivatives may know of it.
+
+    Rules:
+
+    name       what nodes call it
+    kind       see Kind
+    kinds      the kinds of dtype (see KIND_NAMES) that its operands may have, predicates and indices aside
+    infer      (operands, attrs, regions) -> the result types; raises ShapeError or DTypeError
+    reference  (attrs, *arrays) -> the results in plain NumPy; None where the interpreter runs it (regions, stacks)
+    interval   between which integers the elements of the result lie (`primitives.intervals`); None: anywhere
+    axes       (node, operand, axes) -> the axes of the result along which elements have the coordinates that they had
+               along `axes` of the operand, counted in row-major order: {perm=(1, 0)} takes (0,) to (1,), a reshape
+               of (2, 3) to (6,) takes (0, 1) to (0,). None where elements along `axes` meet or change places; no
+               rule says that they always may
+
+    For derivatives:
+
+    not_differentiable  why it has none; empty where it has one
+    linear              piecewise linear in all operands together: its derivatives are finite constants
+    singular            has an infinite or undefined derivative at an ordinary finite argument
+    heavy               too much work, or too many elements in, to do again for one element out: it is saved for reverse
+
+    For passes and schedulers:
+
+    commutes            two operands may change places
+    keeps_splats        every element of the result is one of its only operand: nothing is computed, and where all
+                        elements of that are equal, so are the result's
+    updates             the first result is the first operand after an update, in the same memory
+    combine             the elementwise primitive of which it is the fold: reduce_sum is that of add
+    mirrored, negated   of a comparison: the one with its operands exchanged; the one that is true where it is false
+                        (if no operand is NaN)
+    cost                computing one element, in units of one vector addition per lane (`codegen.schedule.cost`)
+    weight              about the number of instructions that it is in code, of floats
+    """
+
+    name: str
+    kind: Kind
     infer: Infer
-    reference: Reference | None
+    kinds: str = "biufc"
+    reference: Reference | None = None
+    interval: IntervalRule | None = None
+    axes: AxisRule | None = None
+    not_differentiable: str = ""
+    linear: bool = False
+    singular: bool = False
+    heavy: bool = False
+    commutes: bool = False
+    keeps_splats: bool = False
+    updates: bool = False
+    combine: str = ""
+    mirrored: str = ""
+    negated: str = ""
+    cost: float = 1.0
+    weight: int = 1
+
+
+def table(*rows: Primitive) -> dict[str, Primitive]:
+    """The rows by their names."""
+    return {row.name: row for row in rows}
 
 
 def kinds_text(kinds: str) -> str:

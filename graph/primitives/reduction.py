@@ -10,16 +10,19 @@ sort, argsort     attrs axis: ascending, stable, NaN last; argsort gives int64
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import intervals
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
+    Axes,
     Infer,
+    Kind,
     Primitive,
     Reference,
     Types,
@@ -28,11 +31,14 @@ from loopgrad.graph.primitives.primitive import (
     axis_in_range,
     require_kinds,
     shape_error,
+    table,
     tensor_type,
 )
 from loopgrad.graph.types import DType, TensorType, int64
 
 NumPyFunction = Callable[..., Any]
+NUMBERS: Final = "iuf"
+ORDERED: Final = "biuf"
 
 
 def _infer_reduce(op: str, kinds: str, has_identity: bool) -> Infer:
@@ -127,30 +133,71 @@ def _argsort(attrs: Attrs, x: Array) -> tuple[Array]:
     return (np.argsort(_ordered(x), axis=attrs["axis"], kind="stable").astype(np.int64, copy=False),)
 
 
-# op -> (kinds of dtype allowed, ufunc, whether it has an identity)
-REDUCE: Final[dict[str, tuple[str, np.ufunc, bool]]] = {
-    "reduce_sum": ("iuf", np.add, True),
-    "reduce_prod": ("iuf", np.multiply, True),
-    "reduce_min": ("iuf", np.minimum, False),
-    "reduce_max": ("iuf", np.maximum, False),
-    "reduce_and": ("b", np.logical_and, True),
-    "reduce_or": ("b", np.logical_or, True),
-}
+# ---- where axes go
 
-ACCUMULATE: Final[dict[str, tuple[str, np.ufunc]]] = {
-    "cumsum": ("iuf", np.add),
-    "cumprod": ("iuf", np.multiply),
-    "cummax": ("iuf", np.maximum),
-    "cummin": ("iuf", np.minimum),
-}
 
-ROWS: Final[dict[str, Primitive]] = {
-    **{op: Primitive(_infer_reduce(op, kinds, known), _reduce(f)) for op, (kinds, f, known) in REDUCE.items()},
-    **{op: Primitive(_infer_along(op, kinds), _accumulate(f)) for op, (kinds, f) in ACCUMULATE.items()},
-    "reduce_sum": Primitive(_infer_reduce("reduce_sum", *REDUCE["reduce_sum"][::2]), _sum),
-    "cumsum": Primitive(_infer_along("cumsum", ACCUMULATE["cumsum"][0]), _cumsum),
-    "argmin": Primitive(_infer_arg("argmin", "biuf"), _arg(np.argmin)),
-    "argmax": Primitive(_infer_arg("argmax", "biuf"), _arg(np.argmax)),
-    "sort": Primitive(_infer_along("sort", "biuf"), _sort),
-    "argsort": Primitive(_infer_along("argsort", "biuf", int64), _argsort),
-}
+def _kept_axes(removed: Sequence[int], axes: Axes) -> Axes | None:
+    if any(a in removed for a in axes):
+        return None
+    return tuple([a - sum(r < a for r in removed) for a in axes])
+
+
+def _reduce_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return _kept_axes(node.attrs["axes"], axes)
+
+
+def _arg_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return _kept_axes((node.attrs["axis"],), axes)
+
+
+def _along_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return None if node.attrs["axis"] in axes else axes
+
+
+# ---- the rows
+
+
+def _fold(name: str, kinds: str, reference: Reference, combine: str, has_identity: bool, **traits: Any) -> Primitive:
+    return Primitive(
+        name=name, kind=Kind.REDUCTION, kinds=kinds, infer=_infer_reduce(name, kinds, has_identity),
+        reference=reference, combine=combine, axes=_reduce_axes, **traits,
+    )  # fmt: skip
+
+
+def _position(name: str, function: NumPyFunction) -> Primitive:
+    return Primitive(
+        name=name, kind=Kind.REDUCTION, kinds=ORDERED, infer=_infer_arg(name, ORDERED), reference=_arg(function),
+        interval=intervals.position, axes=_arg_axes, not_differentiable="gives integers", heavy=True,
+    )  # fmt: skip
+
+
+def _running(name: str, reference: Reference, combine: str, **traits: Any) -> Primitive:
+    return Primitive(
+        name=name, kind=Kind.RUNNING_TOTAL, kinds=NUMBERS, infer=_infer_along(name, NUMBERS), reference=reference,
+        combine=combine, axes=_along_axes, heavy=True, **traits,
+    )  # fmt: skip
+
+
+ROWS: Final[dict[str, Primitive]] = table(
+    _fold("reduce_sum", NUMBERS, _sum, "add", True, interval=intervals.total),
+    _fold("reduce_prod", NUMBERS, _reduce(np.multiply), "mul", True),
+    _fold("reduce_min", NUMBERS, _reduce(np.minimum), "min", False, interval=intervals.moved),
+    _fold("reduce_max", NUMBERS, _reduce(np.maximum), "max", False, interval=intervals.moved),
+    _fold("reduce_and", "b", _reduce(np.logical_and), "and", True, not_differentiable="bools only"),
+    _fold("reduce_or", "b", _reduce(np.logical_or), "or", True, not_differentiable="bools only"),
+    _running("cumsum", _cumsum, "add", interval=intervals.running_total),
+    _running("cumprod", _accumulate(np.multiply), "mul"),
+    _running("cummax", _accumulate(np.maximum), "max", interval=intervals.moved),
+    _running("cummin", _accumulate(np.minimum), "min", interval=intervals.moved),
+    _position("argmin", np.argmin),
+    _position("argmax", np.argmax),
+    Primitive(
+        name="sort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("sort", ORDERED), reference=_sort,
+        interval=intervals.moved, axes=_along_axes, heavy=True,
+    ),
+    Primitive(
+        name="argsort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("argsort", ORDERED, int64),
+        reference=_argsort, interval=intervals.position, axes=_along_axes, not_differentiable="gives integers",
+        heavy=True,
+    ),
+)  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Value
-from loopgrad.graph.primitives.primitive import Attrs, Primitive, Types, dtype_error, types_text
+from loopgrad.graph.primitives.primitive import Attrs, Kind, Primitive, Types, dtype_error, table, types_text
 from loopgrad.graph.types import StackType, TensorType, int64
 
 _DEPTH: Final = TensorType((), int64)
@@ -41,8 +41,10 @@ def _infer_pop(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, 
     return (type, type.element)
 
 
-ROWS: Final[dict[str, Primitive]] = {
-    "stack_new": Primitive(_infer_new, None),
-    "push": Primitive(_infer_push, None),
-    "pop": Primitive(_infer_pop, None),
-}
+ROWS: Final[dict[str, Primitive]] = table(
+    Primitive(
+        name="stack_new", kind=Kind.STACK, infer=_infer_new, not_differentiable="holds nothing yet", cost=0.0
+    ),
+    Primitive(name="push", kind=Kind.STACK, infer=_infer_push, updates=True),
+    Primitive(name="pop", kind=Kind.STACK, infer=_infer_pop, updates=True, heavy=True),
+)
