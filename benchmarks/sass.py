@@ -26,14 +26,13 @@ from typing import Final
 
 from benchmarks import peers, place
 from benchmarks.registry import load
-from loopgrad.codegen.pipeline import optimised
-from loopgrad.codegen.schedule import schedule
+from loopgrad.codegen.options import Options
+from loopgrad.codegen.pipeline import build_program
 from loopgrad.codegen.targets.nvptx.target import compile_program
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime import devices
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.options import Options
 
 CLASSES: Final = {  # by how the name of an instruction begins; the others compute with integers and addresses
     "float": ("FFMA", "FADD", "FMUL", "FSEL", "FMNMX"),
@@ -74,7 +73,7 @@ def ptx_of(workload: str, size: int | None = None) -> str:
     try:
         build(arrays).run()
     except _CompiledError as found:
-        program = optimised(schedule(found.graph, found.options))
+        program = build_program(found.graph, found.options)
         return compile_program(program, found.options).code.decode()
     finally:
         peers.forget_options()

@@ -22,7 +22,7 @@ from loopgrad.graph.types import StackType, TensorType
 
 __all__ = [
     "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "enter", "inline", "trace",
-    "user_location",
+    "unbound", "user_location",
 ]  # fmt: skip
 
 DEEPEST: Final = 1000  # functions traced inside each other
@@ -182,4 +182,10 @@ def copy_node(node: Node, env: dict[Value, Value], scope: Scope | None, replaces
     types = tuple([r.type for r in node.results])
     copy = Node(node.op, operands, types, node.attrs, node.regions, node.loc, replaces, scope)
     env.update(zip(node.results, copy.results, strict=True))
+    return copy
+
+
+def unbound(graph: Graph) -> Graph:
+    """The same graph of fresh arguments: what keeps it doesn't keep the leaves that were its inputs."""
+    copy, _ = trace(lambda *values: inline(graph, values), [v.type for v in graph.inputs])
     return copy

@@ -1,4 +1,5 @@
-"""Every exception the library raises on purpose, each also an instance of the built-in one it refines."""
+"""What graphs, their interpreter and their programs raise on purpose, each also an instance of the built-in exception
+that it refines. runtime.failures and lazy.errors have those of stacks, devices and tensors."""
 
 from __future__ import annotations
 
@@ -26,10 +27,6 @@ class NestingError(LoopgradError, RecursionError):
     """Loops and branches inside each other, deeper than any program is meant to be."""
 
 
-class DeviceError(LoopgradError, ValueError):
-    """Operands that were put on different devices."""
-
-
 class VerifyError(LoopgradError):
     """A graph that breaks the IR's rules: a bug in the library, not in the program."""
 
@@ -49,22 +46,6 @@ class LoopLimitError(LoopgradError, RuntimeError):
         )
         self.max_steps = max_steps
         self.loc = loc
-
-
-class StackCapacityError(LoopgradError, RuntimeError):
-    """A stack forced to a capacity that a lane exceeded. `stack` is its name, `loop/saved value`."""
-
-    def __init__(self, stack: str, loc: Location | None, lane: int, needed: int, allocated: int) -> None:
-        loop = stack.rpartition("/")[0] or stack
-        super().__init__(
-            f"{loop}: expected at most {allocated} saved trips (the forced stack capacity), lane {lane} needed "
-            f"{needed}; raise stack_capacity to {needed}, or leave it out to let the stack grow\n" + describe(loc)
-        )
-        self.loop = loop
-        self.loc = loc
-        self.lane = lane
-        self.needed = needed
-        self.allocated = allocated
 
 
 def explained(op: str, expected: object, got: object, fix: str) -> str:

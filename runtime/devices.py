@@ -12,12 +12,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from loopgrad.codegen.options import Options
 from loopgrad.graph.errors import explained
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
@@ -115,6 +115,10 @@ NUMBERED: Final[dict[str, tuple[Callable[[], tuple[int, str]], Callable[[int], D
 }
 
 HOST_KINDS: Final = ("cpu", "interpreter")
+
+# kinds whose memory other libraries can use: DLPack's numbers of them, and the one that the CUDA array interface is for
+SHARED_KINDS: Final = {"cuda": 2, "hip": 10}
+CUDA_ARRAYS: Final = "cuda"
 
 _made: dict[str, Device] = {}
 _lock = child_safe_lock()

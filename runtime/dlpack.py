@@ -18,13 +18,12 @@ from typing import Any, Final, cast
 
 from loopgrad.graph.types import DTYPES, DType, TensorType
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.devices import Device, get_device
+from loopgrad.runtime.devices import CUDA_ARRAYS, SHARED_KINDS, Device, get_device
 from loopgrad.runtime.gpu.ledger import complete
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 
 CPU: Final = 1
-DEVICE_TYPES: Final = {"cuda": 2, "hip": 10}
-KINDS: Final = {code: kind for kind, code in DEVICE_TYPES.items()}
+KINDS: Final = {code: kind for kind, code in SHARED_KINDS.items()}
 LEGACY_STREAM: Final = {"cuda": 1, "hip": 0}
 PER_THREAD_STREAM: Final = 2  # CUDA's
 NO_ORDER: Final = -1
@@ -133,7 +132,7 @@ def _leave_behind() -> None:
 def pair_of(name: str) -> Pair:
     """What `__dlpack_device__` says for a device; memory of others than CUDA and HIP is exported by the host."""
     kind, _, index = name.partition(":")
-    return (DEVICE_TYPES[kind], int(index or 0)) if kind in DEVICE_TYPES else (CPU, 0)
+    return (SHARED_KINDS[kind], int(index or 0)) if kind in SHARED_KINDS else (CPU, 0)
 
 
 def exported(
@@ -245,10 +244,10 @@ def imported_interface(x: Any, copy: bool | None = None) -> Buffer:
     shape, strides = tuple(given["shape"]), given.get("strides")
     _check_dense(shape, None if strides is None else [s / dtype.itemsize for s in strides])
     address = given["data"][0] or 0
-    device = get_device(f"cuda:{_ordinal(address)}")
+    device = get_device(f"{CUDA_ARRAYS}:{_ordinal(address)}")
     producer = given.get("stream")
     if producer is not None:
-        _order(device, _checked_stream(producer, "cuda"), _own_stream(device))
+        _order(device, _checked_stream(producer, CUDA_ARRAYS), _own_stream(device))
     owner = [x]  # held until it is given back
     return _adopted(device, address, TensorType(shape, dtype), owner.clear, copy)
 

@@ -7,8 +7,24 @@ from math import prod
 from typing import Protocol
 
 from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError
-from loopgrad.graph.location import located
+from loopgrad.graph.location import describe, located
 from loopgrad.graph.nodes import Location
+
+
+class StackCapacityError(LoopgradError, RuntimeError):
+    """A stack forced to a capacity that a lane exceeded. `stack` is its name, `loop/saved value`."""
+
+    def __init__(self, stack: str, loc: Location | None, lane: int, needed: int, allocated: int) -> None:
+        loop = stack.rpartition("/")[0] or stack
+        super().__init__(
+            f"{loop}: expected at most {allocated} saved trips (the forced stack capacity), lane {lane} needed "
+            f"{needed}; raise stack_capacity to {needed}, or leave it out to let the stack grow\n" + describe(loc)
+        )
+        self.loop = loop
+        self.loc = loc
+        self.lane = lane
+        self.needed = needed
+        self.allocated = allocated
 
 
 class CheckSite(Protocol):

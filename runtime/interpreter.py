@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs, host_buffer
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import BufferRow, MemoryStats, Plan
 from loopgrad.runtime.replay import Recording
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from loopgrad.codegen.options import Options
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime import devices
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.session import SESSION
 
 FORMAT: Final = 2
@@ -104,12 +104,11 @@ def write(recorded: Sequence[Recorded], target: str, folder: Path) -> list[Path]
     """A folder for each program: code, constants.bin, a description of each kernel, program.json. The folders. A
     file that is there already is replaced, and so is a link to one; OSError where a folder can't be written to."""
     from loopgrad.codegen.objects.formats import FORMATS, compile_objects  # late: all targets, and LLVM
-    from loopgrad.codegen.pipeline import optimised  # late, as above
-    from loopgrad.codegen.schedule import schedule  # late, as above
+    from loopgrad.codegen.pipeline import build_program  # late, as above
 
     suffix, made = FORMATS[target].suffix, []
     for number, one in enumerate(recorded):
-        objects = compile_objects(optimised(schedule(one.graph, one.options)), one.options, target)
+        objects = compile_objects(build_program(one.graph, one.options), one.options, target)
         place = folder / f"program_{number:03d}"
         _make_folder(place)
         for name, code in objects.images.items():

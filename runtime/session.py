@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.build import inline, trace
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
+from loopgrad.graph.build import unbound
 from loopgrad.graph.extract import extract
 from loopgrad.graph.key import abstract_key
 from loopgrad.graph.lift import lift
@@ -24,7 +25,6 @@ from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.options import DEFAULT_OPTIONS, Options
 from loopgrad.runtime.processes import child_safe_lock
 
 CACHE_ENTRIES: Final = 1024
@@ -97,7 +97,7 @@ class Session:
     def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
         with self._lock:
             self.compiled += 1
-        return device.compile(_unbound(graph), options)
+        return device.compile(unbound(graph), options)
 
     def _entry(self, key: Key, constants: Numbers) -> Versions:
         """What is known of a structure; the first to ask makes the entry."""
@@ -114,12 +114,6 @@ class Session:
         """Forget every compiled graph."""
         with self._lock:
             self._versions.clear()
-
-
-def _unbound(graph: Graph) -> Graph:
-    """The same graph of fresh arguments: what keeps it doesn't keep the first run's elements."""
-    copy, _ = trace(lambda *values: inline(graph, values), [v.type for v in graph.inputs])
-    return copy
 
 
 SESSION = Session()

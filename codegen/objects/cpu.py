@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.objects.objects import Objects
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import host_machine
@@ -17,7 +18,7 @@ ARGUMENTS: Final = {"params": "address", "chunk": "i64", "worker": "address", "c
 CONTROL_END: Final = ("lane of overflow", "failed check", "lane of check", "detail of check")
 
 
-def describe_cpu(program: Program, options: Any, target: str) -> Objects:
+def describe_cpu(program: Program, options: Options, target: str) -> Objects:
     """The object holds the kernels and the function `entry`, which runs the program's steps."""
     machine = host_machine()
     artifact = compile_program(program, options)

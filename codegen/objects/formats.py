@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from loopgrad.codegen.objects.cpu import describe_cpu
-from loopgrad.codegen.objects.gpu import describe_gpu
+from loopgrad.codegen.objects.gpu import Details, describe_gpu
 from loopgrad.codegen.objects.objects import Objects
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT
+from loopgrad.codegen.targets.amdgpu.notes import described
 from loopgrad.codegen.targets.amdgpu.target import AmdgpuImage
+from loopgrad.codegen.targets.gpu.compile import Image
 from loopgrad.codegen.targets.nvptx.target import PTX_VERSION, nvptx_image
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.target import SpirvImage
@@ -28,25 +31,26 @@ class Format:
     """`suffix` of the files with code."""
 
     suffix: str
-    compile: Callable[[Program, Any, str], Objects]
+    compile: Callable[[Program, Options, str], Objects]
 
 
-def _gpu(suffix: str, passing: str, image: Callable[[str], Any]) -> Format:
+def _gpu(suffix: str, passing: str, image: Callable[[str], Image], details: Details = lambda _: {}) -> Format:
     """`passing`: how the six launch words reach a kernel."""
 
-    return Format(
-        suffix, lambda program, options, target: describe_gpu(program, options, image(target), target, passing)
-    )
+    def compile(program: Program, options: Options, target: str) -> Objects:
+        return describe_gpu(program, options, image(target), target, passing, details)
+
+    return Format(suffix, compile)
 
 
 FORMATS: Final[dict[str, Format]] = {
     "cpu": Format("o", describe_cpu),
     "spirv": _gpu("spv", "push constants", lambda _: SpirvImage(PORTABLE)),
     **dict.fromkeys(PTX_VERSION, _gpu("ptx", "arguments", nvptx_image)),
-    **dict.fromkeys(WAVEFRONT, _gpu("hsaco", "arguments", lambda target: AmdgpuImage(target, listing=False))),
+    **dict.fromkeys(WAVEFRONT, _gpu("hsaco", "arguments", lambda name: AmdgpuImage(name, listing=False), described)),
 }
 
 
-def compile_objects(program: Program, options: Any, target: str) -> Objects:
+def compile_objects(program: Program, options: Options, target: str) -> Objects:
     """The program for that target; KeyError where FORMATS doesn't have it."""
     return FORMATS[target].compile(program, options, target)

@@ -4,15 +4,14 @@ with the numbers of each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.objects.objects import Objects
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
-from loopgrad.codegen.targets.amdgpu import elf
-from loopgrad.codegen.targets.amdgpu.notes import KernelNote, descriptor, kernel_notes
-from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.gpu.compile import Image, compile_for
 from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
     ERROR_DETAIL,
@@ -41,7 +40,7 @@ TABLE_END: Final = ("address of control block", "address of void word", "zero", 
 class _Listed:
     """An image that keeps the kernels it is given."""
 
-    def __init__(self, image: Any) -> None:
+    def __init__(self, image: Image) -> None:
         self._image = image
         self.kernels: list[Kernel] = []
 
@@ -53,7 +52,13 @@ class _Listed:
         self._image.add(kernel, *more, **named)
 
 
-def describe_gpu(program: Program, options: Any, image: Any, target: str, passing: str) -> Objects:
+Details = Callable[[bytes], Mapping[str, Mapping[str, Any]]]
+
+
+def describe_gpu(
+    program: Program, options: Options, image: Image, target: str, passing: str, details: Details
+) -> Objects:
+    """`details`: of the code's kernels by their entries, what else its format says of them."""
     listed = _Listed(image)
     artifact = compile_for(program, options, listed)
     metadata, code = artifact.metadata, artifact.code
@@ -62,14 +67,12 @@ def describe_gpu(program: Program, options: Any, image: Any, target: str, passin
     names = {place: "code" if len(places) == 1 else f"{i:02d}" for i, place in enumerate(places)}
     images = {name: code[offset : offset + size] for (offset, size), name in names.items()}
     shapes = support_shapes(metadata)
-    notes = kernel_notes(elf.read(code)) if code[:4] == elf.MAGIC[:4] else {}
+    more = details(code)
     kernels = []
     for i, (module, kernel) in enumerate(zip(metadata["modules"], listed.kernels, strict=True)):
         described = _kernel(module, kernel, own.get(i), passing, *shapes.get(i, (len(kernel.params), 0)))
         described |= {"target": target, "code": names[module["offset"], module["size"]], "number": i}
-        if notes:
-            described["amd"] = _amd(notes[module["entry"]], code)
-        kernels.append(described)
+        kernels.append({**described, **more.get(module["entry"], {})})
     rest = {key: value for key, value in metadata.items() if key not in ("modules", "residuals", "format")}
     rest["notes"] = [*rest["notes"], *getattr(image, "notes", ())]  # of the linker, where the target has one
     return Objects(images, artifact.constants, tuple(kernels), {"target": target, **rest})
@@ -185,20 +188,3 @@ def launch(module: Mapping[str, Any], own: Mapping[str, Any] | None, tiles: int)
         "words": {**words, "lanes": lanes},
     }
     return {**found, "count": lanes, "grid": grid, "example": example}
-
-
-def _amd(note: KernelNote, code: bytes) -> dict[str, Any]:
-    """What the code object says: the argument block, descriptor and registers."""
-    found = descriptor(elf.read(code), note.name)
-    return {
-        "descriptor": note.symbol,
-        "code_offset_from_descriptor": found.entry,
-        "kernarg": [{"name": a.name, "offset": a.offset, "bytes": a.size, "kind": a.kind} for a in note.arguments],
-        "kernarg_bytes": note.arguments_size,
-        "kernarg_alignment": note.arguments_alignment,
-        "private_memory": note.private_memory,
-        "wavefront": note.wavefront,
-        "vector_registers": note.vector_registers,
-        "scalar_registers": note.scalar_registers,
-        "spilled_registers": note.spills,
-    }

@@ -110,7 +110,7 @@ class BlockScheduler:
         self.fresh: set[Buffer] = set()
         self.taken_over: set[Value] = set()  # scattered in place, into a buffer that was this block's to overwrite
         self.preferred = _preferred(graph, request.targets)
-        checks = bool(getattr(builder.options, "check_indices", False))
+        checks = builder.options.check_indices
         self.settings = Settings(builder.constant, builder.residual, Liveness(), checks)
 
     def run(self) -> ScheduledBlock:

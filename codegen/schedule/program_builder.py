@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import ProgramStack, Residual
 from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.sharing import KnownKernels
@@ -31,7 +32,7 @@ class Buffer:
 class ProgramBuilder:
     """Shared by the blocks of one Program."""
 
-    options: Any
+    options: Options
     buffers: list[Buffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopgrad.codegen.lower.context import Stored
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule.assign import assign_slots
 from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
@@ -14,7 +13,7 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 
 
-def schedule(graph: Graph, options: Any = None) -> Program:
+def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS) -> Program:
     """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program."""
     builder = ProgramBuilder(options)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]

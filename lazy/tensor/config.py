@@ -12,10 +12,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.types import DType, complex64, complex128, float64
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.options import DEFAULT_OPTIONS, Options
 
 HOST_DEVICE: Final = "cpu"
 

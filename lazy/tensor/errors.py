@@ -23,6 +23,10 @@ _UNFOLLOWED = {
 }
 
 
+class DeviceError(LoopgradError, ValueError):
+    """Operands that were put on different devices."""
+
+
 class TracedValueError(LoopgradError, TypeError):
     """The elements of a tensor were asked for while the function that computes it is being traced, or while a
     derivative is taken that depends on it."""

@@ -13,14 +13,13 @@ from loopgrad.graph.errors import explained
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, wrap
 from loopgrad.lazy.tensor.evaluation import buffers_of, device_of, to_device, to_numpy
 from loopgrad.lazy.tensor.ongoing_derivations import followed
-from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.devices import CUDA_ARRAYS, SHARED_KINDS, get_device
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
     from loopgrad.runtime.buffers import Buffer
 
 HOST: Final = (1, 0)
-SHARING: Final = ("cuda", "hip")  # kinds of devices whose memory other libraries can use
 Pair = tuple[int, int]
 
 
@@ -30,7 +29,7 @@ def dlpack_device(t: TensorCore) -> Pair:
 
 
 def _pair(name: str) -> Pair:
-    if name.partition(":")[0] not in SHARING:
+    if name.partition(":")[0] not in SHARED_KINDS:
         return HOST
     from loopgrad.runtime.dlpack import pair_of  # late: few scripts exchange arrays
 
@@ -72,7 +71,7 @@ def _from_host(t: TensorCore, max_version: tuple[int, int] | None, copy: bool | 
 def cuda_interface(t: TensorCore) -> dict[str, Any]:
     """Version 3 of the CUDA array interface; AttributeError where the tensor isn't on a CUDA device, or where a
     derivative would be lost: consumers then ask for DLPack or an array, and are told so."""
-    if t._value.scope is not None or followed(t._value) or not device_of(t).startswith("cuda"):
+    if t._value.scope is not None or followed(t._value) or device_of(t).partition(":")[0] != CUDA_ARRAYS:
         raise AttributeError("__cuda_array_interface__ is for evaluated tensors on CUDA devices")
     from loopgrad.runtime.dlpack import own_stream, settle, typestr  # late, as above
 

@@ -52,7 +52,7 @@ from loopgrad.lazy.transforms.static_arguments import (
     static_identities,
 )
 from loopgrad.runtime.buffers import Buffer, dtype_of
-from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.devices import HOST_KINDS, get_device
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 _SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
-_HOST_KINDS: Final = ("cpu", "interpreter")
 _TYPES_LIMIT: Final = 4096  # remembered array types
 
 
@@ -416,7 +415,7 @@ _types: dict[tuple[np.dtype[Any], tuple[int, ...]], TensorType] = {}
 def _borrowed(array: np.ndarray[Any, Any], version: Version) -> Buffer:
     """The caller's array as an input for the time of one call, without a copy where that is possible."""
     device = version.device
-    if version.returns_input or device.kind not in _HOST_KINDS or not array.flags.carray or not array.dtype.isnative:
+    if version.returns_input or device.kind not in HOST_KINDS or not array.flags.carray or not array.dtype.isnative:
         return device.put(array, version.returns_input)
     place = (array.dtype, array.shape)
     type_ = _types.get(place)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
@@ -18,7 +19,6 @@ from loopgrad.runtime.cpu.libraries import NO_BLAS_NOTE, blas
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
 from loopgrad.runtime.cpu.program import read_program
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
 
@@ -101,9 +101,10 @@ class CpuDevice:
 
 def compile_artifact(graph: Graph, options: Options) -> Artifact:
     """Schedule, lower and emit."""
-    from loopgrad.codegen.pipeline import compile_graph  # late: a warm cache needs no scheduler
+    from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
+    from loopgrad.codegen.targets.cpu.target import compile_program  # late, as above
 
-    return compile_graph(graph, options)
+    return compile_program(build_program(graph, options), options)
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:

@@ -13,9 +13,9 @@ from loopgrad.codegen.targets.cpu.call_context import (
     STACK_EMPTY,
     STACK_MEMORY,
 )
-from loopgrad.graph.errors import LoopgradError, LoopLimitError, StackCapacityError
+from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord
-from loopgrad.runtime.failures import failed_check, loop_names, memory_failure
+from loopgrad.runtime.failures import StackCapacityError, failed_check, loop_names, memory_failure
 
 
 def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused: tuple[int, int] | None) -> Exception:

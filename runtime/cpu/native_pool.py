@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from loopgrad.codegen.targets.cpu.pool import EXPORTS, MAX_THREADS, pool_ir
+from loopgrad.codegen.targets.cpu.pool_interface import EXPORTS, MAX_THREADS
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
@@ -67,10 +67,16 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
     if _pool is None:
         with _lock:
             if _pool is None:
-                code = Code(object_of("pool", pool_ir), EXPORTS)
+                code = Code(object_of("pool", _pool_text), EXPORTS)
                 code.keep()
                 _pool = NativePool(code, wanted_threads())
     return _pool
+
+
+def _pool_text() -> str:
+    from loopgrad.codegen.targets.cpu.pool import pool_ir  # late: a warm cache needs no text
+
+    return pool_ir()
 
 
 def wanted_threads() -> int:

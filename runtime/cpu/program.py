@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopgrad.codegen.targets.cpu.metadata import FORMAT
+from loopgrad.codegen.targets.cpu.interface import FORMAT
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.records import (
     ErrorRecord,

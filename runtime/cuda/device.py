@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.cuda.driver import CudaDriver
 from loopgrad.runtime.gpu.device import GpuDevice
-from loopgrad.runtime.options import Options
 
 
 class CudaDevice(GpuDevice):

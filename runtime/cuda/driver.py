@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
 from loopgrad.runtime.cuda.api import CudaApi
@@ -51,8 +52,6 @@ class CudaDriver(StreamDriver):
         return ""
 
     def _code(self) -> tuple[bytes, str, int]:
-        from loopgrad.codegen.targets.nvptx.update import ENTRY, GROUP  # late: few programs need it
-
         if not self.stepped:
             return self._linked, ENTRY, GROUP
         return kept_code(self._cache, ("update kernel", "ptx"), lambda: ptx(False)), ENTRY, GROUP
@@ -88,6 +87,6 @@ class CudaDriver(StreamDriver):
 
 
 def ptx(conditional: bool) -> bytes:
-    from loopgrad.codegen.targets.nvptx.update import update_ptx  # late, as above
+    from loopgrad.codegen.targets.nvptx.update import update_ptx  # late: a warm cache needs no emitter
 
     return update_ptx(conditional)

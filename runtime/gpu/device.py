@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
@@ -23,7 +24,6 @@ from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
 from loopgrad.runtime.gpu.memory import GpuBuffer
 from loopgrad.runtime.gpu.program import ProgramRecord, read_program
 from loopgrad.runtime.gpu.resources import Resources
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, lost_in_children
 
@@ -123,10 +123,9 @@ class GpuDevice(ABC):
 
     def compile_artifact(self, graph: Graph, options: Options, continued: bool = False) -> Artifact:
         """Schedule, lower and emit."""
-        from loopgrad.codegen.pipeline import optimised  # late: a warm cache needs no scheduler
-        from loopgrad.codegen.schedule import schedule  # late, as above
+        from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
 
-        program = optimised(schedule(graph, options))
+        program = build_program(graph, options)
         return self.emit_continued(program, options) if continued else self.emit(program, options)
 
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:

@@ -12,9 +12,9 @@ from loopgrad.codegen.targets.gpu.interface import (
     TRUNCATED,
     UNFINISHED,
 )
-from loopgrad.graph.errors import LoopgradError, StackCapacityError
+from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.location import located
-from loopgrad.runtime.failures import failed_check, loop_names, memory_failure
+from loopgrad.runtime.failures import StackCapacityError, failed_check, loop_names, memory_failure
 from loopgrad.runtime.gpu.memory import Bytes
 from loopgrad.runtime.gpu.program import KernelRecord
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.update import UpdateList
+from loopgrad.codegen.targets.gpu.update_list import UpdateList
 from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import Driver, ProductShape, Push, Shared, Words
 from loopgrad.runtime.gpu.recorder import Recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loopgrad.codegen.targets.gpu.update import (
+from loopgrad.codegen.targets.gpu.update_list import (
     BASE,
     CAPACITY,
     EMPTY_STACK,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from loopgrad.codegen.targets.gpu.metadata import FORMAT
+from loopgrad.codegen.targets.gpu.interface import FORMAT
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.records import (
     ErrorRecord,

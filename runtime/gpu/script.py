@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.codegen.targets.gpu.update import HEADER, LOOP, STACK, integer_kind
+from loopgrad.codegen.targets.gpu.update_list import HEADER, LOOP, STACK, integer_kind
 from loopgrad.runtime.gpu.flow import Condition, Entry, FlowRecorder, Region, Update
 from loopgrad.runtime.gpu.placement import SLOTS
 from loopgrad.runtime.gpu.program import Step, blocks

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
 from loopgrad.graph.nodes import Graph
-from loopgrad.runtime.cache import DiskCache
+from loopgrad.runtime.cache import DiskCache, default_cache, kept_code
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
 from loopgrad.runtime.hip.api import HipApi
-from loopgrad.runtime.options import Options
 
 
 class HipDevice(GpuDevice):
@@ -23,7 +24,8 @@ class HipDevice(GpuDevice):
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         api = HipApi(position)
         self.processor = api.processor
-        super().__init__(f"hip:{position}", StreamDriver(api, partial(update_code, api.processor)), cache)
+        kept = default_cache() if cache is None else cache
+        super().__init__(f"hip:{position}", StreamDriver(api, partial(update_code, api.processor, kept)), kept)
 
     def target(self) -> tuple[str, ...]:
         import llvmlite  # late: only programs that run need it
@@ -38,16 +40,19 @@ class HipDevice(GpuDevice):
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:
         if stage != "amdgpu":
             return super().stage_text(graph, options, stage)
-        from loopgrad.codegen.pipeline import optimised  # late: a warm cache needs no scheduler
-        from loopgrad.codegen.schedule import schedule  # late, as above
+        from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
         from loopgrad.codegen.targets.amdgpu.target import compile_program  # late, as above
 
-        program = optimised(schedule(graph, options))
+        program = build_program(graph, options)
         return compile_program(program, options, self.processor, listing=True).texts[stage]
 
 
-def update_code(processor: str) -> tuple[bytes, str, int]:
+def update_code(processor: str, cache: DiskCache | None) -> tuple[bytes, str, int]:
     """The update kernel, whose decisions the host reads."""
-    from loopgrad.codegen.targets.amdgpu.update import ENTRY, GROUP, update_code_object  # late: few programs need it
 
-    return update_code_object(processor), ENTRY, GROUP
+    def make() -> bytes:
+        from loopgrad.codegen.targets.amdgpu.update import update_code_object  # late: a warm cache needs no emitter
+
+        return update_code_object(processor)
+
+    return kept_code(cache, ("update kernel", processor), make), ENTRY, GROUP

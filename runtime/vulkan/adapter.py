@@ -13,10 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.spirv.assembly import ENTRY_NAME
-from loopgrad.codegen.targets.spirv.update import update_module
+from loopgrad.codegen.targets.spirv.features import ENTRY_NAME
 from loopgrad.graph.types import DType
-from loopgrad.runtime.cache import DiskCache
+from loopgrad.runtime.cache import DiskCache, kept_code
 from loopgrad.runtime.gpu.driver import ProductShape, Shared
 from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
@@ -57,7 +56,7 @@ class VulkanDriver:
     ledger: Ledger | None = None
 
     def __init__(self, gpu: Gpu, disk: DiskCache | None) -> None:
-        self.gpu = gpu
+        self.gpu, self.disk = gpu, disk
         self.pipelines = Pipelines(gpu, disk)
         self.name, self.lock = gpu.name, gpu.lock
         self.buffers = CommandBuffers(gpu)
@@ -200,9 +199,18 @@ class VulkanDriver:
 
     def update(self) -> Pipeline:
         if self._update is None:
-            module = update_module(self.gpu.features)
+            module = self.code("update kernel", self._update_code)
             self._update = self.image(module).pipeline("update", ENTRY_NAME, self.gpu.features.group)
         return self._update
+
+    def code(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """A module of that name for this device, which belongs to no program; from the disk where it is there."""
+        return kept_code(self.disk, (name, "spirv", self.gpu.features.key()), make)
+
+    def _update_code(self) -> bytes:
+        from loopgrad.codegen.targets.spirv.update import update_module  # late: a warm cache needs no emitter
+
+        return update_module(self.gpu.features)
 
     def product(self, shape: ProductShape, dtype: DType) -> None:
         """No library."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.ledger import Ledger
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.processes import lost_in_children
 from loopgrad.runtime.vulkan.adapter import VulkanDriver
 from loopgrad.runtime.vulkan.driver import api, usable

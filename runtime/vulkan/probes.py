@@ -12,30 +12,37 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.spirv.assembly import ENTRY_NAME
-from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.codegen.targets.spirv.probe import TRIPS, fused_probe, loop_probe, widening_probe
+from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, Features
 from loopgrad.runtime.gpu.driver import Words, put
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.vulkan.adapter import VulkanDriver
 
+TRIPS: Final = 70_000
 X: Final[dict[str, np.floating[Any]]] = {"f32": np.float32(1 + 2**-12), "f64": np.float64(1 + 2**-30)}
 
 
 def probed(driver: VulkanDriver, features: Features) -> Features:
     """The features with what the probes found."""
-    trips = run(driver, loop_probe(features), np.zeros(1, np.int64))
+    trips = run(driver, "loop_probe", np.zeros(1, np.int64), TRIPS)
     fused = all(
-        run(driver, fused_probe(features, name), np.array([x, 0], x.dtype))[1] != 0
+        run(driver, "fused_probe", np.array([x, 0], x.dtype), name)[1] != 0
         for name, x in X.items()
         if name == "f32" or features.float64
     )
-    compared = run(driver, widening_probe(features), np.array([-5], np.int32))
+    compared = run(driver, "widening_probe", np.array([-5], np.int32))
     return replace(features, fused=fused, endless_loops=bool(trips[0] == TRIPS), widening=bool(compared[0] == 2))
 
 
-def run(driver: VulkanDriver, code: bytes, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array after one lane of the module, which sees it as its only parameter."""
+def run(driver: VulkanDriver, name: str, array: np.ndarray[Any, Any], *more: Any) -> np.ndarray[Any, Any]:
+    """The array after one lane of a module of codegen.targets.spirv.probe, which sees it as its only parameter."""
+
+    def make() -> bytes:
+        from loopgrad.codegen.targets.spirv import probe  # late: a warm cache needs no emitter
+
+        made: bytes = getattr(probe, name)(driver.gpu.features, *more)
+        return made
+
+    code = driver.code(" ".join([name, *map(str, more)]), make)
     data, control = put(driver, array), driver.shared(32)
     symbols: Words = np.array([data.address, control.address + 64, control.address, 0, 0, 0], np.uint64)
     recorder = Recorder(driver, symbols)

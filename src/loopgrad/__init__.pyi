@@ -1,6 +1,6 @@
 # written by `python -m tests.architecture.public_stub` from public_names.py
 from loopgrad import linalg as linalg
-from loopgrad.graph.errors import DeviceError as DeviceError
+from loopgrad.codegen.options import Options as Options
 from loopgrad.graph.errors import DTypeError as DTypeError
 from loopgrad.graph.errors import IndexRangeError as IndexRangeError
 from loopgrad.graph.errors import LeakedValueError as LeakedValueError
@@ -8,7 +8,6 @@ from loopgrad.graph.errors import LoopgradError as LoopgradError
 from loopgrad.graph.errors import LoopLimitError as LoopLimitError
 from loopgrad.graph.errors import NestingError as NestingError
 from loopgrad.graph.errors import ShapeError as ShapeError
-from loopgrad.graph.errors import StackCapacityError as StackCapacityError
 from loopgrad.graph.types import bfloat16 as bfloat16
 from loopgrad.graph.types import bool_ as bool_
 from loopgrad.graph.types import complex128 as complex128
@@ -282,6 +281,7 @@ from loopgrad.lazy.tensor.config import default_device as default_device
 from loopgrad.lazy.tensor.config import default_dtype as default_dtype
 from loopgrad.lazy.tensor.config import options as options
 from loopgrad.lazy.tensor.config import set_default_dtype as set_default_dtype
+from loopgrad.lazy.tensor.errors import DeviceError as DeviceError
 from loopgrad.lazy.tensor.errors import GradientError as GradientError
 from loopgrad.lazy.tensor.errors import HistoryError as HistoryError
 from loopgrad.lazy.tensor.errors import StaleCaptureError as StaleCaptureError
@@ -316,7 +316,7 @@ from loopgrad.lazy.transforms.static_arguments import register_static as registe
 from loopgrad.lazy.transforms.vmap import vmap as vmap
 from loopgrad.runtime.devices import devices as devices
 from loopgrad.runtime.devices import DeviceStatus as DeviceStatus
-from loopgrad.runtime.options import Options as Options
+from loopgrad.runtime.failures import StackCapacityError as StackCapacityError
 from loopgrad.runtime.plan import MemoryStats as MemoryStats
 from loopgrad.runtime.plan import Plan as Plan
 from loopgrad.runtime.replay import ReplayStats as ReplayStats

@@ -14,9 +14,9 @@ from loopgrad.lazy.numpy.not_offered import ABSENT, absent_name
 
 # module -> names; `abs=absolute`: the module calls it absolute
 MODULES: Final = {
+    "codegen.options": "Options",
     "graph.errors": (
-        "DeviceError DTypeError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError ShapeError "
-        "StackCapacityError"
+        "DTypeError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError ShapeError"
     ),
     "graph.types": (
         "bfloat16 bool_ bool=bool_ complex128 complex64 DType float16 float32 float64 int16 int32 int64 int8 uint16 "
@@ -71,7 +71,7 @@ MODULES: Final = {
     ),
     "lazy.tensor.config": "default_device default_dtype options set_default_dtype",
     "lazy.tensor.errors": (
-        "GradientError HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
+        "DeviceError GradientError HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
     ),
     "lazy.tensor.evaluation": "eval=evaluate memory_stats synchronize to_device",
     "lazy.tensor.graph_export": "to_dot to_networkx to_text",
@@ -84,7 +84,7 @@ MODULES: Final = {
     "lazy.transforms.static_arguments": "register_pytree register_static",
     "lazy.transforms.vmap": "vmap",
     "runtime.devices": "devices DeviceStatus",
-    "runtime.options": "Options",
+    "runtime.failures": "StackCapacityError",
     "runtime.plan": "MemoryStats Plan",
     "runtime.replay": "ReplayStats",
     "math": "e inf nan pi",

@@ -10,6 +10,7 @@ import ctypes
 from functools import partial
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.target import compile_program
 from loopgrad.runtime.devices import NUMBERED
@@ -17,7 +18,6 @@ from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
 from loopgrad.runtime.hip.device import update_code
-from loopgrad.runtime.options import Options
 from tests.emulator import disassembler
 from tests.emulator.code_object import WORDS, CodeObject, Kernel
 from tests.emulator.disassembler import EmulatorError
@@ -57,7 +57,8 @@ class EmulatorDevice(GpuDevice):
 
     def __init__(self, position: int) -> None:
         self.processor = PROCESSORS[position]
-        super().__init__(f"emulator:{position}", StreamDriver(EmulatorApi(), partial(update_code, self.processor)))
+        update = partial(update_code, self.processor, None)
+        super().__init__(f"emulator:{position}", StreamDriver(EmulatorApi(), update))
 
     def target(self) -> tuple[str, ...]:
         return ("emulator", self.processor)

@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
+from loopgrad.codegen.options import Options
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.nodes import Graph, Leaf, Value
@@ -16,7 +17,6 @@ from loopgrad.graph.types import TensorType, float32, float64
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.interpreter import InterpreterDevice
-from loopgrad.runtime.options import Options
 from loopgrad.runtime.session import Session, evaluate, move
 
 

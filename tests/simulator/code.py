@@ -11,6 +11,7 @@ from functools import cache, reduce
 from typing import Any
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.gpu.assembler import Divide, Val
@@ -149,6 +150,6 @@ def check_reads(program: Program) -> None:
             assert read.isdisjoint(slot for slot, param in pairs if param.access != "read"), step
 
 
-def compile_program(program: Program, options: Any) -> Artifact:
+def compile_program(program: Program, options: Options) -> Artifact:
     check_reads(program)
     return compile_for(program, options, LlvmImage(flavour(), generate, GROUP, HostAssembler))

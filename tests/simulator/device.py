@@ -4,11 +4,11 @@ and graphs between them. Only tests know them."""
 from __future__ import annotations
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.runtime.devices import NUMBERED
 from loopgrad.runtime.gpu.device import GpuDevice
-from loopgrad.runtime.options import Options
 from tests.simulator.code import compile_program
 from tests.simulator.driver import SimulatorDriver
 from tests.simulator.streams import GraphDriver

@@ -108,6 +108,29 @@ def descriptor(file: Elf, kernel: str) -> Descriptor:
     return Descriptor(row[0], row[1], row[2], row[3], bool(row[7] & WAVE32))
 
 
+def described(code: bytes) -> dict[str, dict[str, Any]]:
+    """For a description of the objects: kernels by name, with argument block, descriptor and registers."""
+    if not code:  # a program without kernels
+        return {}
+    read = elf.read(code)
+    return {name: {"amd": _described(read, note)} for name, note in kernel_notes(read).items()}
+
+
+def _described(code: Elf, note: KernelNote) -> dict[str, Any]:
+    return {
+        "descriptor": note.symbol,
+        "code_offset_from_descriptor": descriptor(code, note.name).entry,
+        "kernarg": [{"name": a.name, "offset": a.offset, "bytes": a.size, "kind": a.kind} for a in note.arguments],
+        "kernarg_bytes": note.arguments_size,
+        "kernarg_alignment": note.arguments_alignment,
+        "private_memory": note.private_memory,
+        "wavefront": note.wavefront,
+        "vector_registers": note.vector_registers,
+        "scalar_registers": note.scalar_registers,
+        "spilled_registers": note.spills,
+    }
+
+
 # MessagePack (github.com/msgpack/msgpack/blob/master/spec.md), without extension types and dates
 
 _NUMBERS: Final = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h",

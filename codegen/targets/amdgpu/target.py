@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.architectures import DEFAULT, architecture
 from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
@@ -26,7 +27,7 @@ from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 GROUP: Final = 256
 
 
-def compile_program(program: Program, options: Any, target: str = DEFAULT, listing: bool = False) -> Artifact:
+def compile_program(program: Program, options: Options, target: str = DEFAULT, listing: bool = False) -> Artifact:
     """Everything a HIP device of that kind (such as gfx942) needs to run `program`; `listing`: with the text of
     the machine code, which costs a second run of the code generator."""
     image = AmdgpuImage(architecture(target), listing)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
 
 from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.amdgpu.code_object import check, loadable
 from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
 from loopgrad.codegen.targets.amdgpu.target import relocatable
 from loopgrad.codegen.targets.gpu.update import emit_update
-
-ENTRY: Final = "update"
-GROUP: Final = 128
+from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
 
 
 def update_text() -> str:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu import control, copies, elementwise, memory, order, reduce, stacks
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.lanes import CompileOptions, copy_bytes, plan_lanes, walk
+from loopgrad.codegen.targets.cpu.lanes import copy_bytes, plan_lanes, walk
 from loopgrad.codegen.targets.cpu.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector import Val
 
@@ -86,7 +87,7 @@ def affine(e: Emitter, op: KOp) -> Affine:
 class KernelEmission:
     """The text of one kernel and its interface."""
 
-    def __init__(self, kernel: Kernel, symbol: str, machine: Machine, options: CompileOptions) -> None:
+    def __init__(self, kernel: Kernel, symbol: str, machine: Machine, options: Options) -> None:
         self.layout = plan_lanes(kernel, machine, options)
         self.kernel = kernel
         self.symbol = symbol

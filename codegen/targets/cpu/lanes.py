@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.graph.types import DType, float64
 
@@ -32,15 +32,6 @@ CHEAP = frozenset({"const", "cast", "load", "store", "alias", "select", "reduce"
 DEAR = frozenset(
     {"sin", "cos", "tan", "exp", "log", "pow", "tanh", "atan2", "lgamma", "digamma", "erf", "sinh", "cosh"}
 )
-
-
-class CompileOptions(Protocol):
-    """The options that kernel code depends on (runtime.options.Options is one)."""
-
-    @property
-    def fast_math(self) -> bool: ...
-    @property
-    def sort_lanes(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +184,7 @@ def round_up(value: int, unit: int) -> int:
     return max((value + unit - 1) // unit, 1) * unit
 
 
-def plan_lanes(kernel: Kernel, machine: Machine, options: CompileOptions) -> LaneLayout:
+def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout:
     """The layout of a kernel on a machine."""
     ops = walk(kernel.body)
     total = prod(kernel.domain)

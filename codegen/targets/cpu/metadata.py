@@ -7,7 +7,7 @@ disk cache instead of scheduling anything. Common parts are codegen.records'.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import HostCallStep, Program, ProgramStack
@@ -22,9 +22,7 @@ from loopgrad.codegen.records import (
 from loopgrad.codegen.steps import launches
 from loopgrad.codegen.targets.cpu.call_context import plan_layout
 from loopgrad.codegen.targets.cpu.driver import host_calls, loop_locations, stack_stride
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
-
-FORMAT: Final = 1
+from loopgrad.codegen.targets.cpu.interface import FORMAT, KernelInterface
 
 
 def describe(program: Program, interfaces: Sequence[KernelInterface]) -> tuple[dict[str, Any], bytes]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.emit import KernelEmission
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.halves import runtime_functions
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
-from loopgrad.codegen.targets.cpu.lanes import CompileOptions
 
 
 def emit_kernels(
-    kernels: Sequence[Kernel], machine: Machine, options: CompileOptions
+    kernels: Sequence[Kernel], machine: Machine, options: Options
 ) -> tuple[str, tuple[KernelInterface, ...]]:
     """The text of all kernels (symbols k0, k1, ...) and what the driver must know of each."""
     texts, interfaces = [], []

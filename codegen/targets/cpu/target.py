@@ -5,16 +5,16 @@ from __future__ import annotations
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.driver import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.cpu.lanes import CompileOptions
 from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.metadata import describe
 from loopgrad.codegen.targets.cpu.module import emit_kernels
 
 
-def compile_program(program: Program, options: CompileOptions) -> Artifact:
+def compile_program(program: Program, options: Options) -> Artifact:
     """Everything the `cpu` device needs to run `program` on this machine."""
     for kernel in program.kernels:
         verify_kernel(kernel)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.layout import interface, plan
@@ -52,7 +53,7 @@ class _Kernels:
     """Numbers kernels. One that says the same as another shares its code and number, but where messages need
     the kernel's own line."""
 
-    def __init__(self, image: Image, options: Any) -> None:
+    def __init__(self, image: Image, options: Options) -> None:
         self.image, self.options, self.geometry = image, options, image.geometry
         self.count = 0
         self._known: dict[tuple[str, bool, Plan], int] = {}
@@ -72,7 +73,7 @@ class _Kernels:
         return self.own(kernel, False, plan)
 
 
-def compile_for(program: Program, options: Any, image: Image) -> Artifact:
+def compile_for(program: Program, options: Options, image: Image) -> Artifact:
     """Everything a device needs to run `program`."""
     kernels = _Kernels(image, options)
     interfaces = []

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+FORMAT: Final = 1  # of the metadata
 PUSH_BYTES: Final = 48
 ERROR_CODE: Final = 0  # u32: 0, or 1 + the index of the failed check
 TRUNCATED: Final = 4  # u32, bits: the driver stopped a loop before its end; UNFINISHED

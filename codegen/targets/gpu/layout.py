@@ -14,13 +14,13 @@ from math import prod
 from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.accumulate import Accumulator, accumulator, exact_format, number_type
 from loopgrad.codegen.targets.gpu.analysis import shared_params, walk
 from loopgrad.codegen.targets.gpu.context import SIZE, memory_type
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.plan import (
     UNTILED,
-    CompileOptions,
     Geometry,
     Plan,
     Tiles,
@@ -58,13 +58,13 @@ Array = tuple[str, int]
 class Support(Protocol):
     """Where kernels around a program's own come from: `add` gives the number of a kernel's module."""
 
-    options: CompileOptions
+    options: Options
     geometry: Geometry
 
     def add(self, kernel: Kernel, plan: Plan = UNTILED) -> int: ...
 
 
-def plan(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> Plan:
+def plan(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
     """How lanes of this kernel are laid out and how they may meet."""
     shape = arrangement(kernel, options, geometry)
     if not geometry.rows or not has_loops(kernel):
@@ -77,7 +77,7 @@ def has_loops(kernel: Kernel) -> bool:
     return any(op.opcode in ("for", "while") for op in walk(kernel.body))
 
 
-def arrangement(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> Plan:
+def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
     """The plan, as if no lane were ever left."""
     shared = shared_params(kernel)
     found = [accumulator(kernel, p, kinds, options.atomics, geometry.wide) for p, kinds in sorted(shared.items())]

@@ -7,7 +7,7 @@ is a list that begins with its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import (
@@ -33,13 +33,11 @@ from loopgrad.codegen.records import (
     write_type,
 )
 from loopgrad.codegen.steps import launches
-from loopgrad.codegen.targets.gpu.interface import Dispatch, KernelInterface
+from loopgrad.codegen.targets.gpu.interface import FORMAT, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.layout import Support
 from loopgrad.codegen.targets.gpu.plan import UNTILED, Plan
 from loopgrad.codegen.targets.gpu.product import squared
 from loopgrad.codegen.targets.gpu.support import copy_kernel, fill_kernel, matmul_kernel
-
-FORMAT: Final = 1
 
 
 class _Steps:

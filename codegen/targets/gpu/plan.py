@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Final, Protocol
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.accumulate import Accumulator
 from loopgrad.codegen.targets.gpu.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, register_type
@@ -54,17 +55,6 @@ class Geometry:
     rows: int = 0
     wide: bool = True
     summed: int = 0
-
-
-class CompileOptions(Protocol):
-    """The options that the layout depends on (runtime.options.Options is one)."""
-
-    @property
-    def fast_math(self) -> bool: ...
-    @property
-    def sort_lanes(self) -> bool: ...
-    @property
-    def atomics(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +115,7 @@ def power_below(value: int) -> int:
     return 1 << max(value.bit_length() - 1, 0)
 
 
-def tiling(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> Tiles | None:
+def tiling(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None:
     """The tiles of a kernel whose lanes may run in any order."""
     lanes = prod(kernel.domain)
     if not lanes:
@@ -238,7 +228,7 @@ def sorted_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     return Tiles(size, rows, length, sorted=True, partials=(rows, length) == found and together > 0, together=together)
 
 
-def measured_tiles(kernel: Kernel, options: CompileOptions, geometry: Geometry) -> Tiles | None:
+def measured_tiles(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None:
     """Not where every lane's contributions would go through the device's memory, nor where the lanes that are looked
     at were a good part of all."""
     lanes = prod(kernel.domain)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.llvm_gpu.backend import optimised, target_machine
@@ -43,6 +44,6 @@ def nvptx_image(cpu: str = CPU) -> LlvmImage:
     return LlvmImage(NVPTX, partial(generate, cpu=cpu), GROUP, NvptxAssembler)
 
 
-def compile_program(program: Program, options: Any) -> Artifact:
+def compile_program(program: Program, options: Options) -> Artifact:
     """Everything a CUDA device needs to run `program`."""
     return compile_for(program, options, nvptx_image())

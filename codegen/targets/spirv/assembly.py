@@ -14,11 +14,10 @@ from typing import Final
 import numpy as np
 
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.spirv.features import CAPABILITIES
+from loopgrad.codegen.targets.spirv.features import CAPABILITIES, ENTRY_NAME
 
 MAGIC: Final = 0x07230203
 VERSION: Final = 0x00010500
-ENTRY_NAME: Final = "main"
 FUNCTION: Final = 7
 PRIVATE: Final = 6
 PHYSICAL: Final = 5349

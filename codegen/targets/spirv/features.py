@@ -12,6 +12,8 @@ from typing import Final
 
 from loopgrad.graph.errors import LoopgradError
 
+ENTRY_NAME: Final = "main"  # of every module
+
 # capability -> (its number in SPIR-V, the field of Features that allows it, what needs it)
 CAPABILITIES: Final[dict[str, tuple[int, str, str]]] = {
     "Shader": (1, "", ""),

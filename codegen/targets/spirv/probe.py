@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.context import SIZE, Emitter
@@ -13,14 +12,12 @@ from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.graph.types import int64
 
-TRIPS: Final = 70_000
 
-
-def loop_probe(features: Features) -> bytes:
-    """Element 0 becomes the number of trips that a loop of TRIPS made."""
+def loop_probe(features: Features, most: int) -> bytes:
+    """Element 0 becomes the number of trips that a loop of `most` made."""
     lane, k, made = KValue(int64), KValue(int64), KValue(int64)
     count = KOp("load", (lane,), (int64,), {"param": 0})
-    trips = KOp("const", (), (int64,), {"value": TRIPS})
+    trips = KOp("const", (), (int64,), {"value": most})
     wanted = KOp("add", (count.results[0], trips.results[0]), (int64,))
     one = KOp("const", (), (int64,), {"value": 1})
     body = KOp("add", (made, one.results[0]), (int64,))

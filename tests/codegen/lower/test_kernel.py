@@ -1,11 +1,11 @@
 """The shape of lowered kernels: affine reads, checks, registers, static indices."""
 
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from loopgrad.codegen.interpret_program import interpret_program
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.codegen.schedule import schedule
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
@@ -14,7 +14,7 @@ from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float64, int32, int64
 
 
-def kernel_of(function, types, options=None):
+def kernel_of(function, types, options=DEFAULT_OPTIONS):
     graph, _ = trace(function, types)
     (kernel,) = schedule(graph, options).kernels
     return kernel
@@ -87,7 +87,7 @@ def test_checked_indices_raise_with_the_index(op):
         return [ops.scatter("add", x, [i], ops.gather(x, ops.iota(i.type, 0)))]
 
     graph, _ = trace(function, [TensorType((5,), float64), TensorType((3,), int64)])
-    program = schedule(graph, SimpleNamespace(check_indices=True))
+    program = schedule(graph, Options(check_indices=True))
     interpret_program(program, [np.arange(5.0), np.array([0, 4, 2])])
     with pytest.raises(IndexRangeError, match=r"\[0, 5\), got 7"):
         interpret_program(program, [np.arange(5.0), np.array([0, 7, 2])])

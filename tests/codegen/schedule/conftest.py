@@ -9,12 +9,13 @@ import pytest
 
 from loopgrad.codegen.interpret_program import interpret_program
 from loopgrad.codegen.kernel.verify import verify_kernel
+from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.schedule import schedule
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
 
 
-def checked(function, types, arrays, kernels=None, rtol=1e-6, atol=1e-7, options=None):
+def checked(function, types, arrays, kernels=None, rtol=1e-6, atol=1e-7, options=DEFAULT_OPTIONS):
     """The Program of `function` over inputs of `types`, once its outputs are the graph's on `arrays`."""
     graph, captured = trace(function, types)
     assert not captured

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.program import CopyStep, ForStep, PopStep
 from loopgrad.codegen.schedule.assign import assign_slots
 from loopgrad.codegen.schedule.program_builder import ProgramBuilder
@@ -13,7 +14,7 @@ TENSOR = TensorType((8,), float64)
 
 
 def made(*kinds):
-    builder = ProgramBuilder(None)
+    builder = ProgramBuilder(DEFAULT_OPTIONS)
     return [builder.buffer(TENSOR, kind) for kind in kinds]
 
 
@@ -30,7 +31,7 @@ def test_a_chain_needs_two_temporaries():
 
 
 def test_only_equal_sizes_and_dtypes_share():
-    builder = ProgramBuilder(None)
+    builder = ProgramBuilder(DEFAULT_OPTIONS)
     types = [TENSOR, TensorType((8,), float32), TensorType((16,), float32), TensorType((2, 4), float64)]
     buffers = [builder.buffer(t) for t in types]
     steps = [CopyStep(b.number, b.number) for b in buffers]
@@ -41,7 +42,7 @@ def test_only_equal_sizes_and_dtypes_share():
 
 def test_what_a_loop_reads_from_outside_lives_until_its_end():
     outside, carry, first, second, after = made(*["temp"] * 5)
-    builder = ProgramBuilder(None)
+    builder = ProgramBuilder(DEFAULT_OPTIONS)
     builder.buffers = [outside, carry, first, second, after]
     count, index = (builder.buffer(TensorType((), int32)) for _ in range(2))
     body = (CopyStep(outside.number, first.number), CopyStep(first.number, second.number))
@@ -68,5 +69,5 @@ def test_a_popped_slot_is_nobody_elses():
 
 
 def test_constants_are_stored_once():
-    builder = ProgramBuilder(None)
+    builder = ProgramBuilder(DEFAULT_OPTIONS)
     assert builder.splat(2.0, TENSOR) is builder.constant(np.full(8, 2.0).tobytes(), TENSOR)

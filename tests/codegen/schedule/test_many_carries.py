@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.schedule import schedule
 from loopgrad.runtime.interpreter import InterpreterDevice
-from loopgrad.runtime.options import Options
 
 
 @pytest.fixture

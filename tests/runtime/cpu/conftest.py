@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.driver import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
@@ -15,7 +16,6 @@ from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.metadata import describe
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
-from loopgrad.runtime.options import Options
 
 Load = Callable[..., CpuExecutable]
 

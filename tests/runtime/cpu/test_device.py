@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loopgrad.codegen.options import Options
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.interpret import interpret
@@ -19,7 +20,6 @@ from loopgrad.runtime.cache import CacheWarning, DiskCache
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
 from loopgrad.runtime.cpu.native_pool import THREADS_VARIABLE, quota_cores, wanted_threads
-from loopgrad.runtime.options import Options
 
 N = 10_000
 VECTOR = TensorType((N,), float32)

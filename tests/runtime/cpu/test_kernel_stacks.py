@@ -11,12 +11,13 @@ import pytest
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, StackSlot
 from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, Program, Residual, Slot
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.graph.errors import IndexRangeError, LoopLimitError, StackCapacityError
+from loopgrad.graph.errors import IndexRangeError, LoopLimitError
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.executable import CpuExecutable
+from loopgrad.runtime.failures import StackCapacityError
 
 HERE = Location("model.py", 12, "step")
 CHUNKS = 10

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from loopgrad.codegen.targets.gpu import update as u
+from loopgrad.codegen.targets.gpu import update_list as u
 from loopgrad.graph.types import DTYPES, bool_
 from tests.runtime.gpu.update_reference import Memory, run_update
 from tests.simulator.code import UPDATE_GROUP, update_code

@@ -1,4 +1,4 @@
-"""What an update list means (codegen.targets.gpu.update), in Python: the kernel is compared with this."""
+"""What an update list means (codegen.targets.gpu.update_list), in Python: the kernel is compared with this."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from loopgrad.codegen.targets.gpu import update as u
+from loopgrad.codegen.targets.gpu import update_list as u
 
 Decide = Callable[[int, int], None]
 

@@ -67,7 +67,7 @@ def amd_code(stand_in: StandIn) -> None:
         assert words[0] % 8 == 0
         assert words[3] == 0
         assert words[4] > 0
-    code, entry, group = hip_device.update_code(device.processor)
+    code, entry, group = hip_device.update_code(device.processor, None)
     assert device.driver.image(code).pipeline("update", entry, group).fit == 2
     stand_in.launches.clear()
 
@@ -97,7 +97,7 @@ def calls(stand_in: StandIn) -> None:
     api.unpin(pinned)
     api.free(place)
     expect(MemoryError, "taking device memory: hipErrorOutOfMemory", api.allocate, CAPACITY + 1)
-    image = bytes(bytearray(hip_device.update_code("gfx90a")[0]))
+    image = bytes(bytearray(hip_device.update_code("gfx90a", None)[0]))
     references = sys.getrefcount(image)
     module = api.load(image)
     assert sys.getrefcount(image) == references + 1, "HIP reads an image as long as its module is loaded"

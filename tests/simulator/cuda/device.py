@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
@@ -21,7 +22,6 @@ from loopgrad.runtime.cuda import device, driver
 from loopgrad.runtime.cuda.device import CudaDevice
 from loopgrad.runtime.cuda.driver import CudaDriver
 from loopgrad.runtime.devices import NUMBERED
-from loopgrad.runtime.options import Options
 from tests.simulator.code import GROUP, UPDATE_GROUP, HostAssembler, flavour, generate, update_code
 
 LIBRARY = "libcuda.so.1"

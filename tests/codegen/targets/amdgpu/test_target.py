@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.targets.amdgpu import elf
 from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT, architecture
 from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
@@ -18,14 +19,14 @@ from loopgrad.codegen.targets.amdgpu.intrinsics import ALLOWED, UnknownFunctionE
 from loopgrad.codegen.targets.amdgpu.linker import link
 from loopgrad.codegen.targets.amdgpu.notes import descriptor, kernel_notes, note
 from loopgrad.codegen.targets.amdgpu.target import AmdgpuImage, assembly, lowered, relocatable
-from loopgrad.codegen.targets.amdgpu.update import ENTRY, update_code_object, update_text
+from loopgrad.codegen.targets.amdgpu.update import update_code_object, update_text
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.layout import plan
 from loopgrad.codegen.targets.gpu.plan import UNTILED
 from loopgrad.codegen.targets.gpu.support import fill_kernel
+from loopgrad.codegen.targets.gpu.update_list import ENTRY
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.graph.types import DTYPES, DType, bool_, float32, float64, int32
-from loopgrad.runtime.options import DEFAULT_OPTIONS
 from tests.codegen.targets.amdgpu.amdgpu_objects import assert_same, by_lld, needs_lld
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.every_operation import DTYPE_NAMES, every_operation

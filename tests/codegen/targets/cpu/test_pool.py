@@ -15,7 +15,8 @@ import pytest
 from loopgrad.codegen.targets.cpu.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
-from loopgrad.codegen.targets.cpu.pool import EXPORTS, pool_ir
+from loopgrad.codegen.targets.cpu.pool import pool_ir
+from loopgrad.codegen.targets.cpu.pool_interface import EXPORTS
 from loopgrad.runtime.cpu.loader import Code
 
 # counts[chunk] += 1; the first and last word of the worker's heap are written where params[1] is not 0

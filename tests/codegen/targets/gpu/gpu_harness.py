@@ -9,11 +9,11 @@ import numpy as np
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Initial, LaunchStep, Program, Slot
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu.executable import GpuExecutable
-from loopgrad.runtime.options import Options
 
 Array = np.ndarray[Any, Any]
 

@@ -5,6 +5,7 @@ from math import fsum
 import numpy as np
 import pytest
 
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu import accumulate, layout
 from loopgrad.codegen.targets.gpu.accumulate import Accumulator, exact_sum
 from loopgrad.codegen.targets.gpu.layout import plan
@@ -24,7 +25,6 @@ from loopgrad.graph.types import (
     uint32,
     uint64,
 )  # fmt: skip
-from loopgrad.runtime.options import Options
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check, device, executable_of, program_of, run_kernel
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, KOp, KValue
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program, Slot
 from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType, bool_, float32, int64
-from loopgrad.runtime.options import Options
 
 
 def scaled(name: str, factor: float, line: int = 0) -> Kernel:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import ErrorSite
-from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError, StackCapacityError
+from loopgrad.codegen.options import Options
+from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError
 from loopgrad.graph.types import (
     bfloat16,
     bool_,
@@ -20,7 +21,7 @@ from loopgrad.graph.types import (
     uint32,
     uint64,
 )  # fmt: skip
-from loopgrad.runtime.options import Options
+from loopgrad.runtime.failures import StackCapacityError
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check, device, executable_of, program_of, run_kernel

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import ErrorSite
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu import kernel as emission
 from loopgrad.codegen.targets.gpu import measured_order
 from loopgrad.codegen.targets.gpu import plan as layouts
@@ -16,7 +17,6 @@ from loopgrad.codegen.targets.gpu.plan import Geometry
 from loopgrad.codegen.targets.gpu.trip_counts import trip_count
 from loopgrad.graph.errors import LoopLimitError
 from loopgrad.graph.types import bool_, float32, int32, int64
-from loopgrad.runtime.options import Options
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check, run_kernel
 

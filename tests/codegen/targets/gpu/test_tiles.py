@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu import plan as plans
 from loopgrad.codegen.targets.gpu.layout import plan
 from loopgrad.codegen.targets.gpu.plan import Geometry, Tiles, folded_lanes
@@ -22,7 +23,6 @@ from loopgrad.graph.types import (
     uint32,
     uint64,
 )  # fmt: skip
-from loopgrad.runtime.options import Options
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check, device, executable_of, program_of, run_kernel

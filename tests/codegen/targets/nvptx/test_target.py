@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program, Slot
 from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
 from loopgrad.graph.types import DTYPES, TensorType, bool_, float32, float64, int32, int64, uint64
-from loopgrad.runtime.options import Options
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.every_operation import DTYPE_NAMES, every_operation

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, KValue
+from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.support import tree_widths
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
 from loopgrad.codegen.targets.spirv.listing import listing
 from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.types import bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
-from loopgrad.runtime.options import Options
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import program_of

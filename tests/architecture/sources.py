@@ -1,0 +1,45 @@
+"""The project's Python files, parsed once."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# A folder may import the ones to its right.
+FOLDERS = ("lazy", "runtime", "codegen", "autodiff", "graph")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+PYTHON = sorted(
+    path for folder in (*FOLDERS, "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+@functools.cache
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    text = path.read_text()
+    return text, ast.parse(text)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported(tree: ast.AST) -> list[tuple[str, ast.Import | ast.ImportFrom]]:
+    """The modules that a file imports, at its top or later."""
+    found: list[tuple[str, ast.Import | ast.ImportFrom]] = []
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom):
+            found.append((statement.module or "", statement))
+        elif isinstance(statement, ast.Import):
+            found.extend((alias.name, statement) for alias in statement.names)
+    return found
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """The string constants of a file, without what only documents."""
+    statements = {id(s.value) for s in ast.walk(tree) if isinstance(s, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
+            yield node.value
