@@ -1,32 +1,22 @@
 """Which line of the user's program is responsible: `user_location`, and `at` to override it.
 
-A frame counts as the user's when its file belongs neither to this package nor to the libraries that
+A frame counts as the user's when its module belongs neither to this package nor to the libraries that
 call back into it (tree mapping, context managers, NumPy's and SciPy's functions).
 """
 
 from __future__ import annotations
 
 import linecache
-import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
-from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Final
 
 from loopgrad.graph.nodes import Location
 
-_FOLDERS: Final = ("lazy", "graph", "autodiff", "codegen", "runtime")
-_ROOTS: Final = tuple(
-    {str(Path(__file__).resolve().parents[1] / folder) + os.sep for folder in _FOLDERS}
-    | {str(Path(__file__).parents[1]) + os.sep}
-)
-_GO_BETWEENS: Final = ("contextlib.py", "functools.py")
-_LIBRARIES: Final = frozenset({"numpy", "optree", "scipy"})
-_PACKAGES: Final = frozenset({"dist-packages", "site-packages"})
+_INTERNAL: Final = frozenset({__name__.partition(".")[0], "numpy", "optree", "scipy", "contextlib", "functools"})
 _CACHE_LIMIT: Final = 4096  # code objects remembered before the caches are dropped
 
 
@@ -35,7 +25,7 @@ class _Override(threading.local):
 
 
 _override = _Override()
-_internal: dict[str, bool] = {}
+_internal: dict[str, bool] = {}  # by file
 # id(code) -> (code, {instruction offset: location}); decoding a line table costs as much as a node,
 # and hashing a code object reads all of it
 _locations: dict[int, tuple[CodeType, dict[int, Location]]] = {}
@@ -63,7 +53,7 @@ def user_location() -> Location | None:
         code = frame.f_code
         internal = _internal.get(code.co_filename)
         if internal is None:
-            internal = _internal[code.co_filename] = _is_internal(code.co_filename)
+            internal = _is_internal(frame)
         if not internal:
             break
         if frame.f_back is None:
@@ -80,11 +70,12 @@ def user_location() -> Location | None:
     return location
 
 
-def _is_internal(filename: str) -> bool:
-    path = Path(filename)
-    parts = path.parts
-    library = any(a in _PACKAGES and b in _LIBRARIES for a, b in pairwise(parts))
-    return filename.startswith(_ROOTS) or path.name in _GO_BETWEENS or library
+def _is_internal(frame: FrameType) -> bool:
+    name, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
+    internal = name.partition(".")[0] in _INTERNAL
+    if file != "<string>":  # what code that was generated is called, in whichever module
+        _internal[file] = internal
+    return internal
 
 
 def describe(loc: Location | None) -> str:
