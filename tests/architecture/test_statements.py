@@ -17,7 +17,7 @@ NAMING = {
     "codegen/objects/formats.py": "the table of formats of objects",
     "runtime/dlpack.py": "streams and addresses mean other things in CUDA's protocol than in ROCm's",
     "runtime/processes.py": "names of packages",
-    "lazy/absent.py": "names of other libraries' methods",
+    "lazy/numpy/not_offered.py": "names of other libraries' methods",
 }
 
 PROGRAM = """
