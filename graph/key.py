@@ -20,9 +20,10 @@ from weakref import WeakKeyDictionary
 
 from loopgrad.graph.lift import Slot, slots, without_slots
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import INDEXING, REGIONS, STACKS
 from loopgrad.graph.types import StackType, TensorType, scalar_text
 
-RAISING: Final = frozenset({"for", "while", "switch", "stack_new", "push", "pop", "gather", "scatter"})
+RAISING: Final = REGIONS | STACKS | INDEXING
 """Operations whose location or name can appear in an error of a compiled program."""
 
 _END: Final = -1

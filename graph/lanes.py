@@ -34,6 +34,7 @@ from typing import Final, NamedTuple
 from loopgrad.graph.accumulators import is_accumulator
 from loopgrad.graph.lane_axes import moved_axes, preserves
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import KEEPING_SPLATS
 from loopgrad.graph.primitives.primitive import Axes
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
@@ -270,7 +271,7 @@ class _Walk:
         table, indices = accesses[0], accesses[1:]
         if any(a.accumulator is not None for a in accesses):
             self.blame(node, "an accumulator is read inside the loop")
-        owned = None if table.axes is None else _owned(node, table.axes, [a.iota for a in indices])
+        owned = None if table.axes is None else owned_axes(node, table.axes, [a.iota for a in indices])
         if owned is None:
             self.mixed(node, table)
             self.tables |= table.origins
@@ -291,7 +292,7 @@ class _Walk:
         iotas = [a.iota for a in indices]
         source = self.unify(node, [*indices, updates])
         if base.axes is not None:
-            placed = _owned(node, base.axes, iotas)
+            placed = owned_axes(node, base.axes, iotas)
             if placed is None or (source.axes is not None and source.axes != placed):
                 self.mixed(node, base)
                 self.mixed(node, source)
@@ -384,7 +385,7 @@ class _Walk:
         return self.unify(node, outputs)
 
 
-def _owned(node: Node, axes: Axes, iotas: Sequence[int | None]) -> Axes | None:
+def owned_axes(node: Node, axes: Axes, iotas: Sequence[int | None]) -> Axes | None:
     """Where the lane axes of a looked-up table end up in I + window, if each lane reads its own rows."""
     table, index = node.operands[0].shape, node.operands[1].shape
     m = len(iotas)
@@ -417,7 +418,7 @@ def _iota_of(node: Node, operand: int | None) -> int | None:
         return int(node.attrs["axis"]) if node.attrs["type"].dtype.is_integer else None
     if operand is None:
         return None
-    if node.op in ("broadcast", "reshape", "transpose", "slice", "flip", "alias"):
+    if node.op in KEEPING_SPLATS:
         axes = moved_axes(node, 0, (operand,))
         return axes[0] if axes else None
     if node.op == "cast":
@@ -431,7 +432,7 @@ def iota_axis(value: Value) -> int | None:
     """The axis along which `value` is its own index, seen through movement operations."""
     path: list[Node] = []
     node = value.node
-    while node is not None and node.op in ("broadcast", "reshape", "transpose", "slice", "flip", "alias", "cast"):
+    while node is not None and (node.op in KEEPING_SPLATS or node.op == "cast"):
         path.append(node)
         node = node.operands[0].node
     if node is None or node.op != "iota":

@@ -28,6 +28,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.nodes import Graph, Location, Node, Value
+from loopgrad.graph.primitives import UPDATES
 
 T = TypeVar("T")
 
@@ -315,7 +316,7 @@ def previous(value: Value) -> Value | None:
         return None
     if node.regions:
         return node.operands[Region.of(node).source(value.index)]
-    return node.operands[0] if node.op in ("scatter", "push", "pop", "alias") else None
+    return node.operands[0] if node.op in UPDATES or node.op == "alias" else None
 
 
 def beginning(value: Value) -> Value:

@@ -9,16 +9,14 @@ stacks are never merged (each stack is its own), nor is `alias` (it exists to be
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from loopgrad.graph.key import encode_attrs, key
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import COMMUTATIVE, STACKS
 from loopgrad.graph.rebuild import renewed, substituted
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType
-
-DISTINCT: Final = frozenset({"stack_new", "push", "pop", "alias"})
-COMMUTATIVE: Final = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"})
 
 
 def run(graph: Graph) -> Graph:
@@ -46,7 +44,7 @@ def run(graph: Graph) -> Graph:
 
 
 def _is_mergeable(node: Node) -> bool:
-    if node.op in DISTINCT:
+    if node.op in STACKS or node.op == "alias":
         return False
     if not node.regions:
         return True

@@ -19,14 +19,13 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import FAMILIES, REFERENCE
+from loopgrad.graph.primitives import ELEMENTWISE, KEEPING_SPLATS, REFERENCE
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.rebuild import Builder, rebuild
 from loopgrad.graph.types import DType, TensorType
 
 LIMIT: Final = 64
 CONSTANTS: Final = ("const", "literal")
-SPLAT_KEEPING: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip"})
 
 
 def run(graph: Graph) -> Graph:
@@ -40,8 +39,6 @@ def _fold(node: Node, builder: Builder) -> Sequence[Value] | None:
             return _known_branch(node, builder)
         case "for":
             return _known_count(node, builder)
-        case "while" | "iota" | "const" | "literal":
-            return None
     if node.op not in REFERENCE or not node.operands or not all(_is_constant(v) for v in node.operands):
         return None
     (result,) = node.results
@@ -89,11 +86,11 @@ def _is_splat(node: Node) -> bool:
     """Whether all elements of the result are the same function of splat operands."""
     if not all(map(_is_splat_constant, node.operands)):
         return False
-    return node.op in FAMILIES["elementwise"] or node.op in SPLAT_KEEPING
+    return node.op in ELEMENTWISE or node.op in KEEPING_SPLATS
 
 
 def _splat_of(node: Node, dtype: DType) -> Any:
-    if node.op in SPLAT_KEEPING:
+    if node.op in KEEPING_SPLATS:
         assert node.operands[0].node is not None
         return node.operands[0].node.attrs["value"]
     scalars = [constant_array(_first(v)).reshape(-1)[:1] for v in node.operands]

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import REGIONS
 from loopgrad.graph.rebuild import Builder, input_offset, read_values, rebuild
 from loopgrad.graph.types import StackType
 
@@ -83,7 +84,7 @@ class _Families:
                 case "pop":
                     self.join(node.operands[0], node.results[0])
                     self.pops.append((node, node.results[1] in read))
-                case "for" | "while" | "switch":
+                case op if op in REGIONS:
                     for a, b in _threads(node):
                         self.join(a, b)
                     for region in node.regions:

@@ -18,16 +18,11 @@ moved from them stay too: a body is better off knowing them.
 
 from __future__ import annotations
 
-from typing import Final
-
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.fold import known_scalar
+from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY, STACKS
 from loopgrad.graph.rebuild import first_capture, renewed, substituted
 from loopgrad.graph.types import StackType
-
-NULLARY: Final = frozenset({"const", "literal", "iota"})
-MOVEMENT: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "cast"})
-STAYING: Final = frozenset({"stack_new", "push", "pop"})
 
 
 def run(graph: Graph) -> Graph:
@@ -67,7 +62,8 @@ class _Region:
                 self.staying.append(node)
 
     def _is_constant(self, node: Node) -> bool:
-        return node.op in NULLARY or (node.op in MOVEMENT and all(v in self.constants for v in node.operands))
+        moves = node.op in KEEPING_SPLATS or node.op == "cast"
+        return node.op in NULLARY or (moves and node.operands[0] in self.constants)
 
     def exported(self) -> list[Value]:
         """Values of the leaving nodes that the region still reads."""
@@ -101,7 +97,7 @@ def copied(node: Node, env: dict[Value, Value], nodes: list[Node]) -> None:
 
 
 def _may_leave(node: Node, certain: bool) -> bool:
-    if node.op in STAYING:
+    if node.op in STACKS:
         return False
     if not node.regions:
         return True

@@ -20,6 +20,7 @@ from typing import Any, Final
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.fold import known_scalar
 from loopgrad.graph.passes.simplify_movement import MOVEMENT_RULES
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.rebuild import Builder, rebuild
 from loopgrad.graph.types import DType, TensorType
 
@@ -198,14 +199,11 @@ def _compare_itself(result: bool) -> Rule:
 def _negated_compare(node: Node, builder: Builder) -> Value | None:
     """not (a < b) is a >= b, except for floats (NaN); not (a == b) is a != b always."""
     inner = node.operands[0].node
-    if inner is None or inner.op not in OPPOSITE or node.operands[0].dtype.kind != "b":
+    if inner is None or not PRIMITIVES[inner.op].negated:
         return None
     if inner.op not in ("eq", "ne") and _is_float(inner.operands[0]):
         return None
-    return builder.value(OPPOSITE[inner.op], *inner.operands)
-
-
-OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+    return builder.value(PRIMITIVES[inner.op].negated, *inner.operands)
 
 
 def _logic_constant(absorbing: bool) -> Rule:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives import FAMILIES
+from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
 from loopgrad.graph.rebuild import Builder
 from loopgrad.graph.types import TensorType
 
@@ -114,10 +114,8 @@ def _shrunk(value: Value, shape: tuple[int, ...], builder: Builder) -> Value:
     return builder.const(value.node.attrs["value"], TensorType(shape, value.dtype))
 
 
-REDUCTIONS: Final = ("reduce_sum", "reduce_prod", "reduce_min", "reduce_max", "reduce_and", "reduce_or")
-
 MOVEMENT_RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    **dict.fromkeys(FAMILIES["elementwise"], (_elementwise_on_broadcasts,)),
+    **dict.fromkeys(ELEMENTWISE, (_elementwise_on_broadcasts,)),
     "broadcast": (_same_type, _broadcast_of_broadcast),
     "reshape": (_same_type, _reshape_of_reshape),
     "transpose": (_identity_transpose, _transpose_of_transpose),

@@ -140,7 +140,7 @@ def _scatter_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
         name="gather", kind=Kind.INDEXING, infer=_infer_gather, reference=_gather,
-        interval=intervals.gather, axes=_gather_axes, cost=4.0,
+        interval=intervals.gather, axes=_gather_axes, linear=True, cost=4.0,
     ),
     Primitive(
         name="scatter", kind=Kind.INDEXING, infer=_infer_scatter, reference=_scatter,

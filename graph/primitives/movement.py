@@ -285,15 +285,16 @@ def _arranged(name: str, infer: Infer, reference: Reference, axes: AxisRule, cos
     """One operand's elements in another order or number."""
     return Primitive(
         name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=intervals.moved, axes=axes,
-        keeps_splats=True, cost=cost,
+        linear=True, keeps_splats=True, cost=cost,
     )  # fmt: skip
 
 
 def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, cost: float) -> Primitive:
     """Elements of several operands."""
     return Primitive(
-        name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=between(0), axes=axes, cost=cost
-    )
+        name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=between(0), axes=axes,
+        linear=True, cost=cost,
+    )  # fmt: skip
 
 
 ROWS: Final[dict[str, Primitive]] = table(

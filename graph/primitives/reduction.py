@@ -179,21 +179,21 @@ def _running(name: str, reference: Reference, combine: str, **traits: Any) -> Pr
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _fold("reduce_sum", NUMBERS, _sum, "add", True, interval=intervals.total),
+    _fold("reduce_sum", NUMBERS, _sum, "add", True, linear=True, interval=intervals.total),
     _fold("reduce_prod", NUMBERS, _reduce(np.multiply), "mul", True),
-    _fold("reduce_min", NUMBERS, _reduce(np.minimum), "min", False, interval=intervals.moved),
-    _fold("reduce_max", NUMBERS, _reduce(np.maximum), "max", False, interval=intervals.moved),
+    _fold("reduce_min", NUMBERS, _reduce(np.minimum), "min", False, linear=True, interval=intervals.moved),
+    _fold("reduce_max", NUMBERS, _reduce(np.maximum), "max", False, linear=True, interval=intervals.moved),
     _fold("reduce_and", "b", _reduce(np.logical_and), "and", True, not_differentiable="bools only"),
     _fold("reduce_or", "b", _reduce(np.logical_or), "or", True, not_differentiable="bools only"),
-    _running("cumsum", _cumsum, "add", interval=intervals.running_total),
+    _running("cumsum", _cumsum, "add", linear=True, interval=intervals.running_total),
     _running("cumprod", _accumulate(np.multiply), "mul"),
-    _running("cummax", _accumulate(np.maximum), "max", interval=intervals.moved),
-    _running("cummin", _accumulate(np.minimum), "min", interval=intervals.moved),
+    _running("cummax", _accumulate(np.maximum), "max", linear=True, interval=intervals.moved),
+    _running("cummin", _accumulate(np.minimum), "min", linear=True, interval=intervals.moved),
     _position("argmin", np.argmin),
     _position("argmax", np.argmax),
     Primitive(
         name="sort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("sort", ORDERED), reference=_sort,
-        interval=intervals.moved, axes=_along_axes, heavy=True,
+        interval=intervals.moved, axes=_along_axes, linear=True, heavy=True,
     ),
     Primitive(
         name="argsort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("argsort", ORDERED, int64),

@@ -45,6 +45,6 @@ ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
         name="stack_new", kind=Kind.STACK, infer=_infer_new, not_differentiable="holds nothing yet", cost=0.0
     ),
-    Primitive(name="push", kind=Kind.STACK, infer=_infer_push, updates=True),
-    Primitive(name="pop", kind=Kind.STACK, infer=_infer_pop, updates=True, heavy=True),
+    Primitive(name="push", kind=Kind.STACK, infer=_infer_push, linear=True, updates=True),
+    Primitive(name="pop", kind=Kind.STACK, infer=_infer_pop, linear=True, updates=True, heavy=True),
 )
