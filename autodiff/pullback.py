@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loopgrad.autodiff.activity import active_values, differentiable
-from loopgrad.autodiff.rules import ACCUMULATE, LINEAR, NONDIFFERENTIABLE, PARTIALS, VJP, guarded, is_singular
+from loopgrad.autodiff.rules import ACCUMULATE, NONDIFFERENTIABLE, PARTIALS, VJP, guarded, is_singular
 from loopgrad.graph import ops
 from loopgrad.graph.build import at
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.types import StackType
 
 
@@ -172,7 +173,7 @@ def _masked(context: Context) -> Context:
 
 
 def _elementwise(node: Node, ct: Value, adjoints: Adjoints, masked: bool) -> None:
-    guard = is_singular(node) or (masked and node.op not in LINEAR)
+    guard = is_singular(node) or (masked and not PRIMITIVES[node.op].linear)
     for operand, partial in zip(node.operands, PARTIALS[node.op], strict=True):
         if partial is None or operand not in adjoints.active:
             continue

@@ -33,6 +33,7 @@ from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import KEEPING_SPLATS
 from loopgrad.graph.regions import lane_shape
 from loopgrad.graph.types import StackType, TensorType
 
@@ -166,7 +167,7 @@ def _erases_in_vain(loop: Loop, carry: int, graph: Graph, before: Value, after: 
 
 
 def _counts_trips(index: Value, k: Value) -> bool:
-    while index is not k and index.node is not None and index.node.op in ("broadcast", "reshape", "alias"):
+    while index is not k and index.node is not None and index.node.op in KEEPING_SPLATS:
         index = index.node.operands[0]
     return index is k
 

@@ -17,20 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import differentiable
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import ARRANGING, NULLARY, STACKS
 from loopgrad.graph.regions import Region, lane_shape
 from loopgrad.graph.types import TensorType
-
-_CONSTANTS: Final = frozenset({"const", "literal", "iota"})
-# without alias: what is differentiated with respect to is the alias of some value, a constant too
-_MOVEMENT: Final = frozenset({"broadcast", "reshape", "transpose", "slice", "flip", "cast"})
-_STACKS: Final = frozenset({"stack_new", "push", "pop"})
 
 Key = TypeVar("Key")
 
@@ -190,11 +186,12 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
 
 
 def _is_constant(value: Value) -> bool:
-    """Whether `value` is a constant or iota, or one moved about."""
+    """Whether `value` is a constant or iota, or one moved about. An alias isn't one: what is differentiated with
+    respect to is the alias of some value, which may be a constant."""
     node = value.node
-    while node is not None and node.op in _MOVEMENT:
+    while node is not None and (node.op in ARRANGING or node.op == "cast"):
         node = node.operands[0].node
-    return node is not None and node.op in _CONSTANTS
+    return node is not None and node.op in NULLARY
 
 
 def _made_inside(sunk: Mapping[Key, Value]) -> dict[Key, Value]:
@@ -207,9 +204,9 @@ def _frontier(graph: Graph, fixed: Sequence[Value]) -> list[Value]:
     known, constant = set(fixed), set[Value]()
     hoistable: set[Node] = set()
     for node in graph.nodes:
-        if node.op in _CONSTANTS or (node.operands and all(v in constant for v in node.operands)):
+        if node.op in NULLARY or (node.operands and all(v in constant for v in node.operands)):
             constant.update(node.results)
-        elif not node.regions and node.op not in _STACKS and all(v in known or v in constant for v in node.operands):
+        elif not node.regions and node.op not in STACKS and all(v in known or v in constant for v in node.operands):
             known.update(node.results)
             hoistable.add(node)
     if not hoistable:

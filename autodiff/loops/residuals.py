@@ -23,14 +23,10 @@ from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse
+from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES, REDUCTIONS
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.types import StackType, TensorType
 
-# too much work, or too many elements in, to do again for one element out
-_HEAVY: Final = frozenset(
-    {"matmul", "sort", "argsort", "cumsum", "cumprod", "cummin", "cummax", "argmin", "argmax", "scatter", "pop"}
-)
-_MOVEMENT: Final = frozenset({"reshape", "transpose", "flip", "broadcast", "alias"})
 _SMALL_REDUCTION: Final = 16  # elements per result up to which a reduction is worth doing again
 
 
@@ -75,9 +71,9 @@ def split(joint: Graph, primal_inputs: int, primal_outputs: int) -> Split:
 
 def recomputable(node: Node) -> bool:
     """Whether reverse may compute the node again instead of having its results saved."""
-    if node.regions or node.op in _HEAVY:
+    if node.regions or PRIMITIVES[node.op].heavy:
         return False
-    if node.op.startswith("reduce_"):
+    if node.op in REDUCTIONS:
         return nbytes(node.operands[0]) <= _SMALL_REDUCTION * max(nbytes(node.results[0]), 1)
     return True
 
@@ -117,7 +113,11 @@ def chosen(parts: Split, paid: Collection[Value], near_sources: bool = False) ->
 
 def _unmoved(v: Value, prices: Mapping[Value, int]) -> Value:
     """What `v` is a rearrangement of: saving that needs no copy."""
-    while v.node is not None and v.node.op in _MOVEMENT and prices.get(v.node.operands[0], prices[v] + 1) <= prices[v]:
+    while (
+        v.node is not None
+        and v.node.op in KEEPING_SPLATS
+        and prices.get(v.node.operands[0], prices[v] + 1) <= prices[v]
+    ):
         v = v.node.operands[0]
     return v
 

@@ -24,6 +24,7 @@ from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.carries import run as without_dead_carries
+from loopgrad.graph.primitives import STACKS
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import StackType, TensorType, int64
@@ -72,7 +73,7 @@ def _require_cheap(graph: Graph) -> None:
     """No loop of unknown length, none over floats, nothing saved."""
     for node in graph.nodes:
         floats = any(isinstance(r.type, TensorType) and r.dtype.differentiable for r in node.results)
-        if node.op in ("while", "pop", "push") or (node.op == "for" and floats):
+        if node.op == "while" or node.op in STACKS or (node.op == "for" and floats):
             raise _UnknownDepthError
         for region in node.regions:
             _require_cheap(region)

@@ -5,7 +5,7 @@ The Jacobian of an elementwise primitive is diagonal, so one linear map per oper
 
 Choices at points without a derivative, the same in both modes: abs at 0 gives 0; min and max split a tie
 in halves; sqrt and log at 0 give inf; pow(x, 0) gives 0 also at x = 0; atan2(0, 0) gives 0. A zero tangent
-or cotangent never turns into NaN by meeting an infinite derivative (`guarded`): always so for SINGULAR
+or cotangent never turns into NaN by meeting an infinite derivative (`guarded`): always so for singular
 primitives, and for every primitive all of whose uses a select may discard.
 """
 
@@ -18,6 +18,7 @@ from typing import Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import PRIMITIVES
 
 Partial = Callable[[Value, Node], Value]
 Partials = tuple[Partial | None, ...]
@@ -208,17 +209,6 @@ SELECT: Final[dict[str, Partials]] = {
 
 PARTIALS: Final[dict[str, Partials]] = {**UNARY, **BINARY, **SELECT}
 
-# linear in each operand where it is finite: no infinite derivative to guard against
-LINEAR: Final = frozenset({"neg", "abs", "alias", "cast", "add", "sub", "min", "max", "select"})
-
-# an infinite or undefined derivative at an ordinary finite argument
-SINGULAR: Final = frozenset(
-    {
-        "sqrt", "rsqrt", "log", "log2", "log10", "log1p", "asin", "acos", "acosh", "atanh", "lgamma", "digamma",
-        "div", "pow",
-    }
-)  # fmt: skip
-
 
 def is_singular(node: Node) -> bool:
     """Whether a derivative of the node may be infinite at a finite argument."""
@@ -227,7 +217,7 @@ def is_singular(node: Node) -> bool:
     if node.op == "pow":
         exponent = _constant(node.operands[1])
         return exponent is None or exponent < 1
-    return node.op in SINGULAR
+    return PRIMITIVES[node.op].singular
 
 
 def guarded(t: Value, product: Value) -> Value:
@@ -237,11 +227,3 @@ def guarded(t: Value, product: Value) -> Value:
     (second derivatives pass through a first cotangent that happens to be 0).
     """
     return ops.select(ops.and_(ops.eq(t, 0), ops.is_nan(product)), 0, product)
-
-
-NONDIFFERENTIABLE: Final[dict[str, str]] = {
-    **dict.fromkeys(("sign", "floor", "ceil", "round", "trunc", "floordiv"), "piecewise constant"),
-    **dict.fromkeys(("invert", "and", "or", "xor", "shl", "shr"), "integers and bools only"),
-    **dict.fromkeys(("is_nan", "is_inf", "signbit", "eq", "ne", "lt", "le", "gt", "ge"), "gives a bool"),
-    "stop_gradient": "blocks derivatives on purpose",
-}

@@ -112,5 +112,3 @@ VJP: Final[dict[str, Rule]] = {
 }
 
 JVP: Final[dict[str, Rule]] = dict.fromkeys(VJP, linear)
-
-NONDIFFERENTIABLE: Final[dict[str, str]] = dict.fromkeys(("const", "literal", "iota"), "depends on nothing")

@@ -202,8 +202,3 @@ JVP: Final[dict[str, Rule]] = {
     "cummax": _running_jvp,
     "sort": _sort_jvp,
 }
-
-NONDIFFERENTIABLE: Final[dict[str, str]] = {
-    **dict.fromkeys(("reduce_and", "reduce_or"), "bools only"),
-    **dict.fromkeys(("argmin", "argmax", "argsort"), "gives integers"),
-}

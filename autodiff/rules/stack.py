@@ -47,4 +47,3 @@ def _pop_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
 
 VJP: Final[dict[str, Rule]] = {"push": _push_vjp, "pop": _pop_vjp}
 JVP: Final[dict[str, Rule]] = {"push": _push_jvp, "pop": _pop_jvp}
-NONDIFFERENTIABLE: Final[dict[str, str]] = {"stack_new": "holds nothing yet"}
