@@ -26,12 +26,13 @@ from loopgrad.codegen.lower.context import (
 )
 from loopgrad.codegen.lower.emitter import Index
 from loopgrad.codegen.lower.indexing import scatter_into
-from loopgrad.codegen.lower.liveness import REGION_OPS, Live
+from loopgrad.codegen.lower.liveness import Live
 from loopgrad.graph.accumulators import chain_from, first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import REGIONS, STACKS
 from loopgrad.graph.types import DType, StackType, TensorType, bool_, int64
 
-EFFECTS = REGION_OPS | {"stack_new", "push", "pop"}
+EFFECTS = REGIONS | STACKS
 
 
 class Carry(NamedTuple):

@@ -10,7 +10,7 @@ from loopgrad.codegen.lower.emitter import Emitter, Index
 from loopgrad.codegen.math.power import has_few_factors
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.passes.fold import known_scalar
-from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
+from loopgrad.graph.primitives import ELEMENTWISE
 from loopgrad.graph.types import float32, float64
 
 IDENTITIES: Final = ("alias", "stop_gradient")

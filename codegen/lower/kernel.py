@@ -32,8 +32,9 @@ from loopgrad.codegen.lower.emitter import Index, Part
 from loopgrad.codegen.lower.indexing import scatter_into
 from loopgrad.codegen.lower.liveness import Live
 from loopgrad.codegen.lower.movement import digit
-from loopgrad.codegen.lower.reduction import COMBINES, Accumulation, tree
+from loopgrad.codegen.lower.reduction import Accumulation, tree
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import COMBINES
 from loopgrad.graph.types import TensorType, int64
 
 RULES: Final = {**elementwise.RULES, **movement.RULES, **reduction.RULES, **indexing.RULES, **linalg.RULES}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import REGIONS
 
-REGION_OPS = frozenset({"for", "while", "switch"})
 Positions = frozenset[int]
 
 
@@ -69,7 +69,7 @@ class Liveness:
 
     def operands(self, node: Node, results: Positions) -> tuple[int, ...]:
         """Operand positions that the results at these positions depend on."""
-        if node.op not in REGION_OPS:
+        if node.op not in REGIONS:
             return tuple(range(len(node.operands)))
         known = self._operands.get((node, results))
         if known is None:

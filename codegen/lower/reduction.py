@@ -20,20 +20,9 @@ from loopgrad.codegen.lower.emitter import Emitter, Index, Position
 from loopgrad.codegen.lower.movement import digit, dim_runs, joined
 from loopgrad.codegen.math.compensated import added, balanced, rounded
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import COMBINES, REDUCTIONS, RUNNING_TOTALS
 from loopgrad.graph.types import DType, bool_, int32, int64
 
-COMBINES: Final = {
-    "reduce_sum": "add",
-    "reduce_prod": "mul",
-    "reduce_min": "min",
-    "reduce_max": "max",
-    "reduce_and": "and",
-    "reduce_or": "or",
-    "cumsum": "add",
-    "cumprod": "mul",
-    "cummin": "min",
-    "cummax": "max",
-}
 UNROLL_LANES: Final = 64  # inside a kernel of lane loops, where values sit in registers
 UNROLL_PLAIN: Final = 16
 TOGETHER: Final = 4  # terms of a long sum that are added up first
@@ -266,7 +255,7 @@ def _cumulative(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
 
 
 RULES: Final = {
-    **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_min", "reduce_max", "reduce_and", "reduce_or"), _reduce),
+    **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(("argmin", "argmax"), _arg),
-    **dict.fromkeys(("cumsum", "cumprod", "cummin", "cummax"), _cumulative),
+    **dict.fromkeys(RUNNING_TOTALS, _cumulative),
 }

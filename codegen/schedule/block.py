@@ -21,7 +21,7 @@ from loopgrad.codegen.lower.kernel import (
     Scatter,
     Store,
 )
-from loopgrad.codegen.lower.liveness import REGION_OPS, Liveness
+from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.codegen.program import CopyStep, HostCallStep, Initial, LaunchStep, MatmulStep, Step
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
@@ -38,6 +38,7 @@ from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import mask
+from loopgrad.graph.primitives import REGIONS, STACKS
 from loopgrad.graph.types import TensorType
 
 Storage = Stored | int  # buffers, or the number of a program stack
@@ -81,9 +82,9 @@ def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder
     """Decide; loops with lanes of their own that can't be in kernels are masked, and decided anew."""
     while True:
         decision = decide(graph, refused)
-        laned = {n for n in decision.program if n.op in REGION_OPS and n.attrs["lanes"]}
+        laned = {n for n in decision.program if n.op in REGIONS and n.attrs["lanes"]}
         for node, refusal in decision.program.items():
-            if isinstance(refusal, Refusal) and node.op in REGION_OPS:
+            if isinstance(refusal, Refusal) and node.op in REGIONS:
                 form = "runs all lanes in lockstep, masked" if node in laned else "runs as a sub-program"
                 builder.note(refusal.note(form))
         if not laned:
@@ -126,7 +127,7 @@ class BlockScheduler:
         for _, _, task in sorted(tasks, key=lambda t: t[:2]):
             if isinstance(task, Group):
                 self._kernel(task)
-            elif task.op in REGION_OPS or task.op in ("push", "pop", "stack_new"):
+            elif task.op in REGIONS or task.op in STACKS:
                 self._program_step(task)
             else:
                 self._library(task)
@@ -220,7 +221,7 @@ class BlockScheduler:
     def _name(self, nodes: Iterable[Node] = ()) -> str:
         """A number, and what the kernel is about: its regions, else its last operation."""
         found = [n.op for n in nodes]
-        regions = dict.fromkeys(op for op in found if op in REGION_OPS)
+        regions = dict.fromkeys(op for op in found if op in REGIONS)
         about = "_".join(regions) or (found[-1] if found else "copy")
         return f"k{len(self.builder.known.kernels)}_{about}"
 

@@ -17,15 +17,14 @@ from typing import Final
 
 from loopgrad.codegen.lower.context import identity_of
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.codegen.lower.reduction import COMBINES
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE
+from loopgrad.graph.primitives import COMBINES, REDUCTIONS, REGIONS
 from loopgrad.graph.rebuild import Builder, rebuild, renewed
 from loopgrad.graph.types import TensorType, bool_, float32, int64
 
-REDUCTIONS: Final = frozenset({"reduce_sum", "reduce_prod", "reduce_min", "reduce_max", "reduce_and", "reduce_or"})
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
 FEW_KEPT: Final = 2048
 LONG_COLUMN: Final = 4096
@@ -78,7 +77,7 @@ def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
     match node.op:
         case "const" | "stack_new":
             return None
-        case "for" | "while" | "switch":
+        case op if op in REGIONS:
             return _region(node, builder)
         case "push":
             return [node.operands[0]] if prod(node.operands[1].shape) == 0 else None

@@ -16,20 +16,18 @@ from itertools import accumulate
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.lower.liveness import REGION_OPS
-from loopgrad.codegen.schedule.canonical import REDUCTIONS
 from loopgrad.codegen.schedule.cost import EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import NULLARY, REDUCTIONS, REGIONS
 
 MAX_NODES: Final = 2000
 CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
 ROUNDS: Final = 12
 SHARED: Final = 1.25  # two kernels may compute this much of one together
 PIECE: Final = 16  # nodes that are as much work for the compiler as finding one piece of a long concat
-FREE: Final = frozenset({"const", "iota", "literal", "broadcast"})
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +135,7 @@ def _fill(partition: Partition, levels: Levels, group: Group) -> None:
             if value.node.op == "stack_new":
                 group.loads.update(dict.fromkeys(value.node.operands))
                 continue
-            if is_stack(value) and value.node.op in REGION_OPS:
+            if is_stack(value) and value.node.op in REGIONS:
                 group.stacks.add(value.node)
             pending.extend(partition.edges(value, kept, group.lanes))
     order = sorted(group.nodes, key=partition.position.__getitem__)
@@ -232,6 +230,6 @@ def _can_cut(partition: Partition, value: Value, lanes: int) -> bool:
     """Values of the kernel's own lanes; free, smaller and reduced ones are computed again behind the cut."""
     node = value.node
     assert node is not None
-    if node.op in FREE or node.op in REDUCTIONS:
+    if node.op in NULLARY or node.op in REDUCTIONS or node.op == "broadcast":
         return False
     return partition.role[node] == "inline" and partition.domain(value) == lanes

@@ -21,13 +21,12 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.lower.context import leading_dims
-from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.codegen.schedule.access import keeps_lanes
-from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW, REDUCTIONS
+from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
+from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, REDUCTIONS, REGIONS, RUNNING_TOTALS
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
@@ -124,11 +123,11 @@ class Partition:
                 return "memory"
             case "scatter":
                 return self._scatter(node)
-            case "cumsum" | "cumprod" | "cummin" | "cummax":
+            case op if op in RUNNING_TOTALS:
                 return self._scan(node)
             case "matmul":
                 return self._matmul(node)
-            case "sort" | "argsort":
+            case op if op in LIBRARY:
                 self.store(node.operands[0])
                 return "library"
             case "concat" if len(node.operands) > FEW_PIECES:
@@ -159,7 +158,7 @@ class Partition:
         if leading_dims(value.shape, n) is None:
             return None
         count = prod(value.shape) // n
-        return count if count <= MAX_TRAILING or (value.node is not None and value.node.op in REGION_OPS) else None
+        return count if count <= MAX_TRAILING or (value.node is not None and value.node.op in REGIONS) else None
 
     def _inline(self, node: Node) -> str:
         """Keep the first anchor that survives the operation; operands of other anchors go to memory."""

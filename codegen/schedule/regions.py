@@ -15,10 +15,10 @@ from math import prod
 from loopgrad.autodiff.loops.residuals import consumer, next_stack
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.codegen.lower.liveness import REGION_OPS
 from loopgrad.graph.accumulators import first_carry, is_accumulator
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, REGIONS, RUNNING_TOTALS, STACKS, Kind
 from loopgrad.graph.rebuild import input_offset
 from loopgrad.graph.regions import Loop
 from loopgrad.graph.types import StackType, TensorType
@@ -75,7 +75,7 @@ def decide(graph: Graph, refused: dict[Node, Refusal]) -> Decision:
     """For every region node and stack operation of `graph` itself."""
     decision = Decision({}, {})
     for group in _stack_groups(graph):
-        regions = [n for n in group if n.op in REGION_OPS]
+        regions = [n for n in group if n.op in REGIONS]
         outcome = _mixed(group, graph) or _fit(regions, refused) if _closed(group, graph) else None
         if isinstance(outcome, dict) and regions:
             decision.kernel.update(outcome)
@@ -93,7 +93,7 @@ def _stack_groups(graph: Graph) -> list[list[Node]]:
             node = leader[node]
         return node
 
-    members = [n for n in graph.nodes if n.op in REGION_OPS or n.op in ("stack_new", "push", "pop")]
+    members = [n for n in graph.nodes if n.op in REGIONS or n.op in STACKS]
     for node in members:
         leader[node] = node
         for v in node.operands:
@@ -232,23 +232,23 @@ class _Bill:
                 self.node(inner)
 
     def node(self, node: Node) -> None:
-        if node.op in REGION_OPS:
+        if node.op in REGIONS:
             self.region_node(node)
             return
-        if node.op in ("sort", "argsort"):
+        if node.op in LIBRARY:
             self.reason = self.reason or f"{node.op} isn't done inside a lane"
             return
         self.nodes += 1
         count = max([self.scalars(r) for r in node.results], default=0)
-        if node.op in ("const", "iota", "literal", "broadcast", "reshape", "stack_new"):
+        if PRIMITIVES[node.op].cost == 0:
             return
         if node.op == "scatter":
             self.spend(self.scalars(node.operands[-1]) * (1 if count > MAX_UNROLL else count))
         elif node.op == "matmul":
             self.spend(count * node.operands[0].shape[-1] * 2)
-        elif node.op.startswith(("reduce", "arg")):
+        elif PRIMITIVES[node.op].kind is Kind.REDUCTION:
             self.spend(self.scalars(node.operands[0]))
-        elif node.op.startswith("cum"):
+        elif node.op in RUNNING_TOTALS:
             self.spend(count * 2)
         else:
             self.spend(count)

@@ -9,10 +9,11 @@ from typing import Final
 
 from loopgrad.codegen.program import Residual
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import KEEPING_SPLATS, REDUCTIONS
 from loopgrad.graph.types import TensorType
 
 INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "div": "//", "mod": "%"}
-SILENT: Final = frozenset({"cast", "broadcast", "reshape", "alias", "stop_gradient", "transpose"})
+SILENT: Final = KEEPING_SPLATS - {"slice"} | {"cast"}  # what takes all elements along, with the same numbers
 LONGEST: Final = 120
 DEEPEST: Final = 12
 
@@ -53,8 +54,8 @@ def _operation(node: Node, operands: list[str]) -> str:
             return operands[0]
         case op if op in INFIX:
             return f"({operands[0]} {INFIX[op]} {operands[1]})"
-        case "reduce_max" | "reduce_sum" | "reduce_min":
-            return f"{node.op.removeprefix('reduce_')}({operands[0]})"
+        case op if op in REDUCTIONS:
+            return f"{op.removeprefix('reduce_')}({operands[0]})"
         case "gather":
             return f"{operands[0]}[{', '.join(operands[1:])}]"
         case "for" | "while":

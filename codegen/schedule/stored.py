@@ -13,7 +13,7 @@ from math import prod
 from loopgrad.codegen.schedule.cost import CEILING, LAUNCH, LOAD, STORE, own_cost, repeats
 from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives.elementwise import ROWS as ELEMENTWISE
+from loopgrad.graph.primitives import ELEMENTWISE
 from loopgrad.graph.types import TensorType
 
 UNIFORM = 8.0  # lanes that share one evaluation of a scalar, roughly

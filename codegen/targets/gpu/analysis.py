@@ -6,13 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.graph.primitives import PRIMITIVES
 
-# float operations that are tens of instructions; these have rare branches of hundreds
-DEAR: Final = frozenset(
-    {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "erf", "erfc", "exp", "exp2", "expm1"}
-    | {"log", "log10", "log1p", "log2", "pow", "sinh", "tanh"}
-)
-DEAREST: Final = frozenset({"cos", "digamma", "lgamma", "mod", "rem", "sin", "tan"})
 SMALL: Final = 200  # the weight of a lane whose values are few
 
 
@@ -47,8 +42,8 @@ def weight_of(ops: Iterable[KOp]) -> int:
     """As `weight`, of these operations by themselves."""
     total = 1
     for op in ops:
-        dear = bool(op.operands) and op.operands[0].dtype.is_float
-        total += 60 if dear and op.opcode in DEAREST else 20 if dear and op.opcode in DEAR else 1
+        of_floats = bool(op.operands) and op.operands[0].dtype.is_float
+        total += PRIMITIVES[op.opcode].weight if of_floats and op.opcode in PRIMITIVES else 1
     return total
 
 
