@@ -18,18 +18,19 @@ loop takes no trip and gives its initial carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from loopgrad.graph.accumulators import accumulator_input, passed
+from loopgrad.graph.accumulators import passed
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError, VerifyError
 from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.indexing import scatter_array
 from loopgrad.graph.primitives.primitive import Array, Attrs
+from loopgrad.graph.regions import Loop, Switch
 from loopgrad.graph.types import StackType
 
 
@@ -47,68 +48,66 @@ class Frame:
 
 def run_for(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     """k counts up from 0 (`reverse`: down to 0) over the largest count of an active lane."""
-    (body,) = node.regions
-    n: int = node.attrs["carries"]
-    count, carries, captures = operands[0], operands[1 : 1 + n], operands[1 + n :]
-    enclosing = _combine(count.shape, frame.masks if node.attrs["lanes"] else ())
+    loop = Loop.of(node)
+    (count,), carries, captures = loop.split(operands)
+    enclosing = _combine(count.shape, frame.masks if loop.lanes else ())
     trips = int(np.max(count, where=enclosing, initial=0))
     for k in range(trips - 1, -1, -1) if node.attrs["reverse"] else range(trips):
         active = enclosing & (k < count)
         index = np.full(count.shape, k, dtype=count.dtype)
-        results = _run_loop_region(node, body, [index, *carries, *captures], active, frame)
-        carries = _merge(node, active, carries, results, frame)
-    _finish_loop(node, frame)
-    return carries
+        results = _run_loop_region(loop, loop.body, [index, *carries, *captures], active, frame)
+        carries = _merge(loop, active, carries, results, frame)
+    _finish_loop(loop, frame)
+    return list(carries)
 
 
 def run_while(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     """Raises LoopLimitError where a condition still holds after max_steps passes."""
-    cond, body = node.regions
-    n: int = node.attrs["carries"]
-    carries, captures = operands[:n], operands[n:]
-    active = _combine(cond.outputs[0].shape, frame.masks if node.attrs["lanes"] else ())
+    loop = Loop.of(node)
+    _, carries, captures = loop.split(operands)
+    assert loop.condition is not None
+    active = _combine(loop.decider.shape, frame.masks if loop.lanes else ())
     steps = 0
     while active.any():  # where no lane is active the condition doesn't run either
-        active = active & _run_loop_region(node, cond, [*carries, *captures], active, frame)[0]
+        active = active & _run_loop_region(loop, loop.condition, [*carries, *captures], active, frame)[0]
         if not active.any():
             break
         if steps == node.attrs["max_steps"]:
             raise LoopLimitError(steps, node.loc, node.attrs["name"])
-        results = _run_loop_region(node, body, [*carries, *captures], active, frame)
-        carries = _merge(node, active, carries, results, frame)
+        results = _run_loop_region(loop, loop.body, [*carries, *captures], active, frame)
+        carries = _merge(loop, active, carries, results, frame)
         steps += 1
-    _finish_loop(node, frame)
-    return carries
+    _finish_loop(loop, frame)
+    return list(carries)
 
 
 def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
-    index, inputs = operands[0], list(operands[1:])
-    last = len(node.regions) - 1
+    switch = Switch.of(node)
+    index, inputs = operands[0], operands[switch.first :]
+    last = len(switch.branches) - 1
     chosen = np.clip(index.astype(np.float64), 0, last).astype(np.int64)  # any integer dtype, or bool
-    threaded = {
-        position: accumulator_input(node, position)
-        for position, result in enumerate(node.results)
-        if position in node.attrs["shared"] or isinstance(result.type, StackType)
-    }
-    if node.attrs["lanes"] == 0:
-        results = _run_branch(node, node.regions[int(chosen)], inputs, frame.masks, threaded, frame)
+    threaded = {p: source - switch.offset for p, source in switch.threaded.items()}
+    if switch.lanes == 0:
+        results = _run_branch(switch, switch.branches[int(chosen)], inputs, frame.masks, threaded, frame)
     else:
-        results = _run_lane_switch(node, chosen, inputs, threaded, frame)
-    entering = [i for i, v in enumerate(node.operands) if i and v in frame.shared]
+        results = _run_lane_switch(switch, chosen, inputs, threaded, frame)
+    entering = [i for i in switch.captured if node.operands[i] in frame.shared]
     frame.shared.update(node.results[c.output] for i in entering if (c := passed(node, i)) is not None)
     return results
 
 
-def _run_lane_switch(node: Node, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Frame) -> list[Any]:
+def _run_lane_switch(
+    switch: Switch, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Frame
+) -> list[Any]:
     merged: list[Any] = [
         inputs[threaded[p]] if p in threaded else np.zeros(r.shape, dtype=r.dtype.np)
-        for p, r in enumerate(node.results)
+        for p, r in enumerate(switch.node.results)
     ]
-    for number, branch in enumerate(node.regions):
+    for number, branch in enumerate(switch.branches):
         active = chosen == number  # in every lane: what doesn't loop is computed in inactive lanes too
         if not active.any():
             continue
-        results = _run_branch(node, branch, inputs, (*frame.masks, active), threaded, frame)
+        results = _run_branch(switch, branch, inputs, (*frame.masks, active), threaded, frame)
         for position, result in enumerate(results):
             if position in threaded:
                 merged[position] = inputs[threaded[position]] = result
@@ -118,43 +117,40 @@ def _run_lane_switch(node: Node, chosen: Array, inputs: list[Any], threaded: dic
 
 
 def _run_branch(
-    node: Node, branch: Graph, inputs: list[Any], masks: tuple[Array, ...], threaded: dict[int, int], frame: Frame
+    switch: Switch, branch: Graph, inputs: list[Any], masks: tuple[Array, ...], threaded: dict[int, int], frame: Frame
 ) -> list[Any]:
+    declared = {threaded[p] for p in switch.shared}
     accumulators = {
         value
-        for position, value in enumerate(branch.inputs)
-        if node.operands[1 + position] in frame.shared or any(threaded.get(p) == position for p in node.attrs["shared"])
+        for position, (value, operand) in enumerate(zip(branch.inputs, switch.arguments, strict=True))
+        if operand in frame.shared or position in declared
     }
     return frame.run(branch, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
 
 
-def _run_loop_region(node: Node, region: Graph, inputs: list[Any], active: Array, frame: Frame) -> list[Any]:
+def _run_loop_region(loop: Loop, region: Graph, inputs: list[Any], active: Array, frame: Frame) -> list[Any]:
     """A body or a condition: the carries that accumulate are shared in it too."""
-    offset = len(region.inputs) - (len(node.operands) - _first_carry(node))  # 1 where the region takes k
-    accumulators = {region.inputs[offset + p] for p in range(node.attrs["carries"]) if _accumulates(node, p, frame)}
-    masks = frame.masks if node.attrs["lanes"] == 0 else (*frame.masks, active)
+    carries = loop.split(region.inputs).carries
+    accumulators = {v for j, v in enumerate(carries) if _accumulates(loop, j, frame)}
+    masks = frame.masks if loop.lanes == 0 else (*frame.masks, active)
     return frame.run(region, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
 
 
-def _first_carry(node: Node) -> int:
-    return 1 if node.op == "for" else 0
+def _accumulates(loop: Loop, carry: int, frame: Frame) -> bool:
+    return carry in loop.shared or loop.init(carry) in frame.shared
 
 
-def _accumulates(node: Node, position: int, frame: Frame) -> bool:
-    return position in node.attrs["shared"] or node.operands[_first_carry(node) + position] in frame.shared
-
-
-def _finish_loop(node: Node, frame: Frame) -> None:
+def _finish_loop(loop: Loop, frame: Frame) -> None:
     """A shared value that went through the loop is still shared after it."""
-    first = _first_carry(node)
-    frame.shared.update(r for p, r in enumerate(node.results) if node.operands[first + p] in frame.shared)
+    pairs = zip(loop.node.results, loop.inits, strict=True)
+    frame.shared.update([result for result, init in pairs if init in frame.shared])
 
 
-def _merge(node: Node, active: Array, old: list[Any], new: list[Any], frame: Frame) -> list[Any]:
-    if node.attrs["lanes"] == 0:
+def _merge(loop: Loop, active: Array, old: Sequence[Any], new: list[Any], frame: Frame) -> list[Any]:
+    if loop.lanes == 0:
         return new
     return [
-        b if isinstance(node.results[p].type, StackType) or _accumulates(node, p, frame) else _where(active, b, a)
+        b if isinstance(loop.node.results[p].type, StackType) or _accumulates(loop, p, frame) else _where(active, b, a)
         for p, (a, b) in enumerate(zip(old, new, strict=True))
     ]
 

@@ -29,6 +29,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.nodes import Graph, Location, Node, Value
 from loopgrad.graph.primitives import UPDATES
+from loopgrad.graph.types import StackType
 
 T = TypeVar("T")
 
@@ -145,6 +146,13 @@ class Region:
         (source,) = sources
         assert source is not None
         return source + self.offset
+
+    @property
+    def threaded(self) -> dict[int, int]:
+        """Where the results that are stacks or shared accumulators come from."""
+        shared = self.shared
+        through = [j for j, r in enumerate(self.node.results) if j in shared or isinstance(r.type, StackType)]
+        return {j: self.source(j) for j in through}
 
     # ---- making another
 

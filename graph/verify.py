@@ -10,17 +10,13 @@ Enters: a Graph. Leaves: nothing, or a VerifyError that lists every broken rule 
 
 from __future__ import annotations
 
-from typing import Final
-
 from loopgrad.graph.accumulators import passed
 from loopgrad.graph.errors import LoopgradError, VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INFER
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.text import GraphTextError, print_graph
+from loopgrad.graph.text import LABELS, GraphTextError, print_graph
 from loopgrad.graph.types import StackType
-
-REGIONS: Final = {"for": 1, "while": 2}
 
 
 def verify(graph: Graph, after: str = "") -> None:
@@ -90,10 +86,10 @@ class _Verifier:
             self.error(where, f"an attribute isn't hashable: {dict(node.attrs)}")
         if node.op not in INFER:
             self.error(where, "unknown operation")
-        elif node.op == "switch" or len(node.regions) == REGIONS.get(node.op, 0):
+        elif node.op == "switch" or len(node.regions) == len(LABELS.get(node.op, ())):
             self.types(node, where)
         else:
-            self.error(where, f"expected {REGIONS.get(node.op, 0)} regions, got {len(node.regions)}")
+            self.error(where, f"expected {len(LABELS.get(node.op, ()))} regions, got {len(node.regions)}")
 
     def types(self, node: Node, where: str) -> None:
         try:

@@ -15,45 +15,53 @@ start with the iota of the batch axis, so every lane owns its row, and nothing n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from loopgrad.graph.accumulators import accumulator_input, first_carry, is_accumulator, passed, readers, value_uses
+from loopgrad.graph.accumulators import is_accumulator, passed, readers, value_uses
 from loopgrad.graph.batching.flow import RegionPlan
 from loopgrad.graph.batching.row import Context, Row, batched_type, expanded
 from loopgrad.graph.batching.walk import replacement, walk_region
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.regions import Loop
+from loopgrad.graph.regions import Form, Loop, Region, Switch
 
 Values = Sequence[Value]
 
 
 def _loop(node: Node, operands: Values, context: Context) -> Values:
+    loop = Loop.of(node)
     plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
-    given = _given(node, operands, plan, context)
-    first, n = first_carry(node), node.attrs["carries"]
-    shared = _shared_carries(node, plan, context)
-    attrs = {**node.attrs, "lanes": node.attrs["lanes"] + plan.per_lane, "shared": shared}
-    mask = max(context.mask, attrs["lanes"] if plan.per_lane else 0)
-    inputs = [first + j for j in shared]
-    regions: list[Graph] = []
-    if node.op == "while":
-        regions.append(_region(node.regions[0], plan.operands, (plan.per_lane,), mask, inputs, context))
-    regions.append(_region(node.regions[-1], plan.operands, plan.results, mask, inputs, context))
-    context.shared.update([node.results[j] for j in range(n) if node.operands[first + j] in context.shared])
-    return _emitted(node, given, attrs, regions, plan, context)
+    lead, inits, captures = loop.split(_given(node, operands, plan, context))
+    shared, lanes = _shared_carries(loop, plan, context), loop.lanes + plan.per_lane
+    mask = max(context.mask, lanes if plan.per_lane else 0)
+
+    def batched(region: Graph, wanted: Sequence[bool]) -> Graph:
+        return _region(region, plan.operands, wanted, mask, [loop.position(j) for j in shared], context)
+
+    context.shared.update([r for r, v in zip(node.results, loop.inits, strict=True) if v in context.shared])
+    form = loop.rebuilt(
+        count=lead[0] if lead else None,
+        inits=inits,
+        captures=captures,
+        condition=None if loop.condition is None else batched(loop.condition, (plan.per_lane,)),
+        body=batched(loop.body, plan.results),
+        shared=shared,
+        lanes=lanes,
+    )
+    return _emitted(node, form, plan, context)
 
 
 def _switch(node: Node, operands: Values, context: Context) -> Values:
+    switch = Switch.of(node)
     plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
-    given = _given(node, operands, plan, context)
-    shared = _shared_results(node, context)
-    attrs = {"lanes": node.attrs["lanes"] + plan.per_lane, "shared": tuple(shared)}
-    mask = max(context.mask, attrs["lanes"] if plan.per_lane else 0)
-    regions = [_region(b, plan.operands[1:], plan.results, mask, list(shared.values()), context) for b in node.regions]
-    continued = [p for p, source in shared.items() if node.operands[1 + source] in context.shared]
-    context.shared.update([node.results[p] for p in continued])
-    return _emitted(node, given, {**node.attrs, **attrs}, regions, plan, context)
+    index, *given = _given(node, operands, plan, context)
+    shared, lanes = _shared_results(switch, context), switch.lanes + plan.per_lane
+    mask = max(context.mask, lanes if plan.per_lane else 0)
+    flags, inputs = plan.operands[switch.first :], [source - switch.offset for source in shared.values()]
+    branches = [_region(b, flags, plan.results, mask, inputs, context) for b in switch.branches]
+    context.shared.update([node.results[p] for p, source in shared.items() if node.operands[source] in context.shared])
+    form = switch.rebuilt(index=index, operands=given, branches=branches, shared=list(shared), lanes=lanes)
+    return _emitted(node, form, plan, context)
 
 
 def _given(node: Node, operands: Values, plan: RegionPlan, context: Context) -> list[Value]:
@@ -73,34 +81,31 @@ def _region(
     return graph
 
 
-def _emitted(
-    node: Node, operands: Values, attrs: dict[str, Any], regions: Sequence[Graph], plan: RegionPlan, context: Context
-) -> Values:
+def _emitted(node: Node, form: Form, plan: RegionPlan, context: Context) -> Values:
     old = replacement(node, context)
     types = [batched_type(r.type, b, context.size) for r, b in zip(node.results, plan.results, strict=True)]
     if old is not None and [r.type for r in old.results] != types[: len(old.results)]:
         old = None  # batched otherwise: the results aren't the same values
-    return emit(node.op, operands, attrs, tuple(regions), old)
+    return emit(*form, old)
 
 
 # ---- accumulators
 
 
-def _shared_carries(loop: Node, plan: RegionPlan, context: Context) -> tuple[int, ...]:
+def _shared_carries(loop: Loop, plan: RegionPlan, context: Context) -> tuple[int, ...]:
     """Those declared, those that continue an accumulator from outside, and those that the batch axis allows.
 
     Under a mask with lanes besides the batch axis nothing new is shared: scatters of lanes that don't run in
     the loop around count for a carry, but not for an accumulator.
     """
-    first = first_carry(loop)
-    positions = set(loop.attrs["shared"])
-    for j in range(loop.attrs["carries"]):
-        if loop.operands[first + j] in context.shared or (
+    positions = set(loop.shared)
+    for j, init in enumerate(loop.inits):
+        if init in context.shared or (
             plan.per_lane
-            and loop.attrs["lanes"] == 0
+            and loop.lanes == 0
             and context.mask <= 1
-            and is_accumulator(Loop.of(loop), j)
-            and _unmasked(loop.regions[-1], first + j)
+            and is_accumulator(loop, j)
+            and _unmasked(loop.body, loop.position(j))
         ):
             positions.add(j)
     return tuple(sorted(positions))
@@ -118,21 +123,20 @@ def _unmasked(region: Graph, position: int) -> bool:
         step = passed(node, operand)
         assert step is not None
         if node.regions:
-            if node.attrs["lanes"] and step.output not in node.attrs["shared"]:
+            inner = Region.of(node)
+            if inner.lanes and step.output not in inner.shared:
                 return False
-            inner = operand - 1 if node.op == "switch" else operand
-            bodies = node.regions if node.op == "switch" else node.regions[-1:]
-            if not all(_unmasked(body, inner) for body in bodies):
+            if not all(_unmasked(body, operand - inner.offset) for body in inner.bodies):
                 return False
         value = node.results[step.output]
 
 
-def _shared_results(switch: Node, context: Context) -> dict[int, int]:
-    """Result position -> branch input that it accumulates into."""
-    shared = {p: accumulator_input(switch, p) for p in switch.attrs["shared"]}
-    for i, operand in enumerate(switch.operands[1:]):
-        if operand in context.shared:
-            chain = passed(switch, 1 + i)
+def _shared_results(switch: Switch, context: Context) -> dict[int, int]:
+    """Result position -> the operand that it accumulates into."""
+    shared = {p: switch.source(p) for p in switch.shared}
+    for i in switch.captured:
+        if switch.node.operands[i] in context.shared:
+            chain = passed(switch.node, i)
             if chain is not None:  # else no branch looks at it: what reads an accumulator makes it none
                 shared[chain.output] = i
     return dict(sorted(shared.items()))

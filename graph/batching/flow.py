@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from loopgrad.graph.accumulators import accumulator_input, first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 
 Flags = tuple[bool, ...]
@@ -55,8 +55,12 @@ class Flow:
         key = (node, operands, masked)
         known = self._plans.get(key)
         if known is None:
-            find = self._switch if node.op == "switch" else self._loop
-            known = self._plans[key] = find(node, operands, masked)
+            region = Region.of(node)
+            if isinstance(region, Loop):
+                known = self._loop(region, operands, masked)
+            else:
+                known = self._switch(region, operands, masked)
+            self._plans[key] = known
         return known
 
     # ---- graphs
@@ -94,68 +98,62 @@ class Flow:
         found.update(
             [v for v, b in zip(node.operands, plan.operands, strict=True) if b and isinstance(v.type, StackType)]
         )
-        for position, result in enumerate(node.results):
+        for result in node.results:
             if isinstance(result.type, StackType):
-                stack = node.operands[_continued(node, position)]
+                stack = node.operands[Region.of(node).source(result.index)]
                 if result in found or stack in found:
                     found.update((result, stack))
 
     # ---- regions
 
-    def _loop(self, node: Node, operands: Flags, masked: bool) -> RegionPlan:
-        first, n, lanes = first_carry(node), node.attrs["carries"], node.attrs["lanes"]
-        tensors = [p for p in range(first, first + n) if isinstance(node.operands[p].type, TensorType)]
+    def _loop(self, loop: Loop, operands: Flags, masked: bool) -> RegionPlan:
+        tensors = [loop.position(j) for j, v in enumerate(loop.inits) if isinstance(v.type, TensorType)]
+        counts = list(range(loop.first))
         flags = list(operands)
-        body = node.regions[-1]
-        for j in node.attrs["shared"] if masked else ():
-            flags[first + j] = True
+        for j in loop.shared if masked else ():
+            flags[loop.position(j)] = True
         per_lane = False
         while True:
-            per_lane = (
-                per_lane
-                or (lanes > 0 and (masked or any(flags[p] for p in tensors)))
-                or (node.op == "for" and flags[0])
-            )
+            batched = any(flags[p] for p in tensors)
+            per_lane = per_lane or (loop.lanes > 0 and (masked or batched)) or any(flags[p] for p in counts)
             if per_lane:
-                for p in ([0] if node.op == "for" else []) + tensors:
+                for p in (*counts, *tensors):
                     flags[p] = True
             before, decided = list(flags), per_lane
-            inside = self._region(body, flags, masked or per_lane)
-            for j, output in enumerate(body.outputs):
-                flags[first + j] |= output in inside
-            if node.op == "while":
-                inside = self._region(node.regions[0], flags, masked or per_lane)
-                per_lane |= node.regions[0].outputs[0] in inside
+            inside = self._region(loop.body, flags, masked or per_lane)
+            for j, output in enumerate(loop.body.outputs):
+                flags[loop.position(j)] |= output in inside
+            if loop.condition is not None:
+                inside = self._region(loop.condition, flags, masked or per_lane)
+                per_lane |= loop.decider in inside
             if flags == before and per_lane == decided:
-                return RegionPlan(tuple(flags), tuple(flags[first : first + n]), per_lane)
+                return RegionPlan(tuple(flags), tuple(loop.split(flags).carries), per_lane)
 
-    def _switch(self, node: Node, operands: Flags, masked: bool) -> RegionPlan:
+    def _switch(self, switch: Region, operands: Flags, masked: bool) -> RegionPlan:
+        """Also of any other region whose results are those of its bodies."""
+        node, first = switch.node, switch.first
         flags = list(operands)
-        results = [masked and p in node.attrs["shared"] for p in range(len(node.results))]
-        threaded = {
-            p: _continued(node, p)
-            for p, r in enumerate(node.results)
-            if p in node.attrs["shared"] or isinstance(r.type, StackType)
-        }
+        results = [masked and p in switch.shared for p in range(len(node.results))]
+        threaded = switch.threaded
+        tensors = [p for p, r in enumerate(node.results) if isinstance(r.type, TensorType)]
         while True:
-            tensors = [p for p, r in enumerate(node.results) if isinstance(r.type, TensorType)]
-            lanes = node.attrs["lanes"] > 0
-            per_lane = flags[0] or (lanes and (masked or any(results[p] for p in tensors)))
+            batched = any(results[p] for p in tensors)
+            per_lane = any(flags[:first]) or (switch.lanes > 0 and (masked or batched))
             if per_lane:
-                flags[0] = True
+                flags[:first] = [True] * first
                 for p in tensors:
                     results[p] = True
             before = (list(flags), list(results))
-            for branch in node.regions:
-                inputs = flags[1:]
-                inside = self._region(branch, inputs, masked or per_lane)
-                flags[1:] = inputs
-                for p, output in enumerate(branch.outputs):
+            for body in switch.bodies:
+                inputs = flags[first:]
+                inside = self._region(body, inputs, masked or per_lane)
+                flags[first:] = inputs
+                for p, output in enumerate(body.outputs):
                     results[p] |= output in inside
             for p, source in threaded.items():
                 flags[source] = results[p] = flags[source] or results[p]
             if (flags, results) == before:
-                return RegionPlan(tuple(flags), tuple(results), bool(per_lane))
+                return RegionPlan(tuple(flags), tuple(results), per_lane)
 
     def _region(self, region: Graph, flags: list[bool], masked: bool) -> frozenset[Value]:
         """The batched values of a region; stacks that turn batched in it are set in `flags`."""
@@ -164,13 +162,6 @@ class Flow:
             if isinstance(v.type, StackType) and v in inside:
                 flags[p] = True
         return inside
-
-
-def _continued(node: Node, position: int) -> int:
-    """The operand position of the stack or accumulator that this result continues."""
-    if node.op == "switch":
-        return 1 + accumulator_input(node, position)
-    return first_carry(node) + position
 
 
 def is_bound(node: Node) -> bool:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse, dce
-from loopgrad.graph.rebuild import first_capture, read_values, renewed, substituted
+from loopgrad.graph.rebuild import read_values, renewed, substituted
+from loopgrad.graph.regions import Loop, Region, Switch
 from loopgrad.graph.types import StackType
 
 
@@ -36,11 +36,13 @@ def run(graph: Graph) -> Graph:
         operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
         current = renewed(node, operands, tuple([run(r) for r in node.regions]))
         results: Sequence[Value] = current.results
-        if current.op in ("for", "while"):
-            wanted = {j for j, v in enumerate(node.results) if v in read}
-            current, results = _fewer_carries(_cut(current, wanted), wanted)
-        elif current.op == "switch":
-            current, results = _passed_through(current)
+        if current.regions:
+            region = Region.of(current)
+            if isinstance(region, Loop):
+                wanted = {j for j, v in enumerate(node.results) if v in read}
+                current, results = _fewer_carries(_cut(region, wanted), wanted)
+            elif isinstance(region, Switch):
+                current, results = _passed_through(region)
         env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
         if current.results:  # a loop left with no carry would still count as a reader of what it captures
             nodes.append(current)
@@ -49,9 +51,9 @@ def run(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
-def _fewer_carries(loop: Node, wanted: Collection[int]) -> tuple[Node, list[Value]]:
+def _fewer_carries(loop: Loop, wanted: Collection[int]) -> tuple[Node, list[Value]]:
     """The smaller loop, and what stands for each result of `loop` (an unread one may stand for itself)."""
-    results = list(loop.results)
+    results = list(loop.node.results)
     origin = list(range(len(results)))  # carry of the current loop -> result of the first
     for find in (_constant_carries, _dead_carries, _twins):
         found = find(loop, {j for j, first in enumerate(origin) if first in wanted})
@@ -60,7 +62,7 @@ def _fewer_carries(loop: Node, wanted: Collection[int]) -> tuple[Node, list[Valu
         smaller, kept = _without(loop, found)
         for j, first in enumerate(origin):
             if j not in found:
-                results[first] = smaller.results[kept.index(j)]
+                results[first] = smaller.node.results[kept.index(j)]
         for j, twin in found.items():
             if isinstance(twin, int):
                 results[origin[j]] = results[origin[twin]]
@@ -68,67 +70,50 @@ def _fewer_carries(loop: Node, wanted: Collection[int]) -> tuple[Node, list[Valu
                 results[origin[j]] = twin
         origin = [origin[j] for j in kept]
         loop = smaller
-    return loop, results
+    return loop.node, results
 
 
 # what becomes of a carry's argument and result: the Value (initial, becomes a capture), another carry, nothing
 Fate = Value | int | None
 
 
-def _without(loop: Node, fates: dict[int, Fate]) -> tuple[Node, list[int]]:
+def _without(loop: Loop, fates: dict[int, Fate]) -> tuple[Loop, list[int]]:
     """The loop without these carries, and the carries that remain."""
-    first, start = first_carry(loop), first_capture(loop)
-    kept = [j for j in range(loop.attrs["carries"]) if j not in fates]
+    kept = [j for j in range(loop.width) if j not in fates]
     captured = [j for j, fate in fates.items() if isinstance(fate, Value) and not isinstance(fate.type, StackType)]
-    regions = []
-    for region in loop.regions:
-        argument = [region.inputs[first + j] for j in range(loop.attrs["carries"])]
-        inputs = (
-            *region.inputs[:first],
-            *[argument[j] for j in kept],
-            *region.inputs[start:],
-            *[argument[j] for j in captured],
-        )
-        twins = {argument[j]: argument[fate] for j, fate in fates.items() if isinstance(fate, int)}
-        outputs = region.outputs
-        if region is loop.regions[-1]:
-            outputs = tuple([region.outputs[j] for j in kept])
-        regions.append(dce.run(substituted(Graph(inputs, region.nodes, outputs), twins)))
-    inits = loop.operands[first:start]
-    operands = (
-        *loop.operands[:first],
-        *[inits[j] for j in kept],
-        *loop.operands[start:],
-        *[inits[j] for j in captured],
+
+    def rest(region: Graph, outputs: Sequence[Value]) -> Graph:
+        lead, arguments, captures = loop.split(region.inputs)
+        inputs = (*lead, *[arguments[j] for j in kept], *captures, *[arguments[j] for j in captured])
+        twins = {arguments[j]: arguments[fate] for j, fate in fates.items() if isinstance(fate, int)}
+        return dce.run(substituted(Graph(inputs, region.nodes, tuple(outputs)), twins))
+
+    smaller = loop.rebuilt(
+        inits=[loop.init(j) for j in kept],
+        captures=[*loop.captures, *[loop.init(j) for j in captured]],
+        condition=None if loop.condition is None else rest(loop.condition, loop.condition.outputs),
+        body=rest(loop.body, [loop.body.outputs[j] for j in kept]),
+        shared=[new for new, j in enumerate(kept) if j in loop.shared],
     )
-    attrs = {
-        **loop.attrs,
-        "carries": len(kept),
-        "shared": tuple([new for new, j in enumerate(kept) if j in loop.attrs["shared"]]),
-    }
-    types = tuple([loop.results[j].type for j in kept])
-    return Node(loop.op, operands, types, attrs, tuple(regions), loop.loc), kept
+    return Loop.of(smaller.node(loop.node.loc)), kept
 
 
-def _constant_carries(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
+def _constant_carries(loop: Loop, wanted: Collection[int]) -> dict[int, Fate]:
     """Carries that keep their initial value -> that value."""
-    first, start = first_carry(loop), first_capture(loop)
-    body = loop.regions[-1]
-    captured = dict(zip(body.inputs[start:], loop.operands[start:], strict=True))
+    _, arguments, inside = loop.split(loop.body.inputs)
+    captured = dict(zip(inside, loop.captures, strict=True))
     found: dict[int, Fate] = {}
-    for j, output in enumerate(body.outputs):
-        init = loop.operands[first + j]
-        if output is body.inputs[first + j] or captured.get(output) is init or _same_constant(output, init):
+    for j, (output, argument, init) in enumerate(zip(loop.body.outputs, arguments, loop.inits, strict=True)):
+        if output is argument or captured.get(output) is init or _same_constant(output, init):
             found[j] = init
     # a while whose condition reads nothing else never ends once it runs: it must still reach its max_steps
-    return {} if loop.op == "while" and _tested(loop) <= found.keys() else found
+    return {} if loop.condition is not None and _tested(loop, loop.condition) <= found.keys() else found
 
 
-def _tested(loop: Node) -> set[int]:
+def _tested(loop: Loop, condition: Graph) -> set[int]:
     """The carries that the condition of a while reads."""
-    condition = loop.regions[0]
     read = _needed(condition, condition.outputs, inside=False)
-    return {j for j in range(loop.attrs["carries"]) if condition.inputs[j] in read}
+    return {j for j, v in enumerate(loop.split(condition.inputs).carries) if v in read}
 
 
 def _same_constant(a: Value, b: Value) -> bool:
@@ -137,39 +122,37 @@ def _same_constant(a: Value, b: Value) -> bool:
     return encode_attrs(a.node.attrs) == encode_attrs(b.node.attrs)
 
 
-def _cut(loop: Node, wanted: Collection[int]) -> Node:
+def _cut(loop: Loop, wanted: Collection[int]) -> Loop:
     """The loop, where a carry that only loops and switches in its body hand on to itself stays what it was, and where
     they no longer have it: an accumulator, say, whose sum nobody needs."""
-    body, first = loop.regions[-1], first_carry(loop)
+    body = loop.body
     if not any(node.regions for node in body.nodes):
         return loop
     dead = set(_dead_carries(loop, wanted, inside=True)) - set(_dead_carries(loop, wanted))
-    cut = {first + j: j for j in dead if not isinstance(body.outputs[j].type, StackType)}
+    cut = [j for j in dead if not isinstance(body.outputs[j].type, StackType)]
     if not cut:
         return loop
     outputs = list(body.outputs)
-    for position, j in cut.items():
-        outputs[j] = body.inputs[position]
+    for j in cut:
+        outputs[j] = loop.argument(j)
     shorter = run(dce.run(Graph(body.inputs, body.nodes, tuple(outputs))))
-    return renewed(loop, loop.operands, (*loop.regions[:-1], shorter))
+    return Loop.of(loop.rebuilt(body=shorter).node(loop.node.loc))
 
 
-def _dead_carries(loop: Node, wanted: Collection[int], inside: bool = False) -> dict[int, Fate]:
+def _dead_carries(loop: Loop, wanted: Collection[int], inside: bool = False) -> dict[int, Fate]:
     """Carries that neither `wanted` results nor the condition depend on. `inside`: results of loops and switches in the
     body, too, depend on no more than they must."""
-    body = loop.regions[-1]
     live = _live(loop, wanted, inside)[0]
-    return {j: None for j in range(len(body.outputs)) if j not in live}
+    return {j: None for j in range(loop.width) if j not in live}
 
 
-def _live(loop: Node, wanted: Collection[int], inside: bool) -> tuple[set[int], set[Value]]:
+def _live(loop: Loop, wanted: Collection[int], inside: bool) -> tuple[set[int], set[Value]]:
     """The carries that the wanted ones depend on, and what the body needs for them."""
-    first = first_carry(loop)
-    body = loop.regions[-1]
-    position = {v: j for j, v in enumerate(body.inputs[first : first + loop.attrs["carries"]])}
+    body = loop.body
+    position = {v: j for j, v in enumerate(loop.split(body.inputs).carries)}
     live = set(wanted)
-    if loop.op == "while":
-        live |= _tested(loop)
+    if loop.condition is not None:
+        live |= _tested(loop, loop.condition)
     while True:
         needed = _needed(body, [body.outputs[j] for j in live], inside)
         grown = live | {position[v] for v in needed if v in position}
@@ -189,46 +172,33 @@ def _needed(graph: Graph, outputs: Sequence[Value], inside: bool) -> set[Value]:
 
 def _read_for(node: Node, needed: set[Value]) -> list[Value]:
     """The operands of a region node on which those of its results depend that are needed."""
-    return _read_for_switch(node, needed) if node.op == "switch" else _read_for_loop(node, needed)
+    region = Region.of(node)
+    wanted = [j for j, v in enumerate(node.results) if v in needed]
+    read: list[Value] = [*node.operands[: region.first]]
+    if isinstance(region, Loop):
+        live, inner = _live(region, wanted, inside=True)
+        read += [region.init(j) for j in sorted(live)]
+        if region.condition is not None:
+            inner = inner | _needed(region.condition, region.condition.outputs, inside=True)
+    else:
+        inner = set[Value]().union(*[_needed(b, [b.outputs[j] for j in wanted], True) for b in region.bodies])
+    captured = [i for i in region.captured if not inner.isdisjoint(region.inputs_of(i))]
+    return [*read, *[node.operands[i] for i in captured]]
 
 
-def _read_for_switch(switch: Node, needed: set[Value]) -> list[Value]:
-    wanted = [p for p, v in enumerate(switch.results) if v in needed]
-    inner = [_needed(branch, [branch.outputs[p] for p in wanted], inside=True) for branch in switch.regions]
-    read = [
-        v
-        for i, v in enumerate(switch.operands[1:])
-        if any(branch.inputs[i] in found for branch, found in zip(switch.regions, inner, strict=True))
-    ]
-    return [switch.operands[0], *read]
-
-
-def _read_for_loop(loop: Node, needed: set[Value]) -> list[Value]:
-    first, start = first_carry(loop), first_capture(loop)
-    live, inner = _live(loop, {j for j, v in enumerate(loop.results) if v in needed}, inside=True)
-    inner = inner | {v for condition in loop.regions[:-1] for v in _needed(condition, condition.outputs, inside=True)}
-    inits = [loop.operands[first + j] for j in sorted(live)]
-    captures = [
-        v for i, v in enumerate(loop.operands) if i >= start and any(r.inputs[i] in inner for r in loop.regions)
-    ]
-    return [*loop.operands[:first], *inits, *captures]
-
-
-def _twins(loop: Node, wanted: Collection[int]) -> dict[int, Fate]:
+def _twins(loop: Loop, wanted: Collection[int]) -> dict[int, Fate]:
     """Carries that always equal an earlier one -> that one's position.
 
     Assume that all carries which start alike are alike; where the body then returns different values
     for two of them, the assumption was wrong for those, and the next round assumes less.
     """
-    first, n, shared = first_carry(loop), loop.attrs["carries"], loop.attrs["shared"]
-    inits = loop.operands[first : first + n]
+    n, inits, shared = loop.width, loop.inits, loop.shared
     excluded = [j for j in range(n) if isinstance(inits[j].type, StackType) or j in shared]
     groups = _grouped([("own", j) if j in excluded else ("init", _label(inits[j])) for j in range(n)])
     while len(set(groups)) < n:
-        body = loop.regions[-1]
-        arguments = body.inputs[first : first + n]
+        arguments = loop.split(loop.body.inputs).carries
         merged = {arguments[j]: arguments[leader] for j, leader in enumerate(groups) if j != leader}
-        outputs = cse.run(substituted(body, merged)).outputs
+        outputs = cse.run(substituted(loop.body, merged)).outputs
         refined = _grouped([(leader, outputs[j]) for j, leader in enumerate(groups)])
         if refined == groups:
             return {j: leader for j, leader in enumerate(groups) if j != leader}
@@ -248,18 +218,18 @@ def _grouped(labels: Sequence[object]) -> list[int]:
     return [first_with.setdefault(label, j) for j, label in enumerate(labels)]
 
 
-def _passed_through(switch: Node) -> tuple[Node, list[Value]]:
+def _passed_through(switch: Switch) -> tuple[Node, list[Value]]:
     """The switch without results that are the same operand in every branch, and what stands for each result."""
-    results = list(switch.results)
-    for p, result in enumerate(switch.results):
-        sources = {_input_position(branch, branch.outputs[p]) for branch in switch.regions}
+    node, results = switch.node, list(switch.node.results)
+    for p, result in enumerate(node.results):
+        sources = {_input_position(branch, branch.outputs[p]) for branch in switch.branches}
         (source,) = sources if len(sources) == 1 else (None,)
-        if source is not None and switch.operands[1 + source].type == result.type:
-            results[p] = switch.operands[1 + source]
-    if results == list(switch.results):
-        return switch, results
+        if source is not None and switch.arguments[source].type == result.type:
+            results[p] = switch.arguments[source]
+    if results == list(node.results):
+        return node, results
     # a stack passed through must lose this use at once: it may be consumed only once
-    smaller, kept = dce.shrunk(switch, {v for v in switch.results if v in results})
+    smaller, kept = dce.shrunk(node, {v for v in node.results if v in results})
     for new, p in enumerate(kept):
         results[p] = smaller.results[new]
     return smaller, results

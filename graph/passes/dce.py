@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import first_capture, input_offset, read_values, renewed
+from loopgrad.graph.rebuild import read_values, renewed
+from loopgrad.graph.regions import Region, Switch
 from loopgrad.graph.types import StackType
 
 
@@ -71,17 +72,15 @@ def _shrink(node: Node, needed: set[Value]) -> _Plan | None:
     """What remains of a region node; None where all of it does."""
     results = tuple(range(len(node.results)))
     regions = node.regions
-    if node.op == "switch":
+    view = Region.of(node)
+    if isinstance(view, Switch):
         results = tuple([i for i in results if node.results[i] in needed or _moves_stack(node, i)])
         regions = tuple([Graph(r.inputs, r.nodes, tuple([r.outputs[i] for i in results])) for r in regions])
     regions = tuple([run(r) for r in regions])
-    start, offset = first_capture(node), input_offset(node)
-    reads = [read_values(r) for r in regions]
-    operands = tuple(
-        i
-        for i in range(len(node.operands))
-        if i < start or any(r.inputs[i - offset] in read for r, read in zip(regions, reads, strict=True))
-    )
+    offset, captured = view.offset, view.captured
+    reads = [(r.inputs, read_values(r)) for r in regions]
+    read = [i for i in captured if any(inputs[i - offset] in inside for inputs, inside in reads)]
+    operands = (*range(captured.start), *read)
     if len(operands) == len(node.operands) and len(results) == len(node.results):
         unchanged = all(
             a.nodes == b.nodes and a.outputs == b.outputs for a, b in zip(regions, node.regions, strict=True)
@@ -101,9 +100,5 @@ def _moves_stack(switch: Node, result: int) -> bool:
 
 
 def _narrowed(node: Node, operands: tuple[Value, ...], plan: _Plan) -> Node:
-    attrs = node.attrs
-    if len(plan.results) != len(node.results):
-        shared = tuple([new for new, old in enumerate(plan.results) if old in attrs["shared"]])
-        attrs = {**attrs, "shared": shared}
-    types = tuple([node.results[i].type for i in plan.results])
-    return Node(node.op, tuple([operands[i] for i in plan.operands]), types, attrs, plan.regions, node.loc)
+    form = Region.of(node).narrowed(plan.operands, plan.regions, plan.results)
+    return form._replace(operands=tuple([operands[i] for i in plan.operands])).node(node.loc)

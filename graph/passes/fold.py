@@ -22,6 +22,7 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, KEEPING_SPLATS, REFERENCE
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.rebuild import Builder, rebuild
+from loopgrad.graph.regions import Loop, Switch
 from loopgrad.graph.types import DType, TensorType
 
 LIMIT: Final = 64
@@ -128,22 +129,23 @@ def known_scalar(value: Value) -> Any:
 
 
 def _known_branch(node: Node, builder: Builder) -> Sequence[Value] | None:
-    index = known_scalar(node.operands[0])
-    if index is None or node.attrs["shared"] or node.attrs.get("apart"):
+    switch = Switch.of(node)
+    index = known_scalar(switch.index)
+    if index is None or switch.shared or node.attrs.get("apart"):
         return None  # being shared is what makes scatters obey the masks of enclosing lanes
-    chosen = min(max(int(index), 0), len(node.regions) - 1)
-    return builder.inline(node.regions[chosen], node.operands[1:])
+    chosen = min(max(int(index), 0), len(switch.branches) - 1)
+    return builder.inline(switch.branches[chosen], switch.arguments)
 
 
 def _known_count(node: Node, builder: Builder) -> Sequence[Value] | None:
-    count = known_scalar(node.operands[0])
-    n: int = node.attrs["carries"]
+    loop = Loop.of(node)
+    count = known_scalar(loop.decider)
     if count is None:
         return None
     if count <= 0:
-        return node.operands[1 : 1 + n]
-    if count == 1 and not node.attrs["lanes"] and not node.attrs["shared"]:
-        type = node.operands[0].type
+        return loop.inits
+    if count == 1 and not loop.lanes and not loop.shared:
+        type = loop.decider.type
         assert isinstance(type, TensorType)
-        return builder.inline(node.regions[0], (builder.const(0, type), *node.operands[1:]))
+        return builder.inline(loop.body, (builder.const(0, type), *loop.arguments))
     return None

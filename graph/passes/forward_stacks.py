@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import REGIONS
-from loopgrad.graph.rebuild import Builder, input_offset, read_values, rebuild
+from loopgrad.graph.rebuild import Builder, read_values, rebuild
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType
 
 
@@ -84,8 +83,8 @@ class _Families:
                 case "pop":
                     self.join(node.operands[0], node.results[0])
                     self.pops.append((node, node.results[1] in read))
-                case op if op in REGIONS:
-                    for a, b in _threads(node):
+                case _ if node.regions:
+                    for a, b in _threads(Region.of(node)):
                         self.join(a, b)
                     for region in node.regions:
                         self._visit(region)
@@ -114,20 +113,15 @@ class _Families:
         return [node.operands[0], value]
 
 
-def _threads(node: Node) -> Iterator[tuple[Value, Value]]:
+def _threads(region: Region) -> Iterator[tuple[Value, Value]]:
     """Pairs of values outside and inside a region node that are the same stack."""
-    offset = input_offset(node)
-    for region in node.regions:
-        for i, v in enumerate(region.inputs):
-            if isinstance(v.type, StackType):
-                yield node.operands[i + offset], v
-    last = node.regions if node.op == "switch" else node.regions[-1:]
-    for region in last:
-        for j, v in enumerate(region.outputs):
-            if isinstance(v.type, StackType):
-                yield v, node.results[j]
-    if node.op != "switch":
-        first = first_carry(node)
-        for j, v in enumerate(node.results):
-            if isinstance(v.type, StackType):
-                yield node.operands[first + j], v
+    operands, results = region.node.operands, region.node.results
+    for i in range(region.first, len(operands)):
+        if isinstance(operands[i].type, StackType):
+            for inside in region.inputs_of(i):
+                yield operands[i], inside
+    for j, result in enumerate(results):
+        if isinstance(result.type, StackType):
+            yield operands[region.source(j)], result
+            for body in region.bodies:
+                yield body.outputs[j], result

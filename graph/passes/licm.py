@@ -18,10 +18,13 @@ moved from them stay too: a body is better off knowing them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.fold import known_scalar
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY, STACKS
-from loopgrad.graph.rebuild import first_capture, renewed, substituted
+from loopgrad.graph.rebuild import renewed, substituted
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType
 
 
@@ -32,8 +35,9 @@ def run(graph: Graph) -> Graph:
     for node in graph.nodes:
         operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
         current = renewed(node, operands, tuple([run(r) for r in node.regions]))
-        if current.op in ("for", "while"):
-            current = _hoist(current, nodes)
+        if current.regions:
+            region = Region.of(current)
+            current = _hoist(region, nodes) if isinstance(region, Loop) else current
         if current is not node:
             env.update(zip(node.results, current.results, strict=True))
         nodes.append(current)
@@ -45,12 +49,13 @@ def run(graph: Graph) -> Graph:
 class _Region:
     """One region split into what stays and what leaves."""
 
-    def __init__(self, region: Graph, start: int, certain: bool) -> None:
+    def __init__(self, region: Graph, captures: Sequence[Value], certain: bool) -> None:
         self.region = region
+        self.captures = captures
         self.leaving: list[Node] = []
         self.staying: list[Node] = []
         self.constants: dict[Value, Node] = {}  # results of nullary nodes and of what is moved from them
-        invariant = set(region.inputs[start:])
+        invariant = set(captures)
         for node in region.nodes:
             if self._is_constant(node):
                 self.constants.update(dict.fromkeys(node.results, node))
@@ -104,23 +109,23 @@ def _may_leave(node: Node, certain: bool) -> bool:
     return certain and not any(isinstance(v.type, StackType) for v in (*node.operands, *node.results))
 
 
-def _hoist(loop: Node, nodes: list[Node]) -> Node:
+def _hoist(loop: Loop, nodes: list[Node]) -> Node:
     """The loop without its invariant nodes, which are appended to `nodes`."""
-    start = first_capture(loop)
-    count = known_scalar(loop.operands[0]) if loop.op == "for" else None
-    regions = [_Region(r, start, count is not None and count > 0) for r in loop.regions]
+    count = None if loop.count is None else known_scalar(loop.count)
+    split = [(r, loop.split(r.inputs).captures) for r in loop.node.regions]
+    regions = [_Region(r, captures, count is not None and count > 0) for r, captures in split]
     if not any(r.leaving for r in regions):
-        return loop
+        return loop.node
     exported = [r.exported() for r in regions]
     captures: list[Value] = []
     for region, values in zip(regions, exported, strict=True):
-        env = dict(zip(region.region.inputs[start:], loop.operands[start:], strict=True))
+        env = dict(zip(region.captures, loop.captures, strict=True))
         region.move_out(env, nodes)
         captures += [env[v] for v in values]
     return _with_captures(loop, regions, exported, captures)
 
 
-def _with_captures(loop: Node, regions: list[_Region], exported: list[list[Value]], captures: list[Value]) -> Node:
+def _with_captures(loop: Loop, regions: list[_Region], exported: list[list[Value]], captures: list[Value]) -> Node:
     """The loop with the exported values of each region as captures that every region takes."""
     graphs = []
     for i, split in enumerate(regions):
@@ -129,5 +134,4 @@ def _with_captures(loop: Node, regions: list[_Region], exported: list[list[Value
         own = inputs[before : before + len(exported[i])]
         graph = Graph((*split.region.inputs, *inputs), tuple(split.staying), split.region.outputs)
         graphs.append(substituted(graph, dict(zip(exported[i], own, strict=True))))
-    types = tuple([r.type for r in loop.results])
-    return Node(loop.op, (*loop.operands, *captures), types, loop.attrs, tuple(graphs), loop.loc)
+    return loop.recaptured((), captures, graphs).node(loop.node.loc)

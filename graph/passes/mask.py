@@ -27,18 +27,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from loopgrad.graph.accumulators import accumulator_input, first_carry
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.mask_region import Mask, chosen_lanes, under_mask
-from loopgrad.graph.rebuild import Builder, first_capture
+from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.regions import Loop, Region, Switch
 from loopgrad.graph.types import StackType, TensorType, bool_
 
 
 def crosses_lanes(node: Node) -> bool:
     """Whether a lane loop or switch can't run one lane at a time."""
-    control = node.regions[0].outputs[0] if node.op == "while" else node.operands[0]
-    return not lane_report(node, control.shape).local
+    return not lane_report(node, Region.of(node).decider.shape).local
 
 
 def run(graph: Graph, wanted: Callable[[Node], bool] = crosses_lanes, apart: bool = False) -> Graph:
@@ -64,77 +63,77 @@ class _Masker:
     def node(self, node: Node, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
         if not node.regions:
             return builder.emit(node.op, operands, node.attrs)
-        if not node.attrs["lanes"]:
+        region = Region.of(node)
+        if not region.lanes:
             return builder.emit(node.op, operands, node.attrs, tuple([self.graph(r) for r in node.regions]))
         if not self.wanted(node):
             return builder.emit(node.op, operands, node.attrs, node.regions)
-        match node.op:
-            case "for":
-                return self.masked_for(node, operands, builder)
-            case "while":
-                return self.masked_while(node, operands, builder)
-        return self.masked_switch(node, operands, builder)
+        if isinstance(region, Switch):
+            return self.masked_switch(region, operands, builder)
+        loop = Loop.of(node)
+        if loop.condition is None:
+            return self.masked_for(loop, operands, builder)
+        return self.masked_while(loop, loop.condition, operands, builder)
 
-    def masked_for(self, node: Node, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
-        count = operands[0]
+    def masked_for(self, loop: Loop, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+        (count,), inits, captures = loop.split(operands)
         scalar = TensorType((), count.dtype)
         axes = tuple(range(len(count.shape)))
         empty = 0 in count.shape
         trips = builder.const(0, scalar) if empty else builder.value("reduce_max", count, axes=axes)
 
         inner = Builder()
-        inner.loc = node.loc
+        inner.loc = loop.node.loc
         index, lanes = Value(scalar), Value(count.type)
-        arguments = [Value(v.type) for v in operands[1:]]
+        arguments = [Value(v.type) for v in (*inits, *captures)]
         k = inner.splat(index, count.shape)
         active = Mask(inner.value("lt", k, lanes))
-        outputs = under_mask(inner, node.regions[0], [k, *arguments], [active], _shared_inputs(node), self.apart)
-        carries = merged(inner, node, active, arguments, outputs)
+        outputs = under_mask(inner, loop.body, [k, *arguments], [active], loop.accumulators, self.apart)
+        carries = merged(inner, loop, active, arguments, outputs)
         body = self.graph(Graph((index, *arguments, lanes), tuple(inner.nodes), tuple(carries)))
-        return builder.emit("for", (trips, *operands[1:], count), _uniform(node), (body,))
+        form = loop.rebuilt(count=trips, inits=inits, captures=(*captures, count), body=body, lanes=0, shared=())
+        return builder.emit(*form)
 
-    def masked_while(self, node: Node, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
-        cond, body = node.regions
-        n: int = node.attrs["carries"]
-        mask_type = cond.outputs[0].type
+    def masked_while(self, loop: Loop, cond: Graph, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+        _, inits, outer = loop.split(operands)
+        mask_type = loop.decider.type
         (started,) = under_mask(builder, cond, operands, [], (), self.apart)
 
-        tested = [Value(v.type) for v in (*operands[:n], started, *operands[n:])]
+        n = loop.width
+        tested = [Value(v.type) for v in (*inits, started, *outer)]
         test = Builder()
-        any_active = test.value("reduce_or", tested[n], axes=tuple(range(len(cond.outputs[0].shape))))
+        any_active = test.value("reduce_or", tested[n], axes=tuple(range(len(loop.decider.shape))))
         condition = Graph(tuple(tested), tuple(test.nodes), (any_active,))
 
         inner = Builder()
-        inner.loc = node.loc
-        carries, captures = [Value(v.type) for v in operands[:n]], [Value(v.type) for v in operands[n:]]
+        inner.loc = loop.node.loc
+        carries, captures = [Value(v.type) for v in inits], [Value(v.type) for v in outer]
         alive = Value(mask_type)
         active = Mask(alive)
-        outputs = under_mask(inner, body, [*carries, *captures], [active], _shared_inputs(node), self.apart)
-        after = merged(inner, node, active, carries, outputs)
+        outputs = under_mask(inner, loop.body, [*carries, *captures], [active], loop.accumulators, self.apart)
+        after = merged(inner, loop, active, carries, outputs)
         (holds,) = under_mask(inner, cond, [*after, *captures], [active], (), self.apart)
         still = inner.value("and", alive, holds)
         stepped = self.graph(Graph((*carries, alive, *captures), tuple(inner.nodes), (*after, still)))
-        attrs = {**_uniform(node), "carries": n + 1}
-        return builder.emit("while", (*operands[:n], started, *operands[n:]), attrs, (condition, stepped))[:n]
+        form = loop.rebuilt(
+            inits=(*inits, started), captures=outer, condition=condition, body=stepped, lanes=0, shared=()
+        )
+        return builder.emit(*form)[:n]
 
-    def masked_switch(self, node: Node, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
-        index, inputs = operands[0], list(operands[1:])
-        shared = set(node.attrs["shared"])
-        threaded = {
-            p: accumulator_input(node, p)
-            for p, r in enumerate(node.results)
-            if p in shared or isinstance(r.type, StackType)
-        }
-        sources = {threaded[p] for p in shared}
+    def masked_switch(self, switch: Switch, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+        index, inputs = operands[0], list(operands[switch.first :])
+        threaded = {p: source - switch.offset for p, source in switch.threaded.items()}
+        sources = {threaded[p] for p in switch.shared}
         results: list[Value] | None = None
-        for number, branch in enumerate(node.regions):
-            active = Mask(chosen_lanes(builder, index, number, len(node.regions)))
+        for number, branch in enumerate(switch.branches):
+            active = Mask(chosen_lanes(builder, index, number, len(switch.branches)))
             if _is_heavy(branch):
                 if results is None:
                     results = [
-                        inputs[threaded[p]] if p in threaded else _zeros(builder, r) for p, r in enumerate(node.results)
+                        inputs[threaded[p]] if p in threaded else _zeros(builder, r)
+                        for p, r in enumerate(switch.node.results)
                     ]
-                results = self._guarded(builder, node, branch, active, inputs, results, sources, threaded)
+                results = self._guarded(builder, switch, branch, active, inputs, results, sources, threaded)
             else:
                 found = under_mask(builder, branch, inputs, [active], sources, self.apart)
                 results = _selected(builder, active, found, results, threaded)
@@ -146,7 +145,7 @@ class _Masker:
     def _guarded(
         self,
         builder: Builder,
-        node: Node,
+        switch: Switch,
         branch: Graph,
         active: Mask,
         inputs: Sequence[Value],
@@ -158,7 +157,7 @@ class _Masker:
         passed = {p: i for p, v in enumerate(results) for i, w in enumerate(inputs) if v is w}
         given = [v for p, v in enumerate(results) if p not in passed]
         run = Builder()
-        run.loc = node.loc
+        run.loc = switch.node.loc
         arguments = [Value(v.type) for v in inputs]
         before = [Value(v.type) for v in given]
         rest = iter(before)
@@ -180,27 +179,16 @@ def _zeros(builder: Builder, like: Value) -> Value:
     return builder.const(False if like.dtype is bool_ else 0, like.type)
 
 
-def _uniform(node: Node) -> dict[str, object]:
-    return {**node.attrs, "lanes": 0, "shared": ()}
-
-
-def _shared_inputs(node: Node) -> set[int]:
-    """Positions of the body's inputs that are shared accumulators."""
-    return {first_carry(node) + j for j in node.attrs["shared"]}
-
-
 def _is_heavy(branch: Graph) -> bool:
     """Whether computing the branch for nobody would cost much, or push on a stack."""
     return any(n.regions or n.op in ("push", "pop") for n in branch.nodes)
 
 
-def merged(builder: Builder, node: Node, active: Mask, olds: Sequence[Value], news: Sequence[Value]) -> list[Value]:
+def merged(builder: Builder, loop: Loop, active: Mask, olds: Sequence[Value], news: Sequence[Value]) -> list[Value]:
     """A loop's carries after one trip: new in active lanes; stacks and shared accumulators as they are."""
-    shared = node.attrs["shared"]
-    n = first_capture(node) - first_carry(node)
     return [
-        new if j in shared or isinstance(new.type, StackType) else active.select(builder, new, old)
-        for j, (old, new) in enumerate(zip(olds[:n], news, strict=True))
+        new if j in loop.shared or isinstance(new.type, StackType) else active.select(builder, new, old)
+        for j, (old, new) in enumerate(zip(olds[: loop.width], news, strict=True))
     ]
 
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from loopgrad.graph.accumulators import accumulator_input, first_carry, passed
+from loopgrad.graph.accumulators import passed
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import Builder, input_offset
+from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, int32, int64
 
 
@@ -134,45 +135,49 @@ def _masked_region(
     builder: Builder, node: Node, operands: list[Value], masks: Sequence[Mask], joining: Collection[int], apart: bool
 ) -> tuple[Value, ...]:
     """A region node inside a masked body."""
-    lanes = node.attrs["lanes"]
-    if node.op == "for" and lanes:
-        count = operands[0]
-        for mask in masks:
-            if mask.covers(count.shape):
-                assert isinstance(count.type, TensorType)
-                count = mask.select(builder, count, builder.const(0, count.type))
-        operands = [count, *operands[1:]]
-    accumulators = _inner_accumulators(node, joining)
-    inner_lanes = any(_has_lanes(r) for r in node.regions) or (node.op == "while" and lanes)
+    view = Region.of(node)
+    condition: Graph | None = None
+    if view.lanes and isinstance(view, Loop):
+        condition = view.condition
+        if condition is None:
+            operands = [_masked_count(builder, operands[0], masks), *operands[1:]]
+    accumulators = _inner_accumulators(view, joining)
+    inner_lanes = any(_has_lanes(r) for r in node.regions) or condition is not None
     if not accumulators and not inner_lanes and not (apart and _pushes_floats(node)):
         return builder.emit(node.op, operands, node.attrs, node.regions)
     regions = []
-    for position, region in enumerate(node.regions):
+    for region in node.regions:
         inner = Builder()
         inner.loc = node.loc
         arguments = [Value(v.type) for v in region.inputs]
         captured = [Mask(Value(m.value.type)) for m in masks]
         outputs = under_mask(inner, region, arguments, captured, accumulators, apart)
-        if node.op == "while" and lanes and position == 0:
+        if region is condition:
             outputs = [_and_masks(inner, outputs[0], captured)]
         inputs = (*arguments, *[m.value for m in captured])
         regions.append(Graph(inputs, tuple(inner.nodes), tuple(outputs)))
     return builder.emit(node.op, (*operands, *[m.value for m in masks]), node.attrs, tuple(regions))
 
 
-def _inner_accumulators(node: Node, joining: Collection[int]) -> set[int]:
+def _masked_count(builder: Builder, count: Value, masks: Sequence[Mask]) -> Value:
+    for mask in masks:
+        if mask.covers(count.shape):
+            assert isinstance(count.type, TensorType)
+            count = mask.select(builder, count, builder.const(0, count.type))
+    return count
+
+
+def _inner_accumulators(view: Region, joining: Collection[int]) -> set[int]:
     """Input positions of the node's regions that are accumulators."""
-    offset = input_offset(node)
-    if node.op == "switch":
-        declared = {accumulator_input(node, p) for p in node.attrs["shared"]}
-        return declared | {i - offset for i in joining if i >= offset}
-    first = first_carry(node)
-    return {first + j for j in range(node.attrs["carries"]) if j in node.attrs["shared"] or first + j in joining}
+    entering = {i for i in joining if i >= view.first}
+    if isinstance(view, Loop):
+        entering = {i for i in entering if view.carry_at(i) is not None}
+    return {i - view.offset for i in entering.union(view.accumulators)}
 
 
 def _has_lanes(graph: Graph) -> bool:
     """Whether the graph or a region in it holds a lane loop or switch."""
-    return any(n.regions and (n.attrs["lanes"] or any(map(_has_lanes, n.regions))) for n in graph.nodes)
+    return any(n.regions and (Region.of(n).lanes or any(map(_has_lanes, n.regions))) for n in graph.nodes)
 
 
 def _and_masks(builder: Builder, condition: Value, masks: Sequence[Mask]) -> Value:
