@@ -35,7 +35,17 @@ Branch = Callable[..., Any]
 def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) -> Tree:
     """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`.
 
-    A Python bool decides now; an array predicate decides for each element.
+    A Python bool decides now. A tensor of shape () decides when the program runs: only one side does. One of shape S
+    decides for each element: results then start with S (scalars are stretched to it), and the side that wasn't chosen
+    leaves no trace, not even a NaN in a derivative. Both sides return trees of one structure; numbers give way to
+    arrays in dtype. `operands` are trees; what the functions read from around them is differentiated as well.
+
+    Raises DTypeError for a float predicate and where the sides' dtypes differ, ShapeError or StructureError where their
+    shapes or structures do.
+
+    >>> x = lg.asarray([4.0, -1.0])
+    >>> lg.cond(x > 0, lg.sqrt, lambda v: 0.0, x)
+    Tensor([2., 0.], dtype=float64)
     """
     if is_scalar(pred) or isinstance(pred, np.bool_):
         return (true_fun if pred else false_fun)(*map(private, operands))
@@ -47,7 +57,16 @@ def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) 
 
 
 def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tree:
-    """`branches[index](*operands)`; an index out of range takes the nearest branch."""
+    """`branches[index](*operands)`; an index out of range takes the nearest branch.
+
+    A Python int decides now, an integer tensor of shape () when the program runs, one of shape S for each element.
+    Results are as for `cond`.
+
+    Raises ValueError without branches, DTypeError for a float index.
+
+    >>> lg.switch(lg.asarray([0, 1, 7]), [lg.negative, lg.square, lg.sqrt], lg.asarray([4.0, 4.0, 4.0]))
+    Tensor([-4., 16.,  2.], dtype=float64)
+    """
     if not branches:
         raise ValueError(explained("switch", "at least one branch", "none", "pass a branch"))
     if isinstance(index, int | np.integer):

@@ -35,8 +35,17 @@ def fori_loop(
 ) -> Tree:
     """`for i in range(lower, upper): val = body_fun(i, val)`; array bounds give each element its own count.
 
-    Bounds are integers: convert a float bound with `lg.floor(x).astype(lg.int64)`, where NaN becomes 0.
-    `upper <= lower` means no trip. `i` has the bounds' dtype; of Python ints it is weak.
+    Bounds are integers: convert a float bound with `lg.floor(x).astype(lg.int64)`, where NaN becomes 0. `upper <=
+    lower` means no trip. `i` has the bounds' dtype; of Python ints it is weak. Bounds broadcast: scalars make a uniform
+    loop, a shape S makes lanes. Carries (`init_val`, a tree), `memory_budget` and `name` are as for `while_loop`.
+
+    Raises DTypeError for bounds that aren't integers, DTypeError, ShapeError or StructureError for a carry that
+    changes.
+
+    >>> lg.fori_loop(0, 5, lambda i, total: total + i, 0)
+    Tensor(10, dtype=int64)
+    >>> lg.fori_loop(0, lg.asarray([3, 0, 1]), lambda i, v: 2.0 * v, lg.ones(3))
+    Tensor([8., 1., 2.], dtype=float64)
     """
     limits = Limits(None, memory_budget, name)
     limits.check("fori_loop")

@@ -38,8 +38,19 @@ def scan(
     memory_budget: int | None = None,
     name: str | None = None,
 ) -> tuple[Tree, Tree]:
-    """`carry, y = f(carry, x)` for each row of `xs` in order (or backwards); returns the last carry and
-    the rows `y`, stacked. Without `xs`, `length` says how often."""
+    """`carry, y = f(carry, x)` for each row x of `xs`; returns the last carry, and the rows y stacked.
+
+    `xs` is a tree of arrays that share the extent n of their first axis; `length` is n where there are none. The
+    results' second part has f's structure of y, each leaf with a first axis of n. `reverse` goes from the last row to
+    the first; y of row k stands in row k nonetheless. The carry, `memory_budget` and `name` are as for `while_loop`.
+
+    Raises ShapeError where the first axes differ or n isn't given, DTypeError where f returns no pair or changes the
+    type of a carry.
+
+    >>> last, sums = lg.scan(lambda total, x: (total + x, total + x), 0.0, lg.asarray([1.0, 2.0, 4.0]))
+    >>> last, sums
+    (Tensor(7., dtype=float64), Tensor([1., 3., 7.], dtype=float64))
+    """
     limits = Limits(None, memory_budget, name)
     limits.check("scan")
     check_function("scan body", f)

@@ -50,8 +50,22 @@ def while_loop(
 ) -> Tree:
     """Repeat `val = body_fun(val)` while `cond_fun(val)`; an array condition runs each element by itself.
 
-    `max_steps` is asserted: one more trip raises LoopLimitError. `memory_budget` bounds the bytes that
-    the reverse pass saves; beyond it the loop is checkpointed.
+    `init_val` is a tree of tensors and numbers. `body_fun` returns the same structure, shapes and dtypes; a Python
+    number among the initial values takes those that the body gives it. `cond_fun` returns one bool, of shape () for a
+    uniform loop, or of shape S for lanes: carries then start with S, save scalars (they are stretched to it) and arrays
+    that lanes only scatter into. A lane whose condition fails keeps its values. NaN compares false, so it ends a loop.
+
+    `max_steps` is asserted: a lane that would go further raises LoopLimitError. `memory_budget` bounds the bytes that
+    the reverse pass saves: beyond it the loop is checkpointed (binomially: Griewank and Walther, Revolve, 2000). `name`
+    is what plans and error messages call the loop. Gradients go through any number of trips, without a bound.
+
+    Raises DTypeError or ShapeError for a carry whose type changes and for a condition that isn't bool, StructureError
+    where the body returns another structure, EndlessLoopError for a condition that provably stays true.
+
+    >>> lg.while_loop(lambda v: v < 100, lambda v: 3 * v, lg.asarray([1, 50, 200]))
+    Tensor([243, 150, 200], dtype=int64)
+    >>> lg.grad(lambda x: lg.while_loop(lambda v: v < 100.0, lambda v: 3.0 * v, x))(2.0)
+    Tensor(81., dtype=float64)
     """
     limits = Limits(max_steps, memory_budget, name)
     limits.check("while_loop")

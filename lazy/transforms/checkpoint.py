@@ -18,9 +18,13 @@ from loopgrad.lazy.tensor.trees import check_function, flatten, is_dynamic, unfl
 
 
 def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, rematerialised: differentiating it saves its arguments (trees of tensors) alone.
+    """`fun`, rematerialised: differentiating it saves its arguments (trees of tensors) and captures, nothing else.
 
-    Python numbers and what can't be a tensor are handed on as they are, so the function may branch on them.
+    Its reverse pass runs `fun` once more; values and derivatives are those of `fun`. Python numbers and what can't be a
+    tensor are handed on as they are, so the function may branch on them.
+
+    >>> lg.grad(lambda x: lg.checkpoint(lambda v: lg.sin(lg.sin(v)))(x))(0.0)
+    Tensor(1., dtype=float64)
     """
 
     check_function("checkpoint", fun)

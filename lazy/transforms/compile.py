@@ -13,28 +13,25 @@ import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from loopgrad.graph.build import current_scope, enter, trace
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Leaf, Value
-from loopgrad.graph.types import TensorType
 from loopgrad.lazy.loops.traced_functions import as_result
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, tracing, unmasked, wrap
+from loopgrad.lazy.tensor.core import TensorCore, tracing, wrap
 from loopgrad.lazy.tensor.device_choice import common, place_of, place_of_arguments
-from loopgrad.lazy.tensor.errors import StaleCaptureError, StaticArgumentError
 from loopgrad.lazy.tensor.evaluation import buffers_of
 from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
 from loopgrad.lazy.tensor.staleness import read_by
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, odd_keys, unflatten
+from loopgrad.lazy.transforms.captured_call import Replay
 from loopgrad.lazy.transforms.compiled_arguments import (
     ARRAY,
     argument,
-    check_required,
-    check_written,
     is_weak,
     kind_of_input,
     type_of,
@@ -42,6 +39,7 @@ from loopgrad.lazy.transforms.compiled_arguments import (
 )
 from loopgrad.lazy.transforms.compiled_methods import BoundCompiled
 from loopgrad.lazy.transforms.compiled_version import Version
+from loopgrad.lazy.transforms.input_buffers import borrowed, input_buffers
 from loopgrad.lazy.transforms.static_arguments import (
     Standing,
     StaticParameters,
@@ -51,19 +49,15 @@ from loopgrad.lazy.transforms.static_arguments import (
     joined,
     static_identities,
 )
-from loopgrad.runtime.buffers import Buffer, dtype_of
-from loopgrad.runtime.devices import HOST_KINDS, get_device
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
     from loopgrad.runtime.executable import Executable
     from loopgrad.runtime.plan import MemoryStats, Plan
-    from loopgrad.runtime.replay import Replay as DeviceReplay
-    from loopgrad.runtime.replay import ReplayStats
 
 Key = tuple[Any, ...]
-_SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
-_TYPES_LIMIT: Final = 4096  # remembered array types
 
 
 class Call(NamedTuple):
@@ -155,7 +149,7 @@ class Compiled(Standing):
         for x in args:
             kind = type(x)
             if kind is np.ndarray:
-                buffer = _borrowed(x, version)
+                buffer = borrowed(x, version)
                 key.append(buffer.type if x.shape else (buffer.type, ARRAY))
             elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
                 buffer = x._value.buffer
@@ -165,7 +159,7 @@ class Compiled(Standing):
                     return None
                 placed = placed or place_of(x._value) is not None
             elif kind is float:
-                buffer = _borrowed(np.array(x, config.dtype.np), version)
+                buffer = borrowed(np.array(x, config.dtype.np), version)
                 key.append(float)
             else:
                 return None
@@ -201,7 +195,7 @@ class Compiled(Standing):
             self._versions.pop(key, None)
             version = self._versions.setdefault(key, self._trace(config, place, call, reason))  # or another thread's
         self._last = (key, version)
-        return version, inputs, _inputs(inputs, version)
+        return version, inputs, input_buffers(inputs, version)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         static: dict[int | str, Any] = {}
@@ -324,106 +318,6 @@ class Compiled(Standing):
         """Forget every compiled version."""
         self._versions.clear()
         self._last = None
-
-
-class Replay:
-    """A recorded call. Values and trip counts may change between replays; shapes and dtypes may not."""
-
-    def __init__(
-        self, compiled: Compiled, version: Version, recorded: DeviceReplay, leaves: Sequence[Any]
-    ) -> None:
-        self._compiled = compiled
-        self._version = version
-        self._recorded = recorded
-        self._leaves = leaves if version.written else ()  # the last arguments, of which the elements have changed
-
-    def replay(self, *args: Any, **kwargs: Any) -> Any:
-        """Run again; without arguments, on the last ones."""
-        version = self._version
-        if version.stale:
-            expected = "the tensors that the function reads from around it as they were at the capture"
-            fix = "capture again, or pass it as an argument"
-            raise StaleCaptureError(explained("replay", expected, "one that was written to", fix))
-        if not args and not kwargs and not version.written:
-            return version.results(self._recorded.replay(None))
-        leaves = self._given(args, kwargs)
-        inputs = _checked_inputs(leaves, version)
-        if version.written:
-            check_written(leaves, version.written)
-            self._leaves = leaves
-        return version.finish(leaves, self._recorded.replay([*inputs, *version.captured]))
-
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The arguments that are inputs."""
-        if not args and not kwargs:
-            return self._leaves
-        if not self._version.parts and not kwargs and all(isinstance(x, _SIMPLE) for x in args):
-            return args
-        call = self._compiled._call(args, kwargs)
-        if call.parts != self._version.parts:
-            expected, fix = "the static arguments of the capture", "capture again for others"
-            raise StaticArgumentError(explained("replay", expected, "another one", fix))
-        return call.inputs()
-
-    __call__ = replay
-
-    def __reduce__(self) -> Any:
-        fix = "keep the compiled function, and capture again"
-        raise TypeError(explained("a captured call", "to stay in its process", "a copy or pickle of it", fix))
-
-    def __repr__(self) -> str:
-        types = ", ".join(map(str, self._version.types)) or "no arguments"
-        return f"<captured call of ({types}) on {self._version.device.name}>"
-
-    def stats(self) -> ReplayStats:
-        """Captures, replays, and how often a stack heap grew."""
-        return self._recorded.stats()
-
-
-def _checked_inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
-    if len(leaves) != len(version.types):
-        fix = "pass the arguments of the capture"
-        raise ShapeError(explained("replay", f"{len(version.types)} arrays", len(leaves), fix))
-    for i, (x, expected) in enumerate(zip(leaves, version.types, strict=True)):
-        got = type_of(x)
-        if got != expected and not (type(x) in PYTHON_SCALARS and not expected.shape):
-            error = ShapeError if got.shape != expected.shape else DTypeError
-            raise error(explained("replay", f"argument {i} of type {expected}", got, "capture again for another type"))
-    return _inputs(leaves, version)
-
-
-def _inputs(leaves: Sequence[Any], version: Version) -> list[Buffer]:
-    if version.required:
-        check_required(leaves, version.required)
-    pending = [x for x in leaves if isinstance(x, TensorCore) and not isinstance(x._value, Leaf)]
-    if pending:
-        buffers_of(pending)
-    return [_input(x, t, version) for x, t in zip(leaves, version.types, strict=True)]
-
-
-def _input(x: Any, type: TensorType, version: Version) -> Buffer:
-    if isinstance(x, TensorCore):
-        value = x._value
-        buffer = value.buffer if isinstance(value, Leaf) else buffers_of((x,))[0]
-        return buffer if buffer.device == version.device.name else move(buffer, version.device)
-    return _borrowed(np.asarray(unmasked(x) if isinstance(x, np.ndarray) else x, type.dtype.np), version)
-
-
-_types: dict[tuple[np.dtype[Any], tuple[int, ...]], TensorType] = {}
-
-
-def _borrowed(array: np.ndarray[Any, Any], version: Version) -> Buffer:
-    """The caller's array as an input for the time of one call, without a copy where that is possible."""
-    device = version.device
-    if version.returns_input or device.kind not in HOST_KINDS or not array.flags.carray or not array.dtype.isnative:
-        return device.put(array, version.returns_input)
-    place = (array.dtype, array.shape)
-    type_ = _types.get(place)
-    if type_ is None:
-        if len(_types) >= _TYPES_LIMIT:
-            _types.clear()
-        type_ = _types[place] = TensorType(array.shape, dtype_of(array.dtype))
-    return Buffer(array, device.name, type_)
 
 
 def _form_of(result: Tree, outputs: Sequence[Any]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.transforms.compile import Compiled, Replay
+    from loopgrad.lazy.transforms.captured_call import Replay
+    from loopgrad.lazy.transforms.compile import Compiled
     from loopgrad.runtime.plan import Plan
 
 

@@ -123,9 +123,16 @@ def _pair(what: str, result: Any) -> tuple[Any, Any]:
 
 
 def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """A function that returns `(value, gradient)`; with `has_aux` `((value, aux), gradient)`.
+    """A function that returns `(value, gradient)` of a scalar function; with `has_aux` `((value, aux), gradient)`.
 
-    `argnums` names the arguments (one, or several for a tuple of gradients); each may be a tree.
+    `argnums` names the positional arguments to differentiate: one, or several for a tuple of gradients. Each may be a
+    tree of float tensors; its gradient has its structure, shapes and dtypes. `fun` returns one float of shape (), with
+    `has_aux` a pair of that and anything. Value and gradient that are evaluated together run as one program.
+
+    Raises GradientError for arguments that aren't float, a loss that isn't one float, and argnums out of range.
+
+    >>> lg.value_and_grad(lambda x: lg.sum(x**2))(lg.asarray([1.0, 2.0, 3.0]))
+    (Tensor(14., dtype=float64), Tensor([2., 4., 6.], dtype=float64))
     """
     return _gradient_function("value_and_grad", fun, argnums, has_aux)
 
@@ -147,7 +154,15 @@ def _gradient_function(what: str, fun: Function, argnums: int | Sequence[int], h
 
 
 def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """A function that returns the gradient of a scalar function (with `has_aux`, and aux)."""
+    """A function that returns the gradient of a scalar function; with `has_aux` `(gradient, aux)`.
+
+    Arguments, shapes, dtypes and errors are those of `value_and_grad`. Gradients of gradients have no limit but memory.
+
+    >>> lg.grad(lambda x: x**3)(2.0), lg.grad(lg.grad(lambda x: x**3))(2.0)
+    (Tensor(12., dtype=float64), Tensor(12., dtype=float64))
+    >>> lg.grad(lambda p: lg.sum(p["w"] * p["x"]))({"w": lg.ones(2), "x": lg.asarray([3.0, 4.0])})["w"]
+    Tensor([3., 4.], dtype=float64)
+    """
     both = _gradient_function("grad", fun, argnums, has_aux)
 
     @wraps(fun)
@@ -159,8 +174,18 @@ def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False)
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """`(fun(*primals), pull)`, where `pull(cotangent)` gives one cotangent per primal (with `has_aux`
-    also aux, last)."""
+    """`(fun(*primals), pull)`: `pull(cotangent)` gives a tuple of one cotangent for each primal.
+
+    Primals are trees of float tensors. The cotangent has the result's structure and shapes, each primal's that of the
+    primal. With `has_aux` `fun` returns `(result, aux)`, and aux comes third.
+
+    Raises GradientError for primals that aren't float, ShapeError, DTypeError or StructureError for a cotangent that
+    isn't like the result.
+
+    >>> value, pull = lg.vjp(lambda x: lg.sin(x), lg.asarray([0.0, 1.0]))
+    >>> pull(lg.asarray([1.0, 10.0]))
+    (Tensor([1.        , 5.40302306], dtype=float64),)
+    """
     point = _call("vjp", fun, primals, {}, range(len(primals)))
     value, aux = _pair("vjp", point.result) if has_aux else (point.result, None)
     leaves, structure = flatten(value)
@@ -196,7 +221,16 @@ def _matched(what: str, structure: Any, like: Sequence[Value], tree: Tree) -> li
 
 
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """`(fun(*primals), derivative along tangents)` (with `has_aux` also aux, last)."""
+    """`(fun(*primals), tangent)`: the derivative of `fun` along `tangents`, by forward mode.
+
+    `primals` and `tangents` are tuples of trees, alike in structure and shapes; the tangent is like the result. With
+    `has_aux` `fun` returns `(result, aux)`, and aux comes third. Costs about one more run of `fun`, and saves nothing.
+
+    Raises GradientError for primals that aren't float or where primals and tangents aren't tuples of one length.
+
+    >>> lg.jvp(lambda x: x**2, (lg.asarray([1.0, 2.0]),), (lg.asarray([1.0, 0.5]),))
+    (Tensor([1., 4.], dtype=float64), Tensor([2., 2.], dtype=float64))
+    """
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise GradientError(explained("jvp", "tuples of primals and tangents", type(primals).__name__, "write (x,)"))
     push, value, aux = _pusher("jvp", fun, tuple(primals), has_aux)
@@ -205,7 +239,14 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
 
 def linearize(fun: Function, *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """`(fun(*primals), push)`, where `push(*tangents)` is the derivative along them."""
+    """`(fun(*primals), push)`: `push(*tangents)` is the derivative along them, as often as wanted.
+
+    Shapes, dtypes and errors are those of `jvp`.
+
+    >>> value, push = lg.linearize(lg.exp, lg.zeros(2))
+    >>> push(lg.asarray([1.0, 2.0]))
+    Tensor([1., 2.], dtype=float64)
+    """
     push, value, _ = _pusher("linearize", fun, primals, has_aux=False)
     return value, push
 
@@ -239,7 +280,12 @@ def _pusher(what: str, fun: Function, primals: Sequence[Any], has_aux: bool) -> 
 def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
     """The Jacobian by reverse mode, one pass per output element (batched): shape output + input.
 
-    For trees: the result's structure, with the argument's inside.
+    For trees: the result's structure, with the argument's inside. Right for few outputs; `jacfwd` is for few inputs.
+    `argnums` and errors are those of `grad`, but results of any shape are differentiated.
+
+    >>> lg.jacrev(lambda x: x[1:] * x[:-1])(lg.asarray([1.0, 2.0, 3.0]))
+    Tensor([[2., 1., 0.],
+            [0., 3., 2.]], dtype=float64)
     """
 
     @wraps(fun)
@@ -288,7 +334,13 @@ def _unraveled(tree: Tree, shape: tuple[int, ...]) -> Tree:
 
 
 def jacfwd(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """The Jacobian by forward mode, one pass per input element (batched): shape output + input."""
+    """The Jacobian by forward mode, one pass per input element (batched): shape output + input.
+
+    Structures, `argnums` and errors are those of `jacrev`.
+
+    >>> lg.jacfwd(lambda t: lg.stack([lg.cos(t), lg.sin(t)]))(0.0)
+    Tensor([-0.,  1.], dtype=float64)
+    """
 
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -319,14 +371,25 @@ def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:
 
 
 def hessian(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """The matrix of second derivatives of a scalar function: forward over reverse."""
+    """The matrix of second derivatives of a scalar function, forward over reverse: shape input + input.
+
+    `argnums` and errors are those of `grad`. For a product with one vector `hvp` is much cheaper.
+
+    >>> lg.hessian(lambda x: x[0] ** 2 * x[1])(lg.asarray([1.0, 3.0]))
+    Tensor([[6., 2.],
+            [2., 0.]], dtype=float64)
+    """
     return jacfwd(grad(fun, argnums), argnums)
 
 
 def hvp(fun: Function, primals: Any, tangents: Any) -> Any:
-    """The Hessian of a scalar function times a vector, without the Hessian: forward over reverse.
+    """The Hessian of a scalar function times a vector, without the Hessian: forward over reverse (Pearlmutter, 1994).
 
-    With tuples, one entry per argument; otherwise of a function of one argument.
+    With tuples, one entry per argument; otherwise of a function of one argument. Tangents and result are like the
+    primals. Raises GradientError as `grad` does.
+
+    >>> lg.hvp(lambda x: x[0] ** 2 * x[1], lg.asarray([1.0, 3.0]), lg.asarray([1.0, 0.0]))
+    Tensor([6., 2.], dtype=float64)
     """
     if not isinstance(primals, tuple):
         return jvp(grad(fun), (primals,), (tangents,))[1]

@@ -26,9 +26,17 @@ if TYPE_CHECKING:
 
 
 def gradients(loss: Any, xs: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of a scalar tensor with respect to tensors it was computed from; lazy.
+    """The gradients of a scalar tensor with respect to float tensors that it was computed from; lazy.
 
-    A tensor on which the loss doesn't depend gets zeros.
+    One tensor for each of `xs`, of its shape and dtype; zeros where the loss doesn't depend on it. What was evaluated
+    on the way changes nothing.
+
+    Raises GradientError for a loss that isn't one float or an x that isn't a float tensor, HistoryError where a tensor
+    between loss and xs is gone or came from a compiled function.
+
+    >>> x = lg.asarray([1.0, 2.0])
+    >>> lg.gradients(lg.sum(x**2), [x])
+    [Tensor([2., 4.], dtype=float64)]
     """
     if isinstance(xs, TensorCore):
         fix = "write lg.gradients(loss, [x])"

@@ -27,11 +27,19 @@ Function = Callable[..., Any]
 
 
 def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
-    """`fun` over an axis of its arguments.
+    """`fun`, written for one example, over an axis of its arguments.
 
-    `in_axes`: the axis of each argument (an int, or a tree that is a prefix of the arguments; None for
-    an argument that all examples share). `out_axes`: where results get the axis. Keyword arguments are
-    shared. All batched arguments must agree in that axis' extent.
+    `in_axes`: the axis of each argument (an int, or a tree that is a prefix of the arguments; None for an argument that
+    all examples share). `out_axes`: where results get the axis. Keyword arguments are shared. A scalar loop in `fun`
+    becomes one with a lane for each example.
+
+    Raises ShapeError where no argument has an axis or their extents differ, DTypeError for a batched argument that is
+    no tensor.
+
+    >>> lg.vmap(lambda row, v: lg.sum(row * v), in_axes=(0, None))(lg.ones((2, 3)), lg.arange(3.0))
+    Tensor([3., 3.], dtype=float64)
+    >>> lg.vmap(lambda x: lg.while_loop(lambda v: v > 1.0, lambda v: v / 2.0, x))(lg.asarray([8.0, 5.0]))
+    Tensor([1.   , 0.625], dtype=float64)
     """
 
     check_function("vmap", fun)

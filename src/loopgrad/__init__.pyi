@@ -297,10 +297,10 @@ from loopgrad.lazy.tensor.graph_export import to_networkx as to_networkx
 from loopgrad.lazy.tensor.graph_export import to_text as to_text
 from loopgrad.lazy.tensor.promotion import can_cast as can_cast
 from loopgrad.lazy.tensor.tensor import Tensor as Tensor
+from loopgrad.lazy.transforms.captured_call import Replay as Replay
 from loopgrad.lazy.transforms.checkpoint import checkpoint as checkpoint
 from loopgrad.lazy.transforms.compile import compile as compile
 from loopgrad.lazy.transforms.compile import Compiled as Compiled
-from loopgrad.lazy.transforms.compile import Replay as Replay
 from loopgrad.lazy.transforms.derivatives import grad as grad
 from loopgrad.lazy.transforms.derivatives import hessian as hessian
 from loopgrad.lazy.transforms.derivatives import hvp as hvp
