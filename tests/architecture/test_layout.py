@@ -1,126 +1,105 @@
-"""What ARCHITECTURE.md promises about the shape of the source: sizes, names, import layers."""
+"""What ARCHITECTURE.md promises about the shape of the source. Import layers are import-linter's (pyproject.toml)."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
+import loopgrad as lg
+from tests.architecture.sources import FOLDERS, PYTHON, ROOT, SOURCES, imported, name, parsed
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ("lazy", "graph", "autodiff", "codegen", "runtime")
-# A folder may import the ones to its right.
-LAYERS = ("lazy", "runtime", "codegen", "autodiff", "graph")
-SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-PYTHON = sorted(
-    path for folder in (*FOLDERS, "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
-)
+MOST_LINES = 500
+MOST_LINES_OF_A_FUNCTION = 60
+EMPTY_NAMES = {"utils", "util", "helpers", "misc", "common"}
+HEAVY = ("llvmlite", "networkx", "ml_dtypes", "platformdirs", "scipy", "matplotlib", "rich")
 
 
-@functools.cache
-def parsed(path: Path) -> tuple[str, ast.Module]:
-    text = path.read_text()
-    return text, ast.parse(text)
+def definitions(path):
+    return [d for d in ast.walk(parsed(path)[1]) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def python(code, **more):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, **more)
 
 
-def imported(tree: ast.AST) -> list[tuple[str, ast.stmt]]:
-    found: list[tuple[str, ast.stmt]] = []
-    for statement in ast.walk(tree):
-        if isinstance(statement, ast.ImportFrom):
-            assert statement.level == 0, "imports are absolute"
-            found.append((statement.module or "", statement))
-        elif isinstance(statement, ast.Import):
-            found.extend((alias.name, statement) for alias in statement.names)
-    return found
+def test_files_are_short():
+    lines = {name(path): len(parsed(path)[0].splitlines()) for path in PYTHON}
+    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name)
-def test_files_are_short(path):
-    assert len(parsed(path)[0].splitlines()) <= 500
+def test_functions_are_short():
+    lengths = {
+        f"{name(path)}:{d.lineno} {d.name}": (d.end_lineno or 0) - d.lineno + 1
+        for path in SOURCES
+        for d in definitions(path)
+    }
+    assert {where: length for where, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_functions_are_short(path):
-    for definition in ast.walk(parsed(path)[1]):
-        if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (definition.end_lineno or 0) - definition.lineno + 1
-            assert length <= 60, f"{definition.name} at line {definition.lineno} has {length} lines"
+def test_names_say_what_is_inside():
+    assert [name(path) for path in PYTHON if path.stem in EMPTY_NAMES] == []
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name)
-def test_names_say_what_is_inside(path):
-    assert path.stem not in {"utils", "util", "helpers", "misc", "common"}
+def test_modules_begin_with_their_contract():
+    assert [name(path) for path in SOURCES if not ast.get_docstring(parsed(path)[1])] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_modules_begin_with_their_contract(path):
-    assert ast.get_docstring(parsed(path)[1])
+def test_imports_name_the_package():
+    """From loopgrad.<folder>: neither relative, nor by the bare name of a folder, nor from the public package, which
+    only `Tensor.__array_namespace__` must return."""
+    namespace = [d for path in SOURCES for d in definitions(path) if d.name == "__array_namespace__"]
+    returned = {id(statement) for definition in namespace for statement in ast.walk(definition)}
+    wrong = [
+        f"{name(path)}:{statement.lineno} {module}"
+        for path in SOURCES
+        for module, statement in imported(parsed(path)[1])
+        if getattr(statement, "level", 0)
+        or module.split(".")[0] in FOLDERS
+        or (module == "loopgrad" and id(statement) not in returned)
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_imports_point_one_way(path):
-    folder = path.relative_to(ROOT).parts[0]
-    # Tensor.__array_namespace__ must return the public package itself.
-    allowed = {"loopgrad"} if name(path) == "lazy/tensor/tensor.py" else set()
-    allowed |= {f"loopgrad.{other}" for other in LAYERS[LAYERS.index(folder) :]}
-    for module, statement in imported(parsed(path)[1]):
-        assert module.split(".")[0] not in FOLDERS, f"line {statement.lineno}: import it as loopgrad.{module}"
-        if module.startswith("loopgrad"):
-            assert ".".join(module.split(".")[:2]) in allowed, f"line {statement.lineno} imports {module}"
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_late_imports_give_their_reason(path):
-    """An import inside a function carries a comment on its first line."""
-    text, tree = parsed(path)
-    lines = text.splitlines()
-    functions = [d for d in ast.walk(tree) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)]
-    for definition in functions:
-        late = [s for s in ast.walk(definition) if isinstance(s, ast.Import | ast.ImportFrom)]
-        if late:
-            reasons = [lines[number - 1] for s in late for number in (s.lineno - 1, s.lineno, s.end_lineno or s.lineno)]
-            assert any("#" in line for line in reasons), f"{definition.name} at line {definition.lineno}"
+def test_late_imports_give_their_reason():
+    """An import inside a function carries a comment on its first line, or above it."""
+    wrong = []
+    for path in SOURCES:
+        lines = parsed(path)[0].splitlines()
+        for definition in definitions(path):
+            late = [s for s in ast.walk(definition) if isinstance(s, ast.Import | ast.ImportFrom)]
+            near = [lines[n - 1] for s in late for n in (s.lineno - 1, s.lineno, s.end_lineno or s.lineno)]
+            if late and not any("#" in line for line in near):
+                wrong.append(f"{name(path)}:{definition.lineno} {definition.name}")
+    assert wrong == []
 
 
 def test_heavy_packages_are_imported_when_first_needed():
-    heavy = ("llvmlite", "networkx", "ml_dtypes", "platformdirs", "scipy", "matplotlib", "rich")
-    code = f"import sys, loopgrad; print([name for name in {heavy!r} if name in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.strip() == "[]"
+    code = f"import sys, loopgrad; print([name for name in {HEAVY!r} if name in sys.modules])"
+    assert python(code).stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_folders_refuse_their_bare_names(folder):
-    run = subprocess.run(
-        [sys.executable, "-c", f"import {folder}"], capture_output=True, text=True, timeout=60, cwd=ROOT
-    )
-    assert run.returncode != 0
-    assert f"loopgrad.{folder}" in run.stderr
+def test_folders_refuse_their_bare_names():
+    code = f"""
+for folder in {FOLDERS!r}:
+    try:
+        __import__(folder)
+    except ImportError as error:
+        print("loopgrad." + folder in str(error))
+"""
+    assert python(code, cwd=ROOT).stdout.split() == ["True"] * len(FOLDERS)
 
 
 def test_every_public_name_is_importable_and_documented():
-    import loopgrad as lg
-
-    for public in lg.__all__:
-        value = getattr(lg, public)
-        assert not callable(value) or value.__doc__, public
+    values = {public: getattr(lg, public) for public in lg.__all__}
+    assert [public for public, value in values.items() if callable(value) and not value.__doc__] == []
 
 
 def test_tests_mirror_the_folders():
-    """A folder of tests is named as the folder that it tests; in lazy/ each room has one, in which a module's tests
-    are found under its name."""
-    for folder in FOLDERS:
-        tested = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests" / folder).rglob("test_*.py")}
-        assert tested, folder
-        assert [room for room in tested if not (ROOT / room).is_dir()] == []
+    """Every folder of the library has one with tests under its name. In lazy/ a module's tests are in its room's."""
+    folders = {path.parent.relative_to(ROOT) for path in SOURCES if path.name != "__init__.py"}
+    missing = [str(folder) for folder in sorted(folders) if not list((ROOT / "tests" / folder).rglob("test_*.py"))]
+    assert missing == []
     modules = {path.stem: path.parent.name for path in (ROOT / "lazy").glob("*/*.py") if path.stem != "__init__"}
     tests = {path.stem.removeprefix("test_"): path.parent.name for path in (ROOT / "tests" / "lazy").glob("*/*.py")}
-    assert set(modules.values()) <= set(tests.values())
     assert [stem for stem, room in tests.items() if modules.get(stem, room) != room] == []
