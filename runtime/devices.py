@@ -140,7 +140,11 @@ def devices_in_use() -> list[Device]:
 
 
 def devices() -> list[DeviceStatus]:
-    """Every kind of device, usable or not."""
+    """Every kind of device, usable or not.
+
+    >>> [d.name for d in lg.devices() if d.kind == "interpreter"]
+    ['interpreter']
+    """
     found = [DeviceStatus(name, name, True) for name in MAKERS]
     for kind, (count, _) in NUMBERED.items():
         number, reason = count()

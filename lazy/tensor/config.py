@@ -43,12 +43,24 @@ def current() -> Config:
 
 
 def default_dtype() -> DType:
-    """The dtype that Python floats become."""
+    """The dtype that Python floats become in this thread: float64, unless `set_default_dtype` chose another.
+
+    >>> lg.default_dtype()
+    float64
+    """
     return _current.get().dtype
 
 
 def set_default_dtype(dtype: DType) -> None:
-    """Make `dtype` (a float dtype) what Python floats become, from now on in this thread."""
+    """Make `dtype` (a float dtype) what Python floats become, from now on in this thread or task.
+
+    Raises DTypeError for anything else.
+
+    >>> lg.set_default_dtype(lg.float32)
+    >>> lg.zeros(2)
+    Tensor([0., 0.], dtype=float32)
+    >>> lg.set_default_dtype(lg.float64)
+    """
     if not isinstance(dtype, DType) or not dtype.is_float:
         raise DTypeError(explained("set_default_dtype", "a float dtype such as lg.float32", dtype, "pass one"))
     _current.set(replace(_current.get(), dtype=dtype))
@@ -66,7 +78,15 @@ def _using(config: Config) -> Iterator[None]:
 
 @contextmanager
 def default_device(name: str) -> Iterator[None]:
-    """Inside the block, tensors without a device of their own live and are computed on `name`."""
+    """Inside the block, tensors without a device of their own live and are computed on `name`.
+
+    `lg.devices()` lists the names: "cpu", "interpreter", "cuda:0", ... Shapes and dtypes are the same on all of them.
+    Raises ValueError for an unknown device, RuntimeError with the reason for one that can't be used.
+
+    >>> with lg.default_device("interpreter"):
+    ...     lg.ones(2).device
+    'interpreter'
+    """
     get_device(name)  # an unknown or unusable device says so here
     with _using(replace(_current.get(), device=name)):
         yield
@@ -74,7 +94,14 @@ def default_device(name: str) -> Iterator[None]:
 
 @contextmanager
 def options(**changes: Any) -> Iterator[Options]:
-    """Inside the block, graphs are compiled with these options (see `Options`)."""
+    """Inside the block, graphs are compiled with these options: the fields of `Options`, ints and bools.
+
+    Raises TypeError for an unknown name or a value of another type.
+
+    >>> with lg.options(check_indices=True) as chosen:
+    ...     chosen.check_indices
+    True
+    """
     known = [f.name for f in fields(Options)]
     for name in changes:
         if name not in known:

@@ -133,7 +133,16 @@ def _collect_garbage(nbytes: int) -> None:
 
 
 def evaluate(*tensors: Any) -> None:
-    """Compute tensors (or trees of lists, tuples and dicts of them) together, in one program."""
+    """Compute tensors (or trees of lists, tuples and dicts of them) together, in one program; shapes and dtypes stay.
+
+    Raises TracedValueError while a function is traced.
+
+    >>> x = lg.ones(3)
+    >>> y, z = x + 1.0, lg.sum(x)
+    >>> lg.eval(y, [z])
+    >>> y, z
+    (Tensor([2., 2., 2.], dtype=float64), Tensor(3., dtype=float64))
+    """
     found: list[TensorCore] = []
     _collect(tensors, found)
     buffers_of(found, "eval")
@@ -166,19 +175,36 @@ def device_of(t: TensorCore) -> str:
 
 
 def memory_stats(device: str | None = None) -> MemoryStats:
-    """The bytes that compiled programs hold on a device, and peaks; arrays of the user aren't counted."""
+    """The bytes that compiled programs hold on a device, and peaks; arrays of the user aren't counted.
+
+    The device is the default one unless named; raises ValueError for an unknown one.
+
+    >>> lg.memory_stats("interpreter").arena_bytes
+    0
+    """
     return get_device(device or current().device).memory_stats()
 
 
 def synchronize(device: str | None = None) -> None:
     """Wait until all work that was started on a device (on all devices where none is named) is done: for timing.
-    What failed meanwhile is raised where its result is used. RuntimeError where a device was lost."""
+
+    What failed meanwhile is raised where its result is used. Raises RuntimeError where a device was lost.
+
+    >>> lg.synchronize()
+    """
     for each in devices_in_use() if device is None else (get_device(device),):
         each.finish()
 
 
 def to_device(t: TensorCore, device: str) -> Tensor:
-    """The tensor on `device`; what is computed from it runs there."""
+    """The tensor on `device`, with the shape and dtype of `t`; what is computed from it runs there.
+
+    Evaluates. Raises ValueError for an unknown device, RuntimeError for one that can't be used, TracedValueError while
+    a function is traced or a derivative through `t` is taken.
+
+    >>> (2.0 * lg.to_device(lg.ones(2), "interpreter")).device
+    'interpreter'
+    """
     from loopgrad.runtime.session import move  # late: as above
 
     target = get_device(device)

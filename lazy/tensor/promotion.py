@@ -148,6 +148,10 @@ def sum_dtype(dtype: DType) -> DType:
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether every value of `from_` (a dtype or a tensor) is one of `to` (NumPy's safe casting)."""
+    """Whether every value of `from_` (a dtype or a tensor) is one of `to` (NumPy's safe casting).
+
+    >>> lg.can_cast(lg.int32, lg.float64), lg.can_cast(lg.float64, lg.float32)
+    (True, False)
+    """
     source = as_dtype(getattr(from_, "dtype", from_))
     return promote(source, as_dtype(to)) is as_dtype(to)

@@ -33,7 +33,16 @@ class Replay:
         self._leaves = leaves if version.written else ()  # the last arguments, of which the elements have changed
 
     def replay(self, *args: Any, **kwargs: Any) -> Any:
-        """Run again; without arguments, on the last ones."""
+        """Run again; without arguments, on the last ones. Calling the object does the same.
+
+        Raises ShapeError or DTypeError for arguments of other shapes or dtypes than those of the capture,
+        StaticArgumentError for other static ones, StaleCaptureError where a tensor that the function reads from around
+        it was written to.
+
+        >>> total = lg.compile(lambda x: lg.sum(x)).capture(lg.ones(3))
+        >>> total(lg.asarray([1.0, 2.0, 3.0])), total()
+        (Tensor(6., dtype=float64), Tensor(6., dtype=float64))
+        """
         version = self._version
         if version.stale:
             expected = "the tensors that the function reads from around it as they were at the capture"
@@ -71,7 +80,12 @@ class Replay:
         return f"<captured call of ({types}) on {self._version.device.name}>"
 
     def stats(self) -> ReplayStats:
-        """Captures, replays, and how often a stack heap grew."""
+        """Captures, replays, and how often a stack heap grew: a `ReplayStats` of integers.
+
+        >>> total = lg.compile(lambda x: lg.sum(x)).capture(lg.ones(3))
+        >>> total(), total.stats().replays
+        (Tensor(3., dtype=float64), 1)
+        """
         return self._recorded.stats()
 
 

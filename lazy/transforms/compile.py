@@ -274,11 +274,25 @@ class Compiled(Standing):
     # ---- looking inside
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
-        """Kernels, buffers and saved values of the program for these arguments."""
+        """Kernels, buffers and saved values of the program for these arguments: a `Plan`, which prints as a table.
+
+        Compiles where that hasn't been done, and runs nothing; raises what a call would.
+
+        >>> plan = lg.compile(lambda x: lg.sum(lg.exp(x))).plan(lg.ones(8))
+        >>> plan.device, len(plan.kernels)
+        ('cpu', 1)
+        """
         return self._version(args, kwargs)[0].executable.plan()
 
     def explain(self) -> str:
-        """One paragraph per version: why it was compiled, and what the compiler announces."""
+        """One paragraph per version: types of its inputs, device, why it was compiled, and what the compiler announces.
+
+        >>> double = lg.compile(lambda x: 2.0 * x)
+        >>> double(lg.ones(3)), double(lg.ones(4))
+        (Tensor([2., 2., 2.], dtype=float64), Tensor([2., 2., 2., 2.], dtype=float64))
+        >>> [line for line in double.explain().splitlines() if line.startswith("version 1")]
+        ['version 1 (float64[4]) on cpu: input 0: float64[3] -> float64[4]']
+        """
         if not self._versions:
             return "not called yet: nothing is compiled"
         lines = []
@@ -289,19 +303,38 @@ class Compiled(Standing):
         return "\n".join(lines)
 
     def text(self, stage: str = "graph", *args: Any, **kwargs: Any) -> str:
-        """The program at a stage (graph, kernel, llvm, ...), for these arguments or the last call's."""
+        """The program at a stage, for these arguments or the last call's.
+
+        Stages are "graph" (with shapes and dtypes), "kernel", and what the device has, as "llvm". Raises ValueError for another stage, and without arguments before the first call.
+
+        >>> lg.compile(lambda x: 2.0 * x).text("graph", lg.ones(3)).count("mul")
+        1
+        """
         if args or kwargs:
             return self._version(args, kwargs)[0].executable.text(stage)
         return self._called("text", "call it, or pass arguments").text(stage)
 
     def capture(self, *args: Any, **kwargs: Any) -> Replay:
-        """Run once and record, so that `replay` runs again at the least cost. What the function writes to its
-        arguments is written by replays, not by the capture."""
+        """Run once and record: the `Replay` that this gives runs again at the least cost.
+
+        Values may be others then, shapes and dtypes not. What the function writes to its arguments is written by replays, not by the capture. Raises what a call would.
+
+        >>> double = lg.compile(lambda x: 2.0 * x).capture(lg.ones(2))
+        >>> double.replay(lg.asarray([3.0, 4.0]))
+        Tensor([6., 8.], dtype=float64)
+        """
         version, leaves, inputs = self._version(args, kwargs)
         return Replay(self, version, version.executable.capture([*inputs, *version.captured]), leaves)
 
     def memory_stats(self) -> MemoryStats:
-        """Bytes held by the last called version, and their peaks."""
+        """Bytes held by the last called version, and their peaks: a `MemoryStats`, all integers.
+
+        Raises ValueError before the first call.
+
+        >>> double = lg.compile(lambda x: 2.0 * x)
+        >>> double(lg.ones(2)), double.memory_stats().program_stack_bytes
+        (Tensor([2., 2.], dtype=float64), 0)
+        """
         return self._called("memory_stats", "call it first").memory_stats()
 
     def _called(self, what: str, fix: str) -> Executable:
@@ -315,7 +348,12 @@ class Compiled(Standing):
         return len(self._versions)
 
     def clear(self) -> None:
-        """Forget every compiled version."""
+        """Forget every compiled version: the next call traces again, whatever the shapes and dtypes.
+
+        >>> double = lg.compile(lambda x: 2.0 * x)
+        >>> double(lg.ones(2)), double.clear(), double.versions
+        (Tensor([2., 2.], dtype=float64), None, 0)
+        """
         self._versions.clear()
         self._last = None
 
@@ -362,6 +400,17 @@ def compile(
     of the program: it is traced again for each. Such values are compared by type and value: numbers, strings, enum
     members, functions, None, dtypes, containers and dataclasses of these, and instances of classes that were given to
     `lg.register_static`.
+
+    Arguments are tensors, NumPy arrays, Python numbers, and trees of them; a program is kept for each combination of
+    structures, shapes, dtypes, static values, device and options. `device` is where it runs (the default device, or
+    where its arguments are, unless given).
+
+    Raises StaticArgumentError for an argument that can neither be an input nor be compared, TracedValueError where the
+    function asks for elements while it is traced.
+
+    >>> step = lg.compile(lg.value_and_grad(lambda x: lg.sum(x**2)))
+    >>> step(lg.asarray([1.0, 2.0]))
+    (Tensor(5., dtype=float64), Tensor([2., 4.], dtype=float64))
     """
     if fun is None:
         return lambda f: compile(f, device, static_argnums=static_argnums, static_argnames=static_argnames)
