@@ -48,6 +48,13 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: 
     always a copy). Arrays of NumPy's are copied, because they may be written to before a lazy result is computed;
     `copy=False` shares the memory, and then the caller must not write to it again. An array on a GPU stays there.
     ValueError where `copy=False` and a copy is needed.
+
+    Shape and dtype are those of `obj`: Python ints give int64, Python floats the default float dtype. Raises DTypeError
+    for what isn't numeric, ShapeError for rows of different lengths.
+
+    >>> lg.asarray([[1, 2], [3, 4]], dtype=lg.float32)
+    Tensor([[1., 2.],
+            [3., 4.]], dtype=float32)
     """
     wanted = requested_dtype(dtype)
     if isinstance(obj, TensorCore):
@@ -92,13 +99,25 @@ def _refuse_copy(op: str, copy: bool | None, got: str) -> None:
 
 
 def array(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = True) -> Tensor:
-    """`asarray`, with memory of its own unless told otherwise."""
+    """`asarray`, with memory of its own unless told otherwise.
+
+    Shapes, dtypes and errors are those of `asarray`.
+
+    >>> lg.array([1.5, 2.5])
+    Tensor([1.5, 2.5], dtype=float64)
+    """
     return asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
-    """The elements converted; a float becomes an integer by dropping its fraction. `copy=False` shares the memory
-    where the dtype is that already."""
+    """The elements converted to `dtype`; the shape stays.
+
+    A float becomes an integer by dropping its fraction, NaN 0, and what the dtype can't hold its nearest end.
+    `copy=False` shares the memory where the dtype is that already.
+
+    >>> lg.astype(lg.asarray([1.9, -1.9, 300.0]), lg.int8)
+    Tensor([  1,  -1, 127], dtype=int8)
+    """
     t, wanted = as_tensor(x), as_dtype(dtype)
     if not copy and wanted is t._value.dtype:
         return whole(t)
@@ -111,8 +130,14 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of any object that exports DLPack.
 
-    Memory of a GPU is shared, unless `copy=True`: it must not be written to again. Memory of the host
-    is copied, unless `copy=False`. A tensor's is shared, as by `asarray`.
+    Memory of a GPU is shared, unless `copy=True`: it must not be written to again. Memory of the host is copied, unless
+    `copy=False`. A tensor's is shared, as by `asarray`.
+
+    Shape and dtype are those of `x`. Raises DTypeError for an object without `__dlpack__`, BufferError for a dtype that
+    tensors haven't and for memory of a GPU that isn't dense.
+
+    >>> lg.from_dlpack(np.arange(3))
+    Tensor([0, 1, 2], dtype=int64)
     """
     if isinstance(x, TensorCore):
         return _of_tensor("from_dlpack", as_tensor(x), None, device, copy)
@@ -126,7 +151,15 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
 
 
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """Every element is `fill_value`."""
+    """Every element is `fill_value`, which is broadcast to `shape` (an int or a tuple of ints).
+
+    The dtype is that of `fill_value` unless given. Raises ShapeError where it doesn't broadcast, OverflowError for a
+    Python int that the dtype can't hold.
+
+    >>> lg.full((2, 2), 7)
+    Tensor([[7, 7],
+            [7, 7]], dtype=int64)
+    """
     target = normal_shape("full", shape)
     wanted = requested_dtype(dtype)
     if is_scalar(fill_value):
@@ -140,45 +173,81 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | 
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """Zeros, of the default float dtype unless given."""
+    """Zeros of `shape`, of the default float dtype unless given.
+
+    >>> lg.zeros((2, 3), dtype=lg.int32)
+    Tensor([[0, 0, 0],
+            [0, 0, 0]], dtype=int32)
+    """
     return full(shape, 0, dtype=dtype or default_dtype(), device=device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """Ones, of the default float dtype unless given."""
+    """Ones of `shape`, of the default float dtype unless given.
+
+    >>> lg.ones(3)
+    Tensor([1., 1., 1.], dtype=float64)
+    """
     return full(shape, 1, dtype=dtype or default_dtype(), device=device)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """Zeros: no tensor has elements that aren't defined."""
+    """Zeros of `shape`, of the default float dtype unless given: no tensor has elements that aren't defined.
+
+    >>> lg.empty(2)
+    Tensor([0., 0.], dtype=float64)
+    """
     return zeros(shape, dtype=dtype, device=device)
 
 
 def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`full` with the shape, and unless given the dtype, of `x`."""
+    """`full` with the shape, and unless given the dtype, of `x`.
+
+    >>> lg.full_like(lg.asarray([1, 2]), 5)
+    Tensor([5, 5], dtype=int64)
+    """
     t = as_tensor(x)
     return full(t._value.shape, fill_value, dtype=dtype or t._value.dtype, device=device)
 
 
 def zeros_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`zeros` with the shape, and unless given the dtype, of `x`."""
+    """`zeros` with the shape, and unless given the dtype, of `x`.
+
+    >>> lg.zeros_like(lg.asarray([1, 2]))
+    Tensor([0, 0], dtype=int64)
+    """
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`ones` with the shape, and unless given the dtype, of `x`."""
+    """`ones` with the shape, and unless given the dtype, of `x`.
+
+    >>> lg.ones_like(lg.asarray([1, 2]), dtype=lg.float32)
+    Tensor([1., 1.], dtype=float32)
+    """
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def empty_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`empty` with the shape, and unless given the dtype, of `x`."""
+    """`empty` with the shape, and unless given the dtype, of `x`.
+
+    >>> lg.empty_like(lg.asarray([1, 2]))
+    Tensor([0, 0], dtype=int64)
+    """
     return zeros_like(x, dtype=dtype, device=device)
 
 
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """start, start + step, ... below `stop` (one argument: 0 .. start)."""
+    """start, start + step, ... below `stop` (one argument: 0 .. start); a vector.
+
+    int64 of ints, the default float dtype of floats, unless given. Bounds are Python numbers, since they decide the
+    shape: raises DTypeError for tensors, ValueError for NaN, infinities and a step of 0.
+
+    >>> lg.arange(3), lg.arange(1.0, 0.0, -0.25)
+    (Tensor([0, 1, 2], dtype=int64), Tensor([1.  , 0.75, 0.5 , 0.25], dtype=float64))
+    """
     if stop is None:
         start, stop = 0, start
     for bound in (start, stop, step):
@@ -205,8 +274,13 @@ def arange(
 def linspace(
     start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, the end included unless told otherwise; rounded down for an
-    integer dtype."""
+    """`num` evenly spaced numbers from `start` to `stop`, the end included unless `endpoint` is False; a vector.
+
+    Of the default float dtype unless given; rounded down for an integer dtype. The ends may be tensors of shape ().
+
+    >>> lg.linspace(0.0, 1.0, 5)
+    Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float64)
+    """
     wanted: DType = requested_dtype(dtype) or default_dtype()
     (num,) = normal_shape("linspace", num)
     gaps = num - 1 if endpoint else num
@@ -225,7 +299,14 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """Ones on diagonal `k`, zeros elsewhere."""
+    """Ones on diagonal `k`, zeros elsewhere: shape (n_rows, n_cols), square unless told.
+
+    The default float dtype unless given.
+
+    >>> lg.eye(2, 3, k=1)
+    Tensor([[0., 1., 0.],
+            [0., 0., 1.]], dtype=float64)
+    """
     shape = normal_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     wanted: DType = requested_dtype(dtype) or default_dtype()
     type = TensorType(shape, int64)
@@ -236,7 +317,12 @@ def eye(
 
 
 def identity(n: int, /, *, dtype: Any = None) -> Tensor:
-    """The n by n identity matrix."""
+    """The identity matrix of shape (n, n), of the default float dtype unless given.
+
+    >>> lg.identity(2)
+    Tensor([[1., 0.],
+            [0., 1.]], dtype=float64)
+    """
     return eye(n, dtype=dtype)
 
 
@@ -244,7 +330,11 @@ def logspace(
     start: float, stop: float, /, num: int = 50, *, base: float = 10.0, dtype: Any = None,
     device: str | None = None, endpoint: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`base` to the powers `linspace(start, stop)`."""
+    """`base` to the powers `linspace(start, stop, num)`; a vector of the default float dtype unless given.
+
+    >>> lg.logspace(0.0, 2.0, 3)
+    Tensor([  1.,  10., 100.], dtype=float64)
+    """
     result = power(base, linspace(start, stop, num, device=device, endpoint=endpoint))
     return result if dtype is None else cast(result, as_dtype(dtype))
 
@@ -252,7 +342,13 @@ def logspace(
 def geomspace(
     start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` numbers from `start` to `stop` with one ratio between neighbours; both ends of one sign, not 0."""
+    """`num` numbers from `start` to `stop` with one ratio between neighbours; a vector.
+
+    The default float dtype unless given. Raises ValueError for Python numbers of different signs, or 0; with tensors such ends give NaN.
+
+    >>> lg.geomspace(1.0, 8.0, 4)
+    Tensor([1., 2., 4., 8.], dtype=float64)
+    """
     if isinstance(start, TensorCore) or isinstance(stop, TensorCore):
         ratio = divide(stop, start)  # signs aren't known before it is computed: NaN where they differ
         result = multiply(start, power(ratio, linspace(0.0, 1.0, num, device=device, endpoint=endpoint)))
@@ -271,12 +367,24 @@ def geomspace(
 
 
 def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None) -> Tensor:
-    """Ones at and below diagonal `k`, zeros above."""
+    """Ones at and below diagonal `k`, zeros above: shape (n_rows, n_cols), square unless told.
+
+    The default float dtype unless given.
+
+    >>> lg.tri(2, 3)
+    Tensor([[1., 0., 0.],
+            [1., 1., 0.]], dtype=float64)
+    """
     return tril(ones((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype), k=k)
 
 
 def indices(dimensions: Any, /, dtype: Any = None) -> Tensor:
-    """The index of every element along each axis, stacked: shape (rank, *dimensions), int64 unless given."""
+    """The index of every element along each axis, stacked: shape (rank, *dimensions), int64 unless given.
+
+    >>> lg.indices((2, 2))[1]
+    Tensor([[0, 1],
+            [0, 1]], dtype=int64)
+    """
     shape = normal_shape("indices", dimensions)
     wanted: DType = requested_dtype(dtype) or int64
     if not shape:
@@ -285,12 +393,26 @@ def indices(dimensions: Any, /, dtype: Any = None) -> Tensor:
 
 
 def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = None) -> Any:
-    """`function` called once, with the index of every element along each axis as tensors of that shape."""
+    """`function` called once, with the index of every element along each axis as tensors of that shape.
+
+    The indices are of the default float dtype unless given; the result is what `function` returns.
+
+    >>> lg.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=lg.int64)
+    Tensor([[ 0,  1],
+            [10, 11]], dtype=int64)
+    """
     wanted: DType = requested_dtype(dtype) or default_dtype()
     extents = normal_shape("fromfunction", shape)
     return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))])
 
 
 def copy(x: ArrayLike, /) -> Tensor:
-    """The same elements in memory of their own: writing to one leaves the other."""
+    """The same elements, shape and dtype in memory of their own: writing to one leaves the other.
+
+    >>> x = lg.zeros(2)
+    >>> y = lg.copy(x)
+    >>> y[0] = 1.0
+    >>> x, y
+    (Tensor([0., 0.], dtype=float64), Tensor([1., 0.], dtype=float64))
+    """
     return as_array(copied(as_tensor(x)))

@@ -305,7 +305,8 @@ class Compiled(Standing):
     def text(self, stage: str = "graph", *args: Any, **kwargs: Any) -> str:
         """The program at a stage, for these arguments or the last call's.
 
-        Stages are "graph" (with shapes and dtypes), "kernel", and what the device has, as "llvm". Raises ValueError for another stage, and without arguments before the first call.
+        Stages are "graph" (with shapes and dtypes), "kernel", and what the device has, as "llvm". Raises ValueError for
+        another stage, and without arguments before the first call.
 
         >>> lg.compile(lambda x: 2.0 * x).text("graph", lg.ones(3)).count("mul")
         1
@@ -317,7 +318,8 @@ class Compiled(Standing):
     def capture(self, *args: Any, **kwargs: Any) -> Replay:
         """Run once and record: the `Replay` that this gives runs again at the least cost.
 
-        Values may be others then, shapes and dtypes not. What the function writes to its arguments is written by replays, not by the capture. Raises what a call would.
+        Values may be others then, shapes and dtypes not. What the function writes to its arguments is written by
+        replays, not by the capture. Raises what a call would.
 
         >>> double = lg.compile(lambda x: 2.0 * x).capture(lg.ones(2))
         >>> double.replay(lg.asarray([3.0, 4.0]))
