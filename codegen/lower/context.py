@@ -20,7 +20,7 @@ from loopgrad.codegen.kernel.nodes import BufferParam, ErrorSite, KValue, StackS
 from loopgrad.codegen.lower.emitter import Emitter, Index, Part, Position
 from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.graph.types import TensorType, int64
 
 Shape = tuple[int, ...]
 
@@ -343,22 +343,3 @@ def leading_dims(shape: Sequence[int], size: int) -> int | None:
             return d
         have *= extent
     return len(shape) if have == size else None
-
-
-def identity_of(kind: str, dtype: DType) -> Any:
-    """The value that changes nothing under add, mul, min, max, and, or."""
-    match kind:
-        case "add":
-            return 0
-        case "mul":
-            return 1
-        case "and":
-            return True
-        case "or":
-            return False
-    low, high = (-float("inf"), float("inf"))
-    if dtype.kind == "i":
-        low, high = -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    elif dtype.kind == "u":
-        low, high = 0, (1 << dtype.bits) - 1
-    return high if kind == "min" else low

@@ -15,10 +15,11 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KValue
-from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request, identity_of
+from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request
 from loopgrad.codegen.lower.emitter import Emitter, Index, Position
 from loopgrad.codegen.lower.movement import digit, dim_runs, joined
 from loopgrad.codegen.math.compensated import added, balanced, rounded
+from loopgrad.codegen.scalar.identities import identity, of_nothing
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS, RUNNING_TOTALS
 from loopgrad.graph.types import DType, bool_, int32, int64
@@ -70,7 +71,7 @@ class Accumulation:
         self.compensated = kind == "add" and dtype.is_float
 
     def start(self) -> Carried:
-        nothing = self.e.const(-0.0 if self.compensated else identity_of(self.kind, self.dtype), self.dtype)
+        nothing = self.e.const((identity if self.compensated else of_nothing)(self.kind, self.dtype), self.dtype)
         return (nothing,) * (2 if self.compensated else 1)
 
     def add(self, carried: Carried, x: KValue) -> Carried:
@@ -101,7 +102,7 @@ def reduce_over(
     free = [d for d, cut in enumerate(at) if cut is None]
     count = prod([sizes[d] for d in free])
     if count == 0:
-        return ctx.emitter.const(identity_of(kind, operand.dtype), operand.dtype)
+        return ctx.emitter.const(of_nothing(kind, operand.dtype), operand.dtype)
     if count > unroll_limit(ctx):
         how = Accumulation(ctx.emitter, kind, operand.dtype)
         return how.result((yield from _loops(ctx, frame, operand, sizes, list(at), how, how.start())))

@@ -7,7 +7,7 @@ and Laframboise (Math. Comp. 36, 1981); exp(-a**2) with the rounding of a**2 put
 from __future__ import annotations
 
 from loopgrad.codegen.math.exponential import exp
-from loopgrad.codegen.math.ops import Ops, V, polynomial
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 ERF = {
     32: (7.889095510477467e-05, -0.0008020834298678852, 0.005189534593387711, -0.026854444237171, 0.1128360016912614,

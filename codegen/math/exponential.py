@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import log
 
-from loopgrad.codegen.math.ops import Ops, V, polynomial
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 LOG2_E = 1 / log(2)
 LN2 = {32: (0.693145751953125, 1.42860682030941723212e-6), 64: (6.93147180369123816490e-01, 1.90821492927058770002e-10)}

@@ -12,8 +12,8 @@ from math import log as real_log
 from math import pi
 
 from loopgrad.codegen.math.logarithmic import log
-from loopgrad.codegen.math.ops import Ops, V, polynomial
 from loopgrad.codegen.math.trigonometric import sin, tan
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 ONE_TO_TWO = (
     -3.554658355430909e-06, 5.2472597888942414e-06, -2.86694679567861e-06, 4.93394044646733e-06,

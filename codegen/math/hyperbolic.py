@@ -7,7 +7,7 @@ from math import log as real_log
 from loopgrad.codegen.math.exponential import exp_scaled, expm1
 from loopgrad.codegen.math.inverse_trigonometric import odd
 from loopgrad.codegen.math.logarithmic import log, log1p
-from loopgrad.codegen.math.ops import Ops, V
+from loopgrad.codegen.scalar.ops import Ops, V
 
 SINH = {
     32: (2.8174383316142778e-06, 0.00019836066490787365, 0.008333350596758623, 0.1666666648873751),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import pi
 
-from loopgrad.codegen.math.ops import Ops, V, polynomial
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 ASIN = {
     32: (0.04221824891550078, 0.024147790598058255, 0.0454770625654734, 0.07495242000605491, 0.16666753925689867),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import frexp, ldexp
 from math import log as real_log
 
-from loopgrad.codegen.math.ops import Ops, V, polynomial
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 P32 = (0.06915392752998858, -0.11789791275732488, 0.11872956748408334, -0.12384350712688773, 0.14218661311690795,
        -0.1666925080506377, 0.20002226440665577, -0.2499998659500612, 0.3333331044225205)  # fmt: skip

@@ -11,7 +11,7 @@ from functools import reduce
 from loopgrad.codegen.math.compensated import two_sum
 from loopgrad.codegen.math.exponential import exp, exponential, nearest
 from loopgrad.codegen.math.logarithmic import decomposed, log
-from loopgrad.codegen.math.ops import Ops, V, polynomial
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 R2 = (0.13211552163003518, 0.13255218672902302, 0.15386824067850316, 0.18181782964539397, 0.22222222535369904,
       0.28571428570016655, 0.4000000000000242)  # fmt: skip
@@ -160,9 +160,7 @@ def _lost(m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None]) -> V | None:
     return m.mul(m.add(a[0], a[0]), a[1]) if a is b else m.fma(a[0], b[1], m.mul(a[1], b[0]))
 
 
-def _pair_product(
-    m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None], bound: float | None = None
-) -> tuple[V, V]:
+def _pair_product(m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None], bound: float | None = None) -> tuple[V, V]:
     """The product of two pairs. Where it is beyond `bound` the power is beyond the range, and becomes infinite without
     a difference of infinities: h stays at the bound, and l, the rest, isn't negative."""
     product = m.mul(a[0], b[0])

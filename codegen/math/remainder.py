@@ -6,7 +6,7 @@ rest for either, and a rest below zero is corrected. Quotients beyond the mantis
 
 from __future__ import annotations
 
-from loopgrad.codegen.math.ops import Ops, V
+from loopgrad.codegen.scalar.ops import Ops, V
 
 EXACT_QUOTIENT = {32: 2.0**22, 64: 2.0**51}
 

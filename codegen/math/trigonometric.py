@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import pi
 
-from loopgrad.codegen.math.ops import Ops, V, polynomial
+from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 TWO_OVER_PI = 2 / pi
 MAGIC = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}

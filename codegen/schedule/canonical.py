@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.lower.context import identity_of
 from loopgrad.codegen.lower.control import memory_source
+from loopgrad.codegen.scalar.identities import of_nothing
 from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -99,7 +99,7 @@ def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
         case "concat":
             return _concat(node, builder)
     if node.op in REDUCTIONS and sizes[0] == 0:
-        return [builder.const(identity_of(COMBINES[node.op], type.dtype), type)]
+        return [builder.const(of_nothing(COMBINES[node.op], type.dtype), type)]
     return None
 
 
@@ -212,7 +212,7 @@ def _in_blocks(node: Node, builder: Builder, first: int, end: int, count: int) -
     before, after = operand.shape[:first], operand.shape[end:]
     blocks = -(-count // BLOCK)
     rows = builder.value("reshape", operand, shape=(*before, count, *after))
-    rows = _extended(rows, builder, first, blocks * BLOCK, identity_of(COMBINES[node.op], type.dtype))
+    rows = _extended(rows, builder, first, blocks * BLOCK, of_nothing(COMBINES[node.op], type.dtype))
     view = builder.value("reshape", rows, shape=(*before, blocks, BLOCK, *after))
     inner = builder.value(node.op, view, axes=(first + 1,))
     outer = builder.value(node.op, inner, axes=(first,))
@@ -239,7 +239,7 @@ def _arg(node: Node, builder: Builder) -> Sequence[Value] | None:
     kind = "min" if node.op == "argmin" else "max"
     trips = -(-count // LONG_COLUMN)
     flat = builder.value("reshape", operand, shape=(count,))
-    flat = _extended(flat, builder, 0, trips * LONG_COLUMN, identity_of(kind, dtype))
+    flat = _extended(flat, builder, 0, trips * LONG_COLUMN, of_nothing(kind, dtype))
     view = builder.value("reshape", flat, shape=(trips, LONG_COLUMN))
     lanes = TensorType((LONG_COLUMN,), int64)
     own = builder.value(f"reduce_{kind}", view, axes=(0,))

@@ -16,17 +16,8 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.targets.cpu.analysis import Analysis
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout
-from loopgrad.codegen.targets.cpu.vector import Builder, Val
+from loopgrad.codegen.targets.cpu.vector import Builder, Val, llvm_type
 from loopgrad.graph.types import DType
-
-FLOAT_TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
-
-
-def llvm_type(dtype: DType) -> str:
-    """The LLVM type of one lane's value (a bool is i1; in memory it takes a byte)."""
-    if dtype.is_float:
-        return FLOAT_TYPES[dtype.name]
-    return f"i{dtype.bits}"
 
 
 def memory_type(dtype: DType) -> str:
@@ -96,17 +87,7 @@ class Emitter:
 
     def wide(self, v: KValue) -> Val:
         """v in its own dtype's width, as its consumers outside index arithmetic want it."""
-        return self.resize(self.get(v), llvm_type(v.dtype)) if v.dtype.kind == "i" else self.get(v)
-
-    def resize(self, x: Val, type: str, signed: bool = True) -> Val:
-        """An integer in another width."""
-        if x.type == type:
-            return x
-        if x.uniform and x.name[0] != "%":
-            return Val(type, x.names, True)
-        grow = int(type[1:]) > int(x.type[1:])
-        what = ("sext" if signed else "zext") if grow else "trunc"
-        return self.b.once((what, type, x), lambda: self.b.inst(type, what + " {t0} {a} to {r}", x))
+        return self.b.resize(self.get(v), llvm_type(v.dtype)) if v.dtype.kind == "i" else self.get(v)
 
     # -- lanes
 
@@ -132,7 +113,7 @@ class Emitter:
             return self.lane_vector
         assert self.lane_start is not None
         start, type = self.lane_start, "i32" if self.layout.lanes < 1 << 31 else "i64"
-        first = self.resize(start, type)
+        first = self.b.resize(start, type)
         return self.b.once(
             ("lanes", start), lambda: self.integer(type, "add", self.b.lanes(type), self.b.vector(first))
         )
@@ -161,7 +142,7 @@ class Emitter:
             return Strided(base, 0)
         assert self.lane_start is not None
         offset = self.integer("i64", "mul", self.lane_start, self.b.const("i64", step))
-        return Strided(self.integer("i64", "add", self.resize(base, "i64"), offset), step)
+        return Strided(self.integer("i64", "add", self.b.resize(base, "i64"), offset), step)
 
     def materialise(self, v: KValue, base: Val) -> Val:
         """The vector of a value of known form."""
@@ -170,22 +151,22 @@ class Emitter:
         type = "i32" if self.analysis.fits_int32(v) else llvm_type(v.dtype)
         known = self.strided(v)
         if known is not None:
-            start = self.resize(known.start, type)
+            start = self.b.resize(known.start, type)
             return self.integer(type, "add", self.b.lanes(type, 0, known.step), self.b.vector(start))
-        total = self.resize(base, type)
+        total = self.b.resize(base, type)
         step = self.analysis.lane_stride(form)
         if step is not None:
             parts = [(step, self.lane_indices())]
         else:
             parts = [(c, self.dim_index(i)) for i, c in enumerate(form) if c]
         for factor, index in parts:
-            scaled = self.integer(type, "mul", self.resize(index, type), self.b.const(type, factor))
+            scaled = self.integer(type, "mul", self.b.resize(index, type), self.b.const(type, factor))
             total = self.integer(type, "add", scaled, total)
         return self.b.vector(total)
 
     def row_lane(self) -> Val:
         """The linear lane index, over the whole domain, of each lane in flight (i64)."""
-        index = self.resize(self.lane_indices(), "i64")
+        index = self.b.resize(self.lane_indices(), "i64")
         offset = self.integer("i64", "mul", self.row, self.b.const("i64", self.layout.lanes))
         return self.integer("i64", "add", index, offset)
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
-from loopgrad.codegen.targets.cpu.context import Affine, Emitter, llvm_type
+from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.interruption import Pause, Stretches, ends_soon
 from loopgrad.codegen.targets.cpu.outline import fail_function
-from loopgrad.codegen.targets.cpu.vector import Val
+from loopgrad.codegen.targets.cpu.vector import Val, llvm_type
 
 PURE = frozenset(
     {"const", "cast", "select", "fma", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert",
@@ -51,7 +51,7 @@ class Phis:
     def convert(self, target: KValue, result: Val, v: KValue) -> Val:
         e = self.e
         x = e.base(v) if e.analysis.forms[target] is not None else e.vec(v)
-        return e.resize(x, result.type) if target.dtype.kind == "i" else x
+        return e.b.resize(x, result.type) if target.dtype.kind == "i" else x
 
     def fill(self, edges: Sequence[tuple[str, Sequence[Val]]]) -> None:
         """Write the phi lines, given per edge its block and its values."""
@@ -155,7 +155,7 @@ def initial_values(e: Emitter, targets: Sequence[KValue], values: Sequence[KValu
         x = e.base(v) if form is not None else e.vec(v)
         narrow = form is None and e.analysis.narrow(target)
         type = "i32" if narrow else llvm_type(target.dtype)
-        out.append(e.resize(x, type) if target.dtype.kind == "i" else x)
+        out.append(e.b.resize(x, type) if target.dtype.kind == "i" else x)
     return out
 
 
@@ -246,7 +246,7 @@ def emit_if(e: Emitter, op: KOp) -> None:
 
 def merge(e: Emitter, r: KValue, condition: Val, x: KValue, y: KValue) -> Val:
     type = "i32" if e.analysis.narrow(r) else llvm_type(r.dtype)
-    a, b = (e.resize(e.get(v), type) if r.dtype.kind == "i" else e.get(v) for v in (x, y))
+    a, b = (e.b.resize(e.get(v), type) if r.dtype.kind == "i" else e.get(v) for v in (x, y))
     return e.b.vector(e.b.choose(condition, a, b))
 
 

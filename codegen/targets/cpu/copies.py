@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
-from loopgrad.codegen.targets.cpu.halves import HALVES, narrowed
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout, copied_dtype, copy_kind
 from loopgrad.codegen.targets.cpu.outline import combine as combined
-from loopgrad.codegen.targets.cpu.outline import identity
+from loopgrad.codegen.targets.cpu.recipes import Scope, VectorOps
 from loopgrad.codegen.targets.cpu.vector import Builder, Val
+from loopgrad.graph.types import DType
 
 
 def begin(e: Emitter, param: int, copies: str) -> None:
@@ -33,9 +34,9 @@ def begin(e: Emitter, param: int, copies: str) -> None:
     e.counted(b.const("i64", 0), b.const("i64", size), 1, fill)
 
 
-def widened(b: Builder, x: Val, type: str) -> Val:
-    """A term as copies have it."""
-    return x if x.type == type else b.inst(type, "fpext {t0} {a} to {r}", x)
+def widened(b: Builder, x: Val, dtype: DType) -> Val:
+    """A term as copies of that dtype have it."""
+    return VectorOps(Scope(b)).rounded(x, dtype) if dtype.is_float else x
 
 
 def combine(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, target: str, copies: str) -> None:
@@ -54,12 +55,10 @@ def combine(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, target: 
     def finish(j: str, _j: str) -> None:
         source = b.scalar("ptr", f"getelementptr {type}, ptr {copies}, i64 {j}").name
         place = b.scalar("ptr", f"getelementptr {element}, ptr {target}, i64 {j}").name
-        old = widened(b, b.scalar(element, f"load {element}, ptr {place}"), type)
+        old = widened(b, b.scalar(element, f"load {element}, ptr {place}"), dtype)
         new = combined(b, kind, dtype, old, b.scalar(type, f"load {type}, ptr {source}"))
-        if element in HALVES:
-            new = narrowed(b, new, element)
-        elif element != type:
-            new = b.scalar(element, f"fptrunc {type} {new.name} to {element}")
+        if element != type:
+            new = VectorOps(Scope(b)).rounded(new, described.dtype)
         b.line(f"store {element} {new.name}, ptr {place}")
 
     over_copies(b, 1, layout.chunks, described.size, join)

@@ -29,7 +29,7 @@ VALUES = {
     "stop_gradient": elementwise.emit_alias,
     "is_nan": elementwise.emit_predicate,
     "is_inf": elementwise.emit_predicate,
-    "signbit": elementwise.emit_signbit,
+    "signbit": elementwise.emit_predicate,
     "whole_power": elementwise.emit_whole_power,
     "load": memory.emit_load,
     "pop": stacks.emit_pop,
@@ -75,7 +75,7 @@ def dispatch(e: Emitter, op: KOp) -> None:
 def affine(e: Emitter, op: KOp) -> Affine:
     """The scalar base of a value of known, lane-dependent form."""
     type = f"i{op.results[0].dtype.bits}"
-    bases = [e.resize(e.base(v), type) for v in op.operands]
+    bases = [e.b.resize(e.base(v), type) for v in op.operands]
     name = op.opcode
     if name in ("add", "sub", "mul"):
         return Affine(e.integer(type, name, bases[0], bases[1]))

@@ -7,8 +7,9 @@ is imported here, late, because a script that only builds graphs never needs it.
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class Machine:
         return self.triple.startswith(("aarch64", "arm64")) or "+fma" in self.features.split(",")
 
 
+PLAIN: Final = Machine("", "", "", 64, False, False, 16)
+
+
 def machine_from(triple: str, cpu: str, features: dict[str, bool]) -> Machine:
     """The vector length and abilities that a feature map implies."""
     flat = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
@@ -42,7 +46,7 @@ def machine_from(triple: str, cpu: str, features: dict[str, bool]) -> Machine:
         return Machine(triple, cpu, flat, 128, False, False, 16)
     if triple.startswith(("aarch64", "arm64")):
         return Machine(triple, cpu, flat, 128, False, False, 32)
-    return Machine(triple, cpu, flat, 64, False, False, 16)
+    return replace(PLAIN, triple=triple, cpu=cpu, features=flat)
 
 
 @cache

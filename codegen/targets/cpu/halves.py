@@ -1,52 +1,12 @@
-"""float16 and bfloat16 on machines without instructions for them.
+"""Conversions of float16 and bfloat16 on machines without instructions for them.
 
-What enters is computed in float and rounded once, to nearest, ties to even. Conversions from and to bfloat are
-written as integer arithmetic here: the instruction that some machines have flushes denormals. Those of half
-are left to LLVM. Where the machine lacks an instruction, or LLVM computes in halves itself (a reduction), it
-calls functions of compiler-rt, which no process is sure to have: `runtime_functions` gives their text.
+Where the machine lacks an instruction, or LLVM computes in halves itself (a reduction), it calls functions of
+compiler-rt, which no process is sure to have: `runtime_functions` gives their text.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-from loopgrad.codegen.targets.cpu.vector import Builder, Val
-
-HALVES: Final = ("half", "bfloat")
-
-
-def narrowed(b: Builder, x: Val, type: str) -> Val:
-    """A float or double as a half or bfloat."""
-    if x.type == "double":
-        x = odd_float(b, x)
-    if type == "half":
-        return b.inst(type, "fptrunc {t0} {a} to {r}", x)
-    bits = b.inst("i32", "bitcast {t0} {a} to {r}", x)
-    odd = b.inst("i32", "and {t0} {a}, {b}", _shifted(b, bits), b.const("i32", 1))
-    more = b.inst("i32", "add {t0} {a}, {b}", odd, b.const("i32", 0x7FFF))
-    nearest = _shifted(b, b.inst("i32", "add {t0} {a}, {b}", bits, more))
-    quiet = b.inst("i32", "or {t0} {a}, {b}", _shifted(b, bits), b.const("i32", 0x40))
-    nan = b.inst("i1", "fcmp uno {t0} {a}, {b}", x, x)
-    chosen = b.inst("i32", "select {t0} {a}, {t1} {b}, {t2} {c}", nan, quiet, nearest)
-    return b.inst("bfloat", "bitcast {t0} {a} to {r}", b.inst("i16", "trunc {t0} {a} to {r}", chosen))
-
-
-def _shifted(b: Builder, bits: Val) -> Val:
-    return b.inst("i32", "lshr {t0} {a}, {b}", bits, b.const("i32", 16))
-
-
-def odd_float(b: Builder, x: Val) -> Val:
-    """A double as a float from which rounding to fewer bits gives what rounding the double gives: rounded toward
-    zero, and where that isn't exact made odd (Boldo and Melquiond, When double rounding is odd, 2004)."""
-    near = b.inst("float", "fptrunc {t0} {a} to {r}", x)
-    back = b.inst("double", "fpext {t0} {a} to {r}", near)
-    sizes = [b.inst("double", "call {r} @llvm.fabs.{s}({t0} {a})", v) for v in (back, x)]
-    beyond = b.inst("i1", "fcmp ogt {t0} {a}, {b}", *sizes)
-    inexact = b.inst("i1", "fcmp one {t0} {a}, {b}", back, x)
-    bits = b.inst("i32", "bitcast {t0} {a} to {r}", near)
-    less = b.inst("i32", "sub {t0} {a}, {b}", bits, b.inst("i32", "zext {t0} {a} to {r}", beyond))
-    odd = b.inst("i32", "or {t0} {a}, {b}", less, b.inst("i32", "zext {t0} {a} to {r}", inexact))
-    return b.inst("float", "bitcast {t0} {a} to {r}", odd)
 
 
 def runtime_functions(text: str) -> str:

@@ -12,33 +12,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.math import trigonometric
 from loopgrad.codegen.math.table import RECIPES
-from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
-from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.context import Emitter
 from loopgrad.codegen.targets.cpu.lanes import walk
-from loopgrad.codegen.targets.cpu.recipes import VectorOps
-from loopgrad.codegen.targets.cpu.vector import Builder, Val
+from loopgrad.codegen.targets.cpu.recipes import Scope, VectorOps
+from loopgrad.codegen.targets.cpu.vector import Builder, Val, llvm_type
 
 MOST_COPIES: Final = 64  # a call costs a kernel of short vectors up to a fifth of its speed
 SINE_COSINE: Final = "sine_cosine"
 TRIGONOMETRIC: Final = frozenset({"sin", "cos", "tan"})
 
 Recipe = Callable[..., Sequence[Val]]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where the instructions of one function go; what VectorOps needs of an Emitter."""
-
-    b: Builder
-    machine: Machine
-    mask: Val | None
-    fast: bool
 
 
 def crowded(kernel: Kernel) -> frozenset[tuple[str, str]]:
@@ -51,16 +39,22 @@ def crowded(kernel: Kernel) -> frozenset[tuple[str, str]]:
     return frozenset([key for key, count in uses.items() if count > MOST_COPIES])
 
 
-def emit_recipe(e: Emitter, name: str, operands: Sequence[Val]) -> Val:
-    """A recipe's result, by its instructions or by a call."""
-    result: Val
-    if (_part(name), operands[0].type) not in e.crowded:
-        result = RECIPES[name](VectorOps(e), *operands)
-    elif name in TRIGONOMETRIC:
-        result = RECIPES[name](_CallingOps(e), *operands)
-    else:
+class KernelOps(VectorOps):
+    """VectorOps in a kernel, whose recipes may be functions."""
+
+    def __init__(self, e: Emitter) -> None:
+        super().__init__(e)
+        self.emitter = e
+
+    def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
+        """By its instructions or by a call."""
+        e = self.emitter
+        if (_part(name), operands[0].type) not in e.crowded:
+            return super().recipe(name, operands)
+        if name in TRIGONOMETRIC:
+            return _CallingOps(e).recipe(name, operands)
         (result,) = _call(e, name, lambda m, *values: (RECIPES[name](m, *values),), operands)
-    return result
+        return result
 
 
 def _part(name: str) -> str:
@@ -70,10 +64,14 @@ def _part(name: str) -> str:
 class _CallingOps(VectorOps):
     """VectorOps for which the shared part of sin, cos and tan is a function."""
 
+    def __init__(self, e: Emitter) -> None:
+        super().__init__(e)
+        self.emitter = e
+
     def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
         assert isinstance(key, tuple)
         assert key[0] == SINE_COSINE
-        emitter: Any = self.e
+        emitter = self.emitter
         return self.b.once(key, lambda: _call(emitter, SINE_COSINE, trigonometric.shared, key[1:]))
 
 

@@ -41,7 +41,7 @@ def element(e: Emitter, pointer: str, type: str, index: Val) -> str:
 def offsets(e: Emitter, index: KValue, size: int) -> Val:
     """The vector of element indices, in 32 bits where every valid one fits."""
     v = e.vec(index)
-    return e.resize(v, "i32") if v.type == "i64" and size < 1 << 31 else v
+    return e.b.resize(v, "i32") if v.type == "i64" and size < 1 << 31 else v
 
 
 def addresses(e: Emitter, pointer: str, type: str, index: Val) -> tuple[str, ...]:
@@ -182,9 +182,9 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
     if param in e.copy_names:
         dtype = copied_dtype(dtype, kind)
         type = memory_type(dtype)
-        value = widened(e.b, value, type)
+        value = widened(e.b, value, dtype)
     if e.layout.single:
-        address = element(e, pointer, type, e.resize(e.get(index), "i64"))
+        address = element(e, pointer, type, e.b.resize(e.get(index), "i64"))
         single_accumulate(e, kind, dtype, address, value, condition)
         return
     mask = e.b.both(e.mask, None if condition.uniform and condition.name == "true" else e.b.vector(condition))
@@ -227,7 +227,7 @@ def shared_accumulate(
 ) -> None:
     """One call per vector; the outlined function applies active lanes in order."""
     b, width = e.b, e.layout.width
-    index = e.resize(index, "i64") if index.type not in ("i32", "i64") else index
+    index = e.b.resize(index, "i64") if index.type not in ("i32", "i64") else index
     type = value.type
     name = accumulate_name(kind, dtype, index.type, width)
     b.outlined.setdefault(name, lambda: accumulate_function(name, kind, dtype, type, index.type, width))

@@ -67,7 +67,7 @@ def bucket(e: Emitter, key: Val) -> Val:
     largest = (1 << 30) - 1
     bounded = b.inst(key.type, "call {r} @llvm.smin.{s}({t0} {a}, {t1} {b})", key, b.const(key.type, largest))
     natural = b.inst(key.type, "call {r} @llvm.smax.{s}({t0} {a}, {t1} {b})", bounded, b.const(key.type, 0))
-    small = e.resize(natural, "i32")
+    small = e.b.resize(natural, "i32")
     more = b.inst("i32", "add {t0} {a}, {b}", small, b.const("i32", 1))
     real = b.inst("float", "uitofp {t0} {a} to {r}", more)
     bits = b.inst("i32", "bitcast {t0} {a} to {r}", real)
@@ -87,4 +87,4 @@ def ordered_lanes(e: Emitter, tile: Val, g: Val) -> Val:
         vt = b.vector_type("i16")
         names.append(b.scalar(vt, f"load {vt}, ptr {place.name}, align 2").name)
     offsets = b.inst("i32", "zext {t0} {a} to {r}", Val("i16", tuple(names), False))
-    return b.inst("i32", "add {t0} {a}, {b}", offsets, e.resize(tile, "i32"))
+    return b.inst("i32", "add {t0} {a}, {b}", offsets, e.b.resize(tile, "i32"))

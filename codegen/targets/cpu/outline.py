@@ -7,66 +7,26 @@
 
 from __future__ import annotations
 
+from loopgrad.codegen.scalar.elementwise import compute
 from loopgrad.codegen.targets.cpu.call_context import HEADER, STOP_STARVED
-from loopgrad.codegen.targets.cpu.vector import FLOATS, Builder, Val
-from loopgrad.graph.types import DType
+from loopgrad.codegen.targets.cpu.recipes import Scope, VectorOps
+from loopgrad.codegen.targets.cpu.vector import Builder, Val
+from loopgrad.graph.types import DType, uint8
 
 ORDER_BUCKETS = 1024
 LOOKS = 1 << 16  # rows that don't fit between two looks at the memory that there is
 
 
-def identity(kind: str, dtype: DType) -> float | int:
-    """What combines with x to x (for a float sum -0.0: x + -0.0 is x also for -0.0)."""
-    if kind in ("add", "or"):
-        return -0.0 if dtype.is_float else 0
-    if kind == "mul":
-        return 1
-    if dtype.is_float:
-        return float("inf") if kind == "min" else float("-inf")
-    low = -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
-    high = (1 << (dtype.bits - 1)) - 1 if dtype.kind == "i" else (1 << dtype.bits) - 1
-    if kind == "and":
-        return -1 if dtype.kind == "i" else high
-    return high if kind == "min" else low
-
-
 def combine(b: Builder, kind: str, dtype: DType, x: Val, y: Val) -> Val:
-    """x kind y; a float min or max gives NaN where either is NaN."""
-    if kind in ("and", "or"):
-        return b.inst(x.type, kind + " {t0} {a}, {b}", x, y)
-    if kind in ("add", "mul"):
-        return b.inst(x.type, ("f" if x.type in FLOATS else "") + kind + " {t0} {a}, {b}", x, y)
-    sign = "<" if kind == "min" else ">"
-    if x.type in FLOATS:
-        first = b.inst("i1", f"fcmp {'olt' if sign == '<' else 'ogt'} " + "{t0} {a}, {b}", x, y)
-        best = b.inst(x.type, "select {t0} {a}, {t1} {b}, {t2} {c}", first, x, y)
-        nan = b.inst("i1", "fcmp uno {t0} {a}, {b}", x, x)
-        return b.inst(x.type, "select {t0} {a}, {t1} {b}, {t2} {c}", nan, x, best)
-    name = f"{'s' if dtype.kind == 'i' else 'u'}{kind}"
-    return b.inst(x.type, f"call {{r}} @llvm.{name}.{{s}}({{t0}} {{a}}, {{t1}} {{b}})", x, y)
+    """x kind y, as they lie in memory."""
+    return compute(VectorOps(Scope(b)), kind, uint8 if dtype.kind == "b" else dtype, [x, y])
 
 
 def combine_names(b: Builder, kind: str, dtype: DType, type: str, x: str, y: str) -> str:
-    """`combine` on bare names of any (vector) type, for horizontal trees."""
-    if kind in ("add", "mul", "and", "or"):
-        name = b.fresh()
-        prefix = "f" if dtype.is_float else ""
-        b.line(f"{name} = {prefix}{kind} {type} {x}, {y}")
-        return name
-    mask = type.replace(type.rsplit(" ", 1)[-1].rstrip(">"), "i1") if type[0] == "<" else "i1"
-    order = ("lt" if kind == "min" else "gt") if dtype.is_float else ("slt" if kind == "min" else "sgt")
-    if dtype.kind in "bu":
-        order = "ult" if kind == "min" else "ugt"
-    compare = f"fcmp o{order}" if dtype.is_float else f"icmp {order}"
-    first, best = b.fresh(), b.fresh()
-    b.line(f"{first} = {compare} {type} {x}, {y}")
-    b.line(f"{best} = select {mask} {first}, {type} {x}, {type} {y}")
-    if not dtype.is_float:
-        return best
-    nan, out = b.fresh(), b.fresh()
-    b.line(f"{nan} = fcmp uno {type} {x}, {x}")
-    b.line(f"{out} = select {mask} {nan}, {type} {x}, {type} {best}")
-    return out
+    """`combine` on names of any (vector) type, for horizontal trees."""
+    width, element = type[1:-1].split(" x ") if type[0] == "<" else ("1", type)
+    a, c = (Val(element, (name,), type == element) for name in (x, y))
+    return combine(b.of_width(int(width)), kind, dtype, a, c).names[0]
 
 
 def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:

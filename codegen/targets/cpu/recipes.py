@@ -1,20 +1,48 @@
-"""The CPU's side of codegen.math: abstract operations as vector instructions.
+"""The CPU's side of codegen.scalar: operations as vector instructions.
 
-Vectors keep the recipes' arithmetic as written: no flag allows LLVM to contract or reassociate it.
+No flag allows LLVM to contract or reassociate them, but for float arithmetic under fast_math: LLVM neither contracts
+a*b + c nor reassociates, so a program gives the same bits on every width and a*a - b*b is 0 for a = b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.math.table import RECIPES
+from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
+from loopgrad.codegen.scalar.ops import Ops
+from loopgrad.codegen.targets.cpu.features import PLAIN, Machine
 from loopgrad.codegen.targets.cpu.reduction_large import exact_text, large_name, large_text
-from loopgrad.codegen.targets.cpu.vector import Builder, Val
+from loopgrad.codegen.targets.cpu.vector import Builder, Val, llvm_type
+from loopgrad.codegen.targets.llvm_rows import COMPLETED, FUNCTION, RESIZE, TYPE
+from loopgrad.codegen.targets.llvm_rows import ROWS as INSTRUCTIONS
+from loopgrad.graph.types import DType
 
-WIDTH = {"float": 32, "double": 64, "i32": 32, "i64": 64}
-INTEGER = {"float": "i32", "double": "i64"}
-FLOAT = {"i32": "float", "i64": "double"}
+FAST: Final = "reassoc nsz arcp contract afn "  # all but those on NaN and infinity
+WIDTH: Final = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+NAME: Final = {kind: name for name, kind in TYPE.items()}
+
+_ONE, _TWO = "({t0} {a})", "({t0} {a}, {t1} {b})"
+# of vectors LLVM makes better code from its functions than from comparisons and selections
+OWN: Final[dict[str, str]] = {
+    "SAbs": "call {r} @llvm.abs.{s}({t0} {a}, i1 false)",
+    "SMin": "call {r} @llvm.smin.{s}" + _TWO,
+    "SMax": "call {r} @llvm.smax.{s}" + _TWO,
+    "UMin": "call {r} @llvm.umin.{s}" + _TWO,
+    "UMax": "call {r} @llvm.umax.{s}" + _TWO,
+    "FCopySign": "call {r} @llvm.copysign.{s}" + _TWO,
+    "ConvertFToSSat": "call {r} @llvm.fptosi.sat.{s}.{s0}" + _ONE,
+    "ConvertFToUSat": "call {r} @llvm.fptoui.sat.{s}.{s0}" + _ONE,
+}
+ROWS: Final[dict[str, str]] = {
+    **INSTRUCTIONS,
+    **{opcode: f"call {{r}} @llvm.{name}.{{s}}" + _ONE for opcode, name in FUNCTION.items()},
+    "Fma": "call {r} @llvm.fma.{s}({t0} {a}, {t1} {b}, {t2} {c})",
+    **OWN,
+    "FRem": "frem {t0} {a}, {b}",
+}
 
 
 class Surroundings(Protocol):
@@ -30,131 +58,94 @@ class Surroundings(Protocol):
     def fast(self) -> bool: ...
 
 
-class VectorOps:
-    """Implements codegen.math.ops.Ops over `Val`."""
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The instructions of one function; of a machine without abilities where that makes no difference."""
+
+    b: Builder
+    machine: Machine = PLAIN
+    mask: Val | None = None
+    fast: bool = False
+
+
+class VectorOps(Ops[Val]):
+    """Implements codegen.scalar.ops.Ops over `Val`."""
+
+    own = frozenset(OWN)
+    from_integer = "f64"  # only beyond 2**53 is that more than one rounding
 
     def __init__(self, e: Surroundings) -> None:
         self.e = e
         self.b = e.b
+        self.fast, self.fused = e.fast, e.machine.fused
 
-    def bits(self, x: Val, /) -> int:
-        return WIDTH[x.type]
+    def inst(self, opcode: str, type: str, *operands: Val) -> Val:
+        kind = TYPE.get(type, type)
+        row = ROWS.get(opcode)
+        if row is not None:
+            return self.b.inst(kind, row, *operands)
+        if opcode in COMPLETED:
+            opcode, value = COMPLETED[opcode]
+            return self.inst(opcode, type, *operands, self.number(type, value))
+        (x,) = operands
+        narrower, wider = RESIZE[opcode]
+        how = wider if WIDTH[kind] > WIDTH[x.type] else narrower
+        return self.b.inst(kind, how + " {t0} {a} to {r}", x)
 
-    def const(self, like: Val, value: float, /) -> Val:
-        return self.b.const(like.type, value)
+    def loose(self, opcode: str, *operands: Val) -> Val:
+        return self.b.inst(operands[0].type, ROWS[opcode], *operands, flags=FAST if self.fast else "")
 
-    def integer(self, like: Val, value: int, /) -> Val:
-        return self.b.const(INTEGER.get(like.type, like.type), value)
+    def type(self, x: Val, /) -> str:
+        return NAME.get(x.type, x.type)
 
-    def add(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst(x.type, "fadd {t0} {a}, {b}", x, y)
+    def number(self, type: str, value: float | int | bool, /) -> Val:
+        return self.b.const(TYPE.get(type, type), value)
 
-    def sub(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst(x.type, "fsub {t0} {a}, {b}", x, y)
+    def element(self, dtype: DType, value: float | int | bool, /) -> Val:
+        return self.b.const(llvm_type(dtype), dtype.pattern(value) if dtype.kind == "c" else value)
 
-    def mul(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst(x.type, "fmul {t0} {a}, {b}", x, y)
+    def resize(self, i: Val, type: str, /, signed: bool = True) -> Val:
+        return self.b.resize(i, type, signed)
 
-    def div(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst(x.type, "fdiv {t0} {a}, {b}", x, y)
+    def widened(self, x: Val, dtype: DType, /) -> Val:
+        return self.inst("FConvert", "f32", x) if dtype.bits == 16 else x
 
-    def fma(self, x: Val, y: Val, z: Val, /) -> Val:
-        return self.b.inst(x.type, "call {r} @llvm.fma.{s}({t0} {a}, {t1} {b}, {t2} {c})", x, y, z)
+    def rounded(self, x: Val, dtype: DType, /) -> Val:
+        """From and to half by LLVM's conversions; of those to bfloat it is only asked to cut."""
+        type = llvm_type(dtype)
+        if x.type == type:
+            return x
+        if dtype.bits > 16:
+            return self.b.inst(type, ("fptrunc" if x.type == "double" else "fpext") + " {t0} {a} to {r}", x)
+        if x.type != "float":
+            x = odd_float(self, x) if x.type == "double" else self.inst("FConvert", "f32", x)
+        if type == "half":
+            return self.b.inst(type, "fptrunc {t0} {a} to {r}", x)
+        cut = self.b.inst("i16", "trunc {t0} {a} to {r}", self.shr(bfloat_bits(self, x), 16))
+        return self.b.inst(type, "bitcast {t0} {a} to {r}", cut)
 
-    def neg(self, x: Val, /) -> Val:
-        return self.b.inst(x.type, "fneg {t0} {a}", x)
+    def quotient(self, i: Val, j: Val, /, signed: bool, constant: int | None = None) -> Val:
+        """x86 has no vector integer division, and a scalar one traps on MIN / -1. Operands up to 32 bits divide exactly
+        through f64; 64-bit lanes divide one by one. Division by a constant is left to LLVM, which multiplies."""
+        divide = "SDiv" if signed else "UDiv"
+        if constant not in (None, -1) or (not signed and self._one_by_one(i, j)):
+            return self.same(divide, i, j)
+        if self._one_by_one(i, j):  # divide by 1 and negate (which wraps)
+            minus = self.test("IEqual", j, self.const(j, -1))
+            return self.same("SDiv", self.select(minus, self.minus(i), i), self.select(minus, self.const(j, 1), j))
+        wide = [self.inst("ConvertSToF" if signed else "ConvertUToF", "f64", v) for v in (i, j)]
+        whole = self.inst("ConvertFToS" if signed else "ConvertFToU", "i64", self.div(*wide))
+        return self.b.inst(i.type, "trunc {t0} {a} to {r}", whole)
 
-    def abs(self, x: Val, /) -> Val:
-        return self.b.inst(x.type, "call {r} @llvm.fabs.{s}({t0} {a})", x)
-
-    def sqrt(self, x: Val, /) -> Val:
-        return self.b.inst(x.type, "call {r} @llvm.sqrt.{s}({t0} {a})", x)
-
-    def round_even(self, x: Val, /) -> Val:
-        return self.b.inst(x.type, "call {r} @llvm.roundeven.{s}({t0} {a})", x)
-
-    def floor(self, x: Val, /) -> Val:
-        return self.b.inst(x.type, "call {r} @llvm.floor.{s}({t0} {a})", x)
-
-    def trunc(self, x: Val, /) -> Val:
-        return self.b.inst(x.type, "call {r} @llvm.trunc.{s}({t0} {a})", x)
+    def _one_by_one(self, i: Val, j: Val) -> bool:
+        return (i.uniform and j.uniform) or self.bits(i) > 32
 
     def remainder(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst(x.type, "frem {t0} {a}, {b}", x, y)
+        return self.same("FRem", x, y)
 
-    def copysign(self, magnitude: Val, sign: Val, /) -> Val:
-        return self.b.inst(magnitude.type, "call {r} @llvm.copysign.{s}({t0} {a}, {t1} {b})", magnitude, sign)
-
-    def lt(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst("i1", "fcmp olt {t0} {a}, {b}", x, y)
-
-    def le(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst("i1", "fcmp ole {t0} {a}, {b}", x, y)
-
-    def eq(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst("i1", "fcmp oeq {t0} {a}, {b}", x, y)
-
-    def is_nan(self, x: Val, /) -> Val:
-        return self.b.inst("i1", "fcmp uno {t0} {a}, {b}", x, x)
-
-    def either(self, m: Val, n: Val, /) -> Val:
-        return self.b.inst("i1", "or {t0} {a}, {b}", m, n)
-
-    def both(self, m: Val, n: Val, /) -> Val:
-        return self.b.inst("i1", "and {t0} {a}, {b}", m, n)
-
-    def invert(self, m: Val, /) -> Val:
-        return self.b.inst("i1", "xor {t0} {a}, {b}", m, self.b.const("i1", True))
-
-    def select(self, m: Val, x: Val, y: Val, /) -> Val:
-        return self.b.inst(x.type, "select {t0} {a}, {t1} {b}, {t2} {c}", m, x, y)
-
-    def as_int(self, x: Val, /) -> Val:
-        return self.b.inst(INTEGER[x.type], "bitcast {t0} {a} to {r}", x)
-
-    def as_float(self, i: Val, /) -> Val:
-        return self.b.inst(FLOAT[i.type], "bitcast {t0} {a} to {r}", i)
-
-    def to_int(self, x: Val, /) -> Val:
-        return self.b.inst(INTEGER[x.type], "fptosi {t0} {a} to {r}", x)
-
-    def to_float(self, i: Val, /) -> Val:
-        return self.b.inst(FLOAT[i.type], "sitofp {t0} {a} to {r}", i)
-
-    def iadd(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst(i.type, "add {t0} {a}, {b}", i, j)
-
-    def isub(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst(i.type, "sub {t0} {a}, {b}", i, j)
-
-    def iand(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst(i.type, "and {t0} {a}, {b}", i, j)
-
-    def ixor(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst(i.type, "xor {t0} {a}, {b}", i, j)
-
-    def shl(self, i: Val, count: int, /) -> Val:
-        return self.b.inst(i.type, "shl {t0} {a}, {b}", i, self.b.const(i.type, count))
-
-    def shr(self, i: Val, count: int, /) -> Val:
-        return self.b.inst(i.type, "lshr {t0} {a}, {b}", i, self.b.const(i.type, count))
-
-    def sar(self, i: Val, count: int, /) -> Val:
-        return self.b.inst(i.type, "ashr {t0} {a}, {b}", i, self.b.const(i.type, count))
-
-    def is_zero(self, i: Val, /) -> Val:
-        return self.b.inst("i1", "icmp eq {t0} {a}, {b}", i, self.b.const(i.type, 0))
-
-    def widen(self, x: Val, /) -> Val:
-        return self.b.inst("double", "fpext {t0} {a} to {r}", x)
-
-    def narrow(self, x: Val, /) -> Val:
-        return self.b.inst("float", "fptrunc {t0} {a} to {r}", x)
-
-    def clamp(self, x: Val, low: float, high: float, /) -> Val:
-        lowest, highest = self.const(x, low), self.const(x, high)
-        x = self.select(self.lt(highest, x), highest, x)
-        return self.select(self.lt(x, lowest), lowest, x)
+    def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
+        result: Val = RECIPES[name](self, *operands)
+        return result
 
     def times_power(self, x: Val, shifted: Val, /) -> Val:
         """One instruction where vectors have it; else two factors, so that 2**n itself may overflow."""
@@ -164,14 +155,7 @@ class VectorOps:
             mask = f"i{max(self.b.width, 8)} -1, i32 4"
             n = self.sub(shifted, self.const(x, {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}[x.type]))
             return self.b.inst(x.type, call + "({t0} {a}, {t1} {b}, {t0} {a}, " + mask + ")", x, n)
-        whole = self.as_int(shifted)
-        half = self.sar(whole, 1)
-        first, second = self.power_of_two(half), self.power_of_two(self.isub(whole, half))
-        return self.mul(self.mul(x, first), second)
-
-    def power_of_two(self, n: Val) -> Val:
-        bias, place = {"i32": (127, 23), "i64": (1023, 52)}[n.type]
-        return self.as_float(self.shl(self.iadd(n, self.b.const(n.type, bias)), place))
+        return self.scale(x, self.as_int(shifted))
 
     def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
         return self.b.once(key, make)

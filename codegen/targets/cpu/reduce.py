@@ -18,12 +18,13 @@ from math import prod
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
 from loopgrad.codegen.math.compensated import added, balanced, joined
 from loopgrad.codegen.math.compensated import rounded as one_number
+from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu import copies
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.memory import element, store_vector, to_memory
 from loopgrad.codegen.targets.cpu.names import Names
-from loopgrad.codegen.targets.cpu.outline import combine, combine_names, identity
+from loopgrad.codegen.targets.cpu.outline import combine, combine_names
 from loopgrad.codegen.targets.cpu.vector import Builder, Val
 
 WHOLE, ROW, DIRECT, INNER = "whole", "row", "direct", "inner"

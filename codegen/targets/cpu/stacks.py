@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp
-from loopgrad.codegen.targets.cpu.context import Emitter, llvm_type
+from loopgrad.codegen.targets.cpu.context import Emitter
 from loopgrad.codegen.targets.cpu.control import first_lane
 from loopgrad.codegen.targets.cpu.interruption import context
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.outline import overflow_function
-from loopgrad.codegen.targets.cpu.vector import Val
+from loopgrad.codegen.targets.cpu.vector import Val, llvm_type
 from loopgrad.graph.types import DType
 
 MOST_IN_REGISTERS: Final = 15  # counters: an x86 processor has 16 general registers

@@ -15,12 +15,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from loopgrad.graph.types import bfloat16, float16, float32, float64
+from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
 
 T = TypeVar("T")
 Combine = Callable[[str, tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
@@ -40,17 +42,22 @@ class Val:
         return self.names[0]
 
 
-FLOATS = frozenset({"half", "bfloat", "float", "double"})
 SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 _ROUNDED: Final = {"half": float16, "bfloat": bfloat16, "float": float32, "double": float64}
+_FLOAT: Final = {dtype: type for type, dtype in _ROUNDED.items()}
+
+
+def llvm_type(dtype: DType) -> str:
+    """The LLVM type of one lane's value (a bool is i1; in memory it takes a byte)."""
+    return _FLOAT[dtype] if dtype.is_float else f"i{dtype.bits}"
 
 
 def literal(type: str, value: float | int | bool) -> str:
     """The text of a constant of an LLVM type."""
     if type == "i1":
         return "true" if value else "false"
-    if type not in FLOATS:
+    if type not in _ROUNDED:
         return str(int(value))
     with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, which struct refuses
         exact = np.asarray(float(value)).astype(_ROUNDED[type].np)
@@ -70,15 +77,13 @@ class Builder:
         self.memo: dict[Hashable, object] = {}
         self.outlined: dict[str, Callable[[], str]] = {}
         self._prefix = prefix
-        self._counter = 0
+        self._numbers = count(1)
 
     def fresh(self) -> str:
-        self._counter += 1
-        return f"%{self._prefix}{self._counter}"
+        return f"%{self._prefix}{next(self._numbers)}"
 
     def fresh_label(self, stem: str) -> str:
-        self._counter += 1
-        return f"{stem}{self._counter}"
+        return f"{stem}{next(self._numbers)}"
 
     def line(self, text: str) -> None:
         self.lines.append(f"  {text}")
@@ -160,19 +165,39 @@ class Builder:
             return v
         return Val(v.type, (self.splat_name(v),) * self.groups, False)
 
-    def inst(self, result: str, pattern: str, *operands: Val) -> Val:
+    def of_width(self, width: int) -> Builder:
+        """The same text, in which a varying value is one vector of so many lanes."""
+        other = copy(self)
+        other.width, other.groups, other.memo = width, 1, {}
+        return other
+
+    def resize(self, x: Val, type: str, signed: bool = True) -> Val:
+        """An integer in another width."""
+        if x.type == type:
+            return x
+        grow = int(type[1:]) > int(x.type[1:])
+        if x.uniform and x.name[0] != "%":
+            value, half = int(x.name) if signed else int(x.name) % (1 << int(x.type[1:])), 1 << (int(type[1:]) - 1)
+            return self.const(type, value if grow else (value + half) % (2 * half) - half)
+        what = ("sext" if signed else "zext") if grow else "trunc"
+        return self.once((what, type, x), lambda: self.inst(type, what + " {t0} {a} to {r}", x))
+
+    def inst(self, result: str, pattern: str, *operands: Val, flags: str = "") -> Val:
         """One instruction on scalars where all operands are uniform, else one per vector.
 
         In `pattern`, {t0} is the type of operand 0, {a} {b} {c} {d} are operand names, {r} is the
-        result type and {s} the intrinsic suffix of the result, {s0} of operand 0.
+        result type and {s} the intrinsic suffix of the result, {s0} of operand 0; {f} are `flags`.
         """
         if all(v.uniform for v in operands):
-            return Val(result, (self._one(result, pattern, operands, [v.names[0] for v in operands], False),), True)
+            name = self._one(result, pattern, operands, [v.names[0] for v in operands], False, flags)
+            return Val(result, (name,), True)
         vectors = [v.names if not v.uniform else (self.splat_name(v),) * self.groups for v in operands]
-        names = [self._one(result, pattern, operands, [v[u] for v in vectors], True) for u in range(self.groups)]
+        names = [self._one(result, pattern, operands, [v[u] for v in vectors], True, flags) for u in range(self.groups)]
         return Val(result, tuple(names), False)
 
-    def _one(self, result: str, pattern: str, operands: tuple[Val, ...], names: list[str], vector: bool) -> str:
+    def _one(
+        self, result: str, pattern: str, operands: tuple[Val, ...], names: list[str], vector: bool, flags: str
+    ) -> str:
         shape = self.vector_type if vector else str
         suffix = f"v{self.width}" if vector else ""
         fields = dict(zip("abcd", names, strict=False))
@@ -180,7 +205,7 @@ class Builder:
             fields[f"t{i}"] = shape(v.type)
             fields[f"s{i}"] = suffix + SUFFIX.get(v.type, v.type)
         name = self.fresh()
-        text = pattern.format(r=shape(result), s=suffix + SUFFIX.get(result, result), w=self.width, **fields)
+        text = pattern.format(r=shape(result), s=suffix + SUFFIX.get(result, result), f=flags, **fields)
         self.lines.append(f"  {name} = {text}")
         return name
 

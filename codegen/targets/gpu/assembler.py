@@ -9,7 +9,7 @@ by `merge`, every loop by `loop_merge`, and a label is started once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 Label = Any
 Variable = Any
@@ -21,6 +21,11 @@ class Val(NamedTuple):
     id: Any
     type: str
 
+
+ARITHMETIC: Final = frozenset({"FAdd", "FSub", "FMul", "FDiv", "FNegate"})
+"""What may be contracted and reassociated, unless it is exact."""
+EXTENDED: Final = frozenset({"RoundEven", "Trunc", "FAbs", "Floor", "Ceil", "Sqrt", "Fma"})
+"""What isn't an instruction of SPIR-V but one of its extended set."""
 
 Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
 
@@ -67,7 +72,7 @@ class Assembler(Protocol):
         ...
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:
-        """RoundEven Trunc FAbs Floor Ceil Sqrt (rounded to nearest) Fma."""
+        """One of EXTENDED; Sqrt is rounded to nearest."""
         ...
 
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:

@@ -119,20 +119,8 @@ class Emitter:
 
     # arithmetic
 
-    def floating(self, name: str, type: str, *operands: Val) -> Val:
-        """Float arithmetic: contracted and reassociated only where that was asked for."""
-        return (self.b.inst if self.fast else self.b.exact)(name, type, *operands)
-
     def select(self, pred: Val, x: Val, y: Val) -> Val:
         return self.b.inst("Select", x.type, pred, x, y)
-
-    def bound(self, name: str, x: Val, limit: Val) -> Val:
-        """min or max of x and a number; NaN stays."""
-        best = self.b.extreme(name, x, limit)
-        if best is not None:
-            return best
-        outside = self.b.inst("FOrdLessThan" if name == "max" else "FOrdGreaterThan", "bool", x, limit)
-        return self.select(outside, limit, x)
 
     def bound_integer(self, x: Val, limit: int) -> Val:
         """The smaller of a number that isn't negative and a constant."""

@@ -31,7 +31,7 @@ VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
     "select": elementwise.emit_select,
     "is_nan": elementwise.emit_predicate,
     "is_inf": elementwise.emit_predicate,
-    "signbit": elementwise.emit_signbit,
+    "signbit": elementwise.emit_predicate,
     "whole_power": elementwise.emit_whole_power,
     "alias": lambda e, op: e.get(op.operands[0]),
     "stop_gradient": lambda e, op: e.get(op.operands[0]),

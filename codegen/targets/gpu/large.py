@@ -102,7 +102,7 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     odd = e.b.inst("LogicalNotEqual", "bool", flip, over)
     rest = m.select(odd, m.neg(rest), rest)
     quadrant = i.do("IAdd", quarter, half)
-    quadrant = e.select(flip, e.b.inst("SNegate", "i64", quadrant), quadrant)
+    quadrant = e.select(flip, i.do("ISub", i.c(0), quadrant), quadrant)
     special = i.test("IEqual", field, 2 * bias + 1)
     rest = m.select(special, m.const(x, float("nan")), rest)
     return e.resize(quadrant, "i32" if x.type == "f32" else "i64"), rest

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.accumulate import Accumulator, accumulator, exact_format, number_type
 from loopgrad.codegen.targets.gpu.analysis import shared_params, walk
 from loopgrad.codegen.targets.gpu.context import SIZE, memory_type
@@ -38,7 +39,6 @@ from loopgrad.codegen.targets.gpu.support import (
     copy_kernel,
     fill_kernel,
     fold_kernel,
-    identity,
     tree_kernel,
     tree_widths,
 )

@@ -25,15 +25,3 @@ def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
         bits = e.b.inst("ShiftRightLogical", "i32", e.bitcast(x, "i32"), e.b.const("i32", 16))
         return e.b.inst("UConvert", "i16", bits)
     return x
-
-
-def rounded_bfloat(e: Emitter, x: Val) -> Val:
-    """An f32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
-    b = e.b
-    bits = e.bitcast(x, "i32")
-    high = b.inst("ShiftRightLogical", "i32", bits, b.const("i32", 16))
-    odd = b.inst("BitwiseAnd", "i32", high, b.const("i32", 1))
-    up = b.inst("IAdd", "i32", bits, b.inst("IAdd", "i32", odd, b.const("i32", 0x7FFF)))
-    kept = b.inst("BitwiseAnd", "i32", up, b.const("i32", -0x10000))
-    quiet = b.const("i32", 0x7FC00000)
-    return e.bitcast(e.select(b.inst("IsNan", "bool", x), quiet, kept), "f32")

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Reduction
 from loopgrad.codegen.math.compensated import added, balanced, joined, rounded
+from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, Emitter, register_type
-from loopgrad.codegen.targets.gpu.elementwise import constant, operate
+from loopgrad.codegen.targets.gpu.elementwise import operate
 from loopgrad.codegen.targets.gpu.plan import parts
 from loopgrad.codegen.targets.gpu.recipes import ScalarOps
-from loopgrad.codegen.targets.gpu.support import identity
 
 Partial = tuple[Val, ...]
 
 
 def nothing(e: Emitter, r: Reduction) -> Partial:
-    return (constant(e, r.dtype, identity(r.kind, r.dtype)),) * parts(r)
+    return (ScalarOps(e).element(r.dtype, identity(r.kind, r.dtype)),) * parts(r)
 
 
 def of_term(e: Emitter, r: Reduction, x: Val) -> Partial:

@@ -1,4 +1,4 @@
-"""The GPUs' side of codegen.math: abstract operations as scalar instructions of one lane.
+"""The GPUs' side of codegen.scalar: operations as scalar instructions of one lane.
 
 Every float operation is marked as not contractible. Where the driver's fma rounds twice, an f32 one runs in
 f64, and an f64 one is built from exact products and sums (Dekker 1971, Knuth TAOCP 2, 4.2.2), but for
@@ -8,14 +8,19 @@ additions of a constant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
-from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
-from loopgrad.codegen.targets.gpu.context import Emitter
+import numpy as np
+
+from loopgrad.codegen.math.table import RECIPES
+from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
+from loopgrad.codegen.scalar.integers import unsigned_quotient
+from loopgrad.codegen.scalar.ops import Ops
+from loopgrad.codegen.targets.gpu.assembler import ARITHMETIC, EXTENDED, Assembler, Val
+from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.large import reduce_large, remainder
+from loopgrad.graph.types import DType
 
-INTEGER = {"f32": "i32", "f64": "i64"}
-FLOAT = {"i32": "f32", "i64": "f64"}
 SPLITTER = float(2**27 + 1)
 
 
@@ -30,37 +35,89 @@ def quotient(b: Assembler, make: Callable[..., Val], x: Val, y: Val) -> Val:
     return make("FDiv", x.type, x, y)
 
 
-class ScalarOps:
-    """Implements codegen.math.ops.Ops over `Val`."""
+class ScalarOps(Ops[Val]):
+    """Implements codegen.scalar.ops.Ops over `Val`; a bfloat16 is an f32."""
+
+    halved_shifts = True  # LLVM 22 drops a test of the count for PTX, whose shifts have a bound but see half of it
 
     def __init__(self, e: Emitter) -> None:
         self.e = e
         self.b = e.b
+        self.fast, self.fused, self.rearranges = e.fast, e.b.fused, e.b.rearranges
 
-    def bits(self, x: Val, /) -> int:
-        return int(x.type[1:])
+    def inst(self, opcode: str, type: str, *operands: Val) -> Val:
+        if opcode == "FDiv":
+            return quotient(self.b, self.b.exact, *operands)
+        if opcode in ARITHMETIC:
+            return self.b.exact(opcode, type, *operands)
+        return (self.b.extended if opcode in EXTENDED else self.b.inst)(opcode, type, *operands)
 
-    def const(self, like: Val, value: float, /) -> Val:
-        return self.b.const(like.type, value)
+    def loose(self, opcode: str, *operands: Val) -> Val:
+        make = self.b.inst if self.fast else self.b.exact
+        return quotient(self.b, make, *operands) if opcode == "FDiv" else make(opcode, operands[0].type, *operands)
 
-    def integer(self, like: Val, value: int, /) -> Val:
-        return self.b.const(INTEGER.get(like.type, like.type), value)
+    def type(self, x: Val, /) -> str:
+        return x.type
 
-    def add(self, x: Val, y: Val, /) -> Val:
-        return self.b.exact("FAdd", x.type, x, y)
+    def number(self, type: str, value: float | int | bool, /) -> Val:
+        return self.b.const(type, value)
 
-    def sub(self, x: Val, y: Val, /) -> Val:
-        return self.b.exact("FSub", x.type, x, y)
+    def element(self, dtype: DType, value: float | int | bool, /) -> Val:
+        if dtype.name == "bfloat16":
+            value = float(np.asarray(value).astype(dtype.np).astype(np.float32))
+        if dtype.kind == "c":
+            value = dtype.pattern(value)
+        return self.b.const(register_type(dtype), value)
 
-    def mul(self, x: Val, y: Val, /) -> Val:
-        return self.b.exact("FMul", x.type, x, y)
+    def resize(self, i: Val, type: str, /, signed: bool = True) -> Val:
+        return self.e.resize(i, type, signed)
 
-    def div(self, x: Val, y: Val, /) -> Val:
-        return quotient(self.b, self.b.exact, x, y)
+    def widened(self, x: Val, dtype: DType, /) -> Val:
+        if x.type != "f16":
+            return x
+        if self.b.is_constant(x) and x.id == self.b.const(x.type, 0.0).id:
+            return self.b.const("f32", 0.0)  # a constant that `quotient` knows
+        return self.b.inst("FConvert", "f32", x)
+
+    def rounded(self, x: Val, dtype: DType, /) -> Val:
+        if dtype.name == "bfloat16":
+            x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
+            bits = bfloat_bits(self, x)
+            return self.as_float(self.iand(bits, self.b.const("i32", -0x10000)))
+        type = register_type(dtype)
+        return x if x.type == type else self.b.inst("FConvert", type, x)
+
+    def quotient(self, i: Val, j: Val, /, signed: bool, constant: int | None = None) -> Val:
+        """Without a sign: GPUs have no instruction for division, and signed ones take more of others. NVIDIA's Vulkan
+        driver 580 gets signed divisions wrong whose dividend was 32 bits without a sign before (seen on an H200)."""
+        return unsigned_quotient(self, i, j) if signed else self.same("UDiv", i, j)
+
+    def minus(self, i: Val, /) -> Val:
+        """0 - i, where the compiler doesn't know that it is 0. NVIDIA's (ptxas 13, the Vulkan driver 580; seen on an
+        H200) take the negation of 8 or 16 bits for one that doesn't wrap, and the size of a number for never negative:
+        MIN, widened or compared, was positive."""
+        zero = self.e.unknown_zero
+        return self.isub(self.const(i, 0) if zero is None else self.resize(zero, i.type, signed=False), i)
+
+    def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
+        quick = self.b.approximate(name, operands[0].type, *operands) if self.fast else None
+        result: Val = RECIPES[name](self, *operands) if quick is None else quick
+        return result
+
+    def bound(self, name: str, x: Val, limit: Val, /) -> Val:
+        return self.b.extreme(name, x, limit) or super().bound(name, x, limit)
+
+    def extreme(self, name: str, x: Val, y: Val, /) -> Val:
+        return self.b.extreme(name, x, y) or super().extreme(name, x, y)
+
+    def abs(self, x: Val, /) -> Val:
+        if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:
+            return self.b.const(x.type, 0.0)  # a constant that `quotient` knows
+        return super().abs(x)
 
     def fma(self, x: Val, y: Val, z: Val, /) -> Val:
-        if self.b.fused:
-            return self.b.extended("Fma", x.type, x, y, z)
+        if self.fused:
+            return super().fma(x, y, z)
         if x.type == "f32":
             product = self.mul(self.widen(x), self.widen(y))
             return self.narrow(self.add(product, self.widen(z)))
@@ -97,121 +154,11 @@ class ScalarOps:
         high, low = self.once(("halves", x), make)
         return high, low
 
-    def neg(self, x: Val, /) -> Val:
-        return self.b.exact("FNegate", x.type, x)
-
-    def abs(self, x: Val, /) -> Val:
-        if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:
-            return self.b.const(x.type, 0.0)  # a constant that `quotient` knows
-        return self.b.extended("FAbs", x.type, x)
-
-    def sqrt(self, x: Val, /) -> Val:
-        return self.b.extended("Sqrt", x.type, x)
-
-    def round_even(self, x: Val, /) -> Val:
-        return self.b.extended("RoundEven", x.type, x)
-
-    def floor(self, x: Val, /) -> Val:
-        return self.b.extended("Floor", x.type, x)
-
-    def trunc(self, x: Val, /) -> Val:
-        return self.b.extended("Trunc", x.type, x)
-
     def remainder(self, x: Val, y: Val, /) -> Val:
         return remainder(self, self.e, x, y)
 
-    def copysign(self, magnitude: Val, sign: Val, /) -> Val:
-        bits = self.bits(magnitude)
-        top = self.integer(magnitude, -(1 << (bits - 1)))
-        rest = self.integer(magnitude, (1 << (bits - 1)) - 1)
-        size = self.iand(self.as_int(magnitude), rest)
-        return self.as_float(self.b.inst("BitwiseOr", size.type, size, self.iand(self.as_int(sign), top)))
-
-    def lt(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst("FOrdLessThan", "bool", x, y)
-
-    def le(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst("FOrdLessThanEqual", "bool", x, y)
-
-    def eq(self, x: Val, y: Val, /) -> Val:
-        return self.b.inst("FOrdEqual", "bool", x, y)
-
-    def is_nan(self, x: Val, /) -> Val:
-        return self.b.inst("IsNan", "bool", x)
-
-    def exceeds(self, x: Val, limit: float, /) -> Val:
-        return self.invert(self.le(self.abs(x), self.const(x, limit)))
-
-    def either(self, m: Val, n: Val, /) -> Val:
-        return self.e.either(m, n)
-
-    def both(self, m: Val, n: Val, /) -> Val:
-        return self.e.both(m, n)
-
-    def invert(self, m: Val, /) -> Val:
-        return self.b.inst("LogicalNot", "bool", m)
-
-    def select(self, m: Val, x: Val, y: Val, /) -> Val:
-        return self.e.select(m, x, y)
-
-    def as_int(self, x: Val, /) -> Val:
-        return self.e.bitcast(x, INTEGER[x.type])
-
-    def as_float(self, i: Val, /) -> Val:
-        return self.e.bitcast(i, FLOAT[i.type])
-
-    def to_int(self, x: Val, /) -> Val:
-        return self.b.inst("ConvertFToS", INTEGER[x.type], x)
-
-    def to_float(self, i: Val, /) -> Val:
-        return self.b.inst("ConvertSToF", FLOAT[i.type], i)
-
-    def iadd(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst("IAdd", i.type, i, j)
-
-    def isub(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst("ISub", i.type, i, j)
-
-    def iand(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst("BitwiseAnd", i.type, i, j)
-
-    def ixor(self, i: Val, j: Val, /) -> Val:
-        return self.b.inst("BitwiseXor", i.type, i, j)
-
-    def shl(self, i: Val, count: int, /) -> Val:
-        return self.b.inst("ShiftLeftLogical", i.type, i, self.b.const(i.type, count))
-
-    def shr(self, i: Val, count: int, /) -> Val:
-        return self.b.inst("ShiftRightLogical", i.type, i, self.b.const(i.type, count))
-
-    def sar(self, i: Val, count: int, /) -> Val:
-        return self.b.inst("ShiftRightArithmetic", i.type, i, self.b.const(i.type, count))
-
-    def is_zero(self, i: Val, /) -> Val:
-        return self.b.inst("IEqual", "bool", i, self.b.const(i.type, 0))
-
-    def widen(self, x: Val, /) -> Val:
-        return self.b.inst("FConvert", "f64", x)
-
-    def narrow(self, x: Val, /) -> Val:
-        return self.b.inst("FConvert", "f32", x)
-
-    def clamp(self, x: Val, low: float, high: float, /) -> Val:
-        lowest, highest = self.const(x, low), self.const(x, high)
-        return self.e.bound("max", self.e.bound("min", x, highest), lowest)
-
     def times_power(self, x: Val, shifted: Val, /) -> Val:
         return self.scale(x, self.as_int(shifted))
-
-    def scale(self, x: Val, n: Val) -> Val:
-        """x * 2**n for an integer, of which the lowest bits count; two factors, so that 2**n itself may overflow."""
-        half = self.sar(n, 1)
-        first, second = self._power_of_two(half), self._power_of_two(self.isub(n, half))
-        return self.mul(self.mul(x, first), second)
-
-    def _power_of_two(self, n: Val) -> Val:
-        bias, place = {"i32": (127, 23), "i64": (1023, 52)}[n.type]
-        return self.as_float(self.shl(self.iadd(n, self.b.const(n.type, bias)), place))
 
     def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
         return self.e.once(key, make)

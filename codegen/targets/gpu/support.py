@@ -12,27 +12,11 @@ from typing import Any, Final
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, Reduction
 from loopgrad.codegen.math.compensated import added, joined, rounded
 from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.plan import parts
 from loopgrad.graph.types import DTYPES, DType, bool_, int64
 
 FAN_IN: Final = 64
-
-
-def identity(kind: str, dtype: DType) -> float | int | bool:
-    """What combines with x to x (for a float sum -0.0: x + -0.0 is x also for -0.0)."""
-    if dtype.kind == "b":
-        return kind == "and"
-    if kind in ("add", "or", "xor"):
-        return -0.0 if dtype.is_float else 0
-    if kind == "mul":
-        return 1
-    if dtype.is_float:
-        return float("inf") if kind == "min" else float("-inf")
-    low = -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
-    high = (1 << (dtype.bits - (1 if dtype.kind == "i" else 0))) - 1
-    if kind == "and":
-        return -1 if dtype.kind == "i" else high
-    return high if kind == "min" else low
 
 
 @dataclass

@@ -28,7 +28,7 @@ class Lanes:
 
 
 class LaneOps:
-    """Implements codegen.math.ops.Ops over `Lanes`: what isn't below is ScalarOps', lane by lane."""
+    """Implements codegen.scalar.ops.Ops over `Lanes`: what isn't below is ScalarOps', lane by lane."""
 
     def __init__(self, e: Emitter, count: int) -> None:
         self.e, self.count, self.scalar = e, count, ScalarOps(e)

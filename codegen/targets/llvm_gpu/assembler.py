@@ -16,17 +16,8 @@ import numpy as np
 from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.gpu.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
-from loopgrad.codegen.targets.llvm_gpu.opcodes import (
-    ATOMIC,
-    BINARY,
-    COMPARE,
-    CONVERT,
-    FLOAT_BINARY,
-    FUNCTION,
-    RESIZE,
-    TYPE,
-    UNARY,
-)
+from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
+from loopgrad.codegen.targets.llvm_rows import COMPLETED, FUNCTION, RESIZE, ROWS, TYPE
 
 WORDS: Final = ("table", "across", "along", "first", "end", "lanes")
 
@@ -121,35 +112,17 @@ class LlvmAssembler:
         return self._instruction(name, type, operands, "")
 
     def _instruction(self, name: str, type: str, operands: tuple[Val, ...], flags: str) -> Val:
-        kind, first = llvm_type(type), operands[0]
-        if name in BINARY:
-            return self._value(type, f"{BINARY[name]} {kind} {first.id}, {operands[1].id}")
-        if name in FLOAT_BINARY:
-            return self._value(type, f"{FLOAT_BINARY[name]} {flags}{kind} {first.id}, {operands[1].id}")
-        if name in COMPARE:
-            return self._value(type, f"{COMPARE[name]} {llvm_type(first.type)} {first.id}, {operands[1].id}")
-        if name in CONVERT:
-            return self._value(type, f"{CONVERT[name]} {llvm_type(first.type)} {first.id} to {kind}")
+        row = ROWS.get(name)
+        if row is not None:
+            fields = {f"t{i}": llvm_type(v.type) for i, v in enumerate(operands)}
+            fields.update(zip("abc", [v.id for v in operands], strict=False))
+            return self._value(type, row.format(r=llvm_type(type), f=flags, **fields))
         if name in RESIZE:
-            return self._resized(name, type, first)
-        if name in UNARY:
-            return self._value(type, UNARY[name].format(t=kind, a=first.id))
-        if name == "Select":
-            _, x, y = operands
-            return self._value(type, f"select i1 {first.id}, {kind} {x.id}, {kind} {y.id}")
-        if name == "FNegate":
-            return self._value(type, f"fneg {flags}{kind} {first.id}")
-        return self._special(name, first)
-
-    def _special(self, name: str, x: Val) -> Val:
-        """IsNan and IsInf."""
-        kind = llvm_type(x.type)
-        if name == "IsNan":
-            return self._value("bool", f"fcmp uno {kind} {x.id}, {x.id}")
-        if name != "IsInf":
-            raise ValueError(f"expected an opcode of the assembler, got {name!r}")
-        size = self._call("fabs", x.type, x)
-        return self._value("bool", f"fcmp oeq {kind} {size.id}, {literal(x.type, float('inf'))}")
+            return self._resized(name, type, operands[0])
+        if name in COMPLETED:
+            name, value = COMPLETED[name]
+            return self._instruction(name, type, (*operands, self.const(type, value)), flags)
+        raise ValueError(f"expected an opcode of the assembler, got {name!r}")
 
     def _resized(self, name: str, type: str, x: Val) -> Val:
         if x.type == type:

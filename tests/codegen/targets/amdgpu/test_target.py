@@ -70,7 +70,7 @@ from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
 from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.amdgpu.intrinsics import ALLOWED
 from loopgrad.codegen.targets.amdgpu.target import lowered
-from loopgrad.codegen.targets.llvm_gpu.opcodes import TYPE
+from loopgrad.codegen.targets.llvm_rows import TYPE
 COUNT = {"fma": 3, "fmuladd": 3, "fshl": 3, "fshr": 3, "minnum": 2, "maxnum": 2, "copysign": 2}
 ONE = ("ctpop", "bswap")
 for name in sorted(ALLOWED):
