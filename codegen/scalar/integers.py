@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from loopgrad.codegen.scalar.ops import Ops, V
-from loopgrad.graph.ranges import Interval
+from loopgrad.graph.primitives.intervals import Interval
 from loopgrad.graph.types import DType
 
 Known = Callable[[int], Interval]

@@ -344,7 +344,8 @@ def geomspace(
 ) -> Tensor:
     """`num` numbers from `start` to `stop` with one ratio between neighbours; a vector.
 
-    The default float dtype unless given. Raises ValueError for Python numbers of different signs, or 0; with tensors such ends give NaN.
+    The default float dtype unless given. Raises ValueError for Python numbers of different signs, or 0; with tensors
+    such ends give NaN.
 
     >>> lg.geomspace(1.0, 8.0, 4)
     Tensor([1., 2., 4., 8.], dtype=float64)
