@@ -1,4 +1,4 @@
-"""CUDA's driver for the machine: graphs with loops and branches, where driver and packages allow them."""
+"""CUDA's driver: graphs with loops and branches, where driver and packages allow them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class CudaDriver(StreamDriver):
         super().__init__(api, self._code)
         self._cache = cache
         self._cuda_api = api
-        self._stepped: str | None = None
+        self._host_decides: str | None = None
         self._linked = b""
         self._blas: Blas | None = None
         self._workspace: Allocation | None = None
         self._without_blas = False
 
     @property
-    def stepped(self) -> str:
-        if self._stepped is None:
-            self._stepped = self._link()
-        return self._stepped
+    def host_decides(self) -> str:
+        if self._host_decides is None:
+            self._host_decides = self._link()
+        return self._host_decides
 
     def _link(self) -> str:
         """Why graphs have no loops here; empty where they do."""
@@ -52,7 +52,7 @@ class CudaDriver(StreamDriver):
         return ""
 
     def _code(self) -> tuple[bytes, str, int]:
-        if not self.stepped:
+        if not self.host_decides:
             return self._linked, ENTRY, GROUP
         return kept_code(self._cache, ("update kernel", "ptx"), lambda: ptx(False)), ENTRY, GROUP
 
@@ -77,12 +77,12 @@ class CudaDriver(StreamDriver):
             return None
 
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:
-        if self.stepped:
+        if self.host_decides:
             return None
         try:
             return StreamGraph(self, self._cuda_api, items, report, stop)
         except StreamFailure as failure:
-            self._stepped, self._update = f"the driver refused a graph with loops: {failure}", None
+            self._host_decides, self._update = f"the driver refused a graph with loops: {failure}", None
             return None
 
 

@@ -1,1 +1,1 @@
-"""What every GPU runtime shares: programs of steps, the machine that runs them, memory, stacks that grow."""
+"""What every GPU runtime shares: programs of steps, how they are run, memory, stacks that grow."""

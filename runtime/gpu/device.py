@@ -21,9 +21,9 @@ from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.driver import Driver, put, read
 from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
+from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import GpuBuffer
-from loopgrad.runtime.gpu.program import ProgramRecord, read_program
-from loopgrad.runtime.gpu.resources import Resources
+from loopgrad.runtime.gpu.program import read_program
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, lost_in_children
 
@@ -78,8 +78,8 @@ class GpuDevice(ABC):
         def texts(stage: str) -> str:
             return self.stage_text(graph, options, stage)
 
-        def revise() -> tuple[ProgramRecord, Resources]:
-            return self.resources(self.artifact(graph, options, continued=True)[0])
+        def revise() -> LoadedProgram:
+            return self.loaded(self.artifact(graph, options, continued=True)[0])
 
         return self.load(artifact, options, texts, origin, None if self.driver.endless_loops else revise)
 
@@ -101,12 +101,11 @@ class GpuDevice(ABC):
         self, artifact: Artifact, options: Options, texts: Any, origin: str, revise: Revise | None = None
     ) -> GpuExecutable:
         """An executable of code that exists. `revise` gives other code, where the driver stops loops."""
-        program, resources = self.resources(artifact)
-        return GpuExecutable(self.name, program, resources, texts, origin, options.stack_capacity, revise)
+        return GpuExecutable(self.name, self.loaded(artifact), texts, origin, options.stack_capacity, revise)
 
-    def resources(self, artifact: Artifact) -> tuple[ProgramRecord, Resources]:
+    def loaded(self, artifact: Artifact) -> LoadedProgram:
         program = read_program(artifact.metadata)
-        return program, Resources(self.driver, program, artifact.code, artifact.constants)
+        return LoadedProgram(self.driver, program, artifact.code, artifact.constants)
 
     def finish(self) -> None:
         self.driver.finish()

@@ -1,4 +1,4 @@
-"""What the machine asks of a driver: memory, images, lists of commands, and how wide a launch should be.
+"""What running a program asks of a driver: memory, images, lists of commands, and how wide a launch should be.
 
 Vulkan, CUDA and HIP implement `Driver`. Work is done in the order in which it was started, so memory that
 nobody holds may be used again by later work.
@@ -175,13 +175,13 @@ class Driver(Protocol):
         ...
 
     @property
-    def stepped(self) -> str:
+    def host_decides(self) -> str:
         """Why the host reads the decisions on recorded loops and branches; empty where the device acts on them."""
         ...
 
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:
-        """Recorded items (runtime.gpu.flow), loops and branches among them, as one piece of work that reports
-        these words; None where `stepped` says why not. Where a wait is broken off, `stop` is the address of a word
+        """Recorded items (runtime.gpu.control_flow), loops and branches among them, as one piece of work that reports
+        these words; None where `host_decides` says why not. Where a wait is broken off, `stop` is the address of a word
         that ends the loops."""
         ...
 

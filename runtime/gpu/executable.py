@@ -6,24 +6,24 @@ from collections.abc import Callable, Sequence
 
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.gpu.capacities import Capacities
+from loopgrad.runtime.gpu.context import Context
 from loopgrad.runtime.gpu.failures import StoppedLoopError
-from loopgrad.runtime.gpu.learned import Learned
 from loopgrad.runtime.gpu.ledger import Ledger, complete, require
-from loopgrad.runtime.gpu.machine import Machine
+from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 from loopgrad.runtime.gpu.program import ProgramRecord
-from loopgrad.runtime.gpu.resources import Resources
 from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
 
 Texts = Callable[[str], str]
-Revise = Callable[[], tuple[ProgramRecord, Resources]]
+Revise = Callable[[], LoadedProgram]
 CONTINUED = (
     "compiled again, since the driver stops long loops: kernels end before that, and the host launches them again"
 )
 HOST_DRIVEN = "replay: library calls run on the host, so loops and branches around them are driven by the host too"
 LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
-STEPPED = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
+FORESEEN = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
 
 
 class GpuExecutable(Executable):
@@ -32,97 +32,99 @@ class GpuExecutable(Executable):
     def __init__(
         self,
         device: str,
-        program: ProgramRecord,
-        resources: Resources,
+        loaded: LoadedProgram,
         texts: Texts,
         origin: str,
         forced: int | None,
         revise: Revise | None = None,
     ) -> None:
         self.device = device
-        self.program = program
+        self.loaded = loaded
+        program = loaded.program
         self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
         self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
-        self.resources = resources
-        self.learned = Learned(program, forced, resources.driver.name)
+        self.capacities = Capacities(program, forced, loaded.driver.name)
         self._revise = revise
         self._texts = texts
         self._origin = origin
-        self._machine: Machine | None = None
+        self._context: Context | None = None
         self._heap_peak = 0
+
+    @property
+    def program(self) -> ProgramRecord:
+        return self.loaded.program
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         check_inputs(self.input_types, buffers, self.device)
-        with self.resources.driver.lock:
-            if self._machine is None:
-                self._machine = self.machine(adapt=True)
-            self._machine, results = self.submit(self._machine, buffers)
-            self._machine.release()
+        with self.loaded.driver.lock:
+            if self._context is None:
+                self._context = self.context(adapt=True)
+            self._context, results = self.submit(self._context, buffers)
+            self._context.release()
             return results
 
-    def machine(self, adapt: bool) -> Machine:
-        return Machine(self.program, self.resources, self.learned, adapt)
+    def context(self, adapt: bool) -> Context:
+        return Context(self.loaded, self.capacities, adapt)
 
-    def submit(self, machine: Machine, buffers: Sequence[Buffer]) -> tuple[Machine, list[Buffer]]:
+    def submit(self, context: Context, buffers: Sequence[Buffer]) -> tuple[Context, list[Buffer]]:
         """A call that isn't waited for, if only stacks that are too small could go wrong, and memory of others isn't
         read, which may have changed when it is done again. Any other call comes after what was entered before."""
-        ledger, inputs = self.resources.driver.ledger, [allocation_of(buffer) for buffer in buffers]
+        ledger, inputs = self.loaded.driver.ledger, [allocation_of(buffer) for buffer in buffers]
         if ledger is None:
-            return self.call_continued(machine, buffers, inputs)
-        later = machine.deferrable and all(isinstance(a, Allocation) for a in inputs)
+            return self.call_continued(context, buffers, inputs)
+        later = context.deferrable and all(isinstance(a, Allocation) for a in inputs)
         if ledger.full or not later:
             ledger.settle()
         require(inputs)
         try:
             if later and (self.program.kernel_stacks or not ledger.empty):
-                return machine, self.call(machine, buffers, inputs, ledger)
-            return self.call_continued(machine, buffers, inputs)
+                return context, self.call(context, buffers, inputs, ledger)
+            return self.call_continued(context, buffers, inputs)
         except MemoryError:
             if not ledger.settle():
                 raise
-        return self.call_continued(machine, buffers, inputs)  # what only the ledger held is free now
+        return self.call_continued(context, buffers, inputs)  # what only the ledger held is free now
 
     def call_continued(
-        self, machine: Machine, buffers: Sequence[Buffer], inputs: Sequence[Allocation]
-    ) -> tuple[Machine, list[Buffer]]:
+        self, context: Context, buffers: Sequence[Buffer], inputs: Sequence[Allocation]
+    ) -> tuple[Context, list[Buffer]]:
         """As `call`; where the driver stopped a loop, by code that ends before that and is continued. Gives the
-        machine that is the right one from then on."""
+        context that is the right one from then on."""
         try:
-            return machine, self.call(machine, buffers, inputs)
+            return context, self.call(context, buffers, inputs)
         except StoppedLoopError:
-            if machine.program is self.program and not self._revised():
+            if context.program is self.program and not self._revised():
                 raise
-        machine = self.machine(machine.adapt)
-        return machine, self.call(machine, buffers, inputs)
+        context = self.context(context.adapt)
+        return context, self.call(context, buffers, inputs)
 
     def _revised(self) -> bool:
         """Take other code for this program, where there is any."""
         if self._revise is None:
             return False
-        self.program, self.resources = self._revise()
-        self.learned = Learned(self.program, self.learned.forced, self.learned.device)
+        self.loaded = self._revise()
+        self.capacities = Capacities(self.program, self.capacities.forced, self.capacities.device)
         self._revise = None
         return True
 
     def call(
         self,
-        machine: Machine,
+        context: Context,
         buffers: Sequence[Buffer],
         inputs: Sequence[Allocation],
         ledger: Ledger | None = None,
     ) -> list[Buffer]:
-        """One run on this machine, of these buffers and their memory, entered in the ledger if one is given; the
+        """One run on this context, of these buffers and their memory, entered in the ledger if one is given; the
         device's lock is held."""
         if ledger is None:
-            allocations = machine.run(inputs)
+            allocations = context.run(inputs)
         else:
             ledger.begin()
-            allocations = machine.run(inputs, later=True)
-            ledger.add(machine, inputs, allocations)
+            allocations = context.run(inputs, later=True)
+            ledger.add(context, inputs, allocations)
         for allocation in allocations:
-            self.resources.driver.made(allocation)
-        if machine.heap is not None:
-            self._heap_peak = max(self._heap_peak, machine.heap.size)
+            self.loaded.driver.made(allocation)
+        self._heap_peak = max(self._heap_peak, context.heap_bytes)
         given = dict(zip(inputs, buffers, strict=True))
         made: list[Buffer] = []
         for allocation, type in zip(allocations, self.output_types, strict=True):
@@ -137,12 +139,12 @@ class GpuExecutable(Executable):
 
     def look(self) -> None:
         """Know what the calls that were started have to say."""
-        driver = self.resources.driver
+        driver = self.loaded.driver
         with driver.lock:
             complete(driver)
 
     def plan(self) -> Plan:
-        with self.resources.driver.lock:  # a call of another thread may bring other code, and learns
+        with self.loaded.driver.lock:  # a call of another thread may bring other code, and learns
             self.look()
             return self._plan()
 
@@ -164,37 +166,37 @@ class GpuExecutable(Executable):
             BufferRow(i, slot.kind, str(slot.type), slot.type.nbytes, None) for i, slot in enumerate(program.slots)
         )
         residuals = self._residual_rows()
-        arena = 0 if self._machine is None else self._machine.arena_size
+        arena = 0 if self._context is None else self._context.arena_bytes
         notes = self.notes()
         stack_bytes = sum(row.bytes for row in residuals)
         return Plan(
-            f"{self.device} ({self.resources.driver.name})", kernels, buffers, residuals, notes, arena, stack_bytes
+            f"{self.device} ({self.loaded.driver.name})", kernels, buffers, residuals, notes, arena, stack_bytes
         )
 
     def notes(self) -> tuple[str, ...]:
-        program, stepped = self.program, self.resources.driver.stepped
+        program, why = self.program, self.loaded.driver.host_decides
         if any(kernel.rows for kernel in program.kernels):
             return (*program.notes, CONTINUED)
         if program.straight:
             return program.notes
-        if not self.resources.recordable:
+        if not self.loaded.recordable:
             return (*program.notes, LIBRARY if program.recordable else HOST_DRIVEN)
-        return (*program.notes, f"{STEPPED}: {stepped}") if stepped else program.notes
+        return (*program.notes, f"{FORESEEN}: {why}") if why else program.notes
 
     def width(self, k: int) -> int:
         """Lanes in flight of a kernel, as far as that is known before it ran."""
         kernel = self.program.kernels[k]
-        return max(min(kernel.lanes, kernel.copies or self.learned.residents[k] or kernel.lanes), 1)
+        return max(min(kernel.lanes, kernel.copies or self.capacities.residents[k] or kernel.lanes), 1)
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
-        held, program, ran = Held(), self.program, self.learned.ran
-        for k, (kernel, capacities) in enumerate(zip(program.kernels, self.learned.capacities, strict=True)):
+        held, program, ran = Held(), self.program, self.capacities.ran
+        for k, (kernel, capacities) in enumerate(zip(program.kernels, self.capacities.kernels, strict=True)):
             rows = [n if ran else None for n in capacities]
             width = self.width(k)
             held.together(
                 (s.residual, n, (n or 0) * width * s.itemsize) for n, s in zip(rows, kernel.stacks, strict=True)
             )
-        peaks = [None] * len(program.stacks) if self._machine is None or not ran else self._machine.peaks
+        peaks = [None] * len(program.stacks) if self._context is None or not ran else self._context.peaks
         held.together((r.residual, n, (n or 0) * r.type.nbytes) for n, r in zip(peaks, program.stacks, strict=True))
         return held.rows(program.residuals)
 
@@ -206,11 +208,11 @@ class GpuExecutable(Executable):
 
     def memory_stats(self) -> MemoryStats:
         self.look()
-        peaks = [] if self._machine is None else self._machine.peaks
+        peaks = [] if self._context is None else self._context.peaks
         saved = sum(peak * s.type.nbytes for peak, s in zip(peaks, self.program.stacks, strict=False))
         return MemoryStats(
-            arena_bytes=0 if self._machine is None else self._machine.arena_size,
-            heap_bytes=self.resources.driver.held,
+            arena_bytes=0 if self._context is None else self._context.arena_bytes,
+            heap_bytes=self.loaded.driver.held,
             heap_peak_bytes=self._heap_peak,
             program_stack_peak_bytes=saved,
         )
@@ -222,30 +224,30 @@ def allocation_of(buffer: Buffer) -> Allocation:
 
 
 class GpuRecording(Recording):
-    """A machine with memory of its own; a replay is one submission where no step needs the host."""
+    """A context with memory of its own; a replay is one submission where no step needs the host."""
 
     def __init__(self, executable: GpuExecutable, buffers: Sequence[Buffer]) -> None:
         self._executable = executable
-        self._before = executable.learned.growths
-        with executable.resources.driver.lock:
-            self._machine = executable.machine(adapt=False)
+        self._before = executable.capacities.growths
+        with executable.loaded.driver.lock:
+            self._context = executable.context(adapt=False)
         self._inputs = list(buffers)
         self._outputs: list[Buffer] = []
         self.submit()
-        if executable.resources.recordable and not self._machine.fixed:
+        if executable.loaded.recordable and not self._context.recorded:
             self.submit()  # what ran first was driven by the host; this records
-        self._before = executable.learned.growths
+        self._before = executable.capacities.growths
 
     def bind(self, buffers: Sequence[Buffer]) -> None:
         self._inputs = list(buffers)
 
     def submit(self) -> None:
-        with self._executable.resources.driver.lock:
-            self._machine, self._outputs = self._executable.submit(self._machine, self._inputs)
-            self._machine.part()
+        with self._executable.loaded.driver.lock:
+            self._context, self._outputs = self._executable.submit(self._context, self._inputs)
+            self._context.part()
 
     def settle(self) -> bool:
-        return True  # the machine grows stacks and submits again by itself, or the ledger has it do so
+        return True  # the context grows stacks and submits again by itself, or the ledger has it do so
 
     def outputs(self) -> list[Buffer]:
         """Not kept here: where the caller doesn't either, the next replay writes to the same addresses."""
@@ -254,4 +256,4 @@ class GpuRecording(Recording):
 
     def growths(self) -> int:
         self._executable.look()
-        return self._executable.learned.growths - self._before
+        return self._executable.capacities.growths - self._before

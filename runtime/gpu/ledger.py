@@ -17,7 +17,7 @@ from loopgrad.runtime.gpu.driver import Driver, Shared
 from loopgrad.runtime.gpu.memory import Allocation
 
 if TYPE_CHECKING:
-    from loopgrad.runtime.gpu.machine import Machine
+    from loopgrad.runtime.gpu.context import Context
 
 MOST_CALLS: Final = 32
 SHARE: Final = 1 / 8  # of the memory that the device had
@@ -25,9 +25,9 @@ SHARE: Final = 1 / 8  # of the memory that the device had
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One that was started on this machine."""
+    """One that was started in this context."""
 
-    machine: Machine
+    context: Context
     inputs: tuple[Allocation, ...]
     outputs: tuple[Allocation, ...]
 
@@ -39,16 +39,16 @@ class Call:
         """Do it again and wait for it."""
         try:
             require(self.inputs)
-            self.machine.run(self.inputs, self.outputs)
+            self.context.run(self.inputs, self.outputs)
             for output in self.outputs:
-                self.machine.driver.made(output)
+                self.context.driver.made(output)
         except Exception as failure:
-            slots = self.machine.program.slots
-            for slot, output in zip(self.machine.program.outputs, self.outputs, strict=True):
+            slots = self.context.program.slots
+            for slot, output in zip(self.context.program.outputs, self.outputs, strict=True):
                 if slots[slot].constant is None and output not in self.inputs:
                     output.failure = failure.with_traceback(None)  # which would hold on to arrays
         finally:
-            self.machine.release()
+            self.context.release()
 
 
 class Ledger:
@@ -77,8 +77,8 @@ class Ledger:
         """A call is about to be started that will be entered."""
         self._begun = True
 
-    def add(self, machine: Machine, inputs: Sequence[Allocation], outputs: Sequence[Allocation]) -> None:
-        call = Call(machine, tuple(inputs), tuple(outputs))
+    def add(self, context: Context, inputs: Sequence[Allocation], outputs: Sequence[Allocation]) -> None:
+        call = Call(context, tuple(inputs), tuple(outputs))
         self._calls.append(call)
         self._bytes += call.size
         self._begun = False
@@ -95,8 +95,8 @@ class Ledger:
                 self._marked = bool(self._word.words[0])
             if self._marked or self._begun:
                 self._word.clear()
-                for machine in {id(call.machine): call.machine for call in self._calls}.values():
-                    machine.control.clear()  # so that each call says anew what it needs
+                for context in {id(call.context): call.context for call in self._calls}.values():
+                    context.clear_reports()  # so that each call says anew what it needs
             while self._calls:
                 if self._marked:
                     self._calls[0].repeat()

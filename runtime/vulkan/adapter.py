@@ -1,4 +1,4 @@
-"""One Vulkan device as the machine sees it (runtime.gpu.driver).
+"""One Vulkan device as executions see it (runtime.gpu.driver).
 
 Arrays live in device memory; on `unified` devices the host writes and reads it in place, on others through
 staging memory of the host.
@@ -24,9 +24,9 @@ from loopgrad.runtime.vulkan.driver import TYPE_CPU
 from loopgrad.runtime.vulkan.gpu import Gpu
 from loopgrad.runtime.vulkan.memory import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, Chunk, mapped
 from loopgrad.runtime.vulkan.pipelines import Image, Pipeline, Pipelines
+from loopgrad.runtime.vulkan.shared_words import SharedWords
 from loopgrad.runtime.vulkan.timeline import Timeline
 from loopgrad.runtime.vulkan.transfers import PART, Transfers
-from loopgrad.runtime.vulkan.words import SharedWords
 
 MAPPED: Final = HOST_VISIBLE | HOST_COHERENT
 HEADROOM: Final = 0.9
@@ -216,11 +216,11 @@ class VulkanDriver:
         """No library."""
 
     @property
-    def stepped(self) -> str:
+    def host_decides(self) -> str:
         return "Vulkan's command buffers have no loops"
 
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> None:
-        """None, as `stepped` says."""
+        """None, as `host_decides` says."""
 
     def image(self, code: bytes) -> Image:
         return self.pipelines.image(code)

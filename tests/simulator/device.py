@@ -1,4 +1,4 @@
-"""`simulator:0`: the GPU machine and the LLVM emitter without a GPU; `simulator:1`: with the driver for streams
+"""`simulator:0`: the GPU runtime and the LLVM emitter without a GPU; `simulator:1`: with the driver for streams
 and graphs between them. Only tests know them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The GPU machine's driver protocol (runtime.gpu.driver) in this process: memory is NumPy's, code is native.
+"""The protocol of a GPU's driver (runtime.gpu.driver) in this process: memory is NumPy's, code is native.
 
 Everything runs at once, in `Commands.run`. Fresh memory holds a pattern, so that nothing relies on zeros.
 Launches are narrow: small programs still have invocations with several lanes.
@@ -193,7 +193,7 @@ class SimulatorDriver:
     def product(self, shape: ProductShape, dtype: DType) -> None:
         """No library."""
 
-    stepped = "the simulator has no graphs"
+    host_decides = "the simulator has no graphs"
 
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> None:
         """Recordings are run in steps."""

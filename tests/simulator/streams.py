@@ -199,7 +199,7 @@ class HostApi:
 class GraphDriver(StreamDriver):
     """A StreamDriver whose graphs have loops."""
 
-    stepped = ""
+    host_decides = ""
 
     def __init__(self) -> None:
         self.host = HostApi()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.streams.words import SharedWords
+from loopgrad.runtime.gpu.streams.shared_words import SharedWords
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.streams.driver import StreamDriver

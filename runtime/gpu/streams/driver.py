@@ -1,4 +1,4 @@
-"""A stream-ordered GPU as the machine sees it (runtime.gpu.driver).
+"""A stream-ordered GPU as executions see it (runtime.gpu.driver).
 
 Work and transfers are put at the end of one stream, so memory that nobody holds is used again without
 waiting. Only who needs something on the host waits.
@@ -21,8 +21,8 @@ from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import Function, StreamCommands
 from loopgrad.runtime.gpu.streams.pinned import Pinned, PinnedChunk
+from loopgrad.runtime.gpu.streams.shared_words import SharedWords
 from loopgrad.runtime.gpu.streams.staging import QUARTER, Staging
-from loopgrad.runtime.gpu.streams.words import SharedWords
 
 RECEIVED: Final = 1 << 16  # bytes that are fetched through pinned memory
 CACHE_SHARE: Final = 0.6  # of the second-level cache, for the stacks in flight
@@ -216,7 +216,7 @@ class StreamDriver:
         return self._update
 
     @property
-    def stepped(self) -> str:
+    def host_decides(self) -> str:
         return "graphs of this driver have no loops"
 
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:

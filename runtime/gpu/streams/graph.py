@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
 from loopgrad.runtime.gpu.driver import Shared
-from loopgrad.runtime.gpu.flow import Branches, Condition, Item, Launch, Loop
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import BLOCK, Arguments
-from loopgrad.runtime.gpu.streams.words import SharedWords
+from loopgrad.runtime.gpu.streams.shared_words import SharedWords
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.streams.driver import StreamDriver

@@ -12,6 +12,7 @@ import loopgrad as lg
 from loopgrad.runtime import devices
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu import ledger
+from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.session import SESSION
 from loopgrad.runtime.vulkan.device import VulkanDevice
 from loopgrad.runtime.vulkan.driver import device_count
@@ -164,16 +165,15 @@ def test_ctrl_c_while_calls_are_done_again(gpu, monkeypatch):
     given = [lanes(seed, 3) for seed in range(3)]
     given[1] = (given[1][0], given[1][1] * 70)
     results = [compiled(lg.asarray(x), lg.asarray(n)) for x, n in given]
-    (machine,) = {id(call.machine): call.machine for call in calls(gpu)}.values()
-    original, starts = machine.start, []
+    original, starts = Recorder.run, []
 
-    def interrupted(again=False):
+    def interrupted(self, report, sent=()):
         starts.append(1)
         if len(starts) == 2:
             raise KeyboardInterrupt
-        original(again)
+        original(self, report, sent)
 
-    monkeypatch.setattr(machine, "start", interrupted)
+    monkeypatch.setattr(Recorder, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         np.asarray(results[0])
     assert calls(gpu)

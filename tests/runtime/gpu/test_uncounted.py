@@ -8,7 +8,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.codegen.targets.gpu import stacks
 from loopgrad.runtime.devices import devices, get_device
-from loopgrad.runtime.gpu import failures, learned, placement
+from loopgrad.runtime.gpu import capacities, failures, stack_heap
 from loopgrad.runtime.vulkan.adapter import VulkanDriver
 
 MOST = 1000
@@ -20,7 +20,7 @@ VULKAN = [s.name for s in devices() if s.available and s.name == "vulkan:0"]
 def few(request, monkeypatch, tmp_path):
     """A GPU whose kernels count to MOST."""
     monkeypatch.setenv("LOOPGRAD_CACHE_DIR", str(tmp_path))
-    for module in (stacks, failures, learned, placement):
+    for module in (stacks, failures, capacities, stack_heap):
         monkeypatch.setattr(module, "MOST_ROWS", MOST)
     with lg.default_device(request.param):
         yield get_device(request.param)

@@ -129,7 +129,7 @@ def test_a_failed_call_leaves_the_executable_usable():
 
 def test_loops_over_whole_tensors_are_few_submissions(monkeypatch):
     """As many trips as before: one. A loop that nobody knows: about as many as the trips have binary digits."""
-    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.START_SECONDS", 1e9)
+    monkeypatch.setattr("loopgrad.runtime.gpu.speculation.START_SECONDS", 1e9)
     timeline = get_device("vulkan:0").gpu.timeline
     x = np.linspace(-0.6, 0.9, 300)
     compiled = lg.compile(sum_of_mixing_loop)

@@ -89,7 +89,7 @@ def counts() -> dict[str, int]:
 class SimulatedCudaDriver(CudaDriver):
     """What links the update kernel isn't there; its code comes ready."""
 
-    stepped = ""
+    host_decides = ""
 
     def _code(self) -> tuple[bytes, str, int]:
         return digits(update_code(conditional=True)), "k0", UPDATE_GROUP

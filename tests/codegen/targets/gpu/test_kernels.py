@@ -182,11 +182,11 @@ def test_a_stack_grows_to_what_a_later_run_needs():
     executable = executable_of(program_of(mirrored(50, float32)))
     x, out = np.ones(50, np.float32), np.zeros(50, np.float32)
     for most, grows in ((3, True), (3, False), (400, True), (5, False)):
-        before = executable.learned.growths
+        before = executable.capacities.growths
         buffers = [device().put(a) for a in (x, np.full(50, most, np.int32), out)]
         (result,) = executable.run(buffers)
         np.testing.assert_array_equal(device().get(result), x)
-        assert (executable.learned.growths > before) == grows
+        assert (executable.capacities.growths > before) == grows
 
 
 def test_a_forced_capacity_that_is_exceeded_is_an_error():

@@ -83,7 +83,7 @@ def test_a_failure_is_no_pause():
 @pytest.fixture
 def starts(monkeypatch):
     """How often the host started something and waited for the answer, on a machine that is quick enough."""
-    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.START_SECONDS", 1e9)
+    monkeypatch.setattr("loopgrad.runtime.gpu.speculation.START_SECONDS", 1e9)
     counts, start = [0], SimulatorDriver.start
 
     def counted(driver, work, uploads, report):
@@ -124,7 +124,7 @@ def test_the_passes_of_a_start_grow_with_the_loop(starts):
 
 
 def test_no_start_has_very_many_launches(starts, monkeypatch):
-    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.MOST", 20)
+    monkeypatch.setattr("loopgrad.runtime.gpu.speculation.MOST", 20)
     replay = captured(sum_of_mixing_loop, X, 1)
     for _ in range(2):
         value, count = replayed(replay, starts, X, 30)
@@ -135,9 +135,9 @@ def test_no_start_has_very_many_launches(starts, monkeypatch):
 def test_slow_launches_make_starts_short(starts, monkeypatch):
     """So that signals are seen."""
     replay = captured(sum_of_mixing_loop, X, 1)
-    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.START_SECONDS", 0.25)
+    monkeypatch.setattr("loopgrad.runtime.gpu.speculation.START_SECONDS", 0.25)
     clock = iter(np.arange(0.0, 1e5, 0.2))
-    monkeypatch.setattr("loopgrad.runtime.gpu.stepped.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("loopgrad.runtime.gpu.speculation.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     value, count = replayed(replay, starts, X, 10)
     np.testing.assert_allclose(value, mixing_reference(X, 10), rtol=1e-12)
     assert count > 3

@@ -10,8 +10,11 @@ import pytest
 import loopgrad as lg
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.gpu import flow
-from loopgrad.runtime.gpu.machine import Machine
+from loopgrad.runtime.gpu import region_recorder
+from loopgrad.runtime.gpu.control_flow import Launch
+from loopgrad.runtime.gpu.device_decided import DeviceDecided
+from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.gpu.region_recorder import Dispatch, Region, Update, UpdateList, tidy
 from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 
 N = 300  # more than one lane of a kernel carries
@@ -19,16 +22,16 @@ X = np.linspace(-0.6, 0.9, N)
 
 
 @pytest.fixture
-def flows(monkeypatch):
-    """The recordings that machines make."""
+def recordings(monkeypatch):
+    """The recordings that are made."""
     made = []
-    original = flow.tidy
+    original = region_recorder.tidy
 
     def watched(block, first):
         made.append(original(block, first))
         return made[-1]
 
-    monkeypatch.setattr("loopgrad.runtime.gpu.flow_run.tidy", watched)
+    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.tidy", watched)
     return made
 
 
@@ -44,14 +47,14 @@ def replayed(device, replay, *arguments):
 
 def regions(block):
     for entry in block:
-        if isinstance(entry, flow.Region):
+        if isinstance(entry, Region):
             yield entry
             for inner in entry.blocks:
                 yield from regions(inner)
 
 
 def updates(block):
-    return [entry for entry in block if isinstance(entry, flow.Update)]
+    return [entry for entry in block if isinstance(entry, Update)]
 
 
 def test_a_replay_is_one_graph_launch():
@@ -87,7 +90,7 @@ def test_capture_records():
 
 
 @pytest.mark.parametrize("name", ["for", "while", "gradient"])
-def test_one_update_a_trip(flows, name):
+def test_one_update_a_trip(recordings, name):
     def counted(x, n):
         return sum_of_mixing_loop(x, n)
 
@@ -96,38 +99,38 @@ def test_one_update_a_trip(flows, name):
 
     fun = {"for": counted, "while": conditional, "gradient": lg.value_and_grad(conditional)}[name]
     captured("simulator:0", fun, X, 3.0 if name != "for" else 3)
-    loops = list(regions(flows[-1]))
+    loops = list(regions(recordings[-1]))
     assert len(loops) == (2 if name == "gradient" else 1)
     for loop in loops:
         assert [update.condition for update in updates(loop.blocks[0])] == [loop.condition]
 
 
-def test_pushes_move_up_to_the_decision(flows):
+def test_pushes_move_up_to_the_decision(recordings):
     """Also those of values that are made late in the body."""
 
     def fun(x, n):
         return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(lg.cos(v) * lg.mean(v)) * lg.sum(v), x))
 
     captured("simulator:0", lg.grad(fun), X, 3)
-    assert len(list(regions(flows[-1]))) == 2
-    for loop in regions(flows[-1]):
+    assert len(list(regions(recordings[-1]))) == 2
+    for loop in regions(recordings[-1]):
         assert len(updates(loop.blocks[0])) == 1
 
 
 def test_a_launch_between_keeps_a_pop_where_it_is():
     """An update doesn't pass a launch that uses what it changes."""
-    update = flow.Update(flow.UpdateList())
+    update = Update(UpdateList())
     update.operations.pop(4, 10 + 7)
-    uses, other = (flow.Dispatch(flow.Launch(None, 1, (0,) * 6), frozenset(symbols)) for symbols in ({7}, {8}))
-    assert flow.tidy([other, uses, other, update], 10) == [other, uses, update, other]
-    assert flow.tidy([other, other, update], 10) == [update, other, other]
+    uses, other = (Dispatch(Launch(None, 1, (0,) * 6), frozenset(symbols)) for symbols in ({7}, {8}))
+    assert tidy([other, uses, other, update], 10) == [other, uses, update, other]
+    assert tidy([other, other, update], 10) == [update, other, other]
 
 
 def test_what_reads_memory_stays():
-    update = flow.Update(flow.UpdateList())
+    update = Update(UpdateList())
     update.operations.room(4, 17, 8)
-    other = flow.Dispatch(flow.Launch(None, 1, (0,) * 6), frozenset({3}))
-    assert flow.tidy([other, update], 10) == [other, update]
+    other = Dispatch(Launch(None, 1, (0,) * 6), frozenset({3}))
+    assert tidy([other, update], 10) == [other, update]
 
 
 def test_why_the_host_decides():
@@ -162,7 +165,7 @@ def test_loops_with_large_products_are_left_to_the_library(monkeypatch, large):
     """Whoever decides, the first run and the next have the same bits."""
     driver = get_device("simulator:1").driver
     monkeypatch.setattr(driver, "product", product)
-    monkeypatch.setattr("loopgrad.runtime.gpu.resources.LARGE_PRODUCT", 1 if large else 1 << 40)
+    monkeypatch.setattr("loopgrad.runtime.gpu.loaded_program.LARGE_PRODUCT", 1 if large else 1 << 40)
     a = np.random.default_rng(0).standard_normal((N, N)) / N**0.5
 
     def fun(a, x, n):
@@ -181,6 +184,40 @@ def test_loops_with_large_products_are_left_to_the_library(monkeypatch, large):
     np.testing.assert_allclose(runs[0], wanted, rtol=1e-10, atol=1e-13)
     for again in runs[1:]:
         np.testing.assert_array_equal(again, runs[0])
+
+
+@pytest.mark.parametrize("on", ["simulator:0", "simulator:1"])
+def test_short_memory_means_fewer_lanes_in_flight(monkeypatch, on):
+    """A replay whose stacks grow beyond the memory that there is gives them narrower rows, for which its launches are
+    recorded anew."""
+
+    def gradients(x, n, trips):
+        def lane(v, count):
+            return lg.fori_loop(0, count, lambda _, s: lg.sin(s) * v, v)
+
+        def body(_, total):
+            y = x + 0.001 * lg.mean(total)
+            return total + lg.grad(lambda v: lg.sum(lg.vmap(lane)(v, n)))(y)
+
+        return lg.fori_loop(0, trips, body, x * 0.0)
+
+    generator = np.random.default_rng(4)
+    x, few = generator.uniform(0.9, 1.1, 500), generator.integers(0, 4, 500)
+    many = np.where(np.arange(500) == 7, 6000, few)
+    with lg.default_device("cpu"):
+        wanted = np.asarray(lg.compile(gradients)(lg.asarray(x), lg.asarray(many), lg.asarray(2)))
+    replay = captured(on, gradients, x, few, 2)
+    driver, widths, tiled = type(get_device(on).driver), [], Recorder.tiled
+
+    def watched(recorder, pipeline, tiles, table, groups):
+        widths.append(groups)
+        tiled(recorder, pipeline, tiles, table, groups)
+
+    monkeypatch.setattr(driver, "ready", lambda _, size: size < 0)
+    monkeypatch.setattr(driver, "available", lambda _: 5 << 20)
+    monkeypatch.setattr(Recorder, "tiled", watched)
+    np.testing.assert_allclose(replayed(on, replay, x, many, 2), wanted, rtol=1e-9)
+    assert max(widths, default=0) == 2
 
 
 def test_a_refused_graph_is_run_in_steps(monkeypatch):
@@ -236,9 +273,10 @@ def test_a_popped_empty_stack_is_reported():
     with lg.default_device("simulator:0"):
         replay = lg.compile(lg.grad(sum_of_mixing_loop)).capture(lg.asarray(X), lg.asarray(2))
     assert device
-    machine = replay._recorded._recording._machine
-    assert isinstance(machine, Machine)
-    record = machine.program.stacks[0]
+    context = replay._recorded._recording._context
+    execution = context._execution
+    assert isinstance(execution, DeviceDecided)
+    record = context.program.stacks[0]
     assert record.loc is None or isinstance(record.loc, Location)
     with pytest.raises(lg.LoopgradError, match="popped while empty"):
-        machine.flow._raise_loop_failure((1 << 32) - 1, machine.flow.layout.stacks)
+        execution._raise_loop_failure(execution._recording, (1 << 32) - 1, execution._layout.stacks)

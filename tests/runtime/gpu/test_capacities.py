@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopgrad.runtime.gpu.learned import ROOM_BYTES, roomy
+from loopgrad.runtime.gpu.capacities import ROOM_BYTES, roomy
 
 
 def test_small_stacks_get_room_and_large_ones_what_they_need():

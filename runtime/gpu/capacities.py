@@ -1,6 +1,6 @@
-"""What an executable knows from its runs: capacities of stacks, how often a stack grew.
+"""How deep the stacks of a program are, and how they grow: what an executable learns from its runs.
 
-Machines of one executable share it, under the device's lock.
+Contexts of one executable share it, under the device's lock.
 """
 
 from __future__ import annotations
@@ -16,34 +16,36 @@ from loopgrad.runtime.gpu.program import ProgramRecord
 ROOM_BYTES: Final = 1 << 28  # above this a stack grows to the exact need
 
 
-class Learned:
-    """`capacities[k][s]` in rows; `rows[s]` the capacity of stack s of whole tensors in recordings; `residents[k]`
-    the lanes in flight of a kernel with stacks that were chosen last, 0 before."""
+class Capacities:
+    """`kernels[k][s]`: rows of stack s in kernel k; `tensors[s]`: rows of stack s of whole tensors, in recordings.
+    `forced`: the rows that options demand, which never grow. `residents[k]`: the lanes in flight of a kernel with
+    stacks that were chosen last, 0 before. `ran`: the program ran, so that these are known; `growths`: how often
+    they were too small."""
 
     def __init__(self, program: ProgramRecord, forced: int | None, device: str) -> None:
         self.program = program
         self.forced = forced
         self.device = device
-        self.capacities = [[forced or 0 for _ in kernel.stacks] for kernel in program.kernels]
+        self.kernels = [[forced or 0 for _ in kernel.stacks] for kernel in program.kernels]
         self.residents = [0 for _ in program.kernels]
-        self.rows = [0 for _ in program.stacks]
-        self.version = 0  # of the capacities
+        self.tensors = [0 for _ in program.stacks]
+        self.version = 0  # of `kernels`
         self.ran = False
         self.growths = 0
 
     def know(self, k: int, s: int, depth: int) -> None:
         """A depth that was computed before the launch."""
-        if self.forced is None and depth > self.capacities[k][s]:
-            self.capacities[k][s] = depth
+        if self.forced is None and depth > self.kernels[k][s]:
+            self.kernels[k][s] = depth
             self.version += 1
 
-    def know_rows(self, peaks: Sequence[int]) -> None:
+    def know_tensors(self, peaks: Sequence[int]) -> None:
         """How deep stacks of whole tensors became."""
-        self.rows = [max(known, peak) for known, peak in zip(self.rows, peaks, strict=True)]
+        self.tensors = [max(known, peak) for known, peak in zip(self.tensors, peaks, strict=True)]
 
-    def grow_rows(self, s: int, needed: int, size: int, counts: bool) -> None:
+    def grow_tensors(self, s: int, needed: int, size: int, counts: bool) -> None:
         """A stack of whole tensors was too small. `counts`: nothing else grew in that run."""
-        self.rows[s] = roomy(needed, size)
+        self.tensors[s] = roomy(needed, size)
         self.growths += counts
 
     def settle(self, words: Bytes, launched: Iterable[int], places: Sequence[int], support: int) -> bool:
@@ -55,10 +57,10 @@ class Learned:
             kernel, control = self.program.kernels[k], words[places[k] :]
             if truncated(control):
                 raise truncation(kernel, self.device)
-            for s, needed in needs(control, kernel, self.capacities[k]).items():
+            for s, needed in needs(control, kernel, self.kernels[k]).items():
                 if self.forced is not None:
                     raise capacity_failure(control, kernel, s, needed, self.forced)
-                self.capacities[k][s] = roomy(needed, (self.residents[k] or kernel.lanes) * kernel.stacks[s].itemsize)
+                self.kernels[k][s] = roomy(needed, (self.residents[k] or kernel.lanes) * kernel.stacks[s].itemsize)
                 grew = True
         if grew:
             self.growths += 1
@@ -72,9 +74,9 @@ class Learned:
 
     def forget(self) -> None:
         """Start small again, after memory was refused."""
-        for rows in self.capacities:
+        for rows in self.kernels:
             rows[:] = [self.forced or 0] * len(rows)
-        self.rows = [0] * len(self.rows)
+        self.tensors = [0] * len(self.tensors)
         self.version += 1
         self.ran = False
 

@@ -1,4 +1,4 @@
-"""The machine that runs programs on any GPU: loops that the host drives, stacks that grow, memory that is short."""
+"""Programs on any GPU: loops that the host drives, stacks that grow, memory that is short."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_nothing_is_reported_where_nothing_can_fail(on, monkeypatch):
     reports = []
     original = Recorder.run
 
-    def watched(self, report, sent):
+    def watched(self, report, sent=()):
         reports.append(report)
         original(self, report, sent)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.update_list import PAUSED, PROGRESS
+from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
 from loopgrad.runtime.gpu.driver import Commands, Driver, Shared, Words
-from loopgrad.runtime.gpu.flow import Branches, Condition, Item, Launch, Loop
 
 FIRST: Final = 8  # passes of a loop that nobody knows
 MOST: Final = 4096  # launches of one start
@@ -122,7 +122,7 @@ class _Foresight:
         return answer
 
 
-class SteppedWork:
+class SpeculativeWork:
     """`run` as of Commands, whose report must be `place.shared`; the first upload holds it as zeros there."""
 
     def __init__(self, driver: Driver, items: Sequence[Item], place: StatePlace) -> None:

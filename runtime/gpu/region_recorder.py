@@ -1,14 +1,13 @@
-"""Programs whose loops and branches the device decides, as a driver sees them, and how they are recorded.
+"""Records launches with loops and branches around them, and the updates between launches.
 
-A list of items is the whole program: launches in order, loops and branches with bodies of their own. What the
-host would do between launches (change places of carries, count trips, test conditions, move on a stack) is done
-by update kernels (codegen.targets.gpu.update), of which there is one a trip where the steps allow it.
+Owns a tree of entries while it is recorded: dispatches, updates (which become launches of the update kernel) and
+regions; then `tidy` leaves fewer updates, and `Lists` makes items of it that a driver takes (control_flow).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,45 +15,9 @@ from typing import Any
 import numpy as np
 
 from loopgrad.codegen.targets.gpu.update_list import UpdateList
-from loopgrad.graph.types import DType
-from loopgrad.runtime.gpu.driver import Driver, ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
+from loopgrad.runtime.gpu.driver import Driver, Push, Shared, Words
 from loopgrad.runtime.gpu.recorder import Recorder
-
-
-class Condition:
-    """What an update kernel decides: whether a loop goes on, or a branch's number."""
-
-
-@dataclass(slots=True, eq=False)
-class Launch:
-    """`decides`: an update kernel whose third launch word stands for the condition's handle."""
-
-    pipeline: Any
-    groups: int
-    push: Push
-    decides: Condition | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Loop:
-    """The body runs while the condition's value isn't 0."""
-
-    condition: Condition
-    body: list[Item]
-
-
-@dataclass(slots=True, eq=False)
-class Branches:
-    """The branch whose number is the condition's value; none where that is beyond them."""
-
-    condition: Condition
-    branches: list[list[Item]]
-
-
-Item = Launch | Loop | Branches
-
-
-# ---- while recording
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +52,7 @@ Entry = Dispatch | Update | Region
 class _Commands:
     """What a Recorder sees as its list of commands: dispatches become entries of the block being recorded."""
 
-    recorder: FlowRecorder
+    recorder: RegionRecorder
     count: int = 0
 
     def begin(self) -> None:
@@ -99,15 +62,11 @@ class _Commands:
         self.count += 1
         self.recorder.block.append(Dispatch(Launch(pipeline, groups, push), self.recorder.listed[push[0]]))
 
-    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
-        """Libraries have no place in recordings."""
-        return False
-
     def barrier(self) -> None:
         """Launches of a recording run one after the other."""
 
 
-class FlowRecorder(Recorder):
+class RegionRecorder(Recorder):
     """The state at that address holds the symbols from word `first` on; `aliases` says which symbols stand for
     others while a block is recorded as it will run after these have changed places."""
 

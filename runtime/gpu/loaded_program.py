@@ -1,4 +1,7 @@
-"""The code, constants and stack heaps of one executable on one device."""
+"""The code and constants of one executable on one device.
+
+Owns what was loaded and placed: everything is made when first needed and goes with the executable.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,19 @@ import numpy as np
 
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.gpu.driver import Driver, Image, Pipeline, ProductShape, put
-from loopgrad.runtime.gpu.failures import heap_failure
-from loopgrad.runtime.gpu.learned import Learned
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.program import KernelRecord, ProgramRecord, walk
 from loopgrad.runtime.records import SlotRecord
 
-LARGEST_HEAP: Final = 1 << 62
 LARGE_PRODUCT: Final = 1 << 30  # multiplications
 
 
-class Resources:
-    """Everything is made when first needed and goes with the executable."""
+class LoadedProgram:
+    """A program's kernels, ready to be launched, and its constants in memory."""
 
     def __init__(self, driver: Driver, program: ProgramRecord, code: bytes, constants: bytes) -> None:
         self.driver = driver
-        self._program, self._code = program, code
+        self.program, self._code = program, code
         self._constants = constants
         self._images: dict[tuple[int, int], Image] = {}
         self._pipelines: dict[int, Pipeline] = {}
@@ -35,11 +35,11 @@ class Resources:
     def recordable(self) -> bool:
         """Whether the program is recorded with its loops and branches. Products of matrices in a recording are our
         own kernels; where a library makes them so fast that it doesn't matter who decides, the host does."""
-        return self._program.recordable and (self._program.straight or not self.prefers_library())
+        return self.program.recordable and (self.program.straight or not self.prefers_library())
 
     def prefers_library(self) -> bool:
-        slots = self._program.slots
-        products = [step for step in walk(self._program.steps) if step[0] == "matmul"]
+        slots = self.program.slots
+        products = [step for step in walk(self.program.steps) if step[0] == "matmul"]
         shapes = [(ProductShape(*step[5]), slots[step[1][2]].type.dtype) for step in products]
         large = [(s, dtype) for s, dtype in shapes if s.batch * s.m * s.k * s.n >= LARGE_PRODUCT]
         return any(self.driver.product(shape, dtype) is not None for shape, dtype in large)
@@ -48,7 +48,7 @@ class Resources:
         """The module's kernel, ready to be launched."""
         known = self._pipelines.get(module)
         if known is None:
-            record = self._program.modules[module]
+            record = self.program.modules[module]
             place = (record.offset, record.size)
             if place not in self._images:
                 self._images[place] = self.driver.image(self._code[record.offset : record.offset + record.size])
@@ -65,23 +65,6 @@ class Resources:
             content = np.frombuffer(self._constants, np.uint8, slot.type.nbytes, slot.constant)
             placed = self._placed[slot.constant] = put(self.driver, content)
         return placed
-
-    def room(self, size: int) -> bool:
-        """Whether there can be a stack heap of that size."""
-        return size <= LARGEST_HEAP and (self.driver.ready(size) or size <= self.driver.available())
-
-    def stack_heap(self, learned: Learned, size: int, lanes: int) -> Allocation:
-        """A stack heap for `lanes` lanes in flight; MemoryError that names the loop where there is no room."""
-        available = None
-        if self.room(size):
-            try:
-                return self.driver.take(size)
-            except MemoryError:
-                available = size - 1
-        available = min(self.driver.available(), available or LARGEST_HEAP)
-        deepest = max(range(len(self._program.kernels)), key=lambda k: max(learned.capacities[k], default=0))
-        learned.forget()
-        raise heap_failure(self._program.kernels[deepest], size, available, lanes)
 
 
 def lines(kernel: KernelRecord) -> list[Location]:

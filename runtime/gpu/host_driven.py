@@ -1,0 +1,232 @@
+"""Programs whose steps the host walks: it looks at what kernels report, counts trips and decides on branches.
+
+Owns a list of commands (a batch, run where the host must look), the stacks of whole tensors, and the counters of loops
+that run. Kernels with stacks are looked at as soon as they ran; depths that are known are read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import LoopgradError, LoopLimitError
+from loopgrad.graph.nodes import Location
+from loopgrad.graph.primitives import REFERENCE
+from loopgrad.runtime.failures import loop_names, memory_failure
+from loopgrad.runtime.gpu.driver import read
+from loopgrad.runtime.gpu.failures import needs, unfinished
+from loopgrad.runtime.gpu.launches import Initials, Launches
+from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
+from loopgrad.runtime.gpu.program import KernelRecord, Step
+from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.gpu.workspace import Workspace
+
+BATCH: Final = 256  # dispatches between looks at signals and failures
+
+
+class HostDriven:
+    """Implements Execution."""
+
+    recorded = False
+
+    def __init__(self, work: Workspace) -> None:
+        self._work, self._program, self._driver = work, work.program, work.driver
+        self._capacities, self._bindings = work.capacities, work.bindings
+        self._recorder = Recorder(work.driver, work.bindings.symbols)
+        self._launches = launches = Launches(work, self._recorder)
+        self._retired: list[Allocation | None] = []  # what slots were until the batch has run
+        self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]
+        self._counters: dict[int, int] = {}  # indices of loops that run, by slot
+        self._handlers: dict[str, Callable[..., Any]] = {
+            "launch": self._launch,
+            "copy": launches.copy,
+            "matmul": launches.matmul,
+            "host": self._host,
+            "reserve": self._reserve,
+            "push": self._push,
+            "pop": self._pop,
+            "for": self._for_loop,
+            "while": self._while_loop,
+            "switch": self._switch,
+        }
+
+    def run(self, inputs: Sequence[Allocation]) -> None:
+        self._retired += self._bindings.copy_shadowed(self._recorder)
+        self._steps(self._program.steps)
+        self._flush()
+        self._capacities.know_tensors(self._bindings.peaks)
+
+    def release(self) -> None:
+        self._retired.clear()
+        for stack in self._stacks:
+            stack.clear()
+
+    # batches
+
+    def _flush(self) -> bool:
+        """Run the batch; False where a stack grew."""
+        reports = self._submit()
+        fine = not (reports and self._grew())
+        self._retired.clear()
+        self._launches.forget()
+        return fine
+
+    def _submit(self, again: bool = False) -> bool:
+        """Run the batch, if there is one; whether it may have something to report, and was waited for. `again`: the
+        control blocks are as the host left them."""
+        if not self._recorder.commands.count:
+            return False
+        shared, reports = self._work.placement.shared, self._launches.may_report
+        self._recorder.end(again=False)
+        self._recorder.run(shared if reports else None, (shared,) if again else ())
+        self._recorder.restart()
+        for slot, value in self._counters.items():
+            self._bindings.symbols[SLOTS + slot] = self._recorder.word(value)
+        self._retired.clear()
+        return reports
+
+    def _grew(self) -> bool:
+        grew = self._work.settle(self._launches.launched)
+        if grew:
+            self._work.heap.reserve()
+        return grew
+
+    # launches
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self._handlers[step[0]](*step[1:])
+            if self._recorder.commands.count > BATCH:
+                self._flush()
+
+    def _launch(self, k: int, slots: Sequence[int], initials: Initials) -> None:
+        kernel = self._program.kernels[k]
+        if kernel.stacks:
+            self._know_depths(k, slots)
+        while True:
+            self._launches.kernel(k, slots, initials)
+            if kernel.rows and self._continue_lanes(k, kernel, slots):
+                return
+            if not kernel.rows and (not kernel.stacks or self._flush()):
+                return
+
+    def _know_depths(self, k: int, slots: Sequence[int]) -> None:
+        """Read depths that were computed; make room for the largest."""
+        self._flush()
+        for s, stack in enumerate(self._program.kernels[k].stacks):
+            if stack.depth_param is not None:
+                self._capacities.know(k, s, self._integer(slots[stack.depth_param]))
+        self._work.heap.reserve()
+
+    def _continue_lanes(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> bool:
+        """Launch again until no lane is left in the middle; False where a stack grew. A loop whose stack already needs
+        more than there is ends."""
+        placement, heap, capacities = self._work.placement, self._work.heap, self._capacities.kernels[k]
+        reports, control = self._submit(), placement.control[placement.control_at[k] :]
+        while unfinished(control):
+            needed = needs(control, kernel, capacities)
+            rows = [needed.get(s, capacity) for s, capacity in enumerate(capacities)]
+            if needed and self._capacities.forced is None and heap.is_hopeless(k, rows):
+                raise heap.refusal(k, rows)
+            placement.control[:CONTROL] = 0
+            self._launches.once(k, slots, again=True)
+            reports = self._submit(again=True)
+        fine = not (reports and self._grew())
+        self._launches.forget()
+        return fine
+
+    # slots
+
+    def _array(self, slot: int) -> np.ndarray[Any, Any]:
+        type = self._program.slots[slot].type
+        if slot in self._counters:
+            return np.full(type.shape, self._counters[slot], type.dtype.np)
+        return read(self._driver, self._bindings.owner(slot), type)
+
+    def _integer(self, slot: int) -> int:
+        """The slot's only element; the batch has run."""
+        return int(self._array(slot).reshape(-1)[0])
+
+    def _host(self, name: str, inputs: Sequence[int], outputs: Sequence[int], attrs: Sequence[Sequence[Any]]) -> None:
+        self._flush()
+        arrays = [self._array(slot) for slot in inputs]
+        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in attrs}
+        with np.errstate(all="ignore"):
+            results = REFERENCE[name](plain, *arrays)
+        for slot, result in zip(outputs, results, strict=True):
+            type = self._program.slots[slot].type
+            dense = np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape)
+            self._driver.write(self._bindings.owner(slot), dense)
+
+    # stacks of whole tensors
+
+    def _reserve(self, stack: int, depth: int) -> None:
+        self._flush()
+        record = self._program.stacks[stack]
+        needed = max(self._integer(depth), 0) * aligned(max(record.type.nbytes, 1))
+        available = self._driver.available()
+        if needed > available:
+            raise memory_failure(loop_names([record.name]), record.loc, needed, available)
+
+    def _push(self, stack: int, slot: int, target: int, module: int, lanes: int) -> None:
+        rows, peaks = self._stacks[stack], self._bindings.peaks
+        allocation = self._driver.take(self._program.stacks[stack].type.nbytes)
+        rows.append(allocation)
+        peaks[stack] = max(peaks[stack], len(rows))
+        self._bindings.symbols[SPARE] = allocation.address
+        self._launches.support(module, lanes, [SLOTS + slot, SPARE])
+
+    def _pop(self, stack: int, slot: int) -> None:
+        record = self._program.stacks[stack]
+        if not self._stacks[stack]:
+            raise LoopgradError(f"stack {record.name!r} of the compiled program was popped while empty: a bug")
+        self._retired.append(self._bindings.bind(slot, self._stacks[stack].pop()))
+
+    # loops and branches
+
+    def _for_loop(
+        self, count: int, index: int, body: Sequence[Step], rotate: Sequence[Sequence[int]], reverse: bool, loc: Any
+    ) -> None:
+        self._flush()
+        trips = self._integer(count)
+        own = self._bindings.symbols[SLOTS + index]
+        for trip in range(trips):
+            self._count(index, trips - 1 - trip if reverse else trip)
+            self._steps(body)
+            self._bindings.swap(rotate)
+        if self._counters.pop(index, None) is not None:
+            self._bindings.symbols[SLOTS + index] = own  # the slot serves other values after the loop
+
+    def _count(self, index: int, value: int) -> None:
+        """Let the slot of a loop's index hold this number: as a word among the tables, which costs no command,
+        or where its memory moves into other slots, by a write."""
+        if index not in self._program.kept:
+            self._counters[index] = value
+            self._bindings.symbols[SLOTS + index] = self._recorder.word(value)
+            return
+        content = np.asarray(value, self._program.slots[index].type.dtype.np).tobytes()
+        self._recorder.commands.write(self._bindings.owner(index), content)
+        self._recorder.commands.barrier()
+
+    def _while_loop(
+        self, condition: Sequence[Step], pred: int, body: Sequence[Step], rotate: Any, limit: int | None, loc: Any
+    ) -> None:
+        made = 0
+        while True:
+            self._steps(condition)
+            self._flush()
+            if not self._integer(pred):
+                return
+            if limit is not None and made >= limit:
+                raise LoopLimitError(made, None if loc is None else Location(*loc))
+            self._steps(body)
+            self._bindings.swap(rotate)
+            made += 1
+
+    def _switch(self, index: int, branches: Sequence[Sequence[Step]]) -> None:
+        self._flush()
+        chosen = min(max(self._integer(index), 0), len(branches) - 1)
+        self._steps(branches[chosen])

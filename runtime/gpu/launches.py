@@ -1,0 +1,101 @@
+"""Launches of a program's kernels, as any execution makes them: from kernel and slots to tables and dispatches.
+
+Owns what is known of the launches that were recorded since the last `forget`, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopgrad.codegen.targets.gpu.interface import SCRATCH
+from loopgrad.runtime.gpu.driver import Driver, ProductShape
+from loopgrad.runtime.gpu.placement import SLOTS, SUPPORT, VOID, ZERO
+from loopgrad.runtime.gpu.program import DispatchRecord, KernelRecord
+from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.gpu.workspace import Workspace
+
+Initials = Sequence[Sequence[Any]]
+
+
+class Launches:
+    """`launched`: kernels, in order; `looping`: something launched may have loops, which some drivers stop."""
+
+    def __init__(self, work: Workspace, recorder: Recorder) -> None:
+        self._work, self._recorder = work, recorder
+        self._driver: Driver = work.driver
+        self.launched: dict[int, None] = {}
+        self.looping = False
+
+    def forget(self) -> None:
+        self.launched.clear()
+        self.looping = False
+
+    @property
+    def may_report(self) -> bool:
+        """Whether control blocks may say something when all this has run."""
+        stoppable = self.looping and not self._driver.endless_loops
+        return stoppable or not self._work.reporting.isdisjoint(self.launched)
+
+    def kernel(self, k: int, slots: Sequence[int], initials: Initials) -> None:
+        """A kernel, after its accumulators have their initial values."""
+        for source, slot, module, lanes in initials:
+            arrays = [SLOTS + slot] if source is None else [SLOTS + source, SLOTS + slot]
+            self.support(module, lanes, arrays)
+        self.once(k, slots)
+
+    def once(self, k: int, slots: Sequence[int], again: bool = False) -> None:
+        """`again`: lanes that were left in the middle go on, so what comes before them has been done."""
+        kernel, symbols = self._work.program.kernels[k], self._work.placement.kernels[k]
+        for dispatch in () if again else kernel.before:
+            self._around(dispatch, symbols.scratch, slots)
+        if kernel.lanes:
+            stacks = range(symbols.stacks, symbols.stacks + 2 * len(kernel.stacks))
+            scratch = range(symbols.scratch, symbols.scratch + kernel.own_scratch)
+            entries = [SLOTS + slot for slot in slots]
+            control = (symbols.control, VOID, ZERO, ZERO, symbols.resident)
+            self._dispatch(k, kernel, self._recorder.table([*entries, *scratch, *control, *stacks]))
+            self.launched[k] = None
+            self.looping |= kernel.loops or kernel.copies > 0
+        for dispatch in kernel.after:
+            self._around(dispatch, symbols.scratch, slots)
+
+    def _dispatch(self, k: int, kernel: KernelRecord, table: int) -> None:
+        recorder, resident = self._recorder, self._work.heap.residents[k]
+        pipeline = self._work.loaded.pipeline(kernel.module)
+        if kernel.copies:
+            recorder.ordered(pipeline, kernel.lanes, table, kernel.copies, kernel.loops)
+        elif kernel.tiles:
+            groups = resident // pipeline.group if kernel.stacks else self._driver.filling(pipeline)
+            recorder.tiled(pipeline, kernel.tiles, table, min(kernel.tiles, groups))
+        elif kernel.stacks or kernel.rows:
+            recorder.stacked(pipeline, kernel.lanes, table, resident or kernel.rows)
+        else:
+            recorder.plain(pipeline, kernel.lanes, table)
+
+    def _around(self, dispatch: DispatchRecord, scratch: int, slots: Sequence[int]) -> None:
+        arrays = [scratch + at if kind == SCRATCH else SLOTS + slots[at] for kind, at in dispatch.arrays]
+        self.support(dispatch.module, dispatch.lanes, arrays, dispatch.tiles)
+
+    def support(self, module: int, lanes: int, arrays: Sequence[int], tiles: int = 0) -> None:
+        """A support kernel over the arrays of these symbols."""
+        if not lanes:
+            return
+        self.looping = True
+        table = self._recorder.table([*arrays, SUPPORT, VOID, ZERO, ZERO, ZERO])
+        pipeline = self._work.loaded.pipeline(module)
+        if tiles:
+            self._recorder.tiled(pipeline, tiles, table, min(tiles, self._driver.filling(pipeline)))
+        else:
+            self._recorder.plain(pipeline, lanes, table)
+
+    def copy(self, source: int, target: int, module: int, lanes: int) -> None:
+        self.support(module, lanes, [SLOTS + source, SLOTS + target])
+
+    def matmul(self, slots: Sequence[int], module: int, lanes: int, tiles: int, shape: Sequence[Any]) -> None:
+        work, arrays = self._work, [SLOTS + slot for slot in slots]
+        dtype = work.program.slots[slots[2]].type.dtype
+        # a program that recordings hold with its loops has the same bits when it is driven
+        library = work.program.straight or not work.loaded.recordable
+        if not (library and self._recorder.multiply(ProductShape(*shape), dtype, arrays)):
+            self.support(module, lanes, arrays, tiles)

@@ -1,0 +1,63 @@
+"""Programs without loops and branches: one list of commands, recorded once and started again.
+
+Owns the list and its tables. Later runs write addresses into the tables and start the list; a stack that grew
+moves under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from loopgrad.runtime.gpu.launches import Launches
+from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.gpu.workspace import Workspace
+
+
+class Recorded:
+    """Implements Execution."""
+
+    def __init__(self, work: Workspace) -> None:
+        self._work = work
+        self._recorder = Recorder(work.driver, work.bindings.symbols)
+        self._launches = Launches(work, self._recorder)
+        self._handlers: dict[str, Callable[..., Any]] = {
+            "launch": self._launches.kernel,
+            "copy": self._launches.copy,
+            "matmul": self._launches.matmul,
+        }
+        self.recorded = False
+
+    def run(self, inputs: Sequence[Allocation]) -> None:
+        while True:
+            self._record()
+            self._recorder.refresh()
+            reports = self._launches.may_report
+            self._recorder.run(self._work.placement.shared if reports else None)
+            if not reports or not self._work.settle(self._launches.launched):
+                return
+            kept = self._work.heap.reserve(keep=self.recorded)
+            self.recorded = kept and not self._work.adapt
+
+    def start(self) -> None:
+        """A run that nobody waits for: the ledger looks at the stacks."""
+        self._record()
+        self._recorder.refresh()
+        self._recorder.run(None)
+
+    def release(self) -> None:
+        """Commands hold no memory of the run."""
+
+    def _record(self) -> None:
+        """The whole program in one list of commands, where that isn't done."""
+        if not (self.recorded and self._work.heap.current):
+            self.recorded = self._work.heap.reserve(keep=self.recorded)
+        if self.recorded:
+            return
+        self._recorder.restart()
+        self._launches.forget()
+        for step in self._work.program.steps:
+            self._handlers[step[0]](*step[1:])
+        self._recorder.end(again=True)
+        self.recorded = True
