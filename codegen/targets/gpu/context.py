@@ -1,4 +1,5 @@
-"""State while one kernel is emitted, and the few instruction sequences that everything uses.
+"""State while one kernel is emitted: what the prologue read, the lane that runs, and a few objects that say what
+becomes of what lanes do. These are given when an Emitter is made, and stay.
 
 A `KValue` of dtype bool is a bool, float16 an f16, bfloat16 an f32 (rounded after every operation),
 any other its own width; signedness lives in the opcodes.
@@ -6,20 +7,20 @@ any other its own width; signedness lives in the opcodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Final, Protocol
 
-from loopgrad.codegen.kernel.nodes import Kernel, KValue
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
+from loopgrad.codegen.targets.gpu.instructions import Instructions
 from loopgrad.codegen.targets.gpu.ranges import Ranges
 from loopgrad.graph.errors import DTypeError
 from loopgrad.graph.types import DType
 
-if TYPE_CHECKING:
-    from loopgrad.codegen.targets.gpu.accumulate import Accumulation
-
+NO_VALUE: Final = Val(0, "i64")
 SIZE = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "f32": 4, "f64": 8}
 # how a register's type is kept in memory of a workgroup, where that isn't the type itself
 GROUP_TYPE = {"bool": "i32", "i8": "i32", "i16": "i32", "f16": "f32"}
@@ -44,125 +45,217 @@ def memory_type(dtype: DType) -> str:
     return {"bool": "i8", "bfloat16": "i16"}.get(dtype.name) or register_type(dtype)
 
 
-class Emitter:
-    """`params[p]`, `scratch[i]` are addresses (i64 values) of this kernel's tables. `stacks[s]` is where this
-    invocation's first element of a stack is, `rows[s]` the distance to its next one in bytes, in 32 bits.
-    `control()` and `void()` read the addresses of the control block and of the word `void` where they are needed,
-    which is seldom and not worth registers."""
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Where a kernel reports: reads the addresses of its control block and of the word `void` where they are needed,
+    which is seldom and not worth registers. `table`: the address of the launch's table; the words of the two there.
+    `failed`: whether a check of the lane failed, where there are checks."""
 
-    def __init__(self, kernel: Kernel, b: Assembler, fast: bool = False) -> None:
-        self.kernel = kernel
-        self.fast = fast
-        self.b = b
-        self.values: dict[KValue, Val] = {}
-        self.params: list[Val] = []
-        self.scratch: list[Val] = []
-        self.stacks: list[Val] = []
-        self.rows: list[Val] = []
-        self.capacities: list[Val] = []
-        self.depths: list[Variable] = []
-        self.control: Callable[[], Val] = lambda: Val(0, "i64")
-        self.void: Callable[[], Val] = lambda: Val(0, "i64")
-        self.lane = self.invocation = self.resident = Val(0, "i64")
-        self.copies: dict[int, Val] = {}
-        self.failed: Variable | None = b.local("bool") if kernel.errors else None  # a check of the lane
-        self.spilled: Variable | None = b.local("bool") if kernel.stacks else None  # a stack of the lane overflowed
-        self.sure: set[int] = set()  # stacks known not to have overflowed
-        self.watched: set[int] = set()  # stacks whose overflow is reported after the loop that pushes them
+    table: Val
+    words: int
+    failed: Variable | None = None
+
+    def control(self, b: Assembler, offset: int) -> Val:
+        """The address of a word of the control block."""
+        return self._plus(b, self._read(b, self.words), offset)
+
+    def void(self, b: Assembler) -> Val:
+        """The address of the word that makes later launches do nothing."""
+        return self._read(b, self.words + 1)
+
+    def _read(self, b: Assembler, word: int) -> Val:
+        return b.load(self._plus(b, self.table, 8 * word), "i64", invariant=True)
+
+    @staticmethod
+    def _plus(b: Assembler, base: Val, bytes: int) -> Val:
+        return b.inst("IAdd", "i64", base, b.const("i64", bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStack:
+    """A stack: where this invocation's first element is, the distance to its next one in bytes (i32), how many it may
+    hold, how many it holds."""
+
+    base: Val
+    pitch: Val
+    capacity: Val
+    depth: Variable
+
+
+@dataclass(slots=True)
+class LaneStacks:
+    """`spilled`: whether a stack of the lane overflowed, where that is known. `sure`: stacks known not to have
+    overflowed; `watched`: stacks whose overflow is reported after the loop that pushes them."""
+
+    stacks: Sequence[LaneStack] = ()
+    spilled: Variable | None = None
+    sure: set[int] = field(default_factory=set)
+    watched: set[int] = field(default_factory=set)
+
+    def __getitem__(self, s: int) -> LaneStack:
+        return self.stacks[s]
+
+
+@dataclass(slots=True)
+class LoopGuards:
+    """`zeros`: two that the compiler doesn't know, where drivers may stop loops. `count`: loops so far."""
+
+    zeros: tuple[Val, Val] | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """What the prologue read: addresses (i64 values) of parameters and scratch blocks, the number of this invocation.
+    `partials`: of reductions, the scratch block, the first element there, how far from it its rest. `unknown_zero`: an
+    i32 that the compiler doesn't know."""
+
+    params: Sequence[Val] = ()
+    scratch: Sequence[Val] = ()
+    partials: Sequence[tuple[int, int, int]] = ()
+    invocation: Val = NO_VALUE
+    unknown_zero: Val | None = None
+
+
+class Accumulation(Protocol):
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        """Combine x with element `index`; `block` is the first scratch block."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SharedParams:
+    """Parameters that several lanes write. `ordered`: lanes that share an element run in one invocation, in lane order;
+    `copies`: this invocation's own copy of a parameter; others have an accumulation and its first scratch block."""
+
+    ordered: bool = False
+    copies: Mapping[int, Val] = field(default_factory=dict)
+    accumulations: Mapping[int, tuple[Accumulation, int]] = field(default_factory=dict)
+
+
+class Contribution(Protocol):
+    """Takes what lanes give to reductions. `meets`: terms of several lanes may be given at once."""
+
+    @property
+    def meets(self) -> bool: ...
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        """One term, or those of several lanes."""
+        ...
+
+    def join(self, e: Emitter, slot: int, partial: tuple[Val, ...]) -> None:
+        """A total and its rest, of terms that were folded elsewhere."""
+        ...
+
+
+class NoContribution:
+    """Of a kernel without reductions."""
+
+    meets = False
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        raise AssertionError("the kernel has no reductions")
+
+    def join(self, e: Emitter, slot: int, partial: tuple[Val, ...]) -> None:
+        raise AssertionError("the kernel has no reductions")
+
+
+class Continuation(Protocol):
+    """What a kernel that can be left and continued does besides (see resume)."""
+
+    def effect(self, e: Emitter, then: Callable[[], None]) -> None:
+        """then(), unless it was done before the lane was left."""
+        ...
+
+    def kept(self, e: Emitter, value: Val) -> Val:
+        """The value, or the one that it was before the lane was left."""
+        ...
+
+    def enter(self, e: Emitter, variables: Sequence[Variable], types: Sequence[str]) -> Callable[[], None]:
+        """A loop with these variables, which have their first values, begins. What is returned comes at the top
+        of each trip."""
+        ...
+
+    def tick(self, e: Emitter) -> None:
+        """A trip of any loop."""
+        ...
+
+
+class RunsThrough:
+    """The Continuation of a kernel that isn't left in the middle."""
+
+    def effect(self, e: Emitter, then: Callable[[], None]) -> None:
+        then()
+
+    def kept(self, e: Emitter, value: Val) -> Val:
+        return value
+
+    def enter(self, e: Emitter, variables: Sequence[Variable], types: Sequence[str]) -> Callable[[], None]:
+        return lambda: None
+
+    def tick(self, e: Emitter) -> None:
+        """Nothing is counted."""
+
+
+NO_TABLE: Final = KernelTable()
+NO_REPORTS: Final = Reporting(NO_VALUE, 0)
+NONE_SHARED: Final = SharedParams()
+
+
+class Emitter(Instructions):
+    """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        b: Assembler,
+        fast: bool = False,
+        *,
+        table: KernelTable = NO_TABLE,
+        reporting: Reporting = NO_REPORTS,
+        stacks: LaneStacks | None = None,
+        guards: LoopGuards | None = None,
+        shared: SharedParams = NONE_SHARED,
+        contribution: Contribution | None = None,
+        continuation: Continuation | None = None,
+    ) -> None:
+        super().__init__(b)
+        self.kernel, self.fast = kernel, fast
+        self.table, self.reporting, self.shared = table, reporting, shared
+        self.stacks = LaneStacks() if stacks is None else stacks
+        self.guards = LoopGuards() if guards is None else guards
+        self.contribution = NoContribution() if contribution is None else contribution
+        self.continuation = RunsThrough() if continuation is None else continuation
         self.ranges = Ranges(kernel)
-        self.guards: tuple[Val, Val] | None = None  # zeros that the compiler doesn't know
-        self.unknown_zero: Val | None = None  # likewise, an i32
-        self.guard_count = 0
-        self.ahead: dict[Val, tuple[Val, int]] = {}  # numbers that are others and a known distance
-        self.ordered = False  # lanes that share an element run in one invocation, in lane order
-        self.position = Val(0, "i32")  # of the lane in its tile
-        self.accumulations: dict[int, Accumulation] = {}  # of parameters that several lanes write
-        # of reductions: the scratch block, the first element there, how far from it its rest
-        self.places: list[tuple[int, int, int]] = []
-        # take what `reduce` is given: a term, or those of several lanes where these `meet`; a total and its rest
-        self.contribute: Callable[..., None] = lambda _slot, *_terms: None
-        self.join: Callable[[int, tuple[Val, ...]], None] = lambda _slot, _partial: None
-        self.meet = False
-        # what a kernel that can be left and continued does besides (see resume)
-        self.effect: Callable[[Callable[[], None]], None] = lambda then: then()
-        self.kept: Callable[[Val], Val] = lambda value: value
-        self.enter: Callable[[Sequence[Variable], Sequence[str]], Callable[[], None]] = lambda _v, _t: lambda: None
-        self.tick: Callable[[], None] = lambda: None
-        self._once: list[dict[Hashable, tuple[Val, ...]]] = [{}]
+        self.values: dict[KValue, Val] = {}
+        self.lane, self.position = NO_VALUE, Val(0, "i32")
+
+    @property
+    def unknown_zero(self) -> Val | None:
+        return self.table.unknown_zero
 
     def get(self, value: KValue) -> Val:
         return self.values[value]
 
     def restart(self) -> None:
         """A lane begins: its stacks are empty, its checks have held."""
-        for flag in (self.failed, self.spilled):
+        for flag in (self.reporting.failed, self.stacks.spilled):
             if flag is not None:
                 self.b.set(flag, self.b.const("bool", False))
-        for depth in self.depths:
-            self.b.set(depth, self.b.const("i32", 0))
-
-    # scopes of shared results
+        for stack in self.stacks.stacks:
+            self.b.set(stack.depth, self.b.const("i32", 0))
 
     @contextmanager
-    def nested(self) -> Iterator[None]:
-        """Instructions inside needn't run: what they compute isn't known afterwards."""
-        self._once.append({})
+    def contributing(self, contribution: Contribution) -> Iterator[None]:
+        """What is emitted inside gives its terms there."""
+        outer, self.contribution = self.contribution, contribution
         yield
-        self._once.pop()
-
-    def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
-        for known in self._once:
-            if key in known:
-                return known[key]
-        result = self._once[-1][key] = make()
-        return result
-
-    # arithmetic
-
-    def select(self, pred: Val, x: Val, y: Val) -> Val:
-        return self.b.inst("Select", x.type, pred, x, y)
-
-    def bound_integer(self, x: Val, limit: int) -> Val:
-        """The smaller of a number that isn't negative and a constant."""
-        end = self.b.const(x.type, limit)
-        return self.select(self.b.inst("ULessThan", "bool", x, end), x, end)
-
-    def both(self, m: Val, n: Val) -> Val:
-        return self.b.inst("LogicalAnd", "bool", m, n)
-
-    def either(self, m: Val, n: Val) -> Val:
-        return self.b.inst("LogicalOr", "bool", m, n)
-
-    def resize(self, x: Val, type: str, signed: bool = True) -> Val:
-        """An integer in another width."""
-        if x.type == type:
-            return x
-        if signed and x.type == "i32" and type == "i64" and not self.b.widens:
-            return self._extended(x)
-        return self.b.inst("SConvert" if signed else "UConvert", type, x)
-
-    def _extended(self, x: Val) -> Val:
-        """The sign extended by arithmetic, in a form that no compiler takes for a conversion."""
-        top = self.b.const("i64", 1 << 31)
-        wide = self.b.inst("UConvert", "i64", x)
-        return self.b.inst("ISub", "i64", self.b.inst("BitwiseXor", "i64", wide, top), top)
-
-    def bitcast(self, x: Val, type: str) -> Val:
-        return self.b.inst("Bitcast", type, x)
-
-    # memory
-
-    def at(self, base: Val, index: Val, size: int) -> Val:
-        """The address of element `index`; known distances are added last, where loads and stores take them for free."""
-        if index in self.ahead:
-            near, distance = self.ahead[index]
-            return self.offset(self.at(base, near, size), distance * size)
-        return self.offset(base, self.b.inst("IMul", "i64", index, self.b.const("i64", size)))
+        self.contribution = outer
 
     def element(self, param: int, index: Val, base: Val | None = None) -> Val:
         """The address of a parameter's element, or of one of its copy at `base`."""
         described = self.kernel.params[param]
-        base = self.params[param] if base is None else base
+        base = self.table.params[param] if base is None else base
         size = SIZE[memory_type(described.dtype)]
         # the parameters of a kernel of one lane may be longer than they say
         if not self.b.short_offsets or prod(self.kernel.domain) == 1 or described.size * size >= 1 << 32:
@@ -174,47 +267,3 @@ class Emitter:
         if size > 1:
             offset = self.b.inst("ShiftLeftLogical", "i32", offset, self.b.const("i32", size.bit_length() - 1))
         return self.offset(base, self.resize(offset, "i64", signed=False))
-
-    def offset(self, base: Val, bytes: Val | int) -> Val:
-        step = self.b.const("i64", bytes) if isinstance(bytes, int) else bytes
-        return self.b.inst("IAdd", "i64", base, step)
-
-    # structure
-
-    def when(self, condition: Val, then: Callable[[], None]) -> None:
-        """`then()` where the condition holds."""
-        inside, after = self.b.block(), self.b.block()
-        self.b.merge(after)
-        self.b.branch(condition, inside, after)
-        self.b.start(inside)
-        with self.nested():
-            then()
-        self.b.jump(after)
-        self.b.start(after)
-
-    def one_of(self, condition: Val, then: Callable[[], None], other: Callable[[], None]) -> None:
-        """`then()` where the condition holds, `other()` elsewhere."""
-
-        def branch(make: Callable[[], None]) -> tuple[Val, ...]:
-            make()
-            return ()
-
-        self.choose(condition, lambda: branch(then), lambda: branch(other))
-
-    def choose(
-        self, condition: Val, then: Callable[[], tuple[Val, ...]], other: Callable[[], tuple[Val, ...]]
-    ) -> tuple[Val, ...]:
-        """The values of one of two branches."""
-        inside, outside, after = self.b.block(), self.b.block(), self.b.block()
-        self.b.merge(after)
-        self.b.branch(condition, inside, outside)
-        results, ends = [], []
-        for label, make in ((inside, then), (outside, other)):
-            self.b.start(label)
-            with self.nested():
-                results.append(make())
-            ends.append(self.b.label)
-            self.b.jump(after)
-        self.b.start(after)
-        pairs = zip(*results, strict=True)
-        return tuple([self.b.phi(x.type, (x, ends[0]), (y, ends[1])) for x, y in pairs])

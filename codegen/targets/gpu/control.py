@@ -61,7 +61,7 @@ def count_up(e: Emitter, op: KOp, count: Val, emit_block: EmitBlock) -> None:
     carried = Carried(e, op.operands[1:])
     trip = b.local(count.type)
     b.set(trip, b.const(count.type, 0))
-    pause = e.enter([*carried.variables, trip], [*carried.types, count.type])
+    pause = e.continuation.enter(e, [*carried.variables, trip], [*carried.types, count.type])
 
     def number(value: int) -> Val:
         return b.const(count.type, value)
@@ -97,7 +97,7 @@ def short_pops(e: Emitter, op: KOp) -> bool:
     ops = op.blocks[0].ops
     popped = {x.attrs["stack"] for x in ops if x.opcode == "pop"}
     plain = all(not x.blocks and x.opcode not in ("push", "check") for x in ops)
-    return plain and bool(popped) and popped <= e.sure and len(ops) <= MOST_REPEATED
+    return plain and bool(popped) and popped <= e.stacks.sure and len(ops) <= MOST_REPEATED
 
 
 def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
@@ -107,7 +107,7 @@ def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
     limit = op.attrs.get("max_steps")
     trips = b.local("i64")
     b.set(trips, b.const("i64", 0))
-    pause = e.enter([*carried.variables, trips], [*carried.types, "i64"])
+    pause = e.continuation.enter(e, [*carried.variables, trips], [*carried.types, "i64"])
 
     most = most_trips(e, op)
     if most is not None and limit is not None and limit <= most:
@@ -131,8 +131,9 @@ def emit_while(e: Emitter, op: KOp, emit_block: EmitBlock) -> None:
         (go,) = emit_block(e, condition)
         if most is not None:
             go = e.both(go, below())
-        if e.failed is not None:  # what is computed from a clamped index may never end
-            go = e.both(go, b.inst("LogicalNot", "bool", b.get(e.failed, "bool")))
+        failed = e.reporting.failed
+        if failed is not None:  # what is computed from a clamped index may never end
+            go = e.both(go, b.inst("LogicalNot", "bool", b.get(failed, "bool")))
         if limit is None:
             return go
         made = b.get(trips, "i64")
@@ -184,14 +185,14 @@ def emit_check(e: Emitter, op: KOp) -> None:
 def report(e: Emitter, site: int, detail: Val) -> None:
     """The first failure wins the control block, and ends the lane's loops on values."""
     b = e.b
-    for flag in (e.failed, e.spilled):  # a loop that ends early leaves less to pop
+    for flag in (e.reporting.failed, e.stacks.spilled):  # a loop that ends early leaves less to pop
         if flag is not None:
             b.set(flag, b.const("bool", True))
-    place = e.offset(e.control(), ERROR_CODE)
+    place = e.reporting.control(b, ERROR_CODE)
     before = b.compare_exchange(place, b.const("i32", 0), b.const("i32", site + 1))
 
     def describe() -> None:
-        e.b.store(e.offset(e.control(), ERROR_LANE), e.lane)
-        e.b.store(e.offset(e.control(), ERROR_DETAIL), e.resize(detail, "i64"))
+        b.store(e.reporting.control(b, ERROR_LANE), e.lane)
+        b.store(e.reporting.control(b, ERROR_DETAIL), e.resize(detail, "i64"))
 
     e.when(b.inst("IEqual", "bool", before, b.const("i32", 0)), describe)

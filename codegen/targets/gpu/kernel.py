@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.targets.gpu import control, elementwise, memory, stacks
-from loopgrad.codegen.targets.gpu.accumulate import Accumulation
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
-from loopgrad.codegen.targets.gpu.context import SIZE, Emitter, memory_type
+from loopgrad.codegen.targets.gpu.context import (
+    SIZE,
+    Emitter,
+    KernelTable,
+    LaneStack,
+    LaneStacks,
+    LoopGuards,
+    Reporting,
+    SharedParams,
+    memory_type,
+)
+from loopgrad.codegen.targets.gpu.instructions import Instructions
 from loopgrad.codegen.targets.gpu.joined import Joined, emit_joined, joined
 from loopgrad.codegen.targets.gpu.loops import emit_loop
 from loopgrad.codegen.targets.gpu.measured_order import MeasuredOrder
-from loopgrad.codegen.targets.gpu.memory import leave_contribution
+from loopgrad.codegen.targets.gpu.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.order import TileOrder
 from loopgrad.codegen.targets.gpu.plan import UNTILED, Plan, Tiles, batches, left_by
 from loopgrad.codegen.targets.gpu.resume import Resume
@@ -70,34 +82,52 @@ def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
 def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = UNTILED) -> None:
     """The kernel's program, into `b`. Scratch blocks of the table: the reductions', then those of the
     parameters that have private copies, those of accumulators, then the state of a kernel that can be left."""
-    e = Emitter(kernel, b, fast)
-    e.ordered = plan.copies > 0
     blocks = batches(kernel, plan.tiles)
-    e.places = reduction_places(kernel, plan.tiles, blocks)
-    count = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.rows)
-    words = prologue(e, count)
-    e.contribute = partial(leave_contribution, e)
-    for i, param in enumerate(plan.copied):
-        described = kernel.params[param]
-        size = described.size * SIZE[memory_type(described.dtype)]
-        e.copies[param] = e.at(e.scratch[len(blocks) + i], e.invocation, size)
-    block = len(blocks) + len(plan.copied)
-    for acc in plan.accumulators:
-        e.accumulations[acc.param] = Accumulation(e, acc, block)
-        block += acc.blocks
+    scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.rows)
+    start = prologue(kernel, b, scratch)
+    table = replace(start.table, partials=reduction_places(kernel, plan.tiles, blocks))
+    shared, resume = shared_params(kernel, b, plan, table, len(blocks)), None
+    if plan.rows:
+        start.stacks.spilled = None  # it wouldn't know after a pause
+        resume = Resume(b, table, start.stacks, plan.rows)
+    e = Emitter(
+        kernel,
+        b,
+        fast,
+        table=table,
+        reporting=start.reporting,
+        stacks=start.stacks,
+        guards=start.guards,
+        shared=shared,
+        contribution=LeftInScratch(),
+        continuation=resume,
+    )
+    words, invocation = start.words, table.invocation
     if plan.product is not None:
         unit = e.resize(b.group_id(), "i64", signed=False)
         stride(e, words, unit, shared_idle(e), partial(emit_square, e, plan.product))
-    elif plan.rows:
-        e.spilled = None  # it wouldn't know after a pause
-        resume = Resume(e, e.scratch[count - 1], plan.rows)
-        start = b.inst("IMul", "i64", e.invocation, words.across)
-        again = partial(resume.lane, start=start, along=words.along, run=partial(emit_lane, e))
-        stride(e, words, e.invocation, idle(e), again)
+    elif resume is not None:
+        first = b.inst("IMul", "i64", invocation, words.across)
+        again = partial(resume.lane, e, start=first, along=words.along, run=partial(emit_lane, e))
+        stride(e, words, invocation, idle(e), again)
     elif plan.tiles is None:
-        stride(e, words, e.invocation, idle(e), partial(emit_lane, e))
+        stride(e, words, invocation, idle(e), partial(emit_lane, e))
     else:
         emit_tiles(e, words, plan.tiles)
+
+
+def shared_params(kernel: Kernel, b: Assembler, plan: Plan, table: KernelTable, block: int) -> SharedParams:
+    """How lanes write parameters that others write too; their scratch blocks begin at `block`."""
+    copies, accumulations = {}, {}
+    for i, param in enumerate(plan.copied):
+        described = kernel.params[param]
+        size = described.size * SIZE[memory_type(described.dtype)]
+        copies[param] = Instructions(b).at(table.scratch[block + i], table.invocation, size)
+    block += len(plan.copied)
+    for acc in plan.accumulators:
+        accumulations[acc.param] = (acc, block)
+        block += acc.blocks
+    return SharedParams(plan.copies > 0, copies, accumulations)
 
 
 def reduction_places(kernel: Kernel, tiles: Tiles | None, blocks: list[list[int]]) -> list[tuple[int, int, int]]:
@@ -112,9 +142,8 @@ def reduction_places(kernel: Kernel, tiles: Tiles | None, blocks: list[list[int]
 
 def emit_body(kernel: Kernel, b: Assembler, body: Callable[[Emitter], None]) -> None:
     """A program with `kernel`'s table whose every invocation runs `body`."""
-    e = Emitter(kernel, b)
-    prologue(e, len(kernel.reductions))
-    body(e)
+    start = prologue(kernel, b, len(kernel.reductions))
+    body(Emitter(kernel, b, table=start.table, reporting=start.reporting, stacks=start.stacks, guards=start.guards))
 
 
 class LaunchWords(NamedTuple):
@@ -127,42 +156,52 @@ class LaunchWords(NamedTuple):
     lanes: Val
 
 
-def prologue(e: Emitter, scratch: int) -> LaunchWords:
-    """Reads the launch's words and the table."""
-    b = e.b
-    table, *words = b.launch_words()
-    e.invocation = e.resize(b.invocation(), "i64", signed=False)
-    position = 0
+@dataclass(frozen=True, slots=True)
+class Prologue:
+    """What every invocation reads first."""
 
-    def next_word() -> Callable[[], Val]:
-        nonlocal position
-        place = 8 * position
-        position += 1
-        return lambda: b.load(e.offset(table, place), "i64", invariant=True)
+    words: LaunchWords
+    table: KernelTable
+    reporting: Reporting
+    stacks: LaneStacks
+    guards: LoopGuards
+
+
+def prologue(kernel: Kernel, b: Assembler, scratch: int) -> Prologue:
+    """Reads the launch's words and the table, which has so many scratch blocks."""
+    i = Instructions(b)
+    failed = b.local("bool") if kernel.errors else None
+    spilled = b.local("bool") if kernel.stacks else None
+    table, *words = b.launch_words()
+    invocation = i.resize(b.invocation(), "i64", signed=False)
+    positions = count()
 
     def word() -> Val:
-        return next_word()()
+        return b.load(i.offset(table, 8 * next(positions)), "i64", invariant=True)
 
-    e.params = [word() for _ in e.kernel.params]
-    e.scratch = [word() for _ in range(scratch)]
-    e.control, e.void = next_word(), next_word()
-    opaque = (e.resize(word(), "i32"), e.resize(word(), "i32"))
-    e.resident = word()
-    for slot in e.kernel.stacks:
+    params = [word() for _ in kernel.params]
+    blocks = [word() for _ in range(scratch)]
+    control, _ = next(positions), next(positions)
+    opaque = (i.resize(word(), "i32"), i.resize(word(), "i32"))
+    resident = word()
+    stacks = []
+    for slot in kernel.stacks:
         size = SIZE[memory_type(slot.dtype)]
-        e.stacks.append(e.at(word(), e.invocation, size))
-        e.rows.append(e.resize(b.inst("IMul", "i64", e.resident, b.const("i64", size)), "i32"))
-        e.capacities.append(e.resize(word(), "i32"))
-        e.depths.append(b.local("i32"))
-    e.unknown_zero = opaque[1]
-    if b.guarded:
-        e.guards = opaque
-    return LaunchWords(*words)
+        base = i.at(word(), invocation, size)
+        pitch = i.resize(b.inst("IMul", "i64", resident, b.const("i64", size)), "i32")
+        stacks.append(LaneStack(base, pitch, i.resize(word(), "i32"), b.local("i32")))
+    return Prologue(
+        LaunchWords(*words),
+        KernelTable(params, blocks, (), invocation, opaque[1]),
+        Reporting(table, control, failed),
+        LaneStacks(stacks, spilled),
+        LoopGuards(opaque if b.guarded else None),
+    )
 
 
 def idle(e: Emitter) -> Val:
     """Whether this launch does nothing."""
-    return e.b.inst("INotEqual", "bool", e.b.load(e.void(), "i32"), e.b.const("i32", 0))
+    return e.b.inst("INotEqual", "bool", e.b.load(e.reporting.void(e.b), "i32"), e.b.const("i32", 0))
 
 
 def stride(e: Emitter, words: LaunchWords, unit: Val, nothing: Val, body: Callable[[Val], object]) -> None:
@@ -205,7 +244,8 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
         order = TileOrder(e, tiles) if trips is None else MeasuredOrder(e, tiles, trips)
         stride(e, words, unit, nothing, lambda number: order.emit_tile(number, emit_block))
     elif tiles.row_length:
-        short_rows = ShortRows(e, tiles)
-        stride(e, words, unit, nothing, lambda number: short_rows.fold(emit_tile(e, tiles, number, emit_block)))
+        rows = ShortRows(e, tiles)
+        with e.contributing(rows):
+            stride(e, words, unit, nothing, lambda number: rows.fold(emit_tile(e, tiles, number, emit_block)))
     else:
         stride(e, words, unit, nothing, lambda number: emit_tile(e, tiles, number, emit_block))

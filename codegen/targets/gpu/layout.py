@@ -16,9 +16,11 @@ from typing import Final, Protocol
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.identities import identity
-from loopgrad.codegen.targets.gpu.accumulate import Accumulator, accumulator, exact_format, number_type
+from loopgrad.codegen.targets.gpu.accumulate import LastWriter, accumulator, number_type
+from loopgrad.codegen.targets.gpu.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.analysis import shared_params, walk
 from loopgrad.codegen.targets.gpu.context import SIZE, memory_type
+from loopgrad.codegen.targets.gpu.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.plan import (
     UNTILED,
@@ -145,9 +147,9 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
     for acc in accumulators:
         described = kernel.params[acc.param]
         positions.append(len(scratch))
-        if acc.how == "exact":
+        if isinstance(acc, ExactSum):
             scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
-        elif acc.how == "last":
+        elif isinstance(acc, LastWriter):
             values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
             scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
     return positions
@@ -159,7 +161,7 @@ def around_accumulator(
     """What comes before and after the kernel, for a parameter that several lanes write in any order."""
     dtype, size = kernel.params[acc.param].dtype, kernel.params[acc.param].size
     block, target = (SCRATCH, position), (PARAM, acc.param)
-    if acc.how == "exact":
+    if isinstance(acc, ExactSum):
         words = size * exact_format(dtype).words
         fill = Dispatch(support.add(fill_kernel(int64, 0)), words * acc.copies, (block,))
         rounding = support.add(round_kernel(dtype, size))
@@ -169,7 +171,7 @@ def around_accumulator(
         scratch.append(max(8 * words, 8))
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
-    if acc.how == "last":
+    if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
         arrays = (block, (SCRATCH, position + 1), target)
@@ -262,11 +264,11 @@ def tree(
 
 
 def notes(kernel: Kernel, shared: Plan, lanes: int) -> tuple[str, ...]:
-    found = [large_sums(kernel, acc) for acc in shared.accumulators if acc.how == "exact"]
+    found = [large_sums(kernel, acc) for acc in shared.accumulators if isinstance(acc, ExactSum)]
     return (*[note for note in found if note], *serial_note(kernel, shared, lanes))
 
 
-def large_sums(kernel: Kernel, acc: Accumulator) -> str:
+def large_sums(kernel: Kernel, acc: ExactSum) -> str:
     described = kernel.params[acc.param]
     size = 8 * exact_format(described.dtype).words * described.size
     if size < LARGE_SUMS:

@@ -18,8 +18,8 @@ def emit_loop(e: Emitter, test: Callable[[], Val], body: Callable[[], None]) -> 
     """while test(): body()."""
     b = e.b
     head, check, inside, again, after = (b.block() for _ in range(5))
-    guard = None if e.guards is None else e.guard_count
-    e.guard_count += 1
+    guard = None if e.guards.zeros is None else e.guards.count
+    e.guards.count += 1
     b.jump(head)
     b.start(head)
     b.loop_merge(after, again)
@@ -31,7 +31,7 @@ def emit_loop(e: Emitter, test: Callable[[], Val], body: Callable[[], None]) -> 
             b.guard_set(guard_cell(e, guard, 0), e.select(go, b.const("i32", 1), b.const("i32", 0)))
         b.branch(go, inside, after)
         b.start(inside)
-        e.tick()
+        e.continuation.tick(e)
         body()
         b.jump(again)
         b.start(again)
@@ -40,13 +40,13 @@ def emit_loop(e: Emitter, test: Callable[[], Val], body: Callable[[], None]) -> 
     if guard is not None:
         last = b.guard_get(guard_cell(e, guard, 1))
         stopped = b.inst("INotEqual", "bool", last, b.const("i32", 0))
-        e.when(stopped, lambda: e.b.store(e.offset(e.control(), TRUNCATED), b.const("i32", 1)))
+        e.when(stopped, lambda: b.store(e.reporting.control(b, TRUNCATED), b.const("i32", 1)))
 
 
 def guard_cell(e: Emitter, number: int, side: int) -> Val:
     """The index of a loop's guard; writer and reader use indices that only the run knows are equal."""
-    assert e.guards is not None
-    return e.b.inst("IAdd", "i32", e.guards[side], e.b.const("i32", number))
+    assert e.guards.zeros is not None
+    return e.b.inst("IAdd", "i32", e.guards.zeros[side], e.b.const("i32", number))
 
 
 def counted(e: Emitter, count: Val, body: Callable[[Val], None]) -> None:

@@ -20,52 +20,61 @@ def emit_load(e: Emitter, op: KOp) -> Val:
     address = e.element(param, e.get(op.operands[0]))
     constant = e.kernel.params[param].access == "read"
     value = e.b.load(address, type, invariant=constant)
-    return from_memory(e, value if constant else e.kept(value), dtype)
+    return from_memory(e, value if constant else e.continuation.kept(e, value), dtype)
 
 
 def emit_store(e: Emitter, op: KOp) -> None:
     param = op.attrs["param"]
     index, x = (e.get(v) for v in op.operands)
     value = to_memory(e, x, e.kernel.params[param].dtype)
-    e.effect(lambda: e.b.store(e.element(param, index), value))
+    e.continuation.effect(e, lambda: e.b.store(e.element(param, index), value))
 
 
 def emit_reduce(e: Emitter, op: KOp) -> None:
     values = tuple([e.get(v) for v in op.operands])
     if len(values) > 1:
-        e.join(op.attrs["slot"], values)
+        e.contribution.join(e, op.attrs["slot"], values)
     else:
-        e.contribute(op.attrs["slot"], *values)
+        e.contribution.add(e, op.attrs["slot"], *values)
 
 
-def leave_contribution(e: Emitter, slot: int, value: Val) -> None:
-    """Every lane's contribution goes to scratch; folds of fixed shape add them up afterwards."""
-    stored = to_memory(e, value, e.kernel.reductions[slot].dtype)
-    e.b.store(e.at(*contribution_place(e, slot, e.lane), SIZE[stored.type]), stored)
+class LeftInScratch:
+    """Implements Contribution: every lane's term goes to scratch; folds of fixed shape add them up afterwards."""
+
+    meets = False
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        (value,) = terms
+        stored = to_memory(e, value, e.kernel.reductions[slot].dtype)
+        e.b.store(e.at(*contribution_place(e, slot, e.lane), SIZE[stored.type]), stored)
+
+    def join(self, e: Emitter, slot: int, partial: tuple[Val, ...]) -> None:
+        raise AssertionError("what was folded is joined where workgroups fold")
 
 
 def contribution_place(e: Emitter, slot: int, number: Val, part: int = 0) -> tuple[Val, Val]:
     """The scratch block of a reduction, and which of its elements a part of the contribution of that number is."""
-    block, first, apart = e.places[slot]
+    block, first, apart = e.table.partials[slot]
     first += part * apart
-    return e.scratch[block], e.b.inst("IAdd", "i64", number, e.b.const("i64", first)) if first else number
+    return e.table.scratch[block], e.b.inst("IAdd", "i64", number, e.b.const("i64", first)) if first else number
 
 
 def emit_accumulate(e: Emitter, op: KOp) -> None:
     param, kind = op.attrs["param"], op.attrs["kind"]
     dtype = e.kernel.params[param].dtype
     index, x, pred = (e.get(v) for v in op.operands)
-    base = e.copies.get(param, e.params[param])
+    base = e.shared.copies.get(param, e.table.params[param])
     type = memory_type(dtype)
-    shared = not op.attrs["exclusive"] and not e.ordered
+    shared = not op.attrs["exclusive"] and not e.shared.ordered
 
     def combine() -> None:
         if shared:
-            e.accumulations[param].add(op, index, x)
+            accumulation, block = e.shared.accumulations[param]
+            accumulation.add(e, block, op, index, x)
             return
         place, new = e.element(param, index, base), x
         if kind != "set":
             new = operate(e, kind, dtype, [from_memory(e, e.b.load(place, type), dtype), x])
         e.b.store(place, to_memory(e, new, dtype))
 
-    e.effect(lambda: e.when(pred, combine))
+    e.continuation.effect(e, lambda: e.when(pred, combine))

@@ -14,12 +14,15 @@ invocations that take the next lane from a shared counter when they are done wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.loops import counted
-from loopgrad.codegen.targets.gpu.partials import GroupArray
+from loopgrad.codegen.targets.gpu.partials import GroupArray, Partial
 from loopgrad.codegen.targets.gpu.plan import BUCKETS, Tiles, power_below
 from loopgrad.codegen.targets.gpu.tiles import (
     EmitOps,
@@ -33,6 +36,21 @@ from loopgrad.codegen.targets.gpu.tiles import (
 MANTISSA_BITS = 5
 ONE_BITS = 127 << MANTISSA_BITS
 LARGEST_KEY = (1 << 30) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeftByPosition:
+    """Implements Contribution: terms wait in memory of the workgroup, where their lane is in the tile."""
+
+    values: Sequence[GroupArray]
+    meets: ClassVar[bool] = False
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        (value,) = terms
+        self.values[slot].set(e.position, value)
+
+    def join(self, e: Emitter, slot: int, partial: Partial) -> None:
+        raise AssertionError("lanes that are sorted give single terms")
 
 
 class TileOrder:
@@ -190,14 +208,14 @@ class TileOrder:
         e, body = self.e, self.e.kernel.body
         if self.tiles.partials:
             self.values = [GroupArray(e, register_type(r.dtype), self.tiles.size) for r in e.kernel.reductions]
-            e.contribute = lambda slot, value: self.values[slot].set(e.position, value)
 
         def lane(at: Val) -> None:
             tile.enter(self._lane_at(at), body.arguments)
             e.restart()
             emit_block(e, body)
 
-        counted(e, self.i32(self.each), lambda n: self._dealt(n, tile, lane))
+        with e.contributing(LeftByPosition(self.values)) if self.values else nullcontext():
+            counted(e, self.i32(self.each), lambda n: self._dealt(n, tile, lane))
 
     def _dealt(self, n: Val, tile: Tile, lane: Callable[[Val], None]) -> None:
         """The n-th lane of this invocation: every other row of the order is dealt backwards."""

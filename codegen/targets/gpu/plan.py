@@ -21,7 +21,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.targets.gpu.accumulate import Accumulator
+from loopgrad.codegen.targets.gpu.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, register_type
 from loopgrad.codegen.targets.gpu.product import Product

@@ -19,8 +19,9 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.targets.gpu.analysis import walk
-from loopgrad.codegen.targets.gpu.assembler import Val, Variable
-from loopgrad.codegen.targets.gpu.context import Emitter
+from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
+from loopgrad.codegen.targets.gpu.context import Emitter, KernelTable, LaneStacks
+from loopgrad.codegen.targets.gpu.instructions import Instructions
 from loopgrad.codegen.targets.gpu.interface import TRUNCATED, UNFINISHED
 from loopgrad.codegen.targets.gpu.stacks import overflow
 
@@ -49,28 +50,27 @@ def changeable(kernel: Kernel, op: KOp) -> bool:
 
 
 class Resume:
-    """The state of one kernel while it is emitted; takes the emitter's hooks. `block`: the address of the state
-    block, `rows` its width."""
+    """Implements Continuation: the state of one kernel while it is emitted. The state block is the table's last one,
+    `rows` its width."""
 
-    def __init__(self, e: Emitter, block: Val, rows: int) -> None:
-        self.e, self.b = e, e.b
-        self.column, self.pitch = e.at(block, e.invocation, WORD), WORD * rows
-        self.returning, self.spent, self.where = e.b.local("bool"), e.b.local("i32"), e.b.local("i32")
-        e.b.set(self.spent, e.b.const("i32", 0))
-        self.depths = [(variable, "i32", DEPTHS + s) for s, variable in enumerate(e.depths)]
+    def __init__(self, b: Assembler, table: KernelTable, stacks: LaneStacks, rows: int) -> None:
+        self.b = b
+        self.column, self.pitch = Instructions(b).at(table.scratch[-1], table.invocation, WORD), WORD * rows
+        self.returning, self.spent, self.where = b.local("bool"), b.local("i32"), b.local("i32")
+        b.set(self.spent, b.const("i32", 0))
+        self.depths = [(stack.depth, "i32", DEPTHS + s) for s, stack in enumerate(stacks.stacks)]
         self.cells: list[tuple[Variable, str, int]] = []
-        self.words = DEPTHS + len(e.depths)
+        self.words = DEPTHS + len(self.depths)
         self.sites = 0
-        e.effect, e.kept, e.enter, e.tick = self.effect, self.kept, self.enter, self.tick
 
     # the state block
 
     def _place(self, word: int) -> Val:
-        return self.e.offset(self.column, word * self.pitch)
+        return self.b.inst("IAdd", "i64", self.column, self.b.const("i64", word * self.pitch))
 
     def _put(self, word: int, value: Val) -> None:
         if value.type == "bool":
-            value = self.e.select(value, self.b.const("i32", 1), self.b.const("i32", 0))
+            value = self.b.inst("Select", "i32", value, self.b.const("i32", 1), self.b.const("i32", 0))
         self.b.store(self._place(word), value)
 
     def _take(self, word: int, type: str) -> Val:
@@ -80,7 +80,7 @@ class Resume:
 
     # lanes
 
-    def lane(self, lane: Val, start: Val, along: Val, run: Callable[[Val], None]) -> None:
+    def lane(self, e: Emitter, lane: Val, start: Val, along: Val, run: Callable[[Val], None]) -> None:
         """run(lane), if this lane is the next one of the invocation's lanes start, start + along, ..."""
         b = self.b
         done = b.load(self._place(DONE), "i64")
@@ -94,28 +94,28 @@ class Resume:
             self._put(DONE, b.inst("IAdd", "i64", done, b.const("i64", 1)))
             self._put(WHERE, b.const("i32", 0))
 
-        self.e.when(b.inst("IEqual", "bool", lane, due), begin)
+        e.when(b.inst("IEqual", "bool", lane, due), begin)
 
-    def effect(self, then: Callable[[], None]) -> None:
+    def effect(self, e: Emitter, then: Callable[[], None]) -> None:
         """then(), unless it was done before the lane was left."""
-        self.e.when(self.forward(), then)
+        e.when(self.forward(), then)
 
     def forward(self) -> Val:
         """Whether the lane isn't on its way back."""
         return self.b.inst("LogicalNot", "bool", self.b.get(self.returning, "bool"))
 
-    def kept(self, value: Val) -> Val:
+    def kept(self, e: Emitter, value: Val) -> Val:
         """The value, or on the way back the one that it was."""
         variable, word = self.b.local(value.type), self.words
         self.words += 1
-        known = self.e.select(self.b.get(self.returning, "bool"), self._take(word, value.type), value)
+        known = e.select(self.b.get(self.returning, "bool"), self._take(word, value.type), value)
         self.b.set(variable, known)
         self.cells.append((variable, value.type, word))
         return known
 
     # loops
 
-    def enter(self, variables: Sequence[Variable], types: Sequence[str]) -> Callable[[], None]:
+    def enter(self, e: Emitter, variables: Sequence[Variable], types: Sequence[str]) -> Callable[[], None]:
         """A loop with these variables, which have their first values, begins. What is returned comes at the top
         of each trip."""
         b = self.b
@@ -127,46 +127,46 @@ class Resume:
 
         def restore() -> None:
             self._restore(own)
-            self.e.when(b.inst("IEqual", "bool", b.get(self.where, "i32"), site), arrive)
+            e.when(b.inst("IEqual", "bool", b.get(self.where, "i32"), site), arrive)
 
         def arrive() -> None:
             b.set(self.spent, b.const("i32", 0))  # so that every launch makes a trip at least
             self._restore(self.depths)
             b.set(self.returning, b.const("bool", False))
 
-        self.e.when(b.get(self.returning, "bool"), restore)
-        return partial(self.pause, site)
+        e.when(b.get(self.returning, "bool"), restore)
+        return partial(self.pause, e, site)
 
     def _restore(self, cells: Sequence[tuple[Variable, str, int]]) -> None:
         for variable, type, word in cells:
             self.b.set(variable, self._take(word, type))
 
-    def tick(self) -> None:
+    def tick(self, e: Emitter) -> None:
         """A trip of any loop."""
         self.b.set(self.spent, self.b.inst("IAdd", "i32", self.b.get(self.spent, "i32"), self.b.const("i32", 1)))
 
-    def pause(self, site: Val) -> None:
+    def pause(self, e: Emitter, site: Val) -> None:
         """The invocation may end here."""
         b = self.b
         spent = b.inst("SGreaterThan", "bool", b.get(self.spent, "i32"), b.const("i32", TRIPS))
-        leaves = self.e.both(spent, self.forward())
+        leaves = e.both(spent, self.forward())
         inside, after = b.block(), b.block()
         b.merge(after)
         b.branch(leaves, inside, after)
         b.start(inside)
-        with self.e.nested():
-            self._save(site)
+        with e.nested():
+            self._save(e, site)
         b.leave()
         b.start(after)
 
-    def _save(self, site: Val) -> None:
+    def _save(self, e: Emitter, site: Val) -> None:
         """Stacks that are too small by now say so, since the loop that will look at them may never end."""
         for s, (variable, type, _) in enumerate(self.depths):
             depth = self.b.get(variable, type)
-            over = self.b.inst("ULessThan", "bool", self.e.capacities[s], depth)
-            self.e.when(over, partial(overflow, self.e, s, depth))
+            over = self.b.inst("ULessThan", "bool", e.stacks[s].capacity, depth)
+            e.when(over, partial(overflow, e, s, depth))
         for variable, type, word in [*self.depths, *self.cells]:
             self._put(word, self.b.get(variable, type))
         self._put(WHERE, site)
-        self.b.atomic("AtomicOr", self.e.offset(self.e.control(), TRUNCATED), self.b.const("i32", UNFINISHED))
-        self.b.store(self.e.void(), self.b.const("i32", 1))
+        self.b.atomic("AtomicOr", e.reporting.control(self.b, TRUNCATED), self.b.const("i32", UNFINISHED))
+        self.b.store(e.reporting.void(self.b), self.b.const("i32", 1))

@@ -14,6 +14,7 @@ from loopgrad.codegen.targets.gpu.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.partials import (
     GroupArray,
     GroupPartials,
+    Partial,
     nothing,
     number,
     of_term,
@@ -25,7 +26,9 @@ from loopgrad.codegen.targets.gpu.tiles import Tile
 
 
 class ShortRows:
-    """The arrays of the workgroup, and the fold of one tile."""
+    """The arrays of the workgroup, and the fold of one tile. Implements Contribution."""
+
+    meets = False
 
     def __init__(self, e: Emitter, tiles: Tiles) -> None:
         self.e, self.b, self.tiles = e, e.b, tiles
@@ -33,18 +36,20 @@ class ShortRows:
         rows = tiles.size // tiles.row_length
         self.wide = [GroupArray(e, register_type(r.dtype), rows * self.pitch) for r in e.kernel.reductions]
         self.narrow = [GroupPartials(e, r, rows * tiles.parts) for r in e.kernel.reductions]
-        e.contribute = self.contribute
 
     def i32(self, value: int) -> Val:
         return self.b.const("i32", value)
 
-    def contribute(self, slot: int, value: Val) -> None:
-        at = self.e.position
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        (value,), at = terms, e.position
         if self.pitch > self.tiles.row_length:
             row = self.b.inst("UDiv", "i32", at, self.i32(self.tiles.row_length))
             skipped = self.b.inst("IMul", "i32", row, self.i32(self.pitch - self.tiles.row_length))
             at = self.b.inst("IAdd", "i32", at, skipped)
         self.wide[slot].set(at, value)
+
+    def join(self, e: Emitter, slot: int, partial: Partial) -> None:
+        raise AssertionError("rows are folded from the terms of their lanes")
 
     def fold(self, tile: Tile) -> None:
         """Each reduction's element of every row of the tile."""
@@ -90,4 +95,4 @@ class ShortRows:
             for part in range(1, parts):
                 total = together(self.e, r, total, source.get(b.inst("IAdd", "i32", start, self.i32(part))))
             stored = to_memory(self.e, number(self.e, r, total), r.dtype)
-            b.store(self.e.at(self.e.params[r.param], index, SIZE[stored.type]), stored)
+            b.store(self.e.at(self.e.table.params[r.param], index, SIZE[stored.type]), stored)

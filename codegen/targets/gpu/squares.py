@@ -76,7 +76,7 @@ class Square:
 
     def _matrix(self, param: int, elements: int) -> Val:
         """Where this batch's matrix begins."""
-        return self.e.at(self.e.params[param], self.batch, elements * SIZE[self.type])
+        return self.e.at(self.e.table.params[param], self.batch, elements * SIZE[self.type])
 
     # operands
 

@@ -26,11 +26,11 @@ SHORT: Final = 1 << 10  # trips
 
 def address(e: Emitter, s: int, depth: Val) -> Val:
     """One product of two 32-bit numbers and one sum."""
-    return e.offset(e.stacks[s], e.b.wide_product(depth, e.rows[s]))
+    return e.offset(e.stacks[s].base, e.b.wide_product(depth, e.stacks[s].pitch))
 
 
 def fits(e: Emitter, s: int, depth: Val) -> Val:
-    return e.b.inst("ULessThan", "bool", depth, e.capacities[s])
+    return e.b.inst("ULessThan", "bool", depth, e.stacks[s].capacity)
 
 
 @contextmanager
@@ -41,15 +41,15 @@ def popping(e: Emitter, op: KOp, count: Val) -> Iterator[Val]:
     overflowed before."""
     ops = list(walk(op.blocks[0]))
     pushed, popped = ({x.attrs["stack"] for x in ops if x.opcode == kind} for kind in ("push", "pop"))
-    new = set() if e.spilled is None else popped - pushed - e.sure
+    new = set() if e.stacks.spilled is None else popped - pushed - e.stacks.sure
     if new:
-        spilled = e.b.get(e.spilled, "bool")
+        spilled = e.b.get(e.stacks.spilled, "bool")
         count = e.select(spilled, e.b.const(count.type, 0), count)
         for s in sorted(new):  # the depth of a stack may be the count, and then one register serves for both
-            e.b.set(e.depths[s], e.select(spilled, e.b.const("i32", 0), e.b.get(e.depths[s], "i32")))
-    e.sure |= new
+            e.b.set(e.stacks[s].depth, e.select(spilled, e.b.const("i32", 0), e.b.get(e.stacks[s].depth, "i32")))
+    e.stacks.sure |= new
     yield count
-    e.sure -= new
+    e.stacks.sure -= new
 
 
 def most_trips(e: Emitter, op: KOp) -> int | None:
@@ -94,54 +94,54 @@ def pushing(e: Emitter, op: KOp, endless: Callable[[], Val | None]) -> Iterator[
     loop is no more than a store that happens or doesn't. `endless()` says afterwards whether the loop was left
     since it made its `most_trips`, where that can be."""
     deepened = deepens(e, op)
-    new = deepened - e.watched
-    e.watched |= new
+    new = deepened - e.stacks.watched
+    e.stacks.watched |= new
     yield
-    e.watched -= new
+    e.stacks.watched -= new
     left = endless()
     for s in sorted(new if short(e, op) else deepened):
-        depth = e.b.get(e.depths[s], "i32")
-        over = e.b.inst("ULessThan", "bool", e.capacities[s], depth)
+        depth = e.b.get(e.stacks[s].depth, "i32")
+        over = e.b.inst("ULessThan", "bool", e.stacks[s].capacity, depth)
         if left is not None:
             over, depth = e.either(over, left), e.select(left, e.b.const("i32", UNCOUNTED - (1 << 32)), depth)
-        e.effect(partial(e.when, over, partial(overflow, e, s, depth)))
+        e.continuation.effect(e, partial(e.when, over, partial(overflow, e, s, depth)))
 
 
 def overflow(e: Emitter, s: int, depth: Val) -> None:
     """The stack would need `depth` rows."""
-    if e.spilled is not None:
-        e.b.set(e.spilled, e.b.const("bool", True))
-    e.b.atomic("AtomicUMax", e.offset(e.control(), NEEDED + 4 * s), depth)
-    e.b.store(e.offset(e.control(), OVERFLOW_LANE), e.lane)
-    e.b.store(e.void(), e.b.const("i32", 1))
+    if e.stacks.spilled is not None:
+        e.b.set(e.stacks.spilled, e.b.const("bool", True))
+    e.b.atomic("AtomicUMax", e.reporting.control(e.b, NEEDED + 4 * s), depth)
+    e.b.store(e.reporting.control(e.b, OVERFLOW_LANE), e.lane)
+    e.b.store(e.reporting.void(e.b), e.b.const("i32", 1))
 
 
 def emit_push(e: Emitter, op: KOp) -> None:
     b, s = e.b, op.attrs["stack"]
     value = to_memory(e, e.get(op.operands[0]), e.kernel.stacks[s].dtype)
-    depth = b.get(e.depths[s], "i32")
+    depth = b.get(e.stacks[s].depth, "i32")
     deeper = b.inst("IAdd", "i32", depth, b.const("i32", 1))
-    b.set(e.depths[s], deeper)
+    b.set(e.stacks[s].depth, deeper)
 
     def push() -> None:
         inside = fits(e, s, depth)
         e.when(inside, lambda: b.store(address(e, s, depth), value))
-        if s not in e.watched:
+        if s not in e.stacks.watched:
             e.when(b.inst("LogicalNot", "bool", inside), lambda: overflow(e, s, deeper))
 
-    e.effect(push)
+    e.continuation.effect(e, push)
 
 
 def emit_pop(e: Emitter, op: KOp) -> Val:
     b, s = e.b, op.attrs["stack"]
     dtype = e.kernel.stacks[s].dtype
     type = memory_type(dtype)
-    depth = b.inst("ISub", "i32", b.get(e.depths[s], "i32"), b.const("i32", 1))
-    b.set(e.depths[s], depth)
-    if s in e.sure:
+    depth = b.inst("ISub", "i32", b.get(e.stacks[s].depth, "i32"), b.const("i32", 1))
+    b.set(e.stacks[s].depth, depth)
+    if s in e.stacks.sure:
         value = b.load(address(e, s, depth), type)
     else:
         (value,) = e.choose(
             fits(e, s, depth), lambda: (b.load(address(e, s, depth), type),), lambda: (b.const(type, 0),)
         )
-    return from_memory(e, e.kept(value), dtype)
+    return from_memory(e, e.continuation.kept(e, value), dtype)

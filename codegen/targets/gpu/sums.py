@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
-from loopgrad.codegen.targets.gpu.accumulate import LIMB, SPECIALS, exact_format
+from loopgrad.codegen.targets.gpu.exact_sum import LIMB, SPECIALS, exact_format
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1

@@ -8,9 +8,11 @@ Barriers are reached by all invocations or by none: only conditions that a workg
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Final
+from typing import ClassVar, Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -116,7 +118,7 @@ def shared_idle(e: Emitter) -> Val:
     b = e.b
     flag, zero = b.shared("i32", 1), b.const("i32", 0)
     leader = b.inst("IEqual", "bool", b.local_id(), zero)
-    e.when(leader, lambda: b.shared_set(flag, zero, b.load(e.void(), "i32")))
+    e.when(leader, lambda: b.shared_set(flag, zero, b.load(e.reporting.void(b), "i32")))
     b.barrier()
     return b.inst("INotEqual", "bool", b.shared_get(flag, zero, "i32"), zero)
 
@@ -133,10 +135,6 @@ def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Til
 def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold], emit_block: EmitOps) -> None:
     """This invocation's lanes of a tile, in order."""
     b = e.b
-    if folds:
-        e.contribute = lambda slot, *terms: folds[slot].add(*terms)
-        e.join = lambda slot, partial: folds[slot].join(partial)
-    e.meet = bool(folds)
     own, group, body = b.local_id(), b.const("i32", b.group), e.kernel.body
 
     def batch(k: Val) -> None:
@@ -167,12 +165,13 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
         if batches * at_once < tiles.size:
             rest(batches * at_once)
 
-    if tiles.unrolled > 1:
-        e.one_of(tile.whole, whole, rest)
-    elif tiles.size > b.group:
-        rest()
-    else:
-        e.when(b.inst("SLessThan", "bool", own, tile.count), lambda: single(own))
+    with e.contributing(RegisterFolds(folds)) if folds else nullcontext():
+        if tiles.unrolled > 1:
+            e.one_of(tile.whole, whole, rest)
+        elif tiles.size > b.group:
+            rest()
+        else:
+            e.when(b.inst("SLessThan", "bool", own, tile.count), lambda: single(own))
 
 
 def emit_together(
@@ -187,8 +186,8 @@ def emit_together(
         lanes.append((e.values, e.lane, e.position))
     for op in loads_first(e, block, len(lanes)):
         operands = [[values[v] for v in op.operands] for values, _, _ in lanes]
-        if op.opcode == "reduce" and len(op.operands) == 1 and e.meet:
-            e.contribute(op.attrs["slot"], *[x for (x,) in operands])
+        if op.opcode == "reduce" and len(op.operands) == 1 and e.contribution.meets:
+            e.contribution.add(e, op.attrs["slot"], *[x for (x,) in operands])
             continue
         results = at_once(e, op, operands)
         for i, (values, lane, position) in enumerate(lanes):
@@ -272,6 +271,20 @@ class KeptFold(RegisterFold):
         return self.array.get(self.e.b.local_id())
 
 
+@dataclass(frozen=True, slots=True)
+class RegisterFolds:
+    """Implements Contribution: one fold of this invocation per reduction."""
+
+    folds: Sequence[RegisterFold]
+    meets: ClassVar[bool] = True
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        self.folds[slot].add(*terms)
+
+    def join(self, e: Emitter, slot: int, partial: Partial) -> None:
+        self.folds[slot].join(partial)
+
+
 def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     """What one invocation folds of each reduction while it runs its lanes of a tile."""
     if tiles.kept:
@@ -341,7 +354,7 @@ def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Sequence[Val]
             b.store(e.at(*contribution_place(e, slot, tile.number, part), size), value)
         return
     if tiles.targets == 1:
-        b.store(e.at(e.params[r.param], tile.row, size), *total)
+        b.store(e.at(e.table.params[r.param], tile.row, size), *total)
         return
     target, row = divided(e, tile.row, tiles.rows // tiles.targets)
     for i in range(tiles.targets):
@@ -350,7 +363,7 @@ def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Sequence[Val]
 
 
 def _store(e: Emitter, param: int, index: Val, value: Val) -> None:
-    e.b.store(e.at(e.params[param], index, SIZE[value.type]), value)
+    e.b.store(e.at(e.table.params[param], index, SIZE[value.type]), value)
 
 
 def folded(e: Emitter, r: Reduction, source: GroupPartials, first: Val, step: int, end: int) -> Partial:

@@ -37,10 +37,10 @@ def fused_probe(features: Features, type: str) -> bytes:
     """Element 1 becomes fma(x, x, -(x*x)) of element 0."""
 
     def body(e: Emitter) -> None:
-        x = e.b.load(e.params[0], type)
+        x = e.b.load(e.table.params[0], type)
         square = e.b.exact("FMul", type, x, x)
         rest = e.b.extended("Fma", type, x, x, e.b.exact("FNegate", type, square))
-        e.b.store(e.offset(e.params[0], SIZE[type]), rest)
+        e.b.store(e.offset(e.table.params[0], SIZE[type]), rest)
 
     kernel = Kernel("fused_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     return module(kernel, features, body)
@@ -50,9 +50,9 @@ def widening_probe(features: Features) -> bytes:
     """Element 0 becomes 2 where the 32-bit element 0, widened, is less than 4, and 1 elsewhere."""
 
     def body(e: Emitter) -> None:
-        wide = e.b.inst("SConvert", "i64", e.b.load(e.params[0], "i32"))
+        wide = e.b.inst("SConvert", "i64", e.b.load(e.table.params[0], "i32"))
         less = e.b.inst("SLessThan", "bool", wide, e.b.const("i64", 4))
-        e.b.store(e.params[0], e.select(less, e.b.const("i32", 2), e.b.const("i32", 1)))
+        e.b.store(e.table.params[0], e.select(less, e.b.const("i32", 2), e.b.const("i32", 1)))
 
     kernel = Kernel("widening_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     return module(kernel, features, body)
