@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from loopgrad.autodiff.rules import NONDIFFERENTIABLE
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 
 Flags = list[bool]
@@ -44,18 +45,19 @@ def active_outputs(graph: Graph, inputs: Sequence[bool]) -> Flags:
 
 def active_results(node: Node, operands: Sequence[bool]) -> Flags:
     """Which results of a region node depend on the operands flagged True."""
-    if node.op == "switch":
-        branches = [active_outputs(branch, operands[1:]) for branch in node.regions]
-        return [any(flags) for flags in zip(*branches, strict=True)]
-    first = 1 if node.op == "for" else 0
-    n = node.attrs["carries"]
-    return active_carries(node.regions[-1], first, list(operands[first : first + n]), list(operands[first + n :]))
+    region = Region.of(node)
+    if isinstance(region, Loop):
+        _, carries, captures = region.split(operands)
+        return active_carries(region, carries, captures)
+    bodies = [active_outputs(body, operands[region.first :]) for body in region.bodies]
+    return [any(flags) for flags in zip(*bodies, strict=True)]
 
 
-def active_carries(body: Graph, first: int, carries: Flags, captures: Flags) -> Flags:
-    """The least fixpoint over the carries of a loop; `first` inputs of the body come before them."""
+def active_carries(loop: Loop, inits: Sequence[bool], captures: Sequence[bool]) -> Flags:
+    """The least fixpoint over the carries of a loop."""
+    carries = list(inits)
     while True:
-        outputs = active_outputs(body, [False] * first + carries + captures)
+        outputs = active_outputs(loop.body, [False] * loop.first + carries + list(captures))
         grown = [a or b for a, b in zip(carries, outputs, strict=True)]
         if grown == carries:
             return carries
@@ -78,20 +80,20 @@ def useful_inputs(graph: Graph, outputs: Sequence[bool]) -> Flags:
 
 def useful_operands(node: Node, results: Sequence[bool]) -> Flags:
     """Which operands of a region node the results flagged True depend on."""
-    if node.op == "switch":
-        branches = [useful_inputs(branch, results) for branch in node.regions]
-        return [False, *(any(flags) for flags in zip(*branches, strict=True))]
-    first = 1 if node.op == "for" else 0
-    n = node.attrs["carries"]
-    carries, inputs = useful_carries(node.regions[-1], first, list(results))
-    return [False] * first + carries + inputs[first + n :]
+    region = Region.of(node)
+    if isinstance(region, Loop):
+        carries, captures = useful_carries(region, results)
+        return [False] * region.first + carries + captures
+    bodies = [useful_inputs(body, results) for body in region.bodies]
+    return [False] * region.first + [any(flags) for flags in zip(*bodies, strict=True)]
 
 
-def useful_carries(body: Graph, first: int, carries: Flags) -> tuple[Flags, Flags]:
-    """The least fixpoint over the carries of a loop, and the flags of all inputs of its body."""
+def useful_carries(loop: Loop, results: Sequence[bool]) -> tuple[Flags, Flags]:
+    """The least fixpoint over the carries of a loop, and the flags of its captures."""
+    carries = list(results)
     while True:
-        inputs = useful_inputs(body, carries)
-        grown = [a or b for a, b in zip(carries, inputs[first:], strict=False)]
+        _, inits, captures = loop.split(useful_inputs(loop.body, carries))
+        grown = [a or b for a, b in zip(carries, inits, strict=True)]
         if grown == carries:
-            return carries, inputs
+            return carries, list(captures)
         carries = grown

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
-from loopgrad.autodiff.loops.normal import Loop
+from loopgrad.autodiff.loops.normal import NormalLoop
 from loopgrad.autodiff.loops.residuals import nbytes
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline
@@ -43,7 +43,7 @@ class Trip:
     the values of the ambient scope that stand for the captures. `state`: the carries that the pullback, or
     a later trip, needs."""
 
-    loop: Loop
+    loop: NormalLoop
     joint: Graph
     carries: ReverseCarries
     state: list[int]
@@ -51,9 +51,9 @@ class Trip:
     alone: bool  # not in the body of another loop, whose every trip would keep the states of a forward run
 
 
-def state_carries(loop: Loop, joint: Graph, carries: ReverseCarries) -> list[int]:
+def state_carries(loop: NormalLoop, joint: Graph, carries: ReverseCarries) -> list[int]:
     """The carries without which the pullback can't be computed trip by trip."""
-    arguments = joint.inputs[loop.first : loop.first + loop.carries]
+    arguments = loop.split(joint.inputs[: len(loop.body.inputs)]).carries
     read = read_values(extract(carries.outputs, joint.inputs))
     needed = {j for j, v in enumerate(arguments) if v in read}
     while True:
@@ -64,7 +64,7 @@ def state_carries(loop: Loop, joint: Graph, carries: ReverseCarries) -> list[int
         needed = grown
 
 
-def snapshots(loop: Loop, state: Sequence[int]) -> int:
+def snapshots(loop: NormalLoop, state: Sequence[int]) -> int:
     """How many states fit the budget; the one being worked on is free."""
     budget: int = loop.node.attrs["memory_budget"]
     return max(budget // max(sum(nbytes(loop.inits[j]) for j in state), 1), 1)
@@ -81,7 +81,7 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]
     zero = ops.full(0, _COUNT)
     start: Sequence[Value] = [zero, zero, *states, *stacks]
-    if trip.alone and loop.node.op == "for" and not loop.node.attrs["shared"]:
+    if trip.alone and loop.count is not None and not loop.shared:
         start, trips = _forward(trip, trips, stacks, available)
 
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:
@@ -112,7 +112,7 @@ def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) 
     """Run the loop for its value, with all its carries, and store the states that the last trip's pullback would
     look for first. Gives the schedule from there, and the trips as counted by the loop that stands for the
     original."""
-    loop, n = trip.loop, trip.loop.carries
+    loop, n = trip.loop, trip.loop.width
     whole = replace(trip, state=list(range(n)))
     zero = ops.full(0, _COUNT)
     begin = (zero, zero, *loop.inits, *stacks)
@@ -126,7 +126,7 @@ def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) 
         inputs = _body_inputs(whole, ops.add(j, ops.broadcast_to(position, j.shape)), carried[:n])
         return [*inline(graph, inputs), ops.add(carried[n], 1)]
 
-    results = traced_for(left, [*state, done], body, name=loop.node.attrs["name"], replaces=loop.node)
+    results = traced_for(left, [*state, done], body, name=loop.node.attrs["name"], replaces=loop.original)
     return [position, stored, *(state[j] for j in trip.state), *filled], _most(results[n])
 
 
@@ -200,7 +200,7 @@ def _advanced(trip: Trip, position: Value, trips: Value, state: Sequence[Value])
     def body(j: Value, *carried: Value) -> Sequence[Value]:
         return inline(graph, _body_inputs(trip, ops.add(j, ops.broadcast_to(position, j.shape)), carried))
 
-    shared = [i for i, j in enumerate(trip.state) if j in loop.node.attrs["shared"]]
+    shared = [i for i, j in enumerate(trip.state) if j in loop.shared]
     return traced_for(trips, state, body, shared=shared)
 
 
@@ -209,11 +209,11 @@ def _body_inputs(trip: Trip, t: Value, state: Sequence[Value]) -> list[Value]:
     loop = trip.loop
     carried = dict(zip(trip.state, state, strict=True))
     leading = []
-    if loop.first:
+    if loop.count is not None:
         index = ops.sub(ops.sub(ops.cast(trip.count, int64), 1), t) if loop.node.attrs["reverse"] else t
         leading = [ops.cast(index, trip.count.dtype)]
     unread = loop.inits  # stand for carries that the trip doesn't need
-    return [*leading, *(carried.get(j, unread[j]) for j in range(loop.carries)), *loop.captures]
+    return [*leading, *(carried.get(j, unread[j]) for j in range(loop.width)), *loop.captures]
 
 
 def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Value]) -> Sequence[Value]:
@@ -229,7 +229,7 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
         return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
 
     first = len(graph.inputs) - len(adjoint)
-    shared = scatter_chains(graph, first, range(len(adjoint)), trip.loop.lanes)
+    shared = scatter_chains(graph, first, range(len(adjoint)), trip.loop.within)
     return traced_for(active, adjoint, body, shared=shared)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import Form
 
 Function = Callable[..., Sequence[Value]]
 Traced = tuple[Graph, tuple[Value, ...]]
@@ -28,6 +29,24 @@ def for_loop(
     replaces: Node | None = None,
 ) -> tuple[Value, ...]:
     """`body` maps (k, *carries, *captures) to carries; the lanes are the dims of `count`."""
+    form = for_form(
+        count, inits, body, captures, shared=shared, reverse=reverse, name=name, memory_budget=memory_budget
+    )
+    return emit(*form, replaces)
+
+
+def for_form(
+    count: Value,
+    inits: Sequence[Value],
+    body: Graph,
+    captures: Sequence[Value] = (),
+    *,
+    shared: Sequence[int] = (),
+    reverse: bool = False,
+    name: str | None = None,
+    memory_budget: int | None = None,
+) -> Form:
+    """What `for_loop` emits."""
     attrs = {
         "carries": len(inits),
         "lanes": len(count.shape),
@@ -36,7 +55,7 @@ def for_loop(
         "name": name,
         "memory_budget": memory_budget,
     }
-    return emit("for", (count, *inits, *captures), attrs, (body,), replaces)
+    return Form("for", (count, *inits, *captures), attrs, (body,))
 
 
 def while_loop(

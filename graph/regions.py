@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from loopgrad.graph.errors import VerifyError
@@ -156,6 +157,11 @@ class Region:
 
     # ---- making another
 
+    @property
+    def form(self) -> Form:
+        """The node as it is."""
+        return Form(self.node.op, self.node.operands, self.node.attrs, self.node.regions)
+
     def narrowed(self, operands: Sequence[int], regions: tuple[Graph, ...], results: Sequence[int]) -> Form:
         """The node with these of its operands and results, and regions that take and give no others."""
         shared = tuple([new for new, old in enumerate(results) if old in self.shared])
@@ -246,6 +252,12 @@ class Loop(Region):
     def source(self, result: int) -> int:
         return self.first + result
 
+    def taking(self, region: Graph, carries: Sequence[Value], captures: Sequence[Value] = ()) -> Graph:
+        """A region with unused inputs of the types of these, behind its carries and behind its captures."""
+        lead, own, captured = self.split(region.inputs)
+        more, further = [Value(v.type) for v in carries], [Value(v.type) for v in captures]
+        return Graph((*lead, *own, *more, *captured, *further), region.nodes, region.outputs)
+
     def narrowed(self, operands: Sequence[int], regions: tuple[Graph, ...], results: Sequence[int]) -> Form:
         form = super(Loop, self).narrowed(operands, regions, results)
         return form._replace(attrs={**form.attrs, "carries": len(results)})
@@ -315,6 +327,13 @@ class Switch(Region):
 
 
 KINDS: Final[dict[str, type[Region]]] = {"for": Loop, "while": Loop, "switch": Switch}
+
+
+def in_parts(values: Sequence[T], *lengths: int) -> list[Sequence[T]]:
+    """Segments of these lengths, which are all of `values`."""
+    assert sum(lengths) == len(values), (lengths, len(values))
+    starts = accumulate(lengths, initial=0)
+    return [values[start : start + length] for start, length in zip(starts, lengths, strict=False)]
 
 
 def previous(value: Value) -> Value | None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse, may_scatter
-from loopgrad.autodiff.loops.normal import Loop, Normal, NotLaneLocalError, looked_up, normal_loop
+from loopgrad.autodiff.loops.normal import NormalLoop, NormalSwitch, NotLaneLocalError, looked_up, normal_loop
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
@@ -34,7 +34,7 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import KEEPING_SPLATS
-from loopgrad.graph.regions import lane_shape
+from loopgrad.graph.regions import Region, in_parts
 from loopgrad.graph.types import StackType, TensorType
 
 
@@ -47,60 +47,66 @@ class Joint:
     carried: list[int]
     captured: list[int]
 
+    def pairs(self) -> tuple[list[tuple[Value, Value]], list[tuple[Value, Value]]]:
+        """Each cotangent, and each accumulator, as the graph takes it and gives it back."""
+        inputs, outputs, lengths = self.graph.inputs, self.graph.outputs, (len(self.carried), len(self.captured))
+        _, *before = in_parts(inputs, len(inputs) - sum(lengths), *lengths)
+        _, *after = in_parts(outputs, len(outputs) - sum(lengths), *lengths)
+        cotangents, accumulators = (list(zip(b, a, strict=True)) for b, a in zip(before, after, strict=True))
+        return cotangents, accumulators
+
 
 # ---- what flows
 
 
-def traced_joint(loop: Loop, received: Cotangents, adjoints: Adjoints, context: Context) -> Joint | None:
+def traced_joint(loop: NormalLoop, received: Cotangents, adjoints: Adjoints, context: Context) -> Joint | None:
     """The body and its pullback in one graph; None where no cotangent gets through the loop."""
-    adjoints.active |= active_hoisted(loop.node, loop.normal, adjoints)
+    adjoints.active |= active_hoisted(loop, adjoints)
     captures = [v in adjoints.active for v in loop.captures]
-    carries = active_carries(loop.body, loop.first, [v in adjoints.active for v in loop.inits], captures)
-    useful, inputs = useful_carries(loop.body, loop.first, [ct is not None for ct in received])
+    carries = active_carries(loop, [v in adjoints.active for v in loop.inits], captures)
+    useful, useful_captures = useful_carries(loop, [ct is not None for ct in received])
     carried = [j for j, v in enumerate(loop.inits) if carries[j] and useful[j] and differentiable(v.type)]
-    useful_captures = inputs[loop.first + loop.carries :]
     captured = [i for i, flag in enumerate(captures) if flag and useful_captures[i]]
     if not carried:
         return None
     return Joint(_traced(loop, carried, captured, context), carried, captured)
 
 
-def active_hoisted(node: Node, normal: Normal, adjoints: Adjoints) -> set[Value]:
+def active_hoisted(normal: NormalLoop | NormalSwitch, adjoints: Adjoints) -> set[Value]:
     """The values that normal form computes outside the node and that depend on differentiated ones."""
-    graph = extract(normal.hoisted, node.operands)
+    graph = extract(normal.hoisted, normal.original.operands)
     return active_values(graph, [v in adjoints.active for v in graph.inputs])
 
 
-def _traced(loop: Loop, carried: list[int], captured: list[int], context: Context) -> Graph:
-    body, n = loop.body, len(loop.body.inputs)
-    wrt = [loop.first + j for j in carried] + [loop.first + loop.carries + i for i in captured]
-    types = [body.inputs[p].type for p in wrt]
-    varying = range(loop.first, loop.first + loop.carries)
-    lanes = lane_shape(loop.node)
-    per_trip = context.masked and _dense(body, wrt, carried, lanes)
+def _traced(loop: NormalLoop, carried: list[int], captured: list[int], context: Context) -> Graph:
+    _, own, outside = loop.split(loop.body.inputs)
+    targets, tables = [own[j] for j in carried], [outside[i] for i in captured]
+    lanes = loop.lane_shape
+    per_trip = context.masked and _dense(loop.body, targets, tables, lanes)
 
     def function(*arguments: Value) -> list[Value]:
-        outputs = inline(body, arguments[:n])
-        given = arguments[n : n + len(carried)]
-        freedom = Freedom({arguments[p]: False for p in varying})
+        inputs, given, accumulated = in_parts(arguments, len(loop.body.inputs), len(carried), len(captured))
+        _, varying, captures = loop.split(inputs)
+        outputs = inline(loop.body, inputs)
+        freedom = Freedom(dict.fromkeys(varying, False))
         inner = Context(context.regions, True, context.masked and not per_trip, lanes or context.lanes, freedom)
-        before = [None] * len(carried) + list(arguments[n + len(carried) :])
-        adjoint = pull([outputs[j] for j in carried], given, [arguments[p] for p in wrt], inner, before)
-        found = explicit(arguments[n:], adjoint)
+        wrt = [*(varying[j] for j in carried), *(captures[i] for i in captured)]
+        starts = [*given, *accumulated]
+        adjoint = pull([outputs[j] for j in carried], given, wrt, inner, [*[None] * len(given), *accumulated])
+        found = explicit(starts, adjoint)
         if per_trip:
-            found = _guarded_trip(given, arguments[n:], found, lanes)
+            found = _guarded_trip(given, starts, found, lanes)
         return [*outputs, *found]
 
-    graph, outer = trace(function, [*body.input_types, *types])
+    graph, outer = trace(function, [*loop.body.input_types, *(v.type for v in (*targets, *tables))])
     assert not outer
     return graph
 
 
-def _dense(body: Graph, wrt: Sequence[int], carried: Sequence[int], lanes: tuple[int, ...]) -> bool:
+def _dense(body: Graph, carried: Sequence[Value], captured: Sequence[Value], lanes: tuple[int, ...]) -> bool:
     """Whether all cotangents of a lane loop are tensors over its lanes, so that a whole trip can be guarded."""
-    values = [body.inputs[p] for p in wrt]
-    tables = any(looked_up(body, v) for v in values[len(carried) :])
-    over_lanes = all(isinstance(v.type, TensorType) and v.shape[: len(lanes)] == lanes for v in values)
+    tables = any(looked_up(body, v) for v in captured)
+    over_lanes = all(isinstance(v.type, TensorType) and v.shape[: len(lanes)] == lanes for v in (*carried, *captured))
     return bool(lanes) and over_lanes and not tables
 
 
@@ -122,23 +128,23 @@ def _guarded_trip(
 # ---- the reverse loop's carries
 
 
-def reverse_carries(loop: Loop, joint: Joint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
+def reverse_carries(loop: NormalLoop, joint: Joint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
     """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
-    graph, n, lanes = joint.graph, len(loop.body.inputs), loop.lanes
-    pairs = list(zip(graph.inputs[n:], graph.outputs[loop.carries :], strict=True))
+    graph, lanes = joint.graph, loop.within
+    cotangents, accumulators = joint.pairs()
     uses = value_uses(graph) if may_scatter(graph) else None
     result = ReverseCarries()
-    for j, (before, after) in zip(joint.carried, pairs, strict=False):
+    for j, (before, after) in zip(joint.carried, cotangents, strict=True):
         known = received[j]
         init = zero_cotangent(before) if known is None else known
         if after is before or (loop.inits[j] not in adjoints.active and _erases_in_vain(loop, j, graph, before, after)):
             result.fixed[before] = init
         else:
-            if lanes and j in loop.node.attrs["shared"]:
+            if lanes and j in loop.shared:
                 raise NotLaneLocalError  # only the cotangent of a sum is handed on
             _require_lanes(lanes, before, False)
             result.carry(before, after, init, loop.inits[j])
-    for i, (before, after) in zip(joint.captured, pairs[len(joint.carried) :], strict=True):
+    for i, (before, after) in zip(joint.captured, accumulators, strict=True):
         if after is before:
             continue
         capture = loop.captures[i]
@@ -150,11 +156,11 @@ def reverse_carries(loop: Loop, joint: Joint, received: Cotangents, adjoints: Ad
     return result
 
 
-def _erases_in_vain(loop: Loop, carry: int, graph: Graph, before: Value, after: Value) -> bool:
+def _erases_in_vain(loop: NormalLoop, carry: int, graph: Graph, before: Value, after: Value) -> bool:
     """Whether the cotangent's only change is that the row written in a trip is set to 0, where every trip writes
     its own row and reads none (a scan's outputs): no other trip looks at it, so it may stay as it is."""
     node = after.node
-    if loop.first == 0 or node is None or node.op != "scatter" or node.attrs["kind"] != "set":
+    if loop.count is None or node is None or node.op != "scatter" or node.attrs["kind"] != "set":
         return False
     base, *indices, updates = node.operands
     erased = (
@@ -162,7 +168,7 @@ def _erases_in_vain(loop: Loop, carry: int, graph: Graph, before: Value, after: 
     )
     if not erased or not any(_counts_trips(v, graph.inputs[0]) for v in indices):
         return False
-    chain = chain_from(loop.body, loop.first + carry)
+    chain = chain_from(loop.body, loop.position(carry))
     return chain is not None and chain.output == carry and chain.scatters == 1
 
 
@@ -177,9 +183,7 @@ def _require_lanes(lanes: tuple[int, ...], carry: Value, shared: bool) -> None:
         raise NotLaneLocalError
 
 
-def scattered(
-    graph: Graph, before: Value, after: Value, lanes: tuple[int, ...], uses: Uses | None = None
-) -> bool:
+def scattered(graph: Graph, before: Value, after: Value, lanes: tuple[int, ...], uses: Uses | None = None) -> bool:
     """Whether `after` comes from the input `before` by scatters alone, in each of which lanes choose positions."""
     chain = chain_from(graph, graph.inputs.index(before), uses)
     if chain is None or not chain.scatters or not chain.over(lanes):
@@ -199,13 +203,12 @@ def pull_loop(node: Node, received: Cotangents, adjoints: Adjoints, context: Con
     carries = reverse_carries(loop, joint, received, adjoints)
     if carries.inputs:
         results = emit_loops(loop, joint.graph, carries, context)
-        given = [received[j] for j in range(loop.carries)]
-        require_local(results[0], loop.node, given, context)
+        require_local(results[0], loop, received, context)
         settle(list(zip(carries.targets, results, carries.continues, strict=False)), adjoints)
-    for j, ct in zip(joint.carried, joint.graph.inputs[len(loop.body.inputs) :], strict=False):
+    for j, (ct, _) in zip(joint.carried, joint.pairs()[0], strict=True):
         if ct in carries.fixed:
             adjoints.add(loop.inits[j], received[j])
-    pull_hoisted(node, loop.normal, adjoints, context)
+    pull_hoisted(loop, adjoints, context)
 
 
 def settle(cotangents: Sequence[tuple[Value, Value, bool]], adjoints: Adjoints) -> None:
@@ -219,11 +222,11 @@ def settle(cotangents: Sequence[tuple[Value, Value, bool]], adjoints: Adjoints) 
             adjoints.add(target, ct)
 
 
-def require_local(result: Value, primal: Node, received: Cotangents, context: Context) -> None:
+def require_local(result: Value, primal: Region, received: Cotangents, context: Context) -> None:
     """The reverse of an outermost lane node must be one too: no cotangent may meet those of other lanes, of
     which some aren't active (so even one that lies in memory counts as the lane's own, and so does what a lane
     looks up in the cotangent of an accumulator)."""
-    node, lanes, shared = result.node, lane_shape(primal), primal.attrs["shared"]
+    node, lanes, shared = result.node, primal.lane_shape, primal.shared
     assert node is not None
     if lanes and not context.lanes:
         given = [(j in shared, ct) for j, ct in enumerate(received) if ct is not None]
@@ -235,8 +238,9 @@ def require_local(result: Value, primal: Node, received: Cotangents, context: Co
             raise NotLaneLocalError
 
 
-def pull_hoisted(node: Node, normal: Normal, adjoints: Adjoints, context: Context) -> None:
+def pull_hoisted(normal: NormalLoop | NormalSwitch, adjoints: Adjoints, context: Context) -> None:
     """Pass the cotangents of hoisted values on to what they were computed from."""
+    node = normal.original
     found = [v for v in normal.hoisted if adjoints.get(v) is not None and v not in node.operands]
     bases = [v for v in dict.fromkeys(node.operands) if v in adjoints.active and isinstance(v.type, TensorType)]
     if not found:
@@ -249,42 +253,42 @@ def pull_hoisted(node: Node, normal: Normal, adjoints: Adjoints, context: Contex
             adjoints.put(v, ct)
 
 
-def emit_loops(loop: Loop, graph: Graph, carries: ReverseCarries, context: Context) -> Sequence[Value]:
+def emit_loops(loop: NormalLoop, graph: Graph, carries: ReverseCarries, context: Context) -> Sequence[Value]:
     """The final values of `carries`."""
-    n, varying = len(loop.body.inputs), set(graph.inputs[loop.first : loop.first + loop.carries])
-    pruned = extract((*graph.outputs[: loop.carries], *carries.outputs), graph.inputs)
-    parts = split(pruned, n, loop.carries)
+    primal = graph.inputs[: len(loop.body.inputs)]
+    index, state, captures = loop.split(primal)
+    varying = set(state)
+    pruned = extract((*graph.outputs[: loop.width], *carries.outputs), graph.inputs)
+    parts = split(pruned, len(primal), loop.width)
     saved = chosen(parts, varying)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
         return _emit_within_budget(loop, pruned, carries, not context.nested)
-    primal = graph.inputs[:n]
     forward = forward_part(parts, primal, saved)
     saving = emit_augmented(loop, forward, parts.threads, saved, context.nested)
-    free = [v for v in primal if v not in varying]
-    outer = dict(zip(primal[loop.first :], (*loop.inits, *loop.captures), strict=True)) | carries.fixed
-    inputs = (*free, *carries.fixed, *carries.inputs, *saved)
-    reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.carries :])
-    return emit_reverse(loop, reverse, carries, saving, len(saved), outer, context.nested)
+    outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
+    inputs = (*index, *captures, *carries.fixed, *carries.inputs, *saved)
+    reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.width :])
+    return emit_reverse(loop, reverse, carries, saving, outer, context.nested)
 
 
-def _fits_budget(loop: Loop, saved: Sequence[Value], inner: bool, context: Context) -> bool:
+def _fits_budget(loop: NormalLoop, saved: Sequence[Value], inner: bool, context: Context) -> bool:
     """Whether the loop may save what it likes; `inner` loops save an amount that isn't known here. Inside lanes
     a budget is not for one lane to keep, and a stack that is carried can't be one of the states that are kept."""
     budget = loop.node.attrs["memory_budget"]
     if budget is None or context.lanes or any(isinstance(v.type, StackType) for v in loop.inits):
         return True
-    count = loop.node.operands[0].node
-    if loop.node.op == "while" or inner or count is None or count.op != "const":
+    count = None if loop.count is None else loop.count.node
+    if inner or count is None or count.op != "const":
         return False
     return bool(count.attrs["value"] * sum(nbytes(v) for v in saved) <= budget)
 
 
-def _emit_within_budget(loop: Loop, graph: Graph, carries: ReverseCarries, alone: bool) -> Sequence[Value]:
+def _emit_within_budget(loop: NormalLoop, graph: Graph, carries: ReverseCarries, alone: bool) -> Sequence[Value]:
     """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
     state = state_carries(loop, graph, carries)
     n = len(loop.body.inputs)
-    parts = split(extract(graph.outputs[: loop.carries], graph.inputs), n, loop.carries)
+    parts = split(extract(graph.outputs[: loop.width], graph.inputs), n, loop.width)
     forward = forward_part(parts, graph.inputs[:n], ())
     counting = emit_augmented(loop, forward, parts.threads, (), nested=True)
-    settled = replace(carries, outputs=list(graph.outputs[loop.carries :]))
+    settled = replace(carries, outputs=list(graph.outputs[loop.width :]))
     return emit_checkpointed(Trip(loop, graph, settled, state, counting.count, alone))

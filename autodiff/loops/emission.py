@@ -12,17 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from loopgrad.autodiff.loops.normal import Loop, with_inputs, without_inputs
-from loopgrad.autodiff.loops.residuals import Threads, stack_type
-from loopgrad.autodiff.loops.sizes import loop_depth
+from loopgrad.autodiff.loops.normal import NormalLoop, without_inputs
+from loopgrad.autodiff.loops.residuals import Threads
+from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.region_ops import for_loop
-from loopgrad.graph.regions import lane_shape
+from loopgrad.graph.region_ops import for_form
+from loopgrad.graph.regions import Loop, in_parts
+from loopgrad.graph.stacks import stack_type
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
 
 _CALLED: Final = {"for": "fori_loop", "while": "while_loop"}  # what the user called
@@ -33,8 +34,8 @@ class Saving:
     """What the forward run leaves for the reverse run: its trip count, threaded stacks, own stacks."""
 
     count: Value
-    threaded: tuple[Value, ...]
-    pushed: tuple[Value, ...]
+    threaded: Sequence[Value]
+    pushed: Sequence[Value]
 
 
 @dataclass(slots=True)
@@ -61,67 +62,61 @@ class ReverseCarries:
 # ---- forward
 
 
-def emit_augmented(loop: Loop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool) -> Saving:
+def emit_augmented(loop: NormalLoop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool) -> Saving:
     """Emit the loop again with what it must save; nothing where a for saves nothing."""
-    node, n = loop.node, loop.carries
-    elements = [*(stack_type(v) for v in threads.made), *(StackType(tensor_type("push", v)) for v in saved)]
-    if node.op == "for" and not elements:
-        return Saving(node.operands[0], (), ())
-    counter = [] if node.op == "for" else [_counter_type(loop, saved)]
-    body = _augmented_body(loop, part, len(threads.made), counter, elements)
-    depths = [None] * len(elements) if nested else _depths(loop, body, len(threads.made), len(saved))
-    names = [*(_name(v) for v in threads.made), *(_origin(node, v) for v in saved)]
-    stacks = [ops.stack_new(t.element, d, name) for t, d, name in zip(elements, depths, names, strict=True)]
-    extra_inits = [*(ops.full(0, t) for t in counter), *stacks]
-    regions = (*[with_inputs(r, n, extra_inits) for r in loop.normal.regions[:-1]], body)
-    operands = (*node.operands[: loop.first], *loop.inits, *extra_inits, *loop.captures)
-    shared = scatter_chains(body, loop.first, node.attrs["shared"], loop.lanes)
-    attrs = {**node.attrs, "carries": n + len(extra_inits), "shared": shared}
-    results = emit(node.op, operands, attrs, regions, node)[n:]
-    count = results[0] if counter else node.operands[0]
-    filled = results[len(counter) :]
-    return Saving(count, filled[: len(threads.made)], filled[len(threads.made) :])
+    made = [stack_type(v) for v in threads.made]
+    own = [StackType(tensor_type("push", v)) for v in saved]
+    if loop.count is not None and not made and not own:
+        return Saving(loop.count, (), ())
+    counter = [] if loop.count is not None else [_counter_type(loop, saved)]
+    body = _augmented_body(loop, part, counter, made, own)
+    depths = [None] * (len(made) + len(own)) if nested else _depths(loop, body, len(made), len(own))
+    names = [*(_name(v) for v in threads.made), *(_origin(loop.node, v) for v in saved)]
+    stacks = [ops.stack_new(t.element, d, name) for t, d, name in zip((*made, *own), depths, names, strict=True)]
+    starts = [*(ops.full(0, t) for t in counter), *stacks]
+    form = loop.rebuilt(
+        inits=(*loop.inits, *starts),
+        condition=None if loop.condition is None else loop.taking(loop.condition, starts),
+        body=body,
+        shared=scatter_chains(body, loop.first, loop.shared, loop.within),
+    )
+    results = emit(*form, loop.original)
+    _, trips, threaded, pushed = in_parts(results, loop.width, len(counter), len(made), len(own))
+    return Saving(trips[0] if counter else loop.decider, threaded, pushed)
 
 
 def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | None]:
     """The depth of each stack of a for loop, threaded ones first; the own ones all get one value a trip."""
-    node = loop.node
-    if node.op != "for":
+    if loop.count is None:
         return [None] * (threaded + own)
-    unread = [node.operands[0]] * (threaded + own)  # stand for the stacks, which counting never reads
-    inits = [*loop.inits, *unread]
-
-    def depth(stack: int) -> Value | None:
-        return loop_depth(node.operands[0], body, inits, loop.captures, loop.carries + stack)
-
-    found = [depth(i) for i in range(threaded)]
-    return [*found, *([depth(threaded)] * own if own else [])]
+    unread = [loop.count] * (threaded + own)  # stand for the stacks, which counting never reads
+    augmented = Loop.of(loop.rebuilt(inits=(*loop.inits, *unread), body=body).node(loop.node.loc))
+    found = [depth_of(augmented, augmented.position(loop.width + i)) for i in range(threaded + min(own, 1))]
+    return [*found[:threaded], *found[threaded:] * own]
 
 
 def _counter_type(loop: Loop, saved: Sequence[Value]) -> TensorType:
     """Trips of lanes that save something each time are counted in 32 bits, which loops of many lanes take half the time
     with: the targets refuse stacks with more rows. Loops inside may save nothing."""
-    lanes = lane_shape(loop.node)
+    lanes = loop.lane_shape
     dtype: DType = int32 if lanes and saved else int64
     return TensorType(lanes, dtype)
 
 
 def _augmented_body(
-    loop: Loop, part: Graph, threaded: int, counter: Sequence[TensorType], elements: Sequence[StackType | TensorType]
+    loop: Loop, part: Graph, counter: Sequence[TensorType], made: Sequence[StackType], own: Sequence[StackType]
 ) -> Graph:
-    own, n = loop.first + loop.carries, loop.carries
-    types = [*loop.body.input_types[:own], *counter, *elements, *loop.body.input_types[own:]]
+    lead, carries, captured = loop.split(loop.body.input_types)
+    segments = (lead, carries, counter, made, own, captured)
 
     def function(*arguments: Value) -> list[Value]:
-        trips = arguments[own : own + len(counter)]
-        stacks = arguments[own + len(counter) : own + len(counter) + len(elements)]
-        captures = arguments[own + len(counter) + len(elements) :]
-        outputs = inline(part, (*arguments[:own], *captures, *stacks[:threaded]))
-        values = outputs[n + threaded :]
-        pushed = [ops.push(s, v) for s, v in zip(stacks[threaded:], values, strict=True)]
-        return [*outputs[:n], *(ops.add(t, 1) for t in trips), *outputs[n : n + threaded], *pushed]
+        index, state, trips, empty, stacks, captures = in_parts(arguments, *map(len, segments))
+        outputs = inline(part, (*index, *state, *captures, *empty))
+        following, filled, values = in_parts(outputs, loop.width, len(made), len(own))
+        pushed = [ops.push(s, v) for s, v in zip(stacks, values, strict=True)]
+        return [*following, *(ops.add(t, 1) for t in trips), *filled, *pushed]
 
-    return trace(function, types)[0]
+    return trace(function, [type for segment in segments for type in segment])[0]
 
 
 def _name(stack: Value) -> str | None:
@@ -143,40 +138,36 @@ def stack_name(loop: Node, saved: str) -> str:
 
 
 def emit_reverse(
-    loop: Loop, part: Graph, carries: ReverseCarries, saving: Saving, saved: int, outer: dict[Value, Value],
-    nested: bool,
-) -> tuple[Value, ...]:  # fmt: skip
+    loop: NormalLoop, part: Graph, carries: ReverseCarries, saving: Saving, outer: dict[Value, Value], nested: bool
+) -> tuple[Value, ...]:
     """Emit the reverse loop and return the final values of `carries`. The part's inputs are: what comes from
     `outer`, the carries, the saved values, the threaded stacks."""
     c, stacks = len(carries.inputs), (*saving.threaded, *saving.pushed)
-    outside = len(part.inputs) - c - saved - len(saving.threaded)
+    outside = part.inputs[: len(part.inputs) - c - len(stacks)]
     read = read_values(part)
-    pruned = without_inputs(part, {i for i, v in enumerate(part.inputs[:outside]) if v not in read})
-    has_index = loop.first == 1 and part.inputs[0] in read
-    captures = [v for v in part.inputs[loop.first : outside] if v in read]
-    types = [saving.count.type, *(v.type for v in (*carries.inputs, *stacks, *captures))]
+    pruned = without_inputs(part, {i for i, v in enumerate(outside) if v not in read})
+    has_index = loop.first == 1 and outside[0] in read
+    captures = [v for v in outside[loop.first :] if v in read]
+    segments = ([saving.count], carries.inputs, saving.threaded, saving.pushed, captures)
 
-    def function(k: Value, *arguments: Value) -> list[Value]:
-        adjoint, rest = arguments[:c], arguments[c:]
-        threaded, own = rest[: len(saving.threaded)], rest[len(saving.threaded) : len(stacks)]
+    def function(*arguments: Value) -> list[Value]:
+        index, adjoint, threaded, own, given = in_parts(arguments, *map(len, segments))
         popped = [ops.pop(s) for s in own]
-        given = ((k,) if has_index else ()) + rest[len(stacks) :]
-        outputs = inline(pruned, (*given, *adjoint, *(v for _, v in popped), *threaded))
+        outputs = inline(pruned, (*(index if has_index else ()), *given, *adjoint, *(v for _, v in popped), *threaded))
         return [*outputs, *(s for s, _ in popped)]
 
-    body, _ = trace(function, types)
-    given = [outer[v] for v in captures]
-    inits = [*carries.inits, *stacks]
-    if not nested:
-        inits = [_sized(v, loop_depth(saving.count, body, inits, given, p)) if _is_new(v) else v
-                 for p, v in enumerate(inits)]  # fmt: skip
-    results = for_loop(
-        saving.count, inits, body, given,
-        shared=scatter_chains(body, 1, range(c), loop.lanes),
+    body, _ = trace(function, [v.type for segment in segments for v in segment])
+    form = for_form(
+        saving.count, (*carries.inits, *stacks), body, [outer[v] for v in captures],
+        shared=scatter_chains(body, 1, range(c), loop.within),
         reverse=not loop.node.attrs.get("reverse", False),
         name=loop.node.attrs["name"],
     )  # fmt: skip
-    return results[:c]
+    reverse = Loop.of(form.node(loop.node.loc))
+    if not nested:
+        depths = [depth_of(reverse, reverse.position(j)) if _is_new(v) else None for j, v in enumerate(reverse.inits)]
+        form = reverse.rebuilt(inits=[_sized(v, depth) for v, depth in zip(reverse.inits, depths, strict=True)])
+    return emit(*form)[:c]
 
 
 def _is_new(value: Value) -> bool:

@@ -13,14 +13,13 @@ from loopgrad.autodiff.loops.normal import NotLaneLocalError
 from loopgrad.autodiff.pullback import Adjoints, Context, RegionRule, pull
 from loopgrad.autodiff.pushforward import RegionRule as TangentRule
 from loopgrad.autodiff.pushforward import RegionRules, push_forward
-from loopgrad.graph.accumulators import accumulator_input, first_carry
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.passes.mask import crosses_lanes
 from loopgrad.graph.passes.mask import run as mask
-from loopgrad.graph.regions import lane_shape
+from loopgrad.graph.regions import Loop, Region
 
 Received = Sequence[Value | None]
 
@@ -30,7 +29,7 @@ def masked_where_needed(rule: RegionRule) -> RegionRule:
     local inside it keeps its lanes."""
 
     def pull_node(node: Node, received: Received, adjoints: Adjoints, context: Context) -> None:
-        if context.lanes or not node.attrs["lanes"]:
+        if context.lanes or not Region.of(node).lanes:
             rule(node, received, adjoints, context)
             return
         if not crosses_lanes(node) and not _compares_lanes(node, received):
@@ -49,26 +48,20 @@ def masked_where_needed(rule: RegionRule) -> RegionRule:
 def _compares_lanes(node: Node, received: Received) -> bool:
     """Whether a derivative depends on what other active lanes put into an accumulator: the winners of a minimum, the
     other factors of a product. Those of a sum don't."""
-    asked = {i for i, r in zip(_accumulated(node), node.attrs["shared"], strict=True) if received[r] is not None}
+    region = Region.of(node)
+    asked = {region.source(r) for r in region.shared if received[r] is not None}
     return any(
         not found.exclusive and found.kinds != {"add"}
-        for i, found in lane_report(node, lane_shape(node)).accumulators.items()
+        for i, found in lane_report(node, region.lane_shape).accumulators.items()
         if i in asked
     )
-
-
-def _accumulated(node: Node) -> list[int]:
-    """The operands that the shared results of a node accumulate into."""
-    if node.op == "switch":
-        return [1 + accumulator_input(node, r) for r in node.attrs["shared"]]
-    return [first_carry(node) + j for j in node.attrs["shared"]]
 
 
 def pushed_masked_where_needed(rule: TangentRule, inside: RegionRules) -> TangentRule:
     """The same for forward mode; `inside` are the rules for what stands in a lane node."""
 
     def push_node(node: Node, tangents: Received, rules: RegionRules) -> Received:
-        if not node.attrs["lanes"]:
+        if not Region.of(node).lanes:
             return rule(node, tangents, rules)
         try:
             return rule(node, tangents, inside)
@@ -94,7 +87,7 @@ def _masked(node: Node) -> tuple[list[Value], tuple[Value, ...]]:
     operands = list(dict.fromkeys(node.operands))
     masked = mask(extract(node.results, operands), lambda n: n is node or crosses_lanes(n), apart=True)
     results = inline(masked, operands)
-    if node.op != "switch":
+    if isinstance(Region.of(node), Loop):
         loop = results[0].node
         assert loop is not None
         loop.replaces = node

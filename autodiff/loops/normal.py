@@ -15,17 +15,16 @@ over lanes in every trip; hoisted, its cotangent accumulates in the shape of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import differentiable
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ARRANGING, NULLARY, STACKS
-from loopgrad.graph.regions import Region, lane_shape
+from loopgrad.graph.regions import Form, Loop, Region, Switch
 from loopgrad.graph.types import TensorType
 
 Key = TypeVar("Key")
@@ -36,44 +35,48 @@ class NotLaneLocalError(Exception):
 
 
 class Normal(NamedTuple):
-    """`operands` are the node's own followed by `hoisted`, new values of the ambient scope."""
+    """The operands are the node's own followed by `hoisted`, new values of the ambient scope."""
 
-    operands: tuple[Value, ...]
-    regions: tuple[Graph, ...]
+    form: Form
     hoisted: tuple[Value, ...]
 
 
 def normalized(node: Node, lanes: tuple[int, ...]) -> Normal:
     """`lanes` is the shape of the enclosing lane loop, () where there is none."""
-    lanes = lane_shape(node) or lanes
-    regions = tuple([_normalized_graph(region, lanes) for region in node.regions])
-    return _switch(node, regions, lanes) if node.op == "switch" else _loop(node, regions)
+    region = Region.of(node)
+    lanes = region.lane_shape or lanes
+    form = region.form._replace(regions=tuple([_normalized_graph(r, lanes) for r in node.regions]))
+    inner = Region.of(form.node(node.loc))
+    return _loop(inner) if isinstance(inner, Loop) else _branches(inner, lanes)
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """A for or while in normal form. Body inputs: `first` leading ones, carries, captures. `lanes`: its own, else
-    those of the lane loop around it."""
+class NormalLoop(Loop):
+    """A loop in normal form, of which no node is emitted. `within`: its own lanes, else those of the lane loop around
+    it."""
 
-    node: Node
-    body: Graph
-    inits: tuple[Value, ...]
-    captures: tuple[Value, ...]
-    first: int
-    normal: Normal
-    lanes: tuple[int, ...]
-
-    @property
-    def carries(self) -> int:
-        return len(self.inits)
+    original: Node
+    hoisted: tuple[Value, ...]
+    within: tuple[int, ...]
 
 
-def normal_loop(node: Node, lanes: tuple[int, ...]) -> Loop:
-    normal = normalized(node, lanes)
-    first, n = first_carry(node), node.attrs["carries"]
-    operands = normal.operands
-    inits, captures = operands[first : first + n], operands[first + n :]
-    return Loop(node, normal.regions[-1], inits, captures, first, normal, lane_shape(node) or lanes)
+@dataclass(frozen=True, slots=True)
+class NormalSwitch(Switch):
+    """A switch in normal form, as above."""
+
+    original: Node
+    hoisted: tuple[Value, ...]
+    within: tuple[int, ...]
+
+
+def normal_loop(node: Node, lanes: tuple[int, ...]) -> NormalLoop:
+    form, hoisted = normalized(node, lanes)
+    return NormalLoop(form.node(node.loc), node, hoisted, Region.of(node).lane_shape or lanes)
+
+
+def normal_switch(node: Node, lanes: tuple[int, ...]) -> NormalSwitch:
+    form, hoisted = normalized(node, lanes)
+    return NormalSwitch(form.node(node.loc), node, hoisted, Region.of(node).lane_shape or lanes)
 
 
 def looked_up(graph: Graph, value: Value) -> bool:
@@ -84,15 +87,15 @@ def looked_up(graph: Graph, value: Value) -> bool:
                 continue
             if node.op == "gather" and i == 0:
                 return True
-            if any(looked_up(r, r.inputs[i - len(node.operands) + len(r.inputs)]) for r in node.regions):
+            if node.regions and _looked_up_inside(Region.of(node), i):
                 return True
     return False
 
 
-def with_inputs(region: Graph, position: int, added: Iterable[Value]) -> Graph:
-    """`region` with unused inputs of the types of `added` inserted at `position`."""
-    fresh = tuple([Value(v.type) for v in added])
-    return Graph((*region.inputs[:position], *fresh, *region.inputs[position:]), region.nodes, region.outputs)
+def _looked_up_inside(region: Region, operand: int) -> bool:
+    if operand < region.first:
+        return False
+    return any(looked_up(r, v) for r, v in zip(region.node.regions, region.inputs_of(operand), strict=True))
 
 
 def without_inputs(region: Graph, positions: set[int]) -> Graph:
@@ -113,26 +116,24 @@ def _replay(graph: Graph, arguments: Sequence[Value], lanes: tuple[int, ...]) ->
         copy = copy_node(node, env, current_scope())
         if node.regions:
             with at(node.loc):
-                normal = normalized(copy, lanes)
-                results = emit(node.op, normal.operands, node.attrs, normal.regions)
+                results = emit(*normalized(copy, lanes).form)
             env.update(zip(node.results, results, strict=True))
     return [env[v] for v in graph.outputs]
 
 
-def _loop(node: Node, regions: tuple[Graph, ...]) -> Normal:
-    body, first, n = regions[-1], first_carry(node), node.attrs["carries"]
-    outer = dict(zip(body.inputs, node.operands, strict=True))
-    constant_carries = [
-        j for j, v in enumerate(body.outputs) if v is body.inputs[first + j] and isinstance(v.type, TensorType)
-    ]
-    carried = [body.inputs[first + j] for j in constant_carries]
-    fixed = [*carried, *body.inputs[first + n :]]
+def _loop(loop: Loop) -> Normal:
+    body = loop.body
+    _, arguments, captured = loop.split(body.inputs)
+    outer = dict(zip(body.inputs, loop.node.operands, strict=True))
+    constant_carries = [j for j, v in enumerate(body.outputs) if v is arguments[j] and isinstance(v.type, TensorType)]
+    carried = [arguments[j] for j in constant_carries]
+    fixed = [*carried, *captured]
     frontier = _frontier(body, fixed)
     read = {v for inner in body.nodes for v in inner.operands}
     moved = [v for v in carried if v in read and differentiable(v.type)]
-    sunk = {v: outer[v] for v in body.inputs[first + n :] if v in read and _is_constant(outer[v])}
+    sunk = {v: outer[v] for v in captured if v in read and _is_constant(outer[v])}
     if not frontier and not moved and not sunk:
-        return Normal(node.operands, regions, ())
+        return Normal(loop.form, ())
     hoisted = (*(outer[v] for v in moved), *_computed_outside(frontier, fixed, outer))
     inner = extract(body.outputs, (*body.inputs, *frontier))
 
@@ -142,24 +143,26 @@ def _loop(node: Node, regions: tuple[Graph, ...]) -> Normal:
         seen = [stand_in.get(v, a) for v, a in zip(body.inputs, own, strict=True)]
         outputs = list(inline(inner, (*seen, *added[len(moved) :])))
         for j in constant_carries:
-            outputs[j] = own[first + j]
+            outputs[j] = own[loop.position(j)]
         return outputs
 
     new_body, _ = trace(function, [*body.input_types, *(v.type for v in hoisted)])
-    conditions = [with_inputs(r, len(r.inputs), hoisted) for r in regions[:-1]]
-    return Normal((*node.operands, *hoisted), (*conditions, new_body), hoisted)
+    condition = None if loop.condition is None else loop.taking(loop.condition, (), hoisted)
+    return Normal(loop.rebuilt(captures=(*loop.captures, *hoisted), condition=condition, body=new_body), hoisted)
 
 
-def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> Normal:
+def _branches(region: Region, lanes: tuple[int, ...]) -> Normal:
     if not lanes:
-        return Normal(node.operands, regions, ())
+        return Normal(region.form, ())
     hoisted: list[Value] = []
     parts: list[tuple[Graph, int, int]] = []
-    shared = Region.of(node).accumulators  # come in from outside, constants too, and are only updated inside
-    sunk = {i: v for i, v in enumerate(node.operands[1:]) if _is_constant(v) and i + 1 not in shared}
-    for branch in regions:
-        outer = dict(zip(branch.inputs, node.operands[1:], strict=True))
-        accumulators = {branch.inputs[i - 1] for i in shared}
+    operands = region.arguments
+    # these come in from outside, constants too, and are only updated inside
+    shared = [i - region.offset for i in region.accumulators]
+    sunk = {i: v for i, v in enumerate(operands) if _is_constant(v) and i not in shared}
+    for branch in region.bodies:
+        outer = dict(zip(branch.inputs, operands, strict=True))
+        accumulators = {branch.inputs[i] for i in shared}
         fixed = [
             v
             for v in branch.inputs
@@ -170,9 +173,8 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
         hoisted += _computed_outside(frontier, fixed, outer)
         parts.append((extract(branch.outputs, (*branch.inputs, *frontier)), start, len(hoisted)))
     if not hoisted and not sunk:
-        return Normal(node.operands, regions, ())
-    types = [*regions[0].input_types, *(v.type for v in hoisted)]
-    own = len(regions[0].inputs)
+        return Normal(region.form, ())
+    own, types = len(operands), [v.type for v in (*operands, *hoisted)]
 
     def rebuilt(graph: Graph, start: int, stop: int) -> Graph:
         def function(*arguments: Value) -> Sequence[Value]:
@@ -182,7 +184,7 @@ def _switch(node: Node, regions: tuple[Graph, ...], lanes: tuple[int, ...]) -> N
 
         return trace(function, types)[0]
 
-    return Normal((*node.operands, *hoisted), tuple([rebuilt(*part) for part in parts]), tuple(hoisted))
+    return Normal(region.recaptured((), hoisted, [rebuilt(*part) for part in parts]), tuple(hoisted))
 
 
 def _is_constant(value: Value) -> bool:

@@ -19,12 +19,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.mincut import minimum_cut
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse
 from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES, REDUCTIONS
-from loopgrad.graph.rebuild import read_values
+from loopgrad.graph.regions import beginning
+from loopgrad.graph.stacks import last_stack
 from loopgrad.graph.types import StackType, TensorType
 
 _SMALL_REDUCTION: Final = 16  # elements per result up to which a reduction is worth doing again
@@ -64,8 +64,9 @@ def split(joint: Graph, primal_inputs: int, primal_outputs: int) -> Split:
     for v in joint.outputs[primal_outputs:]:
         if v not in reverse and not isinstance(v.type, StackType):
             wanted[v] = None
-    made = tuple([stack_source(v) for v in stacks])
-    emptied = tuple([_stack_end(joint, v) for v in stacks])
+    made = tuple([beginning(v) for v in stacks])
+    assert all(v.node is not None for v in made), "a primal stack reached the reverse part"
+    emptied = tuple([last_stack(joint, v) for v in stacks])
     return Split(joint, primal_outputs, tuple(wanted), Threads(made, tuple(stacks), emptied))
 
 
@@ -148,65 +149,3 @@ def _closed(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:
     graph = extract(outputs, inputs)
     assert len(graph.inputs) == len(inputs), "the cut leaves out a value that this part needs"
     return graph
-
-
-# ---- following stacks
-
-
-def stack_type(value: Value) -> StackType:
-    assert isinstance(value.type, StackType)
-    return value.type
-
-
-def stack_source(value: Value) -> Value:
-    """The `stack_new` that a stack value descends from."""
-    while (previous := _before(value)) is not None:
-        value = previous
-    assert value.node is not None, "a primal stack reached the reverse part"
-    return value
-
-
-def _before(value: Value) -> Value | None:
-    node = value.node
-    if node is None or node.op == "stack_new":
-        return None
-    if node.op == "switch":
-        branch = node.regions[0]
-        source = _region_source(branch.outputs[value.index])
-        return node.operands[1 + branch.inputs.index(source)]
-    if node.regions:
-        return node.operands[first_carry(node) + value.index]
-    return node.operands[0]
-
-
-def _region_source(value: Value) -> Value:
-    while (previous := _before(value)) is not None:
-        value = previous
-    return value
-
-
-def next_stack(node: Node, operand: int) -> Value:
-    """The result of `node` that continues the stack at operand `operand`."""
-    if node.op != "switch":
-        return node.results[operand - first_carry(node) if node.regions else 0]
-    branch = node.regions[0]
-    end = _stack_end(branch, branch.inputs[operand - 1])
-    return node.results[branch.outputs.index(end)]
-
-
-def consumer(graph: Graph, stack: Value) -> tuple[Node, int] | None:
-    """The node of `graph` that goes on with a stack, and the operand's position. A switch may have operands that none
-    of its branches reads."""
-    for node in graph.nodes:
-        if stack in node.operands:
-            operand = node.operands.index(stack)
-            if node.op != "switch" or any(b.inputs[operand - 1] in read_values(b) for b in node.regions):
-                return node, operand
-    return None
-
-
-def _stack_end(graph: Graph, value: Value) -> Value:
-    """The last value of a stack in `graph`: consumed by no node of it."""
-    while (use := consumer(graph, value)) is not None:
-        value = next_stack(*use)
-    return value

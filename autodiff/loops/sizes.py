@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from loopgrad.autodiff.loops.normal import without_inputs
-from loopgrad.autodiff.loops.residuals import consumer, next_stack
 from loopgrad.graph import ops
 from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
@@ -27,6 +26,8 @@ from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.primitives import STACKS
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for
+from loopgrad.graph.regions import Loop, Region
+from loopgrad.graph.stacks import uses_of_stack
 from loopgrad.graph.types import StackType, TensorType, int64
 
 Lookup = Callable[[int], Value]
@@ -39,24 +40,11 @@ class _UnknownDepthError(Exception):
     """The number of pushes isn't known before the loop runs."""
 
 
-def loop_depth(
-    count: Value, body: Graph, inits: Sequence[Value], captures: Sequence[Value], carry: int
-) -> Value | None:
-    """The depth of the stack carried at position `carry` by a for loop."""
-
-    def lookup(position: int) -> Value:
-        return inits[position - 1] if position <= len(inits) else captures[position - 1 - len(inits)]
-
+def depth_of(region: Region, operand: int) -> Value | None:
+    """The depth of the stack that enters a region node as this operand. The node needn't be emitted, nor need there be
+    stacks among its operands yet."""
     try:
-        return _deepest(_pushes_of_for(count, body, len(inits), 1 + carry, lookup))
-    except _UnknownDepthError:
-        return None
-
-
-def switch_depth(branches: Sequence[Graph], operands: Sequence[Value], position: int) -> Value | None:
-    """The depth of the stack that enters a switch as operand `position`."""
-    try:
-        return _deepest(_pushes_of_switch(branches, position, lambda i: operands[i]))
+        return _deepest(_pushes_of_region(region, operand, lambda i: region.node.operands[i]))
     except _UnknownDepthError:
         return None
 
@@ -91,11 +79,8 @@ def _sliced(region: Graph, values: Sequence[Value]) -> Graph:
 def _pushes(region: Graph, position: int, lookup: Lookup) -> Value:
     """How many values one run of `region` pushes on the stack that is its input `position`."""
     total = ops.full(0, _SCALAR)
-    stack = region.inputs[position]
-    while (use := consumer(region, stack)) is not None:
-        node, operand = use
+    for node, operand, _ in uses_of_stack(region, region.inputs[position]):
         total = _plus(total, _pushes_of(node, operand, region, lookup))
-        stack = next_stack(node, operand)
     return total
 
 
@@ -103,41 +88,42 @@ def _pushes_of(node: Node, operand: int, region: Graph, lookup: Lookup) -> Value
     def inner(position: int) -> Value:
         return _evaluated(region, [node.operands[position]], lookup)[0]
 
-    match node.op:
-        case "push":
-            return ops.full(1, _SCALAR)
-        case "for":
-            attrs = node.attrs
-            return _pushes_of_for(inner(0), node.regions[0], attrs["carries"], operand, inner, attrs["reverse"])
-        case "switch":
-            return _pushes_of_switch(node.regions, operand - 1, lambda i: inner(i + 1))
-    raise _UnknownDepthError
+    if node.op == "push":
+        return ops.full(1, _SCALAR)
+    if not node.regions:
+        raise _UnknownDepthError
+    return _pushes_of_region(Region.of(node), operand, inner)
 
 
-def _pushes_of_switch(branches: Sequence[Graph], position: int, lookup: Lookup) -> Value:
-    total = _pushes(branches[0], position, lookup)
-    for branch in branches[1:]:
-        a, b = _aligned(total, _pushes(branch, position, lookup))
-        total = ops.max(a, b)
-    return total
+def _pushes_of_region(region: Region, operand: int, lookup: Lookup) -> Value:
+    """`lookup` answers for the operands."""
+    if isinstance(region, Loop):
+        return _pushes_of_loop(region, operand, lookup)
+    at = operand - region.offset
+    first, *others = [_pushes(body, at, lambda i: lookup(i + region.offset)) for body in region.bodies]
+    for other in others:
+        a, b = _aligned(first, other)
+        first = ops.max(a, b)
+    return first
 
 
-def _pushes_of_for(
-    count: Value, body: Graph, carries: int, position: int, lookup: Lookup, reverse: bool = False
-) -> Value:
-    """`lookup` answers for the operands of the loop, which are the inputs of its body except the first."""
-    per_trip, _ = trace(lambda *arguments: (_pushes(body, position, lambda i: arguments[i]),), body.input_types)
+def _pushes_of_loop(loop: Loop, operand: int, lookup: Lookup) -> Value:
+    """The operands of a for are the inputs of its body, except the first."""
+    if loop.count is None:
+        raise _UnknownDepthError
+    body, count = loop.body, lookup(0)
+    per_trip, _ = trace(lambda *arguments: (_pushes(body, operand, lambda i: arguments[i]),), body.input_types)
     read = read_values(per_trip)
     trips = ops.max(ops.cast(count, int64), 0)
-    closure = _closure(body, carries, per_trip, read)
-    needed = [j for j in range(carries) if body.inputs[1 + j] in closure]
+    closure = _closure(loop, per_trip, read)
+    needed = [j for j in range(loop.width) if loop.argument(j) in closure]
     if not needed and per_trip.inputs[0] not in read:
         a, b = _aligned(trips, _evaluated(per_trip, per_trip.outputs, lookup)[0])
         return ops.mul(a, b)
     shape = _joined(trips.shape, per_trip.outputs[0].shape)
 
     def counting(k: Value, total: Value, *carried: Value) -> list[Value]:
-        known = {0: k, **{1 + j: v for j, v in zip(needed, carried, strict=True)}}
+        known = {0: k, **{loop.position(j): v for j, v in zip(needed, carried, strict=True)}}
 
         def inside(i: int) -> Value:
             return known[i] if i in known else lookup(i)
@@ -147,16 +133,18 @@ def _pushes_of_for(
         return [ops.add(total, pushed), *following]
 
     start = ops.full(0, TensorType(shape, int64))
-    return traced_for(count, [start, *(lookup(1 + j) for j in needed)], counting, reverse=reverse, name="depth")[0]
+    inits = [start, *(lookup(loop.position(j)) for j in needed)]
+    return traced_for(count, inits, counting, reverse=loop.node.attrs["reverse"], name="depth")[0]
 
 
-def _closure(body: Graph, carries: int, per_trip: Graph, read: set[Value]) -> set[Value]:
+def _closure(loop: Loop, per_trip: Graph, read: set[Value]) -> set[Value]:
     """The carries that counting must carry too: those read, and what their next values read."""
+    body = loop.body
     names = dict(zip(per_trip.inputs, body.inputs, strict=True))
     pending = [names[v] for v in per_trip.inputs if v in read]
     needed: set[Value] = set()
     inputs = set(body.inputs)
-    following = dict(zip(body.inputs[1 : 1 + carries], body.outputs, strict=True))
+    following = dict(zip(loop.split(body.inputs).carries, body.outputs, strict=True))
     while pending:
         v = pending.pop()
         if v in needed or v not in following:

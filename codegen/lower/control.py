@@ -27,12 +27,11 @@ from loopgrad.codegen.lower.context import (
 from loopgrad.codegen.lower.emitter import Index
 from loopgrad.codegen.lower.indexing import scatter_into
 from loopgrad.codegen.lower.liveness import Live
-from loopgrad.graph.accumulators import chain_from, first_carry
+from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import REGIONS, STACKS
+from loopgrad.graph.primitives import STACKS
+from loopgrad.graph.regions import Loop, Region, Switch
 from loopgrad.graph.types import DType, StackType, TensorType, bool_, int64
-
-EFFECTS = REGIONS | STACKS
 
 
 class Carry(NamedTuple):
@@ -46,7 +45,7 @@ class Carry(NamedTuple):
 def emit_effects(ctx: Lowering, frame: Frame, live: Live) -> None:
     """Emit the effects among the live nodes, in order."""
     for node, results in live.needed.items():
-        if node.op in EFFECTS:
+        if node.regions or node.op in STACKS:
             emit_effect(ctx, frame, node, frozenset(results))
         elif node.op == "scatter":
             _, _, target = frame.resolve(node.operands[0])
@@ -67,10 +66,12 @@ def lane_prefix(ctx: Lowering, updates: Value) -> Index:
 def emit_effect(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> None:
     """Emit one effect and bind its results."""
     match node.op:
-        case "for" | "while":
-            _loop(ctx, frame, node, needed)
-        case "switch":
-            _switch(ctx, frame, node, needed)
+        case _ if node.regions:
+            region = Region.of(node)
+            if isinstance(region, Loop):
+                _loop(ctx, frame, region, needed)
+            else:
+                _switch(ctx, frame, Switch.of(node), needed)
         case "stack_new":
             frame.bindings[node.results[0]] = _new_stack(ctx, frame, node)
         case "push":
@@ -132,39 +133,40 @@ def _memory(frame: Frame, value: Value) -> Binding | None:
     return binding if isinstance(binding, StackRef | AccumulatorRef) else None
 
 
-def _loop(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> None:
-    first, total = first_carry(node), node.attrs["carries"]
-    body = node.regions[-1]
-    live = ctx.settings.liveness.carries(node, needed)
+def _loop(ctx: Lowering, frame: Frame, loop: Loop, needed: frozenset[int]) -> None:
+    node, liveness = loop.node, ctx.settings.liveness
     inner: dict[Value, Binding] = {}
-    offset = len(body.inputs) - len(node.operands) + first  # body inputs before the carries
-    inputs = {c: body.inputs[offset + c] for c in range(total)}
     carries: list[Carry] = []
     inits: list[KValue] = []
-    for c in sorted(live):
-        init = node.operands[first + c]
-        memory = ctx.accumulators.get(node.results[c]) or _memory(frame, init)
+    for c in sorted(liveness.carries(loop, needed)):
+        init, result = loop.init(c), node.results[c]
+        memory = ctx.accumulators.get(result) or _memory(frame, init)
         if memory is not None:
-            inner[inputs[c]] = frame.bindings[node.results[c]] = memory
+            inner[loop.argument(c)] = frame.bindings[result] = memory
             continue
-        _check_own(ctx, node, c)
+        _check_own(ctx, loop, c)
         assert isinstance(init.type, TensorType)
         carries.append(Carry(c, init.dtype, ctx.register_count(init.shape)))
         inits.extend(ctx.pull_all(frame, init))
-    captures = range(first + total, len(node.operands))
-    inner |= {body.inputs[offset + i - first]: Outer(frame, node.operands[i]) for i in captures}
-    _hoist(ctx, frame, node, [i for i in ctx.settings.liveness.operands(node, needed) if i in captures])
-    if node.op == "for":
-        results = _for(ctx, frame, node, inner, carries, inits)
+    inner |= _outer_captures(frame, loop, loop.body)
+    captured = loop.captured
+    _hoist(ctx, frame, node, [i for i in liveness.operands(node, needed) if i in captured])
+    if loop.condition is None:
+        results = _for(ctx, frame, loop, inner, carries, inits)
     else:
-        results = _while(ctx, frame, node, inner, carries, inits)
+        results = _while(ctx, frame, loop, loop.condition, inner, carries, inits)
     _bind_results(ctx, frame, node, carries, results)
 
 
-def _check_own(ctx: Lowering, node: Node, position: int) -> None:
+def _outer_captures(frame: Frame, loop: Loop, region: Graph) -> dict[Value, Binding]:
+    inside = loop.split(region.inputs).captures
+    return {v: Outer(frame, outer) for v, outer in zip(inside, loop.captures, strict=True)}
+
+
+def _check_own(ctx: Lowering, region: Region, position: int) -> None:
     """What lanes combine into is never a register of one lane, which would hold that lane's part only."""
-    if ctx.lanes != 1 and position in node.attrs["shared"]:
-        raise NotLaneLocal(node.results[position])
+    if ctx.lanes != 1 and position in region.shared:
+        raise NotLaneLocal(region.node.results[position])
 
 
 def _hoist(ctx: Lowering, frame: Frame, node: Node, operands: Iterable[int]) -> None:
@@ -219,52 +221,50 @@ def _run_body(ctx: Lowering, frame: Frame, body: Graph, carries: Sequence[Carry]
 def _for(
     ctx: Lowering,
     frame: Frame,
-    node: Node,
-    inner: dict[Value, Binding],
-    carries: Sequence[Carry],
-    inits: Sequence[KValue],
-) -> Sequence[KValue]:
-    e, body = ctx.emitter, node.regions[0]
-    count = _decision(ctx, frame, node.operands[0])
-    dtypes = [c.dtype for c in carries for _ in range(c.scalars)]
-    k, *arguments = e.open((count.dtype, *dtypes))
-    bindings = {body.inputs[0]: Registers((k,), False, splat=True), **inner}
-    _bind_carries(ctx, bindings, body.inputs[1:], carries, arguments)
-    yields = _run_body(ctx, Frame(bindings), body, carries, _live_outputs(node, inner, carries))
-    block = e.close(yields)
-    return e.effect("for", (count, *inits), dtypes, {"reverse": bool(node.attrs["reverse"])}, (block,))
-
-
-def _live_outputs(node: Node, inner: dict[Value, Binding], carries: Sequence[Carry]) -> list[int]:
-    """The carries that are emitted: those in registers and those in memory."""
-    offset = len(node.regions[-1].inputs) - len(node.operands) + first_carry(node)
-    inputs = node.regions[-1].inputs[offset : offset + node.attrs["carries"]]
-    registers = [c.position for c in carries]
-    return sorted([*registers, *(i for i, v in enumerate(inputs) if v in inner)])
-
-
-def _while(
-    ctx: Lowering,
-    frame: Frame,
-    node: Node,
+    loop: Loop,
     inner: dict[Value, Binding],
     carries: Sequence[Carry],
     inits: Sequence[KValue],
 ) -> Sequence[KValue]:
     e = ctx.emitter
-    condition, body = node.regions
+    count = _decision(ctx, frame, loop.decider)
+    dtypes = [c.dtype for c in carries for _ in range(c.scalars)]
+    k, *arguments = e.open((count.dtype, *dtypes))
+    (index,), own, _ = loop.split(loop.body.inputs)
+    bindings = {index: Registers((k,), False, splat=True), **inner}
+    _bind_carries(ctx, bindings, own, carries, arguments)
+    yields = _run_body(ctx, Frame(bindings), loop.body, carries, _live_outputs(loop, inner, carries))
+    block = e.close(yields)
+    return e.effect("for", (count, *inits), dtypes, {"reverse": bool(loop.node.attrs["reverse"])}, (block,))
+
+
+def _live_outputs(loop: Loop, inner: dict[Value, Binding], carries: Sequence[Carry]) -> list[int]:
+    """The carries that are emitted: those in registers and those in memory."""
+    registers = [c.position for c in carries]
+    return sorted([*registers, *(i for i, v in enumerate(loop.split(loop.body.inputs).carries) if v in inner)])
+
+
+def _while(
+    ctx: Lowering,
+    frame: Frame,
+    loop: Loop,
+    condition: Graph,
+    inner: dict[Value, Binding],
+    carries: Sequence[Carry],
+    inits: Sequence[KValue],
+) -> Sequence[KValue]:
+    e, node = ctx.emitter, loop.node
     dtypes = [c.dtype for c in carries for _ in range(c.scalars)]
     arguments = e.open(dtypes)
-    captures = range(node.attrs["carries"], len(node.operands))
-    bindings: dict[Value, Binding] = {condition.inputs[i]: Outer(frame, node.operands[i]) for i in captures}
-    _bind_carries(ctx, bindings, condition.inputs, carries, arguments)
+    bindings = _outer_captures(frame, loop, condition)
+    _bind_carries(ctx, bindings, loop.split(condition.inputs).carries, carries, arguments)
     inside = Frame(bindings)
     emit_effects(ctx, inside, ctx.settings.liveness.graph(condition, (0,)))
     block = e.close((_decision(ctx, inside, condition.outputs[0]),))
     arguments = e.open(dtypes)
     bindings = dict(inner)
-    _bind_carries(ctx, bindings, body.inputs, carries, arguments)
-    yields = _run_body(ctx, Frame(bindings), body, carries, _live_outputs(node, inner, carries))
+    _bind_carries(ctx, bindings, loop.split(loop.body.inputs).carries, carries, arguments)
+    yields = _run_body(ctx, Frame(bindings), loop.body, carries, _live_outputs(loop, inner, carries))
     attrs: dict[str, Any] = {"max_steps": node.attrs["max_steps"]}
     if attrs["max_steps"] is not None:
         message = f"while loop: expected to end within max_steps={attrs['max_steps']} trips in lane {{lane}}"
@@ -275,54 +275,37 @@ def _while(
 # ---- branches
 
 
-def _switch(ctx: Lowering, frame: Frame, node: Node, needed: frozenset[int]) -> None:
-    results: list[Carry] = []
-    inside: dict[int, Binding] = {i: Outer(frame, v) for i, v in enumerate(node.operands[1:])}
+def _switch(ctx: Lowering, frame: Frame, switch: Switch, needed: frozenset[int]) -> None:
+    node, results = switch.node, list[Carry]()
+    inside: dict[int, Binding] = {i: Outer(frame, v) for i, v in enumerate(switch.arguments)}
     memory: dict[int, Binding] = {}
     for r in sorted(needed):
         result = node.results[r]
-        source = memory_source(node, r)
-        held = None if source is None else ctx.accumulators.get(result) or _memory(frame, node.operands[1 + source])
+        source = memory_source(switch, r)
+        held = None if source is None else ctx.accumulators.get(result) or _memory(frame, node.operands[source])
         if source is not None and held is not None:
-            memory[source] = frame.bindings[result] = held
+            memory[source - switch.offset] = frame.bindings[result] = held
         else:
-            _check_own(ctx, node, r)
+            _check_own(ctx, switch, r)
             assert isinstance(result.type, TensorType), "a stack that doesn't come from outside the branch"
             results.append(Carry(r, result.dtype, ctx.register_count(result.shape)))
     read = ctx.settings.liveness.operands(node, needed)
-    _hoist(ctx, frame, node, [i for i in read if i])
-    index = _decision(ctx, frame, node.operands[0])
+    _hoist(ctx, frame, node, [i for i in read if i >= switch.first])
+    index = _decision(ctx, frame, switch.index)
     values = _branches(ctx, node, inside | memory, needed, results, index, 0)
     _bind_results(ctx, frame, node, results, values)
 
 
-def memory_source(node: Node, result: int) -> int | None:
-    """The branch input whose stack or accumulator a result of a switch continues."""
-    branch = node.regions[0]
-    if isinstance(node.results[result].type, StackType):
-        return stack_source(branch, result)
-    for i, v in enumerate(branch.inputs):
-        chain = chain_from(branch, i) if v.type == node.results[result].type else None
+def memory_source(region: Region, result: int) -> int | None:
+    """The operand whose stack or accumulator a result of a switch continues."""
+    value, body = region.node.results[result], region.bodies[0]
+    if isinstance(value.type, StackType):
+        return region.source(result)
+    for i, v in enumerate(body.inputs):
+        chain = chain_from(body, i) if v.type == value.type else None
         if chain is not None and chain.output == result:
-            return i
+            return i + region.offset
     return None
-
-
-def stack_source(graph: Graph, output: int) -> int:
-    """The input whose stack an output continues."""
-    value = graph.outputs[output]
-    while value.node is not None:
-        node = value.node
-        match node.op:
-            case "push" | "pop":
-                value = node.operands[0]
-            case "for" | "while":
-                value = node.operands[first_carry(node) + value.index]
-            case "switch":
-                value = node.operands[1 + stack_source(node.regions[0], value.index)]
-            case _:
-                raise NotLaneLocal(value)
-    return graph.inputs.index(value)
 
 
 def _branches(

@@ -35,6 +35,7 @@ from loopgrad.codegen.lower.movement import digit
 from loopgrad.codegen.lower.reduction import Accumulation, tree
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import COMBINES
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, int64
 
 RULES: Final = {**elementwise.RULES, **movement.RULES, **reduction.RULES, **indexing.RULES, **linalg.RULES}
@@ -158,7 +159,8 @@ class _Builder:
     def run(self) -> None:
         live = self._live()
         self._bind_accumulators()
-        self.counts = [n.operands[0] for n in live.needed if n.op == "for"]
+        regions = [Region.of(n) for n in live.needed if n.regions]
+        self.counts = [r.count for r in regions if isinstance(r, Loop) and r.count is not None]
         control.emit_effects(self.ctx, self.frame, live)
         for root in self.request.roots:
             match root:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import REGIONS
+from loopgrad.graph.regions import Loop, Region
 
 Positions = frozenset[int]
 
@@ -69,40 +68,35 @@ class Liveness:
 
     def operands(self, node: Node, results: Positions) -> tuple[int, ...]:
         """Operand positions that the results at these positions depend on."""
-        if node.op not in REGIONS:
+        if not node.regions:
             return tuple(range(len(node.operands)))
         known = self._operands.get((node, results))
         if known is None:
-            known = self._switch(node, results) if node.op == "switch" else self._loop(node, results)
+            region = Region.of(node)
+            known = self._loop(region, results) if isinstance(region, Loop) else self._branches(region, results)
             self._operands[node, results] = known
         return known
 
-    def _switch(self, node: Node, results: Positions) -> tuple[int, ...]:
-        read = {0}
-        for branch in node.regions:
-            read.update(1 + i for i in self.graph(branch, results).inputs)
+    def _branches(self, region: Region, results: Positions) -> tuple[int, ...]:
+        read = set(range(region.first))
+        for body in region.bodies:
+            read.update(region.offset + i for i in self.graph(body, results).inputs)
         return tuple(sorted(read))
 
-    def carries(self, node: Node, results: Positions) -> Positions:
+    def carries(self, loop: Loop, results: Positions) -> Positions:
         """The carries of a loop that its results at these positions depend on."""
-        return frozenset(i - first_carry(node) for i in self.operands(node, results) if self._is_carry(node, i))
+        carries = map(loop.carry_at, self.operands(loop.node, results))
+        return frozenset([c for c in carries if c is not None])
 
-    def _is_carry(self, node: Node, operand: int) -> bool:
-        return operand - first_carry(node) in range(node.attrs["carries"])
-
-    def _loop(self, node: Node, results: Positions) -> tuple[int, ...]:
-        """The least fixpoint: a carry is live where a live carry, the condition or a result reads it."""
-        count: int = node.attrs["carries"]
-        offset = 1 if node.op == "for" else 0  # inputs of the body correspond to operands: (k, ...) to (count, ...)
-        condition: set[int] = set()
-        if node.op == "while":
-            condition = self.graph(node.regions[0], (0,)).inputs
-        live = set(results) | {i for i in condition if i < count}
+    def _loop(self, loop: Loop, results: Positions) -> tuple[int, ...]:
+        """The least fixpoint: a carry is live where a live carry, the condition or a result reads it. The count is."""
+        condition = self.graph(loop.condition, (0,)).inputs if loop.condition is not None else set[int]()
+        live = set(results) | {c for i in condition if (c := loop.carry_at(i)) is not None}
         while True:
-            read = self.graph(node.regions[-1], live).inputs | condition
-            grown = live | {i - offset for i in read if 0 <= i - offset < count}
+            read = self.graph(loop.body, live).inputs | condition
+            grown = live | {c for i in read if (c := loop.carry_at(i)) is not None}
             if grown == live:
                 break
             live = grown
-        operands = {i + offset for i in live} | {i for i in read if i - offset >= count}
-        return tuple(sorted(operands | {0} if node.op == "for" else operands))
+        captured = loop.captured
+        return (*range(loop.first), *sorted(map(loop.position, live)), *sorted(i for i in read if i in captured))

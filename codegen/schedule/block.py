@@ -38,7 +38,8 @@ from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import mask
-from loopgrad.graph.primitives import REGIONS, STACKS
+from loopgrad.graph.primitives import STACKS
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
 
 Storage = Stored | int  # buffers, or the number of a program stack
@@ -82,9 +83,9 @@ def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder
     """Decide; loops with lanes of their own that can't be in kernels are masked, and decided anew."""
     while True:
         decision = decide(graph, refused)
-        laned = {n for n in decision.program if n.op in REGIONS and n.attrs["lanes"]}
+        laned = {n for n in decision.program if n.regions and Region.of(n).lanes}
         for node, refusal in decision.program.items():
-            if isinstance(refusal, Refusal) and node.op in REGIONS:
+            if isinstance(refusal, Refusal) and node.regions:
                 form = "runs all lanes in lockstep, masked" if node in laned else "runs as a sub-program"
                 builder.note(refusal.note(form))
         if not laned:
@@ -127,7 +128,7 @@ class BlockScheduler:
         for _, _, task in sorted(tasks, key=lambda t: t[:2]):
             if isinstance(task, Group):
                 self._kernel(task)
-            elif task.op in REGIONS or task.op in STACKS:
+            elif task.regions or task.op in STACKS:
                 self._program_step(task)
             else:
                 self._library(task)
@@ -220,9 +221,9 @@ class BlockScheduler:
 
     def _name(self, nodes: Iterable[Node] = ()) -> str:
         """A number, and what the kernel is about: its regions, else its last operation."""
-        found = [n.op for n in nodes]
-        regions = dict.fromkeys(op for op in found if op in REGIONS)
-        about = "_".join(regions) or (found[-1] if found else "copy")
+        found = list(nodes)
+        regions = dict.fromkeys(n.op for n in found if n.regions)
+        about = "_".join(regions) or (found[-1].op if found else "copy")
         return f"k{len(self.builder.known.kernels)}_{about}"
 
     def _stored(self, values: Sequence[Value]) -> dict[Value, Stored]:
@@ -270,7 +271,7 @@ class BlockScheduler:
                 self.storage[value] = Stored((buffer,))
                 return Scan(node, buffer)
         if self.partition.is_accumulator(value):
-            operand = memory_operand(node, value.index)
+            operand = memory_operand(Region.of(node), value.index)
             assert operand is not None
             buffer = self._accumulated(node.operands[operand], value, group, initials)
             return Accumulate(value, buffer, self.partition.decision.kernel[node].exclusive(operand))

@@ -17,12 +17,12 @@ from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE
-from loopgrad.graph.primitives import COMBINES, REDUCTIONS, REGIONS
+from loopgrad.graph.primitives import COMBINES, REDUCTIONS
 from loopgrad.graph.rebuild import Builder, rebuild, renewed
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, float32, int64
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
@@ -74,11 +74,11 @@ def rewrite_block(graph: Graph) -> Graph:
 
 
 def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
+    if node.regions:
+        return _region(Region.of(node), builder)
     match node.op:
         case "const" | "stack_new":
             return None
-        case op if op in REGIONS:
-            return _region(node, builder)
         case "push":
             return [node.operands[0]] if prod(node.operands[1].shape) == 0 else None
         case "pop":
@@ -125,11 +125,9 @@ def _nothing(value: Value, builder: Builder) -> Value:
     return builder.const(False if value.type.dtype is bool_ else 0, value.type)
 
 
-def _region(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _region(region: Region, builder: Builder) -> Sequence[Value] | None:
     """A region without lanes does nothing; in any other, empty results are constants."""
-    lanes = node.attrs["lanes"]
-    decider = node.regions[0].outputs[0] if node.op == "while" else node.operands[0]
-    idle = lanes and prod(decider.shape) == 0
+    node, idle = region.node, prod(region.lane_shape) == 0
     if not idle and not any(_is_empty(r) for r in node.results):
         return None
     if not idle:
@@ -139,9 +137,9 @@ def _region(node: Node, builder: Builder) -> Sequence[Value] | None:
         if _is_empty(r):
             results.append(_nothing(r, builder))
         elif idle:
-            source = memory_source(node, j) if node.op == "switch" else first_carry(node) + j
+            source = region.source(j) if isinstance(region, Loop) else memory_source(region, j)
             assert source is not None
-            results.append(node.operands[1 + source if node.op == "switch" else source])
+            results.append(node.operands[source])
         else:
             results.append(r)
     return results

@@ -21,7 +21,7 @@ from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives import NULLARY, REDUCTIONS, REGIONS
+from loopgrad.graph.primitives import NULLARY, REDUCTIONS
 
 MAX_NODES: Final = 2000
 CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
@@ -135,7 +135,7 @@ def _fill(partition: Partition, levels: Levels, group: Group) -> None:
             if value.node.op == "stack_new":
                 group.loads.update(dict.fromkeys(value.node.operands))
                 continue
-            if is_stack(value) and value.node.op in REGIONS:
+            if is_stack(value) and value.node.regions:
                 group.stacks.add(value.node)
             pending.extend(partition.edges(value, kept, group.lanes))
     order = sorted(group.nodes, key=partition.position.__getitem__)

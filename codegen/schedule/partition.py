@@ -26,7 +26,8 @@ from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, REDUCTIONS, REGIONS, RUNNING_TOTALS
+from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, REDUCTIONS, RUNNING_TOTALS
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
@@ -72,7 +73,7 @@ class Partition:
         node = value.node
         if node is None or node not in self.decision.kernel:
             return False
-        return memory_operand(node, value.index) is not None
+        return memory_operand(Region.of(node), value.index) is not None
 
     def fusable(self, value: Value) -> bool:
         """Whether a kernel that makes the value can go on with it at the same lane."""
@@ -141,7 +142,7 @@ class Partition:
             if v in self.anchor and (self.anchor[v] != region.lanes or not region.keeps_lanes(i)):
                 self.store(v)
         for j, r in enumerate(node.results):
-            memory = memory_operand(node, j)
+            memory = memory_operand(Region.of(node), j)
             if memory is not None:
                 source = node.operands[memory]
                 if source.node is None or source.node.op != "const":
@@ -158,7 +159,7 @@ class Partition:
         if leading_dims(value.shape, n) is None:
             return None
         count = prod(value.shape) // n
-        return count if count <= MAX_TRAILING or (value.node is not None and value.node.op in REGIONS) else None
+        return count if count <= MAX_TRAILING or (value.node is not None and value.node.regions) else None
 
     def _inline(self, node: Node) -> str:
         """Keep the first anchor that survives the operation; operands of other anchors go to memory."""

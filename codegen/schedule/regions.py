@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from loopgrad.autodiff.loops.residuals import consumer, next_stack
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.graph.accumulators import first_carry, is_accumulator
+from loopgrad.graph.accumulators import is_accumulator, value_uses
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, REGIONS, RUNNING_TOTALS, STACKS, Kind
-from loopgrad.graph.rebuild import input_offset
-from loopgrad.graph.regions import Loop
+from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, RUNNING_TOTALS, STACKS, Kind
+from loopgrad.graph.regions import Loop, Region
+from loopgrad.graph.stacks import next_stack
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
@@ -75,7 +74,7 @@ def decide(graph: Graph, refused: dict[Node, Refusal]) -> Decision:
     """For every region node and stack operation of `graph` itself."""
     decision = Decision({}, {})
     for group in _stack_groups(graph):
-        regions = [n for n in group if n.op in REGIONS]
+        regions = [n for n in group if n.regions]
         outcome = _mixed(group, graph) or _fit(regions, refused) if _closed(group, graph) else None
         if isinstance(outcome, dict) and regions:
             decision.kernel.update(outcome)
@@ -93,7 +92,7 @@ def _stack_groups(graph: Graph) -> list[list[Node]]:
             node = leader[node]
         return node
 
-    members = [n for n in graph.nodes if n.op in REGIONS or n.op in STACKS]
+    members = [n for n in graph.nodes if n.regions or n.op in STACKS]
     for node in members:
         leader[node] = node
         for v in node.operands:
@@ -127,15 +126,19 @@ def _mixed(group: Sequence[Node], graph: Graph) -> Refusal | None:
 def _handlers(graph: Graph, stack: Value, lanes: bool) -> set[bool]:
     """Whether lanes push and pop a stack for themselves: what is said of it where it goes in `graph`."""
     found: set[bool] = set()
-    while (use := consumer(graph, stack)) is not None:
-        node, operand = use
-        if node.op in ("push", "pop"):
-            found.add(lanes)
-        for region in node.regions:
-            found |= _handlers(region, region.inputs[operand - input_offset(node)], lanes or bool(node.attrs["lanes"]))
-        if node.op in ("for", "while") and operand - first_carry(node) >= node.attrs["carries"]:
-            break  # only looked at
-        stack = next_stack(node, operand)
+    uses, values = value_uses(graph), [stack]
+    for value in values:
+        for node, operand in uses.get(value, ()):
+            if node is None:
+                continue
+            if node.regions:
+                region = Region.of(node)
+                for inner, inside in zip(node.regions, region.inputs_of(operand), strict=True):
+                    found |= _handlers(inner, inside, lanes or region.lanes > 0)
+            else:
+                found.add(lanes)
+            after = next_stack(node, operand)
+            values += [] if after is None else [after]
     return found
 
 
@@ -158,7 +161,7 @@ def _fit(regions: Sequence[Node], refused: dict[Node, Refusal]) -> dict[Node, Ke
 
 def _candidates(regions: Sequence[Node]) -> list[tuple[int, ...]]:
     """Lane shapes to try, widest first. Nodes with lanes of their own leave no choice."""
-    fixed = {candidate_domain(n) for n in regions if n.attrs["lanes"]}
+    fixed = {candidate_domain(n) for n in regions if Region.of(n).lanes}
     if fixed:
         return list(fixed) if len(fixed) == 1 else []
     shape = min((candidate_domain(n) for n in regions), key=prod)
@@ -178,7 +181,7 @@ def fits(node: Node, shape: tuple[int, ...]) -> KernelRegion | Refusal:
     reason = bill.verdict()
     if reason is not None:
         return Refusal(node, reason)
-    memory = [memory_operand(node, j) for j in range(len(node.results))]
+    memory = [memory_operand(Region.of(node), j) for j in range(len(node.results))]
     return KernelRegion(lanes, report, frozenset([i for i in memory if i is not None]))
 
 
@@ -211,28 +214,25 @@ class _Bill:
         return type.size
 
     def region_node(self, node: Node) -> None:
-        carried = 0
-        if node.op == "switch":
-            held = [r for j, r in enumerate(node.results) if j not in node.attrs["shared"]]
-            count, carried = len(held), sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
-        else:
-            first = len(node.regions[-1].inputs) - len(node.operands) + (1 if node.op == "for" else 0)
-            inputs = node.regions[-1].inputs[first:]
-            held = [v for j, v in enumerate(inputs[: node.attrs["carries"]]) if memory_operand(node, j) is None]
-            count, carried = len(held), sum(self.scalars(v) for v in held if isinstance(v.type, TensorType))
-            if any(self.scalars(v) > MAX_UNROLL for v in held):
-                carried = count + MAX_REGISTERS + 1
+        region = Region.of(node)
+        loop = region if isinstance(region, Loop) else None
+        held = [r for j, r in enumerate(node.results) if j not in region.shared]
+        if loop is not None:
+            held = [r for r in held if memory_operand(loop, r.index) is None]
+        count, carried = len(held), sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
+        if loop is not None and any(self.scalars(v) > MAX_UNROLL for v in held):
+            carried = count + MAX_REGISTERS + 1
         limit = min(count + MAX_REGISTERS, MAX_CARRIES)
         if carried > limit:
             self.reason = self.reason or f"each lane would hold {carried} scalars (limit {limit})"
-        if node.op != "switch" and node.attrs["lanes"] and self.lanes == 1 and self.scalars(_decider(node)) > 1:
+        if loop is not None and loop.lanes and self.lanes == 1 and self.scalars(loop.decider) > 1:
             self.reason = self.reason or "its lanes differ from those of the loop around it"
-        for region in node.regions:
-            for inner in region.nodes:
+        for graph in node.regions:
+            for inner in graph.nodes:
                 self.node(inner)
 
     def node(self, node: Node) -> None:
-        if node.op in REGIONS:
+        if node.regions:
             self.region_node(node)
             return
         if node.op in LIBRARY:
@@ -261,15 +261,10 @@ class _Bill:
             self.work += elements
 
 
-def _decider(node: Node) -> Value:
-    return node.regions[0].outputs[0] if node.op == "while" else node.operands[0]
-
-
-def memory_operand(node: Node, result: int) -> int | None:
+def memory_operand(region: Region, result: int) -> int | None:
     """The operand of a top-level region whose memory a result is: one that scatters combine into."""
-    if node.op == "switch":
-        source = memory_source(node, result) if result in node.attrs["shared"] else None
-        return None if source is None else 1 + source
-    if result in node.attrs["shared"] or (not node.attrs["lanes"] and is_accumulator(Loop.of(node), result)):
-        return first_carry(node) + result
+    if not isinstance(region, Loop):
+        return memory_source(region, result) if result in region.shared else None
+    if result in region.shared or (not region.lanes and is_accumulator(region, result)):
+        return region.source(result)
     return None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from loopgrad.codegen.lower.context import Stored
 from loopgrad.codegen.program import CopyStep, ForStep, PopStep, PushStep, ReserveStep, Step, SwitchStep, WhileStep
 from loopgrad.codegen.schedule.program_builder import Buffer
-from loopgrad.graph.accumulators import first_carry
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.regions import Loop, Region, Switch
 from loopgrad.graph.types import StackType, TensorType, bool_
 
 if TYPE_CHECKING:
@@ -34,10 +34,12 @@ def emit_step(block: BlockScheduler, node: Node) -> None:
             block.storage[node.results[0]] = stack
         case "pop":
             _pop(block, node)
-        case "switch":
-            _switch(block, node)
         case _:
-            _loop(block, node)
+            region = Region.of(node)
+            if isinstance(region, Loop):
+                _loop(block, region)
+            else:
+                _switch(block, Switch.of(node))
 
 
 def _pop(block: BlockScheduler, node: Node) -> None:
@@ -59,22 +61,21 @@ def _pop(block: BlockScheduler, node: Node) -> None:
 # ---- loops
 
 
-def _loop(block: BlockScheduler, node: Node) -> None:
-    first, count = first_carry(node), node.attrs["carries"]
-    held = [_carry(block, v) for v in node.operands[first : first + count]]
-    captured = [block.storage[v] for v in node.operands[first + count :]]
-    body = node.regions[-1]
-    if node.op == "for":
-        index_type = node.operands[0].type
+def _loop(block: BlockScheduler, loop: Loop) -> None:
+    node = loop.node
+    held = [_carry(block, v) for v in loop.inits]
+    captured = [block.storage[v] for v in loop.captures]
+    if loop.condition is None:
+        index_type = loop.decider.type
         assert isinstance(index_type, TensorType)
         index = block.builder.buffer(index_type)
-        steps, rotate = _body(block, body, [Stored((index,))], held, captured)
-        bound = block.buffer_of(node.operands[0])
+        steps, rotate = _body(block, loop, [Stored((index,))], held, captured)
+        bound = block.buffer_of(loop.decider)
         reverse = bool(node.attrs["reverse"])
         block.steps.append(ForStep(bound.number, index.number, steps, rotate, reverse, node.loc))
     else:
-        condition, pred = _condition(block, node.regions[0], [*held, *captured])
-        steps, rotate = _body(block, body, [], held, captured)
+        condition, pred = _condition(block, loop.condition, [*held, *captured])
+        steps, rotate = _body(block, loop, [], held, captured)
         limit = node.attrs["max_steps"]
         block.steps.append(WhileStep(condition, pred.number, steps, rotate, limit, node.loc))
     block.storage.update(zip(node.results, held, strict=True))
@@ -100,10 +101,10 @@ def _condition(block: BlockScheduler, graph: Graph, inputs: Sequence[Storage]) -
 
 
 def _body(
-    block: BlockScheduler, body: Graph, index: list[Storage], held: Sequence[Storage], captured: Sequence[Storage]
+    block: BlockScheduler, loop: Loop, index: list[Storage], held: Sequence[Storage], captured: Sequence[Storage]
 ) -> tuple[tuple[Step, ...], tuple[tuple[int, int], ...]]:
-    carries = body.inputs[len(index) : len(index) + len(held)]
-    done = block.nested(body, [*index, *held, *captured], [None] * len(held), frozenset(carries))
+    carries = loop.split(loop.body.inputs).carries
+    done = block.nested(loop.body, [*index, *held, *captured], [None] * len(held), frozenset(carries))
     extra: list[Step] = []
     rotate: list[tuple[int, int]] = []
     taken: set[Buffer] = set()
@@ -138,11 +139,12 @@ def _can_swap(buffer: Buffer, done: ScheduledBlock, taken: set[Buffer]) -> bool:
 # ---- branches
 
 
-def _switch(block: BlockScheduler, node: Node) -> None:
-    inputs = [block.storage[v] for v in node.operands[1:]]
-    targets = [None if isinstance(r.type, StackType) else block.buffer_for(r) for r in node.results]
-    branches = [block.nested(branch, inputs, targets, frozenset()) for branch in node.regions]
-    index = block.buffer_of(node.operands[0])
+def _switch(block: BlockScheduler, switch: Switch) -> None:
+    results = switch.node.results
+    inputs = [block.storage[v] for v in switch.arguments]
+    targets = [None if isinstance(r.type, StackType) else block.buffer_for(r) for r in results]
+    branches = [block.nested(branch, inputs, targets, frozenset()) for branch in switch.branches]
+    index = block.buffer_of(switch.index)
     block.steps.append(SwitchStep(index.number, tuple([b.steps for b in branches])))
-    for r, target, stored in zip(node.results, targets, branches[0].outputs, strict=True):
+    for r, target, stored in zip(results, targets, branches[0].outputs, strict=True):
         block.storage[r] = stored if target is None else Stored((target,))

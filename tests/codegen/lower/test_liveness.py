@@ -4,6 +4,7 @@ from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
+from loopgrad.graph.regions import Loop
 from loopgrad.graph.types import TensorType, float64, int32
 
 SCALAR = TensorType((), float64)
@@ -20,9 +21,9 @@ def test_a_carry_that_no_wanted_result_reads_is_dead():
 
     loop = last_region(function, [TensorType((), int32), SCALAR, SCALAR, SCALAR])
     live = Liveness()
-    assert live.carries(loop, frozenset({0})) == {0}
-    assert live.carries(loop, frozenset({1})) == {0, 1}
-    assert live.carries(loop, frozenset({2})) == {2}
+    assert live.carries(Loop.of(loop), frozenset({0})) == {0}
+    assert live.carries(Loop.of(loop), frozenset({1})) == {0, 1}
+    assert live.carries(Loop.of(loop), frozenset({2})) == {2}
     assert live.operands(loop, frozenset({0})) == (0, 1)
 
 
@@ -31,8 +32,8 @@ def test_the_condition_keeps_its_carries_alive():
         return traced_while([x, y], lambda a, _: ops.lt(a, 9.0), lambda a, b: [ops.add(a, 1.0), ops.mul(b, 2.0)])
 
     loop = last_region(function, [SCALAR, SCALAR])
-    assert Liveness().carries(loop, frozenset({1})) == {0, 1}
-    assert Liveness().carries(loop, frozenset({0})) == {0}
+    assert Liveness().carries(Loop.of(loop), frozenset({1})) == {0, 1}
+    assert Liveness().carries(Loop.of(loop), frozenset({0})) == {0}
 
 
 def test_pushes_die_with_their_stack():
