@@ -108,7 +108,7 @@ def _infer_switch(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    Primitive(name="for", kind=Kind.REGION, infer=_infer_for),
-    Primitive(name="while", kind=Kind.REGION, infer=_infer_while),
+    Primitive(name="for", public="fori_loop", kind=Kind.REGION, infer=_infer_for),
+    Primitive(name="while", public="while_loop", kind=Kind.REGION, infer=_infer_while),
     Primitive(name="switch", kind=Kind.REGION, infer=_infer_switch),
 )

@@ -287,8 +287,8 @@ def _compare(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive
     return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), not_differentiable=BOOL, **traits)
 
 
-def _property(name: str, function: Ufunc) -> Primitive:
-    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), not_differentiable=BOOL)
+def _property(name: str, function: Ufunc, **traits: Any) -> Primitive:
+    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), not_differentiable=BOOL, **traits)
 
 
 STEPS: Final = "piecewise constant"
@@ -297,7 +297,7 @@ BOOL: Final = "gives a bool"
 ANY: Final = "biufc"
 
 UNARY: Final = table(
-    _unary("neg", "iuf", np.negative, linear=True, interval=modular(intervals.neg)),
+    _unary("neg", "iuf", np.negative, public="negative", linear=True, interval=modular(intervals.neg)),
     _unary("abs", "iuf", np.abs, linear=True, interval=bounded(intervals.magnitude)),
     _unary("sign", "iuf", _sign, not_differentiable=STEPS, interval=bounded(intervals.sign)),
     _unary("floor", "f", np.floor, not_differentiable=STEPS, cost=4.0),
@@ -329,40 +329,55 @@ UNARY: Final = table(
     _unary("erfc", "f", _scalar(math.erfc), cost=24.0, weight=20),
     _unary("lgamma", "f", _scalar(_lgamma), singular=True, cost=50.0, weight=60),
     _unary("digamma", "f", _scalar(_digamma), singular=True, cost=50.0, weight=60),
-    _unary("invert", "biu", np.invert, not_differentiable=WHOLE, interval=modular(intervals.invert)),
-)
+    _unary(
+        "invert", "biu", np.invert, public="bitwise_invert", not_differentiable=WHOLE,
+        interval=modular(intervals.invert),
+    ),
+)  # fmt: skip
 
 BINARY: Final = table(
     _binary("add", "iuf", np.add, linear=True, commutes=True, interval=modular(intervals.add)),
-    _binary("sub", "iuf", np.subtract, linear=True, interval=modular(intervals.sub)),
-    _binary("mul", "iuf", np.multiply, commutes=True, interval=modular(intervals.mul)),
-    _binary("div", "iuf", _div, singular=True, cost=4.0, interval=bounded(intervals.div)),
-    _binary("floordiv", "iuf", _floordiv, not_differentiable=STEPS, cost=6.0, interval=bounded(intervals.floordiv)),
-    _binary("rem", "iuf", _remainder(np.fmod), cost=6.0, weight=60, interval=bounded(intervals.rem)),
-    _binary("mod", "iuf", _remainder(np.remainder), cost=6.0, weight=60, interval=bounded(intervals.mod)),
-    _binary("pow", "iuf", _pow, singular=True, cost=24.0, weight=20, interval=bounded(intervals.power)),
+    _binary("sub", "iuf", np.subtract, public="subtract", linear=True, interval=modular(intervals.sub)),
+    _binary("mul", "iuf", np.multiply, public="multiply", commutes=True, interval=modular(intervals.mul)),
+    _binary("div", "iuf", _div, public="divide", singular=True, cost=4.0, interval=bounded(intervals.div)),
+    _binary(
+        "floordiv", "iuf", _floordiv, public="floor_divide", not_differentiable=STEPS, cost=6.0,
+        interval=bounded(intervals.floordiv),
+    ),
+    _binary("rem", "iuf", _remainder(np.fmod), public="fmod", cost=6.0, weight=60, interval=bounded(intervals.rem)),
+    _binary(
+        "mod", "iuf", _remainder(np.remainder), public="remainder", cost=6.0, weight=60,
+        interval=bounded(intervals.mod),
+    ),
+    _binary("pow", "iuf", _pow, public="power", singular=True, cost=24.0, weight=20, interval=bounded(intervals.power)),
     _binary("atan2", "f", np.arctan2, cost=24.0, weight=20),
-    _binary("min", "iuf", np.minimum, linear=True, commutes=True, interval=bounded(intervals.smallest)),
-    _binary("max", "iuf", np.maximum, linear=True, commutes=True, interval=bounded(intervals.largest)),
-    _bitwise("and", "biu", np.bitwise_and, commutes=True, interval=bounded(intervals.bits_and)),
-    _bitwise("or", "biu", np.bitwise_or, commutes=True, interval=bounded(intervals.bits_or)),
-    _bitwise("xor", "biu", np.bitwise_xor, commutes=True, interval=bounded(intervals.bits_xor)),
-    _bitwise("shl", "iu", np.left_shift, interval=intervals.shl),
-    _bitwise("shr", "iu", np.right_shift, interval=intervals.shr),
-)
+    _binary(
+        "min", "iuf", np.minimum, public="minimum", linear=True, commutes=True,
+        interval=bounded(intervals.smallest),
+    ),
+    _binary(
+        "max", "iuf", np.maximum, public="maximum", linear=True, commutes=True,
+        interval=bounded(intervals.largest),
+    ),
+    _bitwise("and", "biu", np.bitwise_and, public="bitwise_and", commutes=True, interval=bounded(intervals.bits_and)),
+    _bitwise("or", "biu", np.bitwise_or, public="bitwise_or", commutes=True, interval=bounded(intervals.bits_or)),
+    _bitwise("xor", "biu", np.bitwise_xor, public="bitwise_xor", commutes=True, interval=bounded(intervals.bits_xor)),
+    _bitwise("shl", "iu", np.left_shift, public="bitwise_left_shift", interval=intervals.shl),
+    _bitwise("shr", "iu", np.right_shift, public="bitwise_right_shift", interval=intervals.shr),
+)  # fmt: skip
 
 COMPARE: Final = table(
-    _compare("eq", ANY, np.equal, commutes=True, mirrored="eq", negated="ne"),
-    _compare("ne", ANY, np.not_equal, commutes=True, mirrored="ne", negated="eq"),
-    _compare("lt", "biuf", np.less, mirrored="gt", negated="ge"),
-    _compare("le", "biuf", np.less_equal, mirrored="ge", negated="gt"),
-    _compare("gt", "biuf", np.greater, mirrored="lt", negated="le"),
-    _compare("ge", "biuf", np.greater_equal, mirrored="le", negated="lt"),
+    _compare("eq", ANY, np.equal, public="equal", commutes=True, mirrored="eq", negated="ne"),
+    _compare("ne", ANY, np.not_equal, public="not_equal", commutes=True, mirrored="ne", negated="eq"),
+    _compare("lt", "biuf", np.less, public="less", mirrored="gt", negated="ge"),
+    _compare("le", "biuf", np.less_equal, public="less_equal", mirrored="ge", negated="gt"),
+    _compare("gt", "biuf", np.greater, public="greater", mirrored="lt", negated="le"),
+    _compare("ge", "biuf", np.greater_equal, public="greater_equal", mirrored="le", negated="lt"),
 )
 
 PREDICATE: Final = table(
-    _property("is_nan", np.isnan),
-    _property("is_inf", np.isinf),
+    _property("is_nan", np.isnan, public="isnan"),
+    _property("is_inf", np.isinf, public="isinf"),
     _property("signbit", np.signbit),
 )
 
@@ -375,8 +390,8 @@ ROWS: Final[dict[str, Primitive]] = {
     **PREDICATE,
     **table(
         _row("select", ANY, _infer_select, _select, linear=True, interval=between(1)),
-        _row("cast", ANY, _infer_cast, _cast, linear=True, interval=intervals.cast),
-        _row("alias", ANY, _infer_unary("alias", ANY), _identity, linear=True, **_IDENTITY),
+        _row("cast", ANY, _infer_cast, _cast, public="astype", linear=True, interval=intervals.cast),
+        _row("alias", ANY, _infer_unary("alias", ANY), _identity, public=None, linear=True, **_IDENTITY),
         _row(
             "stop_gradient", ANY, _infer_unary("stop_gradient", ANY), _identity,
             not_differentiable="blocks derivatives on purpose", **_IDENTITY,

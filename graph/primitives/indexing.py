@@ -139,11 +139,11 @@ def _scatter_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
-        name="gather", kind=Kind.INDEXING, infer=_infer_gather, reference=_gather,
+        name="gather", public=None, kind=Kind.INDEXING, infer=_infer_gather, reference=_gather,
         interval=intervals.gather, axes=_gather_axes, linear=True, cost=4.0,
     ),
     Primitive(
-        name="scatter", kind=Kind.INDEXING, infer=_infer_scatter, reference=_scatter,
+        name="scatter", public=None, kind=Kind.INDEXING, infer=_infer_scatter, reference=_scatter,
         interval=intervals.scatter, axes=_scatter_axes, heavy=True, updates=True,
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -274,18 +274,18 @@ def _flip_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 # ---- the rows
 
 
-def _created(name: str, infer: Infer, reference: Reference, interval: IntervalRule) -> Primitive:
+def _created(name: str, public: str | None, infer: Infer, reference: Reference, interval: IntervalRule) -> Primitive:
     return Primitive(
-        name=name, kind=Kind.NULLARY, infer=infer, reference=reference, interval=interval,
+        name=name, public=public, kind=Kind.NULLARY, infer=infer, reference=reference, interval=interval,
         not_differentiable="depends on nothing", cost=0.0,
     )  # fmt: skip
 
 
-def _arranged(name: str, infer: Infer, reference: Reference, axes: AxisRule, cost: float) -> Primitive:
+def _arranged(name: str, infer: Infer, reference: Reference, axes: AxisRule, **traits: Any) -> Primitive:
     """One operand's elements in another order or number."""
     return Primitive(
         name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=intervals.moved, axes=axes,
-        linear=True, keeps_splats=True, cost=cost,
+        linear=True, keeps_splats=True, **traits,
     )  # fmt: skip
 
 
@@ -298,13 +298,13 @@ def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, cost:
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _created("const", _infer_const, _const, intervals.const),
-    _created("literal", _infer_literal, _literal, intervals.literal),
-    _created("iota", _infer_iota, _iota, intervals.iota),
-    _arranged("broadcast", _infer_broadcast, _broadcast, _broadcast_axes, cost=0.0),
+    _created("const", "full", _infer_const, _const, intervals.const),
+    _created("literal", None, _infer_literal, _literal, intervals.literal),
+    _created("iota", "arange", _infer_iota, _iota, intervals.iota),
+    _arranged("broadcast", _infer_broadcast, _broadcast, _broadcast_axes, public="broadcast_to", cost=0.0),
     _arranged("reshape", _infer_reshape, _reshape, _reshape_axes, cost=0.0),
     _arranged("transpose", _infer_transpose, _transpose, _transpose_axes, cost=0.0),
-    _arranged("slice", _infer_slice, _slice, _slice_axes, cost=0.5),
+    _arranged("slice", _infer_slice, _slice, _slice_axes, public=None, cost=0.5),
     _arranged("flip", _infer_flip, _flip, _flip_axes, cost=0.5),
     _joined("pad", _infer_pad, _pad, _pad_axes, cost=2.0),
     _joined("concat", _infer_concat, _concat, _concat_axes, cost=2.0),

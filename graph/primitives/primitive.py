@@ -49,6 +49,7 @@ class Primitive:
     Rules:
 
     name       what nodes call it
+    public     what its function is called, empty where it is `name` too; None where there is none
     kind       see Kind
     kinds      the kinds of dtype (see KIND_NAMES) that its operands may have, predicates and indices aside
     infer      (operands, attrs, regions) -> the result types; raises ShapeError or DTypeError
@@ -82,6 +83,7 @@ class Primitive:
     name: str
     kind: Kind
     infer: Infer
+    public: str | None = ""
     kinds: str = "biufc"
     reference: Reference | None = None
     interval: IntervalRule | None = None

@@ -179,12 +179,18 @@ def _running(name: str, reference: Reference, combine: str, **traits: Any) -> Pr
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _fold("reduce_sum", NUMBERS, _sum, "add", True, linear=True, interval=intervals.total),
-    _fold("reduce_prod", NUMBERS, _reduce(np.multiply), "mul", True),
-    _fold("reduce_min", NUMBERS, _reduce(np.minimum), "min", False, linear=True, interval=intervals.moved),
-    _fold("reduce_max", NUMBERS, _reduce(np.maximum), "max", False, linear=True, interval=intervals.moved),
-    _fold("reduce_and", "b", _reduce(np.logical_and), "and", True, not_differentiable="bools only"),
-    _fold("reduce_or", "b", _reduce(np.logical_or), "or", True, not_differentiable="bools only"),
+    _fold("reduce_sum", NUMBERS, _sum, "add", True, public="sum", linear=True, interval=intervals.total),
+    _fold("reduce_prod", NUMBERS, _reduce(np.multiply), "mul", True, public="prod"),
+    _fold(
+        "reduce_min", NUMBERS, _reduce(np.minimum), "min", False, public="min", linear=True,
+        interval=intervals.moved,
+    ),
+    _fold(
+        "reduce_max", NUMBERS, _reduce(np.maximum), "max", False, public="max", linear=True,
+        interval=intervals.moved,
+    ),
+    _fold("reduce_and", "b", _reduce(np.logical_and), "and", True, public="all", not_differentiable="bools only"),
+    _fold("reduce_or", "b", _reduce(np.logical_or), "or", True, public="any", not_differentiable="bools only"),
     _running("cumsum", _cumsum, "add", linear=True, interval=intervals.running_total),
     _running("cumprod", _accumulate(np.multiply), "mul"),
     _running("cummax", _accumulate(np.maximum), "max", linear=True, interval=intervals.moved),

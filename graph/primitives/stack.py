@@ -43,8 +43,9 @@ def _infer_pop(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, 
 
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
-        name="stack_new", kind=Kind.STACK, infer=_infer_new, not_differentiable="holds nothing yet", cost=0.0
+        name="stack_new", public=None, kind=Kind.STACK, infer=_infer_new,
+        not_differentiable="holds nothing yet", cost=0.0,
     ),
-    Primitive(name="push", kind=Kind.STACK, infer=_infer_push, linear=True, updates=True),
-    Primitive(name="pop", kind=Kind.STACK, infer=_infer_pop, linear=True, updates=True, heavy=True),
-)
+    Primitive(name="push", public=None, kind=Kind.STACK, infer=_infer_push, linear=True, updates=True),
+    Primitive(name="pop", public=None, kind=Kind.STACK, infer=_infer_pop, linear=True, updates=True, heavy=True),
+)  # fmt: skip

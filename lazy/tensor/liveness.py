@@ -24,14 +24,13 @@ from weakref import ref
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Leaf, Node, Value
+from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import LIVE, TensorCore, TensorLeaf
 from loopgrad.lazy.tensor.evaluator import known_leaf
 
 # Elements that cost nothing to compute again, or more to keep than to compute: what they are made of is kept.
-_NOT_KEPT: Final = frozenset(
-    {"const", "literal", "iota", "broadcast", "reshape", "transpose", "slice", "flip", "alias", "stop_gradient"}
-)
+_NOT_KEPT: Final = NULLARY | KEEPING_SPLATS
 
 # Keeping is worth a bounded effort per evaluation: so many tensors, and so many nodes behind them (beside
 # twice as many as are computed), so that a list of lazy tensors evaluated one by one stays linear.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.primitive import kinds_text
 from loopgrad.graph.types import DType, TensorType, bool_, int64
 from loopgrad.lazy.tensor.core import (
@@ -34,20 +35,10 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-# primitive -> the name of its function, where they differ
-_PUBLIC: Final = {
-    "sub": "subtract", "mul": "multiply", "div": "divide", "min": "minimum", "max": "maximum", "neg": "negative",
-    "floordiv": "floor_divide", "mod": "remainder", "rem": "fmod", "eq": "equal", "ne": "not_equal", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "shl": "bitwise_left_shift", "shr": "bitwise_right_shift", "invert": "bitwise_invert",
-    "pow": "power", "reduce_sum": "sum", "reduce_prod": "prod", "reduce_min": "min", "reduce_max": "max",
-    "reduce_and": "all", "reduce_or": "any",
-}  # fmt: skip
-
 
 def public_name(op: str) -> str:
-    """What the user calls a primitive."""
-    return _PUBLIC.get(op, op)
+    """What the user calls a primitive or function."""
+    return (PRIMITIVES[op].public if op in PRIMITIVES else None) or op
 
 
 @lru_cache(maxsize=4096)
