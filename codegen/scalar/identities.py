@@ -8,20 +8,19 @@ from loopgrad.graph.types import DType
 
 def identity(kind: str, dtype: DType) -> float | int | bool:
     """Of add, mul, min, max, and, or, xor (for a float sum -0.0: x + -0.0 is x also for -0.0)."""
-    if kind == "add":
-        return -0.0 if dtype.is_float else 0
-    if dtype.kind == "b":
-        return kind in ("and", "mul", "min")
-    if kind in ("or", "xor"):
-        return 0
-    if kind == "mul":
-        return 1
-    if kind == "and":
-        return -1
-    if dtype.is_float:
-        return float("inf") if kind == "min" else float("-inf")
-    low, high = limits(dtype)
-    return high if kind == "min" else low
+    low, high = (float("-inf"), float("inf")) if dtype.is_float else limits(dtype)
+    match kind:
+        case "add":
+            return -0.0 if dtype.is_float else 0
+        case "or" | "xor":
+            found: float = 0
+        case "mul":
+            found = 1
+        case "and":
+            found = -1
+        case _:
+            found = high if kind == "min" else low
+    return bool(found) if dtype.kind == "b" else found
 
 
 def of_nothing(kind: str, dtype: DType) -> float | int | bool:

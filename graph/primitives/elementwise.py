@@ -284,16 +284,16 @@ def _bitwise(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive
 
 
 def _compare(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), not_differentiable=BOOL, **traits)
+    return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), **_TEST, **traits)
 
 
 def _property(name: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), not_differentiable=BOOL, **traits)
+    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), **_TEST, **traits)
 
 
 STEPS: Final = "piecewise constant"
 WHOLE: Final = "integers and bools only"
-BOOL: Final = "gives a bool"
+_TEST: Final[dict[str, Any]] = {"gives_bool": True, "not_differentiable": "gives a bool"}
 ANY: Final = "biufc"
 
 UNARY: Final = table(
@@ -336,12 +336,12 @@ UNARY: Final = table(
 )  # fmt: skip
 
 BINARY: Final = table(
-    _binary("add", "iuf", np.add, linear=True, commutes=True, interval=modular(intervals.add)),
-    _binary("sub", "iuf", np.subtract, public="subtract", linear=True, interval=modular(intervals.sub)),
-    _binary("mul", "iuf", np.multiply, public="multiply", commutes=True, interval=modular(intervals.mul)),
-    _binary("div", "iuf", _div, public="divide", singular=True, cost=4.0, interval=bounded(intervals.div)),
+    _binary("add", "iuf", np.add, neutral=0, linear=True, commutes=True, interval=modular(intervals.add)),
+    _binary("sub", "iuf", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub)),
+    _binary("mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=True, interval=modular(intervals.mul)),
+    _binary("div", "iuf", _div, public="divide", neutral=1, singular=True, cost=4.0, interval=bounded(intervals.div)),
     _binary(
-        "floordiv", "iuf", _floordiv, public="floor_divide", not_differentiable=STEPS, cost=6.0,
+        "floordiv", "iuf", _floordiv, public="floor_divide", neutral=1, not_differentiable=STEPS, cost=6.0,
         interval=bounded(intervals.floordiv),
     ),
     _binary("rem", "iuf", _remainder(np.fmod), public="fmod", cost=6.0, weight=60, interval=bounded(intervals.rem)),
@@ -360,10 +360,16 @@ BINARY: Final = table(
         interval=bounded(intervals.largest),
     ),
     _bitwise("and", "biu", np.bitwise_and, public="bitwise_and", commutes=True, interval=bounded(intervals.bits_and)),
-    _bitwise("or", "biu", np.bitwise_or, public="bitwise_or", commutes=True, interval=bounded(intervals.bits_or)),
-    _bitwise("xor", "biu", np.bitwise_xor, public="bitwise_xor", commutes=True, interval=bounded(intervals.bits_xor)),
-    _bitwise("shl", "iu", np.left_shift, public="bitwise_left_shift", interval=intervals.shl),
-    _bitwise("shr", "iu", np.right_shift, public="bitwise_right_shift", interval=intervals.shr),
+    _bitwise(
+        "or", "biu", np.bitwise_or, public="bitwise_or", neutral=0, commutes=True,
+        interval=bounded(intervals.bits_or),
+    ),
+    _bitwise(
+        "xor", "biu", np.bitwise_xor, public="bitwise_xor", neutral=0, commutes=True,
+        interval=bounded(intervals.bits_xor),
+    ),
+    _bitwise("shl", "iu", np.left_shift, public="bitwise_left_shift", neutral=0, interval=intervals.shl),
+    _bitwise("shr", "iu", np.right_shift, public="bitwise_right_shift", neutral=0, interval=intervals.shr),
 )  # fmt: skip
 
 COMPARE: Final = table(

@@ -69,7 +69,9 @@ class Primitive:
 
     For passes and schedulers:
 
+    gives_bool          the result is bool, whatever the operands are
     commutes            two operands may change places
+    neutral             the integer that changes no other as the second operand (as the first too where it commutes)
     keeps_splats        every element of the result is one of its only operand: nothing is computed, and where all
                         elements of that are equal, so are the result's
     updates             the first result is the first operand after an update, in the same memory
@@ -92,7 +94,9 @@ class Primitive:
     linear: bool = False
     singular: bool = False
     heavy: bool = False
+    gives_bool: bool = False
     commutes: bool = False
+    neutral: int | None = None
     keeps_splats: bool = False
     updates: bool = False
     combine: str = ""

@@ -1,68 +1,261 @@
-"""One primitive, one row: every table handles every primitive exactly once, or says why not."""
+"""One primitive, one row: every table handles every primitive exactly once, or its record says why not.
+
+Nothing here is true by construction: what a table fills in for all elementwise primitives alike is put to the test
+by emitting code (`test_code_on_every_target`) or batching them (tests/graph/batching).
+"""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+import loopgrad as lg
 from loopgrad.autodiff import rules
+from loopgrad.autodiff.forward import REGION_JVP
+from loopgrad.autodiff.reverse import REGION_VJP
 from loopgrad.codegen.lower import kernel
+from loopgrad.codegen.options import Options
+from loopgrad.codegen.pipeline import build_program
+from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
+from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
+from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.codegen.targets.cpu.module import emit_kernels
+from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
+from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
+from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
+from loopgrad.codegen.targets.nvptx.flavour import NVPTX
+from loopgrad.codegen.targets.spirv.target import FULL, SpirvImage
 from loopgrad.graph import batching
-from loopgrad.graph.primitives import FAMILIES, INFER, PRIMITIVES, REFERENCE
+from loopgrad.graph.build import emit, trace
+from loopgrad.graph.primitives import FAMILIES, INFER, PRIMITIVES, REDUCTIONS, REFERENCE, Kind
+from loopgrad.graph.primitives.elementwise import BINARY, COMPARE
+from loopgrad.graph.primitives.primitive import KIND_NAMES
+from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32
 
-CONTROL = {"for", "while", "switch"}
-STACK = {"stack_new", "push", "pop"}
-LIBRARY_CALLS = {"sort", "argsort"}  # whole arrays, by the runtime's host calls
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(PRIMITIVES)
 
 # How each mode handles a primitive: exactly one of these tables holds it.
-REVERSE = {
-    "partial derivatives": set(rules.PARTIALS),
-    "vjp": set(rules.VJP),
-    "accumulation": set(rules.ACCUMULATE) - set(rules.VJP),
-    "loops": CONTROL,
-    "not differentiable": set(rules.NONDIFFERENTIABLE),
-}
-FORWARD = {
-    "partial derivatives": set(rules.PARTIALS),
-    "jvp": set(rules.JVP),
-    "loops": CONTROL,
-    "not differentiable": set(rules.NONDIFFERENTIABLE),
-}
+REVERSE = (rules.PARTIALS, rules.VJP, rules.ACCUMULATE, REGION_VJP, rules.NONDIFFERENTIABLE)
+FORWARD = (rules.PARTIALS, rules.JVP, REGION_JVP, rules.NONDIFFERENTIABLE)
 
 
 def test_families_do_not_overlap():
     names = [op for rows in FAMILIES.values() for op in rows]
     assert len(names) == len(set(names)) == len(PRIMITIVES)
+    assert all(op == row.name for op, row in PRIMITIVES.items())
 
 
-@pytest.mark.parametrize("op", sorted(PRIMITIVES))
+def test_no_table_holds_what_is_no_primitive():
+    for table in (*REVERSE, *FORWARD, batching.ROWS, kernel.RULES):
+        assert set(table) <= set(PRIMITIVES)
+
+
+@pytest.mark.parametrize("op", NAMES)
 def test_shape_rule_and_reference(op):
     assert op in INFER
-    interpreted_elsewhere = CONTROL | STACK  # graph.interpret runs regions and stacks itself
-    assert (op in REFERENCE) != (op in interpreted_elsewhere)
+    interpreted_elsewhere = PRIMITIVES[op].kind in (Kind.REGION, Kind.STACK)  # by graph.interpret itself
+    assert (op in REFERENCE) != interpreted_elsewhere
 
 
-@pytest.mark.parametrize("op", sorted(PRIMITIVES))
+@pytest.mark.parametrize("op", NAMES)
 @pytest.mark.parametrize("mode", [REVERSE, FORWARD], ids=["reverse", "forward"])
 def test_one_derivative(op, mode):
-    assert len([name for name, table in mode.items() if op in table]) == 1
+    assert sum(op in table for table in mode) == 1
+    assert op in rules.PARTIALS or op in rules.NONDIFFERENTIABLE or PRIMITIVES[op].kind is not Kind.ELEMENTWISE
+    if op in rules.PARTIALS:
+        assert len(rules.PARTIALS[op]) == len(_types(op, float32))
 
 
-@pytest.mark.parametrize("op", sorted(rules.NONDIFFERENTIABLE))
-def test_reasons_are_given(op):
-    assert len(rules.NONDIFFERENTIABLE[op]) > 5
+@pytest.mark.parametrize("op", NAMES)
+def test_traits_fit_together(op):
+    row = PRIMITIVES[op]
+    assert set(row.kinds) <= set(KIND_NAMES)
+    assert not (row.linear and row.singular)
+    assert not (row.not_differentiable and (row.linear or row.singular))
+    for other in filter(None, (row.mirrored, row.negated, row.combine)):
+        assert PRIMITIVES[other].kind is Kind.ELEMENTWISE
+    if row.mirrored:
+        assert PRIMITIVES[row.mirrored].mirrored == PRIMITIVES[row.negated].negated == op
+    if row.combine:
+        assert PRIMITIVES[row.combine].commutes
 
 
-@pytest.mark.parametrize("op", sorted(PRIMITIVES))
+@pytest.mark.parametrize("op", [op for op in NAMES if PRIMITIVES[op].mirrored])
+def test_what_comparisons_are_to_each_other(op):
+    x, y = np.array([1, 2, 3]), np.array([2, 2, 2])
+    (expected,) = REFERENCE[op]({}, x, y)
+    assert (REFERENCE[PRIMITIVES[op].mirrored]({}, y, x)[0] == expected).all()
+    assert (REFERENCE[PRIMITIVES[op].negated]({}, x, y)[0] == ~expected).all()
+
+
+@pytest.mark.parametrize("op", [op for op in BINARY if "i" in PRIMITIVES[op].kinds])
+def test_neutral_numbers_and_order(op):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-9, 9, (2, 50))
+    apply, row = REFERENCE[op], PRIMITIVES[op]
+    assert row.commutes == (apply({}, x, y)[0] == apply({}, y, x)[0]).all()
+    if row.neutral is not None:
+        assert (apply({}, x, np.full_like(x, row.neutral))[0] == x).all()
+
+
+@pytest.mark.parametrize("op", NAMES)
 def test_one_batching_rule(op):
     assert op in batching.ROWS
 
 
-@pytest.mark.parametrize("op", sorted(PRIMITIVES))
+@pytest.mark.parametrize("op", NAMES)
 def test_one_lowering(op):
     """Control flow and stacks are lowered by the walk over regions, all others by a row or a library."""
-    assert (op in kernel.RULES) != (op in CONTROL | STACK | LIBRARY_CALLS)
+    assert (op in kernel.RULES) != (PRIMITIVES[op].kind in (Kind.REGION, Kind.STACK, Kind.LIBRARY))
 
 
-def test_no_table_holds_what_is_no_primitive():
-    for table in (*REVERSE.values(), *FORWARD.values(), set(batching.ROWS), set(kernel.RULES)):
-        assert table <= set(PRIMITIVES)
+# ---- code
+
+COMPUTING = [op for op in NAMES if PRIMITIVES[op].kind in (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.RUNNING_TOTAL)]
+DTYPE_NAMES = [name for name, dtype in DTYPES.items() if dtype.kind != "c"]
+
+
+def _types(op: str, dtype: DType) -> list[TensorType]:
+    """Operands with which a primitive that computes can be tried."""
+    t = TensorType((4, 3), dtype)
+    if op == "select":
+        return [TensorType(t.shape, bool_), t, t]
+    return [t, t] if op in BINARY or op in COMPARE else [t]
+
+
+def _attrs(op: str) -> list[dict[str, object]]:
+    if op == "cast":
+        return [{"dtype": DTYPES[name]} for name in DTYPE_NAMES]
+    if PRIMITIVES[op].kind is Kind.ELEMENTWISE:
+        return [{}]
+    return [{"axes": (1,)} if op in REDUCTIONS else {"axis": 1, "reverse": True}]
+
+
+@lru_cache(maxsize=1)
+def _programs(op: str) -> tuple[tuple[str, Program], ...]:
+    """One of each dtype that the primitive takes."""
+    found = []
+    for name in DTYPE_NAMES:
+        if DTYPES[name].kind in PRIMITIVES[op].kinds:
+            graph, _ = trace(lambda *x: [emit(op, x, attrs)[0] for attrs in _attrs(op)], _types(op, DTYPES[name]))
+            found.append((name, build_program(graph, Options())))
+    return tuple(found)
+
+
+def _on_cpu(program: Program) -> str:
+    return emit_kernels(program.kernels, host_machine(), Options())[0]
+
+
+def _on_vulkan(program: Program) -> str:
+    return compile_for(program, Options(), SpirvImage(FULL)).texts["spirv"]
+
+
+def _on_llvm_gpu(flavour: Flavour, assembler: type[LlvmAssembler]) -> Callable[[Program], str]:
+    def emitted(program: Program) -> str:
+        image = LlvmImage(flavour, lambda text: (text.encode(), {}), 256, assembler)
+        return compile_for(program, Options(), image).code.decode()
+
+    return emitted
+
+
+TARGETS = {
+    "cpu": _on_cpu,
+    "spirv": _on_vulkan,
+    "nvptx": _on_llvm_gpu(NVPTX, NvptxAssembler),
+    "amdgpu": _on_llvm_gpu(AMDGPU, AmdgpuAssembler),
+}
+
+
+@pytest.mark.parametrize("op", COMPUTING)
+def test_code_on_every_target(op):
+    """Whether a native instruction or a recipe is found for each dtype."""
+    missing = {}
+    for dtype, program in _programs(op):
+        for target, emitted in TARGETS.items():
+            try:
+                assert emitted(program)
+            except (KeyError, AttributeError, AssertionError) as error:
+                missing[target, dtype] = repr(error)
+    assert not missing
+
+
+# ---- what users see
+
+
+@pytest.mark.parametrize("op", [op for op in NAMES if PRIMITIVES[op].public is not None])
+def test_a_public_name_in_the_documentation(op):
+    name = PRIMITIVES[op].public or op
+    assert name in lg.__all__
+    assert f"`{name}`" in (ROOT / "docs" / "numpy.md").read_text()
+
+
+# ---- nothing else lists primitives
+
+# Rows of functions and of texts may be keyed by primitives; a set of their names is a trait that somebody forgot.
+EXEMPT = ("graph/primitives/", "codegen/targets/")
+MOST = 2
+
+
+def _names(node: ast.AST) -> list[str]:
+    """The texts that a literal collection consists of; none where it holds anything else."""
+    match node:
+        case ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.MatchOr(patterns=parts):
+            parts = [part.value if isinstance(part, ast.MatchValue) else part for part in parts]
+        case ast.Dict(keys=parts, values=values) if not all(map(_is_row, values)):
+            pass
+        case _:
+            return []
+    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return texts if len(texts) == len(parts) else []
+
+
+def _is_row(value: ast.AST) -> bool:
+    """A function or several, made here or elsewhere, or a text that is no primitive's name."""
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_row, value.elts))
+    if isinstance(value, ast.Constant):
+        return value.value is None or (isinstance(value.value, str) and value.value not in PRIMITIVES)
+    return isinstance(value, ast.Name | ast.Attribute | ast.Lambda | ast.Call)
+
+
+def _lists_of_primitives(tree: ast.AST) -> Iterator[int]:
+    """Lines of literal collections of primitives' names; `__all__` lists functions."""
+    exported = {n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"}
+    for node in ast.walk(tree):
+        if node not in exported and sum(name in PRIMITIVES for name in _names(node)) > MOST:
+            yield node.lineno  # type: ignore[attr-defined]
+
+
+def test_nobody_keeps_a_set_of_primitives():
+    found = []
+    for folder in ("graph", "autodiff", "codegen", "runtime", "lazy"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            place = path.relative_to(ROOT).as_posix()
+            if not place.startswith(EXEMPT):
+                found += [f"{place}:{line}" for line in _lists_of_primitives(ast.parse(path.read_text()))]
+    assert not found, "ask a trait of graph.primitives instead"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ['{"add", "mul", "min"}', '["sin", "cos", "x", "tan"]', '{"eq": "ne", "ne": "eq", "lt": "ge"}',
+     '{"lt": True, "le": True, "gt": False}', 'match x:\n case "add" | "mul" | "min": pass'],
+)  # fmt: skip
+def test_sets_of_primitives_are_seen(code):
+    assert list(_lists_of_primitives(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code", ['{"add": f, "or": g(1), "min": (f, g)}', '{"add": "+", "sub": "-", "mul": "*"}', '("add", x, "mul", "or")']
+)
+def test_rows_are_not_taken_for_sets(code):
+    assert not list(_lists_of_primitives(ast.parse(code)))

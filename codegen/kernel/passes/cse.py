@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.graph.primitives import COMMUTATIVE
 from loopgrad.graph.types import scalar_text
 
 Key = tuple[object, ...]
-_COMMUTATIVE = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"})
 
 
 class _Merge(Rebuilder):
@@ -42,7 +42,7 @@ class _Merge(Rebuilder):
 
     def key(self, op: KOp, operands: tuple[KValue, ...]) -> Key:
         numbers = [self.order.setdefault(v, len(self.order)) for v in operands]
-        if op.opcode in _COMMUTATIVE:
+        if op.opcode in COMMUTATIVE:
             numbers.sort()
         attrs = tuple(sorted((k, type(v), scalar_text(v)) for k, v in op.attrs.items())) if op.attrs else ()
         return (op.opcode, tuple(numbers), op.results[0].dtype, attrs)

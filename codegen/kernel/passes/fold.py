@@ -14,15 +14,9 @@ import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
-from loopgrad.graph.primitives import REFERENCE
+from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
 
 _NEVER = frozenset({"const", "load", "fma", "whole_power"})
-# opcode -> (identity on the right, identity on the left), for integers and bools
-_INTEGER_IDENTITIES: dict[str, tuple[int | None, int | None]] = {
-    "add": (0, 0), "sub": (0, None), "mul": (1, 1), "or": (0, 0), "xor": (0, 0), "shl": (0, None), "shr": (0, None),
-    "floordiv": (1, None), "div": (1, None),
-}  # fmt: skip
-_FLOAT_IDENTITIES: dict[str, tuple[int | None, int | None]] = {"mul": (1, 1), "div": (1, None)}
 
 
 class _Fold(Rebuilder):
@@ -69,12 +63,13 @@ class _Fold(Rebuilder):
     def identity(self, op: KOp, operands: tuple[KValue, ...]) -> KValue | None:
         if len(operands) != 2:
             return None
-        table = _FLOAT_IDENTITIES if operands[0].dtype.is_float else _INTEGER_IDENTITIES
-        right, left = table.get(op.opcode, (None, None))
-        if right is not None and operands[1] in self.constants and self.constants[operands[1]] == right:
-            return operands[0]
-        if left is not None and operands[0] in self.constants and self.constants[operands[0]] == left:
-            return operands[1]
+        row = PRIMITIVES.get(op.opcode)
+        exact = not operands[0].dtype.is_float or op.opcode in ("mul", "div")  # -0.0 + 0 is 0.0
+        if row is not None and row.neutral is not None and exact:
+            if self.constants.get(operands[1]) == row.neutral:
+                return operands[0]
+            if row.commutes and self.constants.get(operands[0]) == row.neutral:
+                return operands[1]
         return self.logic(op, operands)
 
     def logic(self, op: KOp, operands: tuple[KValue, ...]) -> KValue | None:
