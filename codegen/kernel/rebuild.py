@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
-
-# Opcodes with an effect beyond their results, or whose results depend on one.
-EFFECTS = frozenset({"store", "accumulate", "push", "pop", "reduce", "check"})
+from loopgrad.codegen.kernel.opcodes import OPCODES
 
 
 class Rebuilder:
@@ -53,4 +51,4 @@ class Rebuilder:
 
 def is_pure(op: KOp) -> bool:
     """Whether the operation may be moved, merged or dropped freely (it has no blocks or effects)."""
-    return not op.blocks and op.opcode not in EFFECTS
+    return not op.blocks and not OPCODES[op.opcode].effect

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 
 
 class _Printer:
@@ -38,11 +39,8 @@ class _Printer:
         left = f"{results} = " if results else ""
         right = f" : {types}" if types else ""
         self.lines.append(f"{'  ' * depth}{left}{op.opcode}{' ' * bool(operands)}{operands}{_attrs(op.attrs)}{right}")
-        for label, block in zip(_LABELS.get(op.opcode, ()), op.blocks, strict=True):
+        for label, block in zip(OPCODES[op.opcode].blocks if op.blocks else (), op.blocks, strict=True):
             self.block(label, block, depth + 1)
-
-
-_LABELS = {"for": ("do",), "while": ("cond", "do"), "if": ("then", "else")}
 
 
 def _attrs(attrs: Mapping[str, Any]) -> str:

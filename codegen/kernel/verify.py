@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.graph.errors import VerifyError
-from loopgrad.graph.primitives import GIVING_BOOLS, PRIMITIVES
 from loopgrad.graph.types import bool_, float32, float64, int64
-
-UNRESTRICTED = frozenset({"const", "cast", "whole_power", "reduce", "check"})
 
 
 class _Verifier:
@@ -34,10 +32,11 @@ class _Verifier:
 
     def operation(self, op: KOp, top: bool) -> None:
         check = getattr(self, f"check_{op.opcode}", None)
-        if check is not None:
+        if op.opcode not in OPCODES:
+            self.expect(False, f"unknown opcode {op.opcode}")
+        elif check is not None:
             check(op)
-        elif op.opcode not in UNRESTRICTED:
-            self.expect(op.opcode in PRIMITIVES, f"unknown opcode {op.opcode}")
+        elif not OPCODES[op.opcode].own:
             self.elementwise(op)
         if op.opcode == "reduce":
             self.expect(top, "reduce: only allowed in the top block")
@@ -45,7 +44,7 @@ class _Verifier:
     def elementwise(self, op: KOp) -> None:
         dtypes = {v.dtype for v in op.operands}
         self.expect(len(dtypes) == 1, f"{op.opcode}: operands of different dtypes {sorted(d.name for d in dtypes)}")
-        wanted = bool_ if op.opcode in GIVING_BOOLS else op.operands[0].dtype
+        wanted = bool_ if OPCODES[op.opcode].test else op.operands[0].dtype
         self.expect(op.results[0].dtype is wanted, f"{op.opcode}: result is not {wanted.name}")
 
     def check_select(self, op: KOp) -> None:

@@ -17,9 +17,7 @@ from loopgrad.codegen.math import (
 )
 
 RECIPES: Final[dict[str, Any]] = {
-    "sin": trigonometric.sin,
-    "cos": trigonometric.cos,
-    "tan": trigonometric.tan,
+    **trigonometric.RECIPES,
     "asin": inverse_trigonometric.asin,
     "acos": inverse_trigonometric.acos,
     "atan": inverse_trigonometric.atan,

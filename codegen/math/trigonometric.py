@@ -9,6 +9,7 @@ for f64 from fdlibm. sin and cos of one value share everything up to the last se
 from __future__ import annotations
 
 from math import pi
+from typing import Final
 
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -96,3 +97,7 @@ def tan(m: Ops[V], x: V) -> V:
     _quadrant, sine, cosine, even = shared(m, x)
     ratio = m.div(m.select(even, sine, cosine), m.select(even, cosine, sine))
     return m.select(even, ratio, m.neg(ratio))
+
+
+RECIPES: Final = {"sin": sin, "cos": cos, "tan": tan}
+"""Which share their range reduction and the two series (`shared`)."""

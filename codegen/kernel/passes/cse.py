@@ -10,8 +10,8 @@ A load from a read parameter is pure. Commutative operands are ordered first.
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
-from loopgrad.graph.primitives import COMMUTATIVE
 from loopgrad.graph.types import scalar_text
 
 Key = tuple[object, ...]
@@ -42,7 +42,7 @@ class _Merge(Rebuilder):
 
     def key(self, op: KOp, operands: tuple[KValue, ...]) -> Key:
         numbers = [self.order.setdefault(v, len(self.order)) for v in operands]
-        if op.opcode in COMMUTATIVE:
+        if OPCODES[op.opcode].commutes:
             numbers.sort()
         attrs = tuple(sorted((k, type(v), scalar_text(v)) for k, v in op.attrs.items())) if op.attrs else ()
         return (op.opcode, tuple(numbers), op.results[0].dtype, attrs)

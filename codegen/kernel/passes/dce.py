@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.rebuild import Rebuilder
-
-_ROOTS = frozenset({"store", "accumulate", "reduce", "check"})
 
 
 class _Liveness:
@@ -36,7 +35,7 @@ class _Liveness:
     def scan(self, block: Block, parent: KOp | None, roots: list[KOp]) -> None:
         for op in block.ops:
             self.parents[op] = parent
-            if op.opcode in _ROOTS or (op.opcode == "while" and op.attrs.get("max_steps") is not None):
+            if OPCODES[op.opcode].needed or (op.opcode == "while" and op.attrs.get("max_steps") is not None):
                 roots.append(op)
             if op.opcode in ("push", "pop"):
                 self.stack_ops.setdefault(op.attrs["stack"], []).append(op)

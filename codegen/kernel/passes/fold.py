@@ -16,8 +16,6 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
 
-_NEVER = frozenset({"const", "load", "fma", "whole_power"})
-
 
 class _Fold(Rebuilder):
     def __init__(self, kernel: Kernel) -> None:
@@ -35,7 +33,7 @@ class _Fold(Rebuilder):
             return operands
         if op.opcode == "for" and (trips := self.constants.get(operands[0])) is not None and trips <= 0:
             return operands[1:]
-        if op.opcode in _NEVER or not is_pure(op) or not operands:
+        if op.opcode not in REFERENCE or not is_pure(op) or not operands:
             return self.copy(op, operands)
         if all(v in self.constants for v in operands):
             return self.evaluate(op, operands)

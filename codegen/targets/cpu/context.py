@@ -148,7 +148,7 @@ class Emitter:
         """The vector of a value of known form."""
         form = self.analysis.forms[v]
         assert form is not None
-        type = "i32" if self.analysis.fits_int32(v) else llvm_type(v.dtype)
+        type = "i32" if self.analysis.ranges.fits_int32(v) else llvm_type(v.dtype)
         known = self.strided(v)
         if known is not None:
             start = self.b.resize(known.start, type)

@@ -11,16 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.interruption import Pause, Stretches, ends_soon
 from loopgrad.codegen.targets.cpu.outline import fail_function
 from loopgrad.codegen.targets.cpu.vector import Val, llvm_type
 
-PURE = frozenset(
-    {"const", "cast", "select", "fma", "add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "invert",
-     "eq", "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf", "signbit", "sign", "alias", "stop_gradient", "floor",
-     "ceil", "round", "trunc"}
-)  # fmt: skip
 FLATTEN_OPS = 12
 
 
@@ -110,7 +106,7 @@ def counted_loop(e: Emitter, op: KOp, trips: Val, lanes: Val | None) -> None:
     type = trips.type
     positive = b.scalar("i1", f"icmp sgt {type} {trips.name}, 0")
     inits = initial_values(e, phis_of, op.operands[1:])
-    stretches = None if ends_soon(e, e.analysis.ranges[op.operands[0]][1]) else Stretches(e, trips, reverse)
+    stretches = None if ends_soon(e, e.analysis.ranges.of(op.operands[0])[1]) else Stretches(e, trips, reverse)
     enter = b.label
     b.branch(positive.name, head, leave)
     b.start(head)
@@ -227,7 +223,7 @@ def limited(e: Emitter, op: KOp, go: str, steps: str, alive: Val | None, limit: 
 
 
 def cheap(block: Block) -> bool:
-    return len(block.ops) <= FLATTEN_OPS and all(o.opcode in PURE for o in block.ops)
+    return len(block.ops) <= FLATTEN_OPS and all(OPCODES[o.opcode].quick for o in block.ops)
 
 
 def emit_if(e: Emitter, op: KOp) -> None:

@@ -12,7 +12,7 @@ from loopgrad.codegen.targets.cpu.vector import Val, llvm_type
 
 def emit_elementwise(e: Emitter, op: KOp) -> Val:
     ranges, dtype = e.analysis.ranges, op.operands[0].dtype
-    x = compute(KernelOps(e), op.opcode, dtype, operands_of(e, op), lambda i: ranges[op.operands[i]])
+    x = compute(KernelOps(e), op.opcode, dtype, operands_of(e, op), lambda i: ranges.of(op.operands[i]))
     return settle(e, op.results[0], x) if dtype.is_integer else x
 
 
@@ -20,7 +20,7 @@ def operands_of(e: Emitter, op: KOp) -> list[Val]:
     """The operands in one width: 32 bits where all int64 operands and the result are narrow."""
     dtype, result = op.operands[0].dtype, op.results[0]
     if dtype.kind == "i" and dtype.bits == 64:
-        small = all(e.analysis.fits_int32(v) for v in op.operands)
+        small = all(e.analysis.ranges.fits_int32(v) for v in op.operands)
         if result.dtype.kind == "i":
             small = small and e.analysis.narrow(result)
         if small and not all(e.analysis.uniform(v) for v in op.operands):

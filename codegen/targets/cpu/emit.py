@@ -12,6 +12,7 @@ from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.cpu import control, copies, elementwise, memory, order, reduce, stacks
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
@@ -20,16 +21,14 @@ from loopgrad.codegen.targets.cpu.lanes import copy_bytes, plan_lanes, walk
 from loopgrad.codegen.targets.cpu.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector import Val
 
-COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 VALUES = {
     "const": elementwise.emit_const,
     "cast": elementwise.emit_cast,
     "select": elementwise.emit_select,
     "alias": elementwise.emit_alias,
     "stop_gradient": elementwise.emit_alias,
-    "is_nan": elementwise.emit_predicate,
-    "is_inf": elementwise.emit_predicate,
-    "signbit": elementwise.emit_predicate,
+    **dict.fromkeys(FLOAT_ORDER, elementwise.emit_compare),
+    **dict.fromkeys(PREDICATES, elementwise.emit_predicate),
     "whole_power": elementwise.emit_whole_power,
     "load": memory.emit_load,
     "pop": stacks.emit_pop,
@@ -66,8 +65,7 @@ def dispatch(e: Emitter, op: KOp) -> None:
     if form is not None and any(any(e.analysis.forms[v] or ()) for v in op.operands):  # the lanes cancel
         e.env[result] = affine(e, op).base
         return
-    make = VALUES.get(op.opcode) or (elementwise.emit_compare if op.opcode in COMPARE else elementwise.emit_elementwise)
-    value = make(e, op)
+    value = VALUES.get(op.opcode, elementwise.emit_elementwise)(e, op)
     uniform = e.analysis.uniform(result)
     e.env[result] = value if value.uniform == uniform else e.b.vector(value)
 
@@ -76,10 +74,9 @@ def affine(e: Emitter, op: KOp) -> Affine:
     """The scalar base of a value of known, lane-dependent form."""
     type = f"i{op.results[0].dtype.bits}"
     bases = [e.b.resize(e.base(v), type) for v in op.operands]
-    name = op.opcode
-    if name in ("add", "sub", "mul"):
-        return Affine(e.integer(type, name, bases[0], bases[1]))
-    if name == "neg":
+    if len(bases) == 2:  # add, sub, mul
+        return Affine(e.integer(type, op.opcode, bases[0], bases[1]))
+    if op.opcode == "neg":
         return Affine(e.integer(type, "sub", e.b.const(type, 0), bases[0]))
     return Affine(bases[0])
 

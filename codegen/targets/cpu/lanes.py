@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.graph.types import DType, float64
@@ -28,10 +29,6 @@ TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
 LITTLE = 24  # operations of a lane
-CHEAP = frozenset({"const", "cast", "load", "store", "alias", "select", "reduce"})
-DEAR = frozenset(
-    {"sin", "cos", "tan", "exp", "log", "pow", "tanh", "atan2", "lgamma", "digamma", "erf", "sinh", "cosh"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ def cost(block: Block) -> int:
     """A rough cost per lane; loops count for 16 trips."""
     total = 0
     for op in block.ops:
-        total += 1 if op.opcode in CHEAP else 20 if op.opcode in DEAR else 4
+        total += OPCODES[op.opcode].cost
         factor = 16 if op.opcode in ("for", "while") else 1
         total += factor * sum([cost(inner) for inner in op.blocks])
     return total

@@ -24,7 +24,6 @@ from loopgrad.codegen.targets.cpu.vector import Builder, Val, llvm_type
 
 MOST_COPIES: Final = 64  # a call costs a kernel of short vectors up to a fifth of its speed
 SINE_COSINE: Final = "sine_cosine"
-TRIGONOMETRIC: Final = frozenset({"sin", "cos", "tan"})
 
 Recipe = Callable[..., Sequence[Val]]
 
@@ -51,14 +50,14 @@ class KernelOps(VectorOps):
         e = self.emitter
         if (_part(name), operands[0].type) not in e.crowded:
             return super().recipe(name, operands)
-        if name in TRIGONOMETRIC:
+        if name in trigonometric.RECIPES:
             return _CallingOps(e).recipe(name, operands)
         (result,) = _call(e, name, lambda m, *values: (RECIPES[name](m, *values),), operands)
         return result
 
 
 def _part(name: str) -> str:
-    return SINE_COSINE if name in TRIGONOMETRIC else name
+    return SINE_COSINE if name in trigonometric.RECIPES else name
 
 
 class _CallingOps(VectorOps):

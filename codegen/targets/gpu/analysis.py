@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
-from loopgrad.graph.primitives import PRIMITIVES
+from loopgrad.codegen.kernel.opcodes import OPCODES
 
 SMALL: Final = 200  # the weight of a lane whose values are few
 
@@ -42,8 +42,8 @@ def weight_of(ops: Iterable[KOp]) -> int:
     """As `weight`, of these operations by themselves."""
     total = 1
     for op in ops:
-        of_floats = bool(op.operands) and op.operands[0].dtype.is_float
-        total += PRIMITIVES[op.opcode].weight if of_floats and op.opcode in PRIMITIVES else 1
+        floats = bool(op.operands) and op.operands[0].dtype.is_float
+        total += OPCODES[op.opcode].weight if floats else 1
     return total
 
 

@@ -14,9 +14,9 @@ from math import prod
 from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
+from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
 from loopgrad.codegen.targets.gpu.instructions import Instructions
-from loopgrad.codegen.targets.gpu.ranges import Ranges
 from loopgrad.graph.errors import DTypeError
 from loopgrad.graph.types import DType
 

@@ -19,14 +19,13 @@ from operator import or_
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 
 MOST_JOINED: Final = 4  # quotients, whose results and rare ways take registers
 REACH: Final = 32  # operations that are looked at behind the first of them
 LONGEST_RUN: Final = 256  # of which every operation knows all that it needs
-# may be computed in both ways
-CHEAP: Final = frozenset({"add", "sub", "mul", "fma", "neg", "abs", "eq", "is_nan", "and", "or", "invert", "select"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +125,7 @@ class _Run:
     def _way(self, members: int, to: int, done: int) -> int:
         """The operations on the ways from the quotients to another one; none where they can't be in the group."""
         way = sum(1 << k for k in _bits(self.needs[to] & ~done) if self.needs[k] & members)
-        cheap = all(self.ops[k].opcode in CHEAP for k in _bits(way & ~members))
+        cheap = all(OPCODES[self.ops[k].opcode].quick for k in _bits(way & ~members))
         return way if cheap and not self.needs[to] & self.quotients & ~(done | members) else 0
 
 

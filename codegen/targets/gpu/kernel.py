@@ -10,6 +10,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.gpu import control, elementwise, memory, stacks
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 from loopgrad.codegen.targets.gpu.context import (
@@ -36,20 +37,17 @@ from loopgrad.codegen.targets.gpu.squares import emit_square
 from loopgrad.codegen.targets.gpu.tiles import digits, emit_tile, shared_idle, short
 from loopgrad.codegen.targets.gpu.trip_counts import trip_count
 
-COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
     "const": elementwise.emit_const,
     "cast": elementwise.emit_cast,
     "select": elementwise.emit_select,
-    "is_nan": elementwise.emit_predicate,
-    "is_inf": elementwise.emit_predicate,
-    "signbit": elementwise.emit_predicate,
     "whole_power": elementwise.emit_whole_power,
     "alias": lambda e, op: e.get(op.operands[0]),
     "stop_gradient": lambda e, op: e.get(op.operands[0]),
     "load": memory.emit_load,
     "pop": stacks.emit_pop,
-    **dict.fromkeys(COMPARISONS, elementwise.emit_compare),
+    **dict.fromkeys(FLOAT_ORDER, elementwise.emit_compare),
+    **dict.fromkeys(PREDICATES, elementwise.emit_predicate),
 }
 EFFECT: Final[dict[str, Callable[[Emitter, KOp], None]]] = {
     "store": memory.emit_store,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.targets.gpu.analysis import walk, weight_of
 from loopgrad.graph.types import int64
 
-DROPPED: Final = frozenset({"push", "store", "accumulate", "reduce"})
 REFUSED: Final = frozenset({"pop", "check"})  # without checks an index may be outside, and a loop may not end
 SORTING: Final = 10  # percent that sorting costs besides
 
@@ -54,7 +54,7 @@ def inside(op: KOp) -> Iterator[KOp]:
 
 class _WithoutEffects(Rebuilder):
     def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
-        return () if op.opcode in DROPPED else self.copy(op, operands)
+        return () if OPCODES[op.opcode].leaves else self.copy(op, operands)
 
 
 def trip_count(kernel: Kernel) -> TripCount | None:

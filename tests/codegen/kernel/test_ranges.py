@@ -1,13 +1,9 @@
-"""Integer divisions, whose dividends are known to lie somewhere or not; what is known about numbers."""
+"""What is known about the integers of a kernel."""
 
-import numpy as np
-import pytest
-
-from loopgrad.codegen.targets.gpu.ranges import Ranges
+from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.graph.ranges import limits
-from loopgrad.graph.types import bool_, float32, int8, int32, int64, uint8, uint64
+from loopgrad.graph.types import bool_, float32, int8, int32, int64, uint8
 from tests.codegen.targets.cpu.kernel_build import Build
-from tests.codegen.targets.gpu.gpu_harness import check
 
 
 def test_what_is_known_of_an_index():
@@ -52,36 +48,6 @@ def test_indices_of_loops():
     ranges = Ranges(build.kernel())
     assert [ranges.of(k) for k, _ in seen] == [(0, 8), (0, 3)]
     assert ranges.of(seen[0][1]) == limits(int64)
-
-
-@pytest.mark.parametrize("by", [1, 2, 3, 7, 64, 1000])
-@pytest.mark.parametrize("opcode", ["div", "floordiv", "rem", "mod"])
-def test_indices_are_divided(opcode, by):
-    """Where they are positive, and where they may be negative, in two branches as concatenations have them."""
-    size = 200
-    build = Build(size)
-    (i,) = build.indices
-    below = build.one("sub", (i, build.const(100, int64)))
-    divisor = build.const(by, int64)
-    build.store(build.param(int64, size, "write"), i, build.one(opcode, (i, divisor)))
-    build.store(build.param(int64, size, "write"), i, build.one(opcode, (below, divisor)))
-    check(build.kernel(), [np.zeros(size, np.int64), np.zeros(size, np.int64)])
-
-
-@pytest.mark.parametrize("dtype", [int8, int32, int64, uint8, uint64], ids=str)
-@pytest.mark.parametrize("opcode", ["div", "floordiv", "rem", "mod"])
-def test_numbers_of_every_size_are_divided(opcode, dtype):
-    low, high = limits(dtype)
-    picked = [k for k in (low, low + 1, -5, -1, 0, 1, 2, 3, 6, 7, 100, high - 1, high) if low <= k <= high]
-    x, y = (a.reshape(-1) for a in np.meshgrid(*[np.array(picked, dtype.np)] * 2))
-    size = x.size
-    build = Build(size)
-    (i,) = build.indices
-    a, b = (build.load(build.param(dtype, size), i) for _ in range(2))
-    build.store(build.param(dtype, size, "write"), i, build.one(opcode, (a, b)))
-    for by in (3, 4, 100, high):
-        build.store(build.param(dtype, size, "write"), i, build.one(opcode, (a, build.const(by, dtype))))
-    check(build.kernel(), [x, y, *(np.zeros(size, dtype.np) for _ in range(5))])
 
 
 def test_a_float_has_no_range():
