@@ -24,7 +24,9 @@ def test_what_is_known_of_an_index():
     assert of(build.one("mod", (shifted, at(7)))) == (0, 6)
     assert of(build.one("mod", (column, at(7)))) == (0, 3)
     assert of(build.one("floordiv", (shifted, at(4)))) == (-3, 3)
-    assert of(build.one("rem", (shifted, at(7)))) == limits(int64)
+    assert of(build.one("rem", (shifted, at(7)))) == (-6, 6)
+    assert of(build.one("shr", (shifted, at(1)))) == (-5, 6)
+    assert of(build.one("sign", (shifted,))) == (-1, 1)
     assert of(build.one("min", (shifted, at(2)))) == (-10, 2)
     assert of(build.one("select", (build.const(True, bool_), at(-3), column), int64)) == (-3, 3)
     assert of(build.one("and", (shifted, at(7)))) == (0, 7)
@@ -48,6 +50,17 @@ def test_indices_of_loops():
     ranges = Ranges(build.kernel())
     assert [ranges.of(k) for k, _ in seen] == [(0, 8), (0, 3)]
     assert ranges.of(seen[0][1]) == limits(int64)
+
+
+def test_what_wraps_around_and_comes_back():
+    build = Build(101)
+    (i,) = build.indices
+    narrow = build.one("cast", (i,), int8)
+    twice = build.one("add", (narrow, narrow))
+    half = build.one("sub", (twice, build.const(73, int8)))
+    ranges = Ranges(build.kernel())
+    assert [ranges.of(v) for v in (narrow, twice, half)] == [(0, 100), limits(int8), (-73, 127)]
+    assert [ranges.exact(v.op) for v in (narrow, twice, half)] == [True, False, False]
 
 
 def test_a_float_has_no_range():

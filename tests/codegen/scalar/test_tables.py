@@ -1,0 +1,66 @@
+"""Every elementwise primitive of every dtype is made of what each target has, or this says by name what is missing."""
+
+import pytest
+
+from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.kernel.passes import optimise
+from loopgrad.codegen.kernel.verify import verify_kernel
+from loopgrad.codegen.options import Options
+from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
+from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
+from loopgrad.codegen.targets.cpu.features import PLAIN, machine_from
+from loopgrad.codegen.targets.cpu.module import emit_kernels
+from loopgrad.codegen.targets.gpu.kernel import emit_kernel
+from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
+from loopgrad.codegen.targets.nvptx.flavour import NVPTX
+from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
+from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.graph.primitives.elementwise import BINARY, COMPARE, PREDICATE, ROWS, UNARY
+from loopgrad.graph.types import DTYPES, bool_
+from tests.codegen.targets.cpu.kernel_build import Build
+
+WIDE = machine_from("x86_64-unknown-linux-gnu", "", dict.fromkeys(("avx512f", "avx512bw", "avx512dq", "avx512vl"), True))
+TARGETS = {
+    "cpu without vectors": lambda kernel, fast: emit_kernels([kernel], PLAIN, Options(fast_math=fast)),
+    "cpu with masks": lambda kernel, fast: emit_kernels([kernel], WIDE, Options(fast_math=fast)),
+    "spirv": lambda kernel, fast: emit_kernel(kernel, SpirvAssembler(Features(), "k"), fast),
+    "spirv, poor": lambda kernel, fast: emit_kernel(kernel, SpirvAssembler(Features(fused=False, widening=False), "k")),
+    "nvptx": lambda kernel, fast: emit_kernel(kernel, NvptxAssembler(NVPTX, "k", 256, fast), fast),
+    "amdgpu": lambda kernel, fast: emit_kernel(kernel, AmdgpuAssembler(AMDGPU, "k", 256, fast), fast),
+}
+REAL = [dtype for dtype in DTYPES.values() if dtype.kind in "biuf"]
+
+
+def kernels(name):
+    """(dtypes, a kernel with the primitive) for all that it takes."""
+    for dtype in REAL:
+        if dtype.kind not in ROWS[name].kinds:
+            continue
+        results = REAL if name == "cast" else [bool_] if OPCODES[name].test else [dtype]
+        for result in results:
+            build = Build(100)
+            (lane,) = build.indices
+            arity = 2 if name in BINARY or name in COMPARE or name == "select" else 1
+            operands = [build.load(build.param(dtype, 100), lane) for _ in range(arity)]
+            if name == "select":
+                operands.insert(0, build.load(build.param(bool_, 100), lane))
+            build.store(build.param(result, 100, "write"), lane, build.one(name, operands, result))
+            yield f"{dtype} -> {result}", build.kernel()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_primitive_of_every_dtype(target):
+    missing = []
+    for name in ROWS:
+        for dtypes, kernel in kernels(name):
+            verify_kernel(optimise(kernel))
+            for fast in {False, "float" in dtypes}:
+                try:
+                    TARGETS[target](kernel, fast)
+                except (KeyError, ValueError, IndexError) as error:
+                    missing.append(f"{name} of {dtypes}: {error!r}")
+    assert not missing
+
+
+def test_every_primitive_is_an_opcode():
+    assert {*UNARY, *BINARY, *COMPARE, *PREDICATE} <= set(OPCODES)
