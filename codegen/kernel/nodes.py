@@ -30,7 +30,7 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,3 +137,11 @@ class Kernel:
     reductions: tuple[Reduction, ...] = ()
     errors: tuple[ErrorSite, ...] = ()
     order_key: Block | None = None
+
+
+def walk(block: Block) -> Iterator[KOp]:
+    """Every operation of a block and of the blocks in it."""
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from walk(inner)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from math import prod
 
-from loopgrad.codegen.kernel.nodes import Kernel, KOp
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.cpu import control, copies, elementwise, memory, order, reduce, stacks
 from loopgrad.codegen.targets.cpu.context import Affine, Emitter
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.lanes import copy_bytes, plan_lanes, walk
+from loopgrad.codegen.targets.cpu.lanes import copy_bytes, plan_lanes
 from loopgrad.codegen.targets.cpu.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector import Val
 
@@ -208,7 +208,7 @@ class KernelEmission:
                 self.group(mask)
 
         ragged_end = bool(layout.lanes % flight)
-        ops = walk(self.kernel.body)
+        ops = [*walk(self.kernel.body)]
         simple = len(ops) <= TWO_COPIES_OPS and not any(op.blocks for op in ops)
         if not ragged_end:
             e.counted(low, high, flight, lambda j: group(j, None))

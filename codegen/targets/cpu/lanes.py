@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
@@ -62,16 +62,6 @@ class LaneLayout:
     def flight(self) -> int:
         """Lanes that move together."""
         return self.width * self.groups
-
-
-def walk(block: Block) -> list[KOp]:
-    """Every operation of a block and of the blocks in it."""
-    found: list[KOp] = []
-    for op in block.ops:
-        found.append(op)
-        for inner in op.blocks:
-            found.extend(walk(inner))
-    return found
 
 
 def cost(block: Block) -> int:
@@ -160,7 +150,7 @@ def copy_bytes(kernel: Kernel, param: int) -> int:
 
 def copy_kind(kernel: Kernel, param: int) -> str:
     """How lanes combine into a parameter that has private copies."""
-    return next(kind for p, kind in sharing(walk(kernel.body)) if p == param)
+    return next(kind for p, kind in sharing([*walk(kernel.body)]) if p == param)
 
 
 def copied_dtype(dtype: DType, kind: str) -> DType:
@@ -183,7 +173,7 @@ def round_up(value: int, unit: int) -> int:
 
 def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout:
     """The layout of a kernel on a machine."""
-    ops = walk(kernel.body)
+    ops = [*walk(kernel.body)]
     total = prod(kernel.domain)
     single = total == 1
     width, groups = (1, 1) if single else (lane_width(kernel, ops, machine), group_count(ops, machine))

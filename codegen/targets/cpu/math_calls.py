@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.kernel.nodes import Kernel, walk
 from loopgrad.codegen.math import trigonometric
 from loopgrad.codegen.math.table import RECIPES
 from loopgrad.codegen.targets.cpu.context import Emitter
-from loopgrad.codegen.targets.cpu.lanes import walk
 from loopgrad.codegen.targets.cpu.recipes import Scope, VectorOps
 from loopgrad.codegen.targets.cpu.vector import Builder, Val, llvm_type
 

@@ -1,21 +1,19 @@
 """Lane order within a tile: longest first, so that the lanes of a vector finish together.
 
-Per tile the kernel's order key is evaluated with vectors and turned into a bucket: the top bits of
-float(key + 1), exact up to 62 trips and within 3 % beyond, so that a skewed distribution stays fine at its
-short end. A counting sort (outline.sort_function) gives the permutation; the body then runs on the lanes
+Per tile the kernel's order key is evaluated with vectors and turned into a bucket (see codegen.scalar.sort_key).
+A counting sort (outline.sort_function) gives the permutation; the body then runs on the lanes
 `order[g], order[g + 1], ...`, with gathers and scatters where it would have loaded side by side.
 """
 
 from __future__ import annotations
 
+from loopgrad.codegen.scalar import sort_key
 from loopgrad.codegen.targets.cpu.context import Emitter
 from loopgrad.codegen.targets.cpu.control import emit_block
+from loopgrad.codegen.targets.cpu.math_calls import KernelOps
 from loopgrad.codegen.targets.cpu.memory import store_vector
-from loopgrad.codegen.targets.cpu.outline import ORDER_BUCKETS, sort_function
+from loopgrad.codegen.targets.cpu.outline import sort_function
 from loopgrad.codegen.targets.cpu.vector import Val
-
-MANTISSA_BITS = 5
-ONE_BITS = 127 << MANTISSA_BITS
 
 
 def declare_order(e: Emitter) -> None:
@@ -62,19 +60,10 @@ def lanes_below(e: Emitter, first: Val, count: Val) -> Val:
 
 
 def bucket(e: Emitter, key: Val) -> Val:
-    """0 .. ORDER_BUCKETS - 1, rising with the key; negative keys count as 0."""
-    b = e.b
-    largest = (1 << 30) - 1
-    bounded = b.inst(key.type, "call {r} @llvm.smin.{s}({t0} {a}, {t1} {b})", key, b.const(key.type, largest))
-    natural = b.inst(key.type, "call {r} @llvm.smax.{s}({t0} {a}, {t1} {b})", bounded, b.const(key.type, 0))
-    small = e.b.resize(natural, "i32")
-    more = b.inst("i32", "add {t0} {a}, {b}", small, b.const("i32", 1))
-    real = b.inst("float", "uitofp {t0} {a} to {r}", more)
-    bits = b.inst("i32", "bitcast {t0} {a} to {r}", real)
-    top = b.inst("i32", "lshr {t0} {a}, {b}", bits, b.const("i32", 23 - MANTISSA_BITS))
-    rank = b.inst("i32", "sub {t0} {a}, {b}", top, b.const("i32", ONE_BITS))
-    assert (30 << MANTISSA_BITS) + (1 << MANTISSA_BITS) <= ORDER_BUCKETS
-    return b.inst("i16", "trunc {t0} {a} to {r}", rank)
+    """0 .. BUCKETS - 1, rising with the key."""
+    m = KernelOps(e)
+    top = sort_key.bucket(m, key)
+    return m.b.inst("i16", "trunc {t0} {a} to {r}", m.isub(top, m.const(top, sort_key.FIRST)))
 
 
 def ordered_lanes(e: Emitter, tile: Val, g: Val) -> Val:

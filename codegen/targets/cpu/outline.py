@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from loopgrad.codegen.scalar.elementwise import compute
+from loopgrad.codegen.scalar.sort_key import BUCKETS
 from loopgrad.codegen.targets.cpu.call_context import HEADER, STOP_STARVED
 from loopgrad.codegen.targets.cpu.recipes import Scope, VectorOps
 from loopgrad.codegen.targets.cpu.vector import Builder, Val
 from loopgrad.graph.types import DType, uint8
 
-ORDER_BUCKETS = 1024
 LOOKS = 1 << 16  # rows that don't fit between two looks at the memory that there is
 
 
@@ -138,7 +138,7 @@ done:
 
 def sort_function(width: int) -> str:
     """order[0..n) = lanes of a tile by falling bucket, ties in lane order (deterministic)."""
-    return SORT.replace("WIDTH", str(width)).replace("BUCKETS", str(ORDER_BUCKETS))
+    return SORT.replace("WIDTH", str(width)).replace("BUCKETS", str(BUCKETS))
 
 
 def overflow_function() -> str:

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
-from loopgrad.codegen.targets.gpu.analysis import walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, walk
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter
 

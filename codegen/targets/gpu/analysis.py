@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 
 SMALL: Final = 200  # the weight of a lane whose values are few
-
-
-def walk(block: Block) -> Iterator[KOp]:
-    """Every operation of a block and of the blocks in it."""
-    for op in block.ops:
-        yield op
-        for inner in op.blocks:
-            yield from walk(inner)
 
 
 def shared_params(kernel: Kernel) -> dict[int, set[str]]:

@@ -13,12 +13,12 @@ from dataclasses import replace
 from math import prod
 from typing import Final, Protocol
 
-from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.kernel.nodes import Kernel, Reduction, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.accumulate import LastWriter, accumulator, number_type
 from loopgrad.codegen.targets.gpu.accumulator import Accumulator
-from loopgrad.codegen.targets.gpu.analysis import shared_params, walk
+from loopgrad.codegen.targets.gpu.analysis import shared_params
 from loopgrad.codegen.targets.gpu.context import SIZE, memory_type
 from loopgrad.codegen.targets.gpu.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface

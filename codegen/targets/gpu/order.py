@@ -1,10 +1,8 @@
 """Sorted lanes: a workgroup runs the lanes of a tile in the order of their expected trip counts, longest first.
 
-A counting sort in memory of the workgroup. The bucket of a lane is the top bits of float(key + 1), exact up
-to 62 trips and within 3 % beyond, so that a skewed distribution stays fine at its short end. Lanes of one
-bucket come in any order, and who runs a lane may differ from run to run: results go to the lane's own
-elements, contributions to reductions by the lane's number to memory of the workgroup, and nothing else may
-depend on it.
+A counting sort in memory of the workgroup, by buckets (see codegen.scalar.sort_key). Lanes of one bucket come
+in any order, and who runs a lane may differ from run to run: results go to the lane's own elements,
+contributions to reductions by the lane's number to memory of the workgroup, and nothing else may depend on it.
 
 The order is dealt out in rows as wide as the workgroup, back and forth: neighbours of the order have about
 equal trip counts and step together, and every invocation gets long and short lanes. On an H200 that beats
@@ -19,11 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from loopgrad.codegen.scalar import sort_key
+from loopgrad.codegen.scalar.sort_key import BUCKETS, FIRST
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.loops import counted
 from loopgrad.codegen.targets.gpu.partials import GroupArray, Partial
-from loopgrad.codegen.targets.gpu.plan import BUCKETS, Tiles, power_below
+from loopgrad.codegen.targets.gpu.plan import Tiles, power_below
+from loopgrad.codegen.targets.gpu.recipes import ScalarOps
 from loopgrad.codegen.targets.gpu.tiles import (
     EmitOps,
     RegisterFold,
@@ -32,10 +33,6 @@ from loopgrad.codegen.targets.gpu.tiles import (
     fold_group,
     invocation_folds,
 )
-
-MANTISSA_BITS = 5
-ONE_BITS = 127 << MANTISSA_BITS
-LARGEST_KEY = (1 << 30) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +130,9 @@ class TileOrder:
         self.b.set(rank, self.b.shared_atomic("AtomicIAdd", self.buckets, bucket, self.i32(1)))
 
     def _bucket(self, key: Val) -> Val:
-        """0 .. BUCKETS - 1, falling with the key; negative keys count as 0."""
-        e, b = self.e, self.b
-        low, high = b.const(key.type, 0), b.const(key.type, LARGEST_KEY)
-        bounded = e.select(b.inst("SLessThan", "bool", key, high), key, high)
-        natural = e.select(b.inst("SLessThan", "bool", low, bounded), bounded, low)
-        more = self.add(e.resize(natural, "i32"), 1)
-        bits = e.bitcast(b.inst("ConvertUToF", "f32", more), "i32")
-        top = b.inst("ShiftRightLogical", "i32", bits, self.i32(23 - MANTISSA_BITS))
-        return b.here(b.inst("ISub", "i32", self.i32(BUCKETS - 1 + ONE_BITS), top))
+        """0 .. BUCKETS - 1, falling with the key."""
+        m = ScalarOps(self.e)
+        return self.b.here(m.isub(self.i32(BUCKETS - 1 + FIRST), sort_key.bucket(m, key)))
 
     def _scan(self) -> None:
         """Every bucket becomes the number of lanes in those before it."""

@@ -21,6 +21,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.scalar.sort_key import BUCKETS
 from loopgrad.codegen.targets.gpu.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.context import GROUP_TYPE, SIZE, register_type
@@ -33,7 +34,6 @@ SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation
 FOLDED_LANES: Final = 32  # lanes of a reduced tile per invocation, at most
 FEW_TILES: Final = 512  # a kernel has at least so many tiles before an invocation gets more lanes of each
 SHORT_ROW: Final = 128  # shorter rows are folded by single invocations
-BUCKETS: Final = 1024  # of a sort: 5 bits of mantissa for 31 powers of two
 LONG_ROW: Final = 512  # longer rows are folded by a workgroup each
 MOST_PARTS: Final = 8  # of a short row
 FEW_ROWS: Final = 256  # but for so few of them

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Kernel, KOp
-from loopgrad.codegen.targets.gpu.analysis import walk
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
 from loopgrad.codegen.targets.gpu.context import Emitter, KernelTable, LaneStacks
 from loopgrad.codegen.targets.gpu.instructions import Instructions

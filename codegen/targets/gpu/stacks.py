@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, KOp
-from loopgrad.codegen.targets.gpu.analysis import walk
+from loopgrad.codegen.kernel.nodes import Block, KOp, walk
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.context import Emitter, memory_type
 from loopgrad.codegen.targets.gpu.interface import MOST_ROWS, NEEDED, OVERFLOW_LANE, UNCOUNTED

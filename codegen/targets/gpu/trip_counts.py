@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder
-from loopgrad.codegen.targets.gpu.analysis import walk, weight_of
+from loopgrad.codegen.targets.gpu.analysis import weight_of
 from loopgrad.graph.types import int64
 
 REFUSED: Final = frozenset({"pop", "check"})  # without checks an index may be outside, and a loop may not end

@@ -19,12 +19,14 @@ from loopgrad.graph.primitives.elementwise import BINARY, COMPARE, PREDICATE, RO
 from loopgrad.graph.types import DTYPES, bool_
 from tests.codegen.targets.cpu.kernel_build import Build
 
-WIDE = machine_from("x86_64-unknown-linux-gnu", "", dict.fromkeys(("avx512f", "avx512bw", "avx512dq", "avx512vl"), True))
+AVX512 = dict.fromkeys(("avx512f", "avx512bw", "avx512dq", "avx512vl"), True)
+WIDE = machine_from("x86_64-unknown-linux-gnu", "", AVX512)
+POOR = Features(fused=False, widening=False)
 TARGETS = {
     "cpu without vectors": lambda kernel, fast: emit_kernels([kernel], PLAIN, Options(fast_math=fast)),
     "cpu with masks": lambda kernel, fast: emit_kernels([kernel], WIDE, Options(fast_math=fast)),
     "spirv": lambda kernel, fast: emit_kernel(kernel, SpirvAssembler(Features(), "k"), fast),
-    "spirv, poor": lambda kernel, fast: emit_kernel(kernel, SpirvAssembler(Features(fused=False, widening=False), "k")),
+    "spirv, poor": lambda kernel, fast: emit_kernel(kernel, SpirvAssembler(POOR, "k"), fast),
     "nvptx": lambda kernel, fast: emit_kernel(kernel, NvptxAssembler(NVPTX, "k", 256, fast), fast),
     "amdgpu": lambda kernel, fast: emit_kernel(kernel, AmdgpuAssembler(AMDGPU, "k", 256, fast), fast),
 }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
-from loopgrad.codegen.targets.cpu.lanes import walk
+from loopgrad.codegen.kernel.nodes import walk
 from tests.codegen.kernel import random_kernels as _random_kernels
 from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, narrower
 

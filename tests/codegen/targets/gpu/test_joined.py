@@ -6,8 +6,7 @@ from itertools import chain
 
 import pytest
 
-from loopgrad.codegen.kernel.nodes import KValue
-from loopgrad.codegen.targets.gpu.analysis import walk
+from loopgrad.codegen.kernel.nodes import KValue, walk
 from loopgrad.codegen.targets.gpu.joined import MOST_JOINED, Joined, joined
 from loopgrad.graph.types import bool_, float32, float64
 from tests.codegen.kernel.random_kernels import random_kernel
