@@ -346,7 +346,14 @@ def _from_end(index: Value, extent: int) -> Value:
 
 
 def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor:
-    """The elements at `indices` along an axis (None: of the raveled array)."""
+    """The elements at `indices` along an axis (None: of the raveled array), of x's dtype.
+
+    The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. What is out of
+    range is clamped, as every index that is data, or raises IndexRangeError under `lg.options(check_indices=True)`.
+
+    >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
+    Tensor([30, 10, 30], dtype=int64)
+    """
     t = as_tensor(x)
     chosen = as_tensor(indices)
     if axis is None:
@@ -356,7 +363,15 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor
 
 
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tensor:
-    """For each position, the element that `indices` names along the axis."""
+    """For each position, the element that `indices` names along the axis; broadcast elsewhere, of x's dtype.
+
+    Raises ShapeError where ranks differ. Out of range is as for `take`.
+
+    >>> x = lg.asarray([[3, 1, 2], [6, 5, 4]])
+    >>> lg.take_along_axis(x, lg.argsort(x), axis=1)
+    Tensor([[1, 2, 3],
+            [4, 5, 6]], dtype=int64)
+    """
     t, chosen = as_tensor(x), as_tensor(indices)
     rank = len(t._value.shape)
     if len(chosen._value.shape) != rank:
@@ -378,33 +393,67 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 
 def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
-    """The positions of elements that aren't 0; evaluates `x`, so it isn't available while tracing."""
+    """The positions of elements that aren't 0: one int64 vector for each axis.
+
+    Evaluates `x`, since the shape depends on it; raises TracedValueError while tracing.
+
+    >>> lg.nonzero(lg.asarray([[0, 5], [7, 0]]))
+    (Tensor([0, 1], dtype=int64), Tensor([1, 0], dtype=int64))
+    """
     positions = np.nonzero(to_numpy(as_tensor(x), "index"))
     return tuple([wrap(array_leaf(p)) for p in positions])
 
 
 def flatnonzero(x: ArrayLike, /) -> Tensor:
-    """The positions in the raveled array of elements that aren't 0; evaluates, as `nonzero` does."""
+    """The positions in the raveled array of elements that aren't 0: an int64 vector. Evaluates, as `nonzero` does.
+
+    >>> lg.flatnonzero(lg.asarray([0, 5, 7]))
+    Tensor([1, 2], dtype=int64)
+    """
     return nonzero(wrap(ops.reshape(as_tensor(x)._value, (prod(as_tensor(x)._value.shape),))))[0]
 
 
 def argwhere(x: ArrayLike, /) -> Tensor:
-    """The positions of elements that aren't 0, one row each; evaluates, as `nonzero` does."""
+    """The positions of elements that aren't 0, one int64 row each: shape (count, rank). Evaluates, as `nonzero` does.
+
+    >>> lg.argwhere(lg.asarray([[0, 5], [7, 0]]))
+    Tensor([[0, 1],
+            [1, 0]], dtype=int64)
+    """
     return wrap(array_leaf(np.argwhere(to_numpy(as_tensor(x), "index"))))
 
 
 def extract(condition: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """The elements of the raveled array where the condition holds; evaluates it, as a mask does."""
+    """The elements of the raveled array where the condition holds: a vector of x's dtype.
+
+    Evaluates the condition, as a mask does; raises TracedValueError while tracing.
+
+    >>> lg.extract(lg.asarray([True, False, True]), lg.asarray([1.0, 2.0, 3.0]))
+    Tensor([1., 3.], dtype=float64)
+    """
     return take(x, flatnonzero(condition))
 
 
 def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Tensor:
-    """The slices along an axis for which a vector of conditions holds; evaluates it, as a mask does."""
+    """The slices along an axis (None: of x raveled) for which a vector of conditions holds, of x's dtype.
+
+    Evaluates the condition, as a mask does; raises TracedValueError while tracing.
+
+    >>> lg.compress([False, True], lg.asarray([[1, 2], [3, 4]]), axis=0)
+    Tensor([[3, 4]], dtype=int64)
+    """
     return take(x, flatnonzero(condition), axis=axis)
 
 
 def delete(x: ArrayLike, positions: Any, /, axis: int | None = None) -> Tensor:
-    """x without the slices at the given positions (Python ints, a slice) along an axis (None: of x raveled)."""
+    """x without the slices at the given positions along an axis (None: of x raveled).
+
+    Positions are Python ints or a slice, since they decide the shape: raises DTypeError for a tensor, IndexRangeError
+    out of range.
+
+    >>> lg.delete(lg.arange(5), [1, 3])
+    Tensor([0, 2, 4], dtype=int64)
+    """
     t = as_tensor(x)
     shape = t._value.shape
     extent = prod(shape) if axis is None else shape[normal_axis("delete", axis, len(shape))]
@@ -420,7 +469,11 @@ def delete(x: ArrayLike, positions: Any, /, axis: int | None = None) -> Tensor:
 
 
 def unravel_index(indices: ArrayLike, shape: Any, /) -> tuple[Tensor, ...]:
-    """Positions in a raveled array of that shape as one index per axis."""
+    """Positions in a raveled array of that shape as one index per axis.
+
+    >>> lg.unravel_index(lg.asarray([1, 5]), (2, 3))
+    (Tensor([0, 1], dtype=int64), Tensor([1, 2], dtype=int64))
+    """
     rest = as_tensor(indices)._value
     found: list[Tensor] = []
     for extent in reversed(normal_shape("unravel_index", shape)):

@@ -84,7 +84,14 @@ def sum(
     x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """The sum, of those elements where `where` holds, plus `initial`."""
+    """The sum over `axis` (None: all; an int or several), of those elements where `where` holds, plus `initial`.
+
+    Bools and integers are added up in 64 bits, floats in their own dtype, unless `dtype` is given; 0 of no elements.
+    `keepdims` keeps reduced axes with extent 1. Raises ShapeError for a mask that doesn't stretch to x.
+
+    >>> lg.sum(lg.asarray([[1, 2], [3, 4]]), axis=0)
+    Tensor([4, 6], dtype=int64)
+    """
     value = as_tensor(x)._value
     wide = _kept(cast_value(value, _wide(value, dtype)), where, 0)
     result = wrap(_reduced("reduce_sum", wide, axis, keepdims))
@@ -95,7 +102,13 @@ def prod(
     x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """The product, of those elements where `where` holds, times `initial`."""
+    """The product over `axis`, of those elements where `where` holds, times `initial`; 1 of no elements.
+
+    Shapes, dtypes and errors are those of `sum`.
+
+    >>> lg.prod(lg.asarray([2.0, 3.0, 4.0]))
+    Tensor(24., dtype=float64)
+    """
     value = as_tensor(x)._value
     wide = _kept(cast_value(value, _wide(value, dtype)), where, 1)
     result = wrap(_reduced("reduce_prod", wide, axis, keepdims))
@@ -106,7 +119,17 @@ def _wide(value: Value, dtype: Any) -> DType:
     return requested_dtype(dtype) or sum_dtype(value.dtype)
 
 
-def _extremum(op: str, on_bool: str, name: str) -> Callable[..., Tensor]:
+_EXTREMUM = """The {which} element over `axis` (None: all; an int or several); NaN where any is NaN.
+
+`where` chooses among the elements, `initial` is one more. The dtype stays, `keepdims` keeps reduced axes with extent 1.
+Raises ShapeError for no elements without `initial`, ValueError for `where` without it.
+
+>>> lg.{name}(lg.asarray([[3, 1], [2, 5]]), axis=1)
+Tensor({result}, dtype=int64)
+"""
+
+
+def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Tensor]:
     def function(
         x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False,
         initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -126,10 +149,7 @@ def _extremum(op: str, on_bool: str, name: str) -> Callable[..., Tensor]:
         return minimum(result, initial) if name == "min" else maximum(result, initial)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"The {'smallest' if name == 'min' else 'largest'} element; NaN where any is NaN. `where` chooses among the "
-        "elements, `initial` is one more."
-    )
+    function.__doc__ = _EXTREMUM.format(name=name, which="smallest" if name == "min" else "largest", result=result)
     return function
 
 
@@ -149,22 +169,34 @@ def _nothing(value: Value, axis: Any, limit: float | int | bool) -> Value:
     return constant(limit, TensorType(shape, value.dtype))
 
 
-min = _extremum("reduce_min", "reduce_and", "min")
-max = _extremum("reduce_max", "reduce_or", "max")
+min = _extremum("reduce_min", "reduce_and", "min", "[1, 2]")
+max = _extremum("reduce_max", "reduce_or", "max", "[3, 5]")
 
 
 def all(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
-    """Whether every element is true (not 0), among those where `where` holds."""
+    """Whether every element over `axis` is true (not 0), among those where `where` holds: bools; True of no elements.
+
+    >>> lg.all(lg.asarray([[1, 0], [1, 1]]), axis=1)
+    Tensor([False,  True], dtype=bool)
+    """
     return wrap(_reduced("reduce_and", _kept(as_bool(x)._value, where, True), axis, keepdims))
 
 
 def any(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
-    """Whether some element is true (not 0), among those where `where` holds."""
+    """Whether some element over `axis` is true (not 0), among those where `where` holds: bools; False of no elements.
+
+    >>> lg.any(lg.asarray([[1, 0], [0, 0]]), axis=1)
+    Tensor([ True, False], dtype=bool)
+    """
     return wrap(_reduced("reduce_or", _kept(as_bool(x)._value, where, False), axis, keepdims))
 
 
 def count_nonzero(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """How many elements are true (not 0)."""
+    """How many elements over `axis` are true (not 0), as int64.
+
+    >>> lg.count_nonzero(lg.asarray([0, 3, 0, 5]))
+    Tensor(2, dtype=int64)
+    """
     return sum(as_bool(x), axis=axis, keepdims=keepdims)
 
 
@@ -178,7 +210,13 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where:
 def mean(
     x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: ArrayLike | None = None
 ) -> Tensor:
-    """The mean, of those elements where `where` holds; NaN of no elements."""
+    """The mean over `axis`, of those elements where `where` holds; NaN of no elements.
+
+    A float keeps its dtype (16-bit ones are added up in float32), integers give the default float.
+
+    >>> lg.mean(lg.asarray([[1, 2], [3, 6]]), axis=1)
+    Tensor([1.5, 4.5], dtype=float64)
+    """
     value = as_tensor(x)._value
     work = requested_dtype(dtype) or float_dtype(value.dtype)
     axes = normal_axes("mean", axis, len(value.shape))
@@ -195,8 +233,13 @@ def var(
     x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
     where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """The variance, of those elements where `where` holds; the sum of squares is divided by the count less
-    `correction` (NumPy: `ddof`)."""
+    """The variance over `axis`, of those elements where `where` holds.
+
+    The sum of squares is divided by the count less `correction` (NumPy: `ddof`). Dtypes are those of `mean`.
+
+    >>> lg.var(lg.asarray([1.0, 2.0, 3.0])), lg.var(lg.asarray([1.0, 2.0, 3.0]), correction=1)
+    (Tensor(0.66666667, dtype=float64), Tensor(1., dtype=float64))
+    """
     value = as_tensor(x)._value
     axes = normal_axes("var", axis, len(value.shape))
     t = cast(wrap(value), float_dtype(value.dtype))
@@ -213,12 +256,20 @@ def std(
     x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
     where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation, the root of `var`."""
+    """The standard deviation, the root of `var`, with its shapes and dtypes; of equal elements its derivative is 0.
+
+    >>> lg.std(lg.asarray([1.0, 3.0]))
+    Tensor(1., dtype=float64)
+    """
     return root_of_squares(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof, where=where))
 
 
 def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) without overflow."""
+    """log(sum(exp(x))) over `axis` without overflow; integers give the default float.
+
+    >>> lg.logsumexp(lg.asarray([1000.0, 1000.0]))
+    Tensor(1000.69314718, dtype=float64)
+    """
     value = as_tensor(x)._value
     t = cast(wrap(value), float_dtype(value.dtype))
     top = wrap(emit("stop_gradient", (max(t, axis=axis, keepdims=True)._value,))[0])
@@ -231,7 +282,16 @@ def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> T
 # ---- positions
 
 
-def _position(op: str) -> Callable[..., Tensor]:
+_POSITION = """The index (int64) of the {which} element along an axis (None: of x raveled); the first of equals.
+
+NaN counts as the {which}. Raises ShapeError for no elements.
+
+>>> lg.{name}(lg.asarray([3.0, 1.0, 2.0]))
+Tensor({result}, dtype=int64)
+"""
+
+
+def _position(op: str, which: str, result: int) -> Callable[..., Tensor]:
     def function(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
         t = as_tensor(x)
         rank = len(t._value.shape)
@@ -243,18 +303,28 @@ def _position(op: str) -> Callable[..., Tensor]:
         return reshape(result, (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])) if keepdims else result
 
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"The index of the {'smallest' if op == 'argmin' else 'largest'} element; the first of equals."
+    function.__doc__ = _POSITION.format(name=op, which=which, result=result)
     return function
 
 
-argmin = _position("argmin")
-argmax = _position("argmax")
+argmin = _position("argmin", "smallest", 1)
+argmax = _position("argmax", "largest", 0)
 
 
 # ---- along an axis
 
 
-def _running(op: str, widen: bool, text: str) -> Callable[..., Tensor]:
+_RUNNING = """{what} along an axis (None: of x raveled); `reverse` begins at the end.
+
+{dtypes}{more}
+Raises {error}.
+
+>>> lg.{name}(lg.asarray([3, 1, 2]))
+Tensor({result}, dtype=int64)
+"""
+
+
+def _running(op: str, widen: bool, what: str, result: str, more: str = "") -> Callable[..., Tensor]:
     def function(
         x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False,
         include_initial: bool = False,
@@ -276,21 +346,31 @@ def _running(op: str, widen: bool, text: str) -> Callable[..., Tensor]:
         first = wrap(constant(0 if op == "cumsum" else 1, edge))
         return concat([result, first] if reverse else [first, result], axis=d)
 
+    dtypes = "Bools and integers become 64-bit, floats keep their dtype, unless `dtype` is given."
+    error = "ShapeError for an axis that x hasn't"
+    if not widen:
+        dtypes, error = "The dtype stays.", "DTypeError for bools, ValueError for `include_initial`"
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = text
+    function.__doc__ = _RUNNING.format(name=op, what=what, dtypes=dtypes, more=more, error=error, result=result)
     return function
 
 
-cumsum = _running("cumsum", True, "The running sum along an axis (None: of all); `include_initial` puts 0 in front.")
-cumprod = _running("cumprod", True, "The running product along an axis (None: of all); `include_initial` puts 1 first.")
-cummax = _running("cummax", False, "The largest so far along an axis.")
-cummin = _running("cummin", False, "The smallest so far along an axis.")
+cumsum = _running("cumsum", True, "The running sum", "[3, 4, 6]", " `include_initial` puts 0 in front.")
+cumprod = _running("cumprod", True, "The running product", "[3, 3, 6]", " `include_initial` puts 1 in front.")
+cummax = _running("cummax", False, "The largest so far", "[3, 3, 3]")
+cummin = _running("cummin", False, "The smallest so far", "[3, 1, 1]")
 
 
 def diff(
     x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Tensor:
-    """Differences of neighbours along an axis, `n` times; `prepend` and `append` are put around x first."""
+    """Differences of neighbours along an axis, `n` times; `prepend` and `append` are put around x first.
+
+    The axis is shorter by `n`; the dtype is x's, and of bools `!=`.
+
+    >>> lg.diff(lg.asarray([1, 4, 9, 16]))
+    Tensor([3, 5, 7], dtype=int64)
+    """
     t = as_tensor(x)
     d = normal_axis("diff", axis, len(t._value.shape))
     if prepend is not None or append is not None:
@@ -309,7 +389,13 @@ def diff(
 
 
 def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """Elements in order along an axis (None: of all), NaN last; always stable."""
+    """Elements in order along an axis (None: of all, as a vector), NaN last (`descending`: first).
+
+    Shape and dtype stay; always stable, but that `descending` turns equal elements around.
+
+    >>> lg.sort(lg.asarray([3.0, 1.0, 2.0]), descending=True)
+    Tensor([3., 2., 1.], dtype=float64)
+    """
     t = as_tensor(x)
     if axis is None:
         t, axis = ravel(t), 0
@@ -319,7 +405,11 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
 
 
 def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The positions that sort along an axis; equal elements keep their order."""
+    """The positions (int64) that sort along an axis (None: of x raveled); equal elements keep their order.
+
+    >>> lg.argsort(lg.asarray([3.0, 1.0, 2.0]))
+    Tensor([1, 2, 0], dtype=int64)
+    """
     t = as_tensor(x)
     if axis is None:
         t, axis = ravel(t), 0
@@ -332,7 +422,14 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
 
 
 def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:
-    """Where to insert `v` into the sorted vector `a` so that it stays sorted."""
+    """Where to insert `v` into the sorted vector `a` so that it stays sorted: int64, of v's shape.
+
+    `side` "left" is before equal elements, "right" behind them. Counts smaller elements: costs the size of `a` for each
+    of `v`. Raises ShapeError where `a` isn't a vector, ValueError for another side.
+
+    >>> lg.searchsorted(lg.asarray([1.0, 2.0, 4.0]), lg.asarray([2.0, 3.0]))
+    Tensor([1, 2], dtype=int64)
+    """
     if side not in ("left", "right"):
         raise ValueError(explained("searchsorted", "side 'left' or 'right'", repr(side), "pass one of them"))
     table, keys = meet_arrays(a, v)
