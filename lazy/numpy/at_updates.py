@@ -17,8 +17,9 @@ from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
-from loopgrad.lazy.numpy.elementwise import add, divide, maximum, minimum, multiply, negative, power, where
+from loopgrad.lazy.numpy.elementwise import add, divide, maximum, minimum, multiply, negative, power
 from loopgrad.lazy.numpy.indexing import FULL, IndexPlan, get_item, plan_index, slice_spans
+from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
     as_tensor,

@@ -11,8 +11,9 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.types import DType, TensorType, int64
-from loopgrad.lazy.numpy.elementwise import divide, floor, multiply, power, where
+from loopgrad.lazy.numpy.elementwise import divide, floor, multiply, power
 from loopgrad.lazy.numpy.movement import broadcast_to, stack, tril
+from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import (
     ArrayLike,

@@ -7,31 +7,27 @@ default float. Functions that repeat one pattern come from the small factories a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.ranges import limits
-from loopgrad.graph.types import TensorType, bool_, float64, int8, int64
-from loopgrad.lazy.numpy.indexing import nonzero
+from loopgrad.graph.primitives.primitive import kinds_text
+from loopgrad.graph.types import bool_, float64, int8, int64
 from loopgrad.lazy.numpy.integer_comparison import exact_comparison
-from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
     TensorCore,
     as_tensor,
-    broadcast_value,
     cast,
     cast_value,
-    constant,
     copied,
     is_scalar,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, meet, public_name
-from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote_all
+from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, meet, public_name
+from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.trees import is_dynamic, map_leaves
 
 if TYPE_CHECKING:
@@ -43,19 +39,24 @@ Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"
 
 # ---- factories
 
+_MEET = "Operands broadcast and are promoted"
+_APART = "Raises ShapeError where they don't broadcast"
 
-def _named(function: Any, name: str, text: str) -> Any:
-    function.__name__ = function.__qualname__ = public_name(name)
-    function.__doc__ = text
+
+def named(function: Any, op: str, text: str, rule: str, call: str, result: str) -> Any:
+    """The function under its public name, with a docstring: what it gives, `rule` for shapes and dtypes, an example."""
+    name = public_name(op)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{text}\n\n{rule}\n\n>>> lg.{name}({call})\nTensor({result})\n"
     return function
 
 
-def _operand(x: ArrayLike) -> Tensor:
+def unary_operand(x: ArrayLike) -> Tensor:
     """The operand of a function of one; what is computed of a Python int is an int64, as in NumPy."""
     return as_tensor(x, int64) if type(x) is int else as_tensor(x)
 
 
-def _float(op: str, text: str) -> Unary:
+def _float(op: str, text: str, call: str, result: str) -> Unary:
     """A float function: integers are converted first."""
 
     def function(x: ArrayLike, /) -> Tensor:
@@ -65,30 +66,33 @@ def _float(op: str, text: str) -> Unary:
             value = cast_value(value, float_dtype(value.dtype))
         return wrap(emit(op, (value,))[0], t._weak)
 
-    return _named(function, op, text)  # type: ignore[no-any-return]
+    rule = "The shape stays; a float keeps its dtype, bools and integers give the default float."
+    return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
 
 
-def _whole(op: str, text: str) -> Unary:
+def _whole(op: str, text: str, call: str, result: str) -> Unary:
     """A rounding: integers are whole already."""
 
     def function(x: ArrayLike, /) -> Tensor:
-        t = _operand(x)
+        t = unary_operand(x)
         return wrap(emit(op, (t._value,))[0], t._weak) if t._value.dtype.kind in "fc" else copied(t)
 
-    return _named(function, op, text)  # type: ignore[no-any-return]
+    rule = "Shape and dtype stay; bools and integers are copied."
+    return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
 
 
-def _signed(op: str, text: str, kinds: str = "iufc") -> Unary:
+def _signed(op: str, text: str, call: str, result: str, kinds: str = "iufc") -> Unary:
     def function(x: ArrayLike, /) -> Tensor:
-        t = _operand(x)
+        t = unary_operand(x)
         if t._value.dtype.kind not in kinds:
             raise dtype_refused(op, kinds, t._value.dtype)
         return wrap(emit(op, (t._value,))[0], t._weak)
 
-    return _named(function, op, text)  # type: ignore[no-any-return]
+    rule = f"Shape and dtype stay. Raises DTypeError for other dtypes than {kinds_text(kinds)}."
+    return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
 
 
-def _arithmetic(op: str, text: str, kinds: str = "iufc", on_bool: str | None = None) -> Binary:
+def _arithmetic(op: str, text: str, call: str, result: str, kinds: str = "iufc", on_bool: str | None = None) -> Binary:
     """Same dtype out; `on_bool` is the primitive that does it for two bools."""
 
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -100,132 +104,178 @@ def _arithmetic(op: str, text: str, kinds: str = "iufc", on_bool: str | None = N
             raise dtype_refused(op, kinds, values[0].dtype)
         return wrap(emit(op, values)[0], weak)
 
-    return _named(function, op, text)  # type: ignore[no-any-return]
+    allowed = kinds if on_bool is None else f"b{kinds}"
+    rule = f"{_MEET} to one dtype, the result's. {_APART} or are others than {kinds_text(allowed)}."
+    return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
 
 
-def _divided(op: str, text: str) -> Binary:
+def _divided(op: str, text: str, call: str, result: str) -> Binary:
     """A float function of two operands."""
 
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         values, weak = meet(op, (x, y), floating=True)
         return wrap(emit(op, values)[0], weak)
 
-    return _named(function, op, text)  # type: ignore[no-any-return]
+    rule = f"{_MEET} to one float dtype, the result's; integers to the default float. {_APART}."
+    return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
 
 
-def _comparison(op: str, text: str) -> Binary:
+def _comparison(op: str, text: str, call: str, result: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         special = exact_comparison(op, x, y)
         return wrap(emit(op, meet(op, (x, y))[0])[0]) if special is None else special
 
-    return _named(function, op, text)  # type: ignore[no-any-return]
+    rule = f"Operands broadcast; integers of different dtypes compare as numbers. The result is bool. {_APART}."
+    return named(function, op, text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
 
 
-def _logical(op: str, text: str) -> Binary:
+def _logical(op: str, text: str, call: str, result: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         return wrap(emit(op, meet(op, (as_bool(x), as_bool(y)))[0])[0])
 
-    return _named(function, f"logical_{op}", text)  # type: ignore[no-any-return]
+    rule = "Operands broadcast, or ShapeError is raised; the result is bool."
+    return named(function, f"logical_{op}", text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
 
 
 # ---- arithmetic
 
-add = _arithmetic("add", "x + y.", on_bool="or")
-multiply = _arithmetic("mul", "x * y.", on_bool="and")
-subtract = _arithmetic("sub", "x - y.")
-divide = _divided("div", "x / y; integers give the default float.")
-minimum = _arithmetic("min", "The smaller of x and y; NaN where either is.", on_bool="and")
-maximum = _arithmetic("max", "The larger of x and y; NaN where either is.", on_bool="or")
-floor_divide = _arithmetic("floordiv", "floor(x / y); an integer divided by 0 gives 0.")
-remainder = _arithmetic("mod", "The remainder with the sign of y (Python's %); 0 where an integer y is 0.")
-fmod = _arithmetic("rem", "The remainder with the sign of x (C's fmod).")
-atan2 = _divided("atan2", "The angle of the point (y, x), arguments in that order.")
-negative = _signed("neg", "-x.")
-sign = _signed("sign", "-1, 0 or 1.")
+add = _arithmetic("add", "x + y.", "[1, 2], [3, 4]", "[4, 6]", on_bool="or")
+multiply = _arithmetic("mul", "x * y.", "[1, 2], 3", "[3, 6]", on_bool="and")
+subtract = _arithmetic("sub", "x - y.", "[1, 2], 3", "[-2, -1]")
+divide = _divided("div", "x / y.", "[1, 2], 4", "[0.25, 0.5 ]")
+minimum = _arithmetic("min", "The smaller of x and y; NaN where either is.", "[1, 5], [3, 4]", "[1, 4]", on_bool="and")
+maximum = _arithmetic("max", "The larger of x and y; NaN where either is.", "[1, 5], [3, 4]", "[3, 5]", on_bool="or")
+floor_divide = _arithmetic("floordiv", "floor(x / y); an integer divided by 0 gives 0.", "[7, -7], 2", "[ 3, -4]")
+remainder = _arithmetic(
+    "mod", "The remainder with the sign of y (Python's %); 0 where an integer y is 0.", "[7, -7], 3", "[1, 2]"
+)
+fmod = _arithmetic("rem", "The remainder with the sign of x (C's fmod).", "[7, -7], 3", "[ 1, -1]")
+atan2 = _divided(
+    "atan2",
+    "The angle of the point (y, x), arguments in that order, from -pi to pi.",
+    "[0.0, 1.0], [1.0, 0.0]",
+    "[0.        , 1.57079633]",
+)
+negative = _signed("neg", "-x.", "[1, -2]", "[-1,  2]")
+sign = _signed("sign", "-1, 0 or 1; NaN of NaN.", "[-2, 0, 3]", "[-1,  0,  1]")
 
 # ---- float functions
 
-sqrt = _float("sqrt", "The square root.")
-rsqrt = _float("rsqrt", "1 / sqrt(x).")
-exp = _float("exp", "e to the power x.")
-exp2 = _float("exp2", "2 to the power x.")
-expm1 = _float("expm1", "exp(x) - 1, exact near 0.")
-log = _float("log", "The natural logarithm.")
-log2 = _float("log2", "The logarithm to base 2.")
-log10 = _float("log10", "The logarithm to base 10.")
-log1p = _float("log1p", "log(1 + x), exact near 0.")
-sin = _float("sin", "The sine.")
-cos = _float("cos", "The cosine.")
-tan = _float("tan", "The tangent.")
-asin = _float("asin", "The inverse sine.")
-acos = _float("acos", "The inverse cosine.")
-atan = _float("atan", "The inverse tangent.")
-sinh = _float("sinh", "The hyperbolic sine.")
-cosh = _float("cosh", "The hyperbolic cosine.")
-tanh = _float("tanh", "The hyperbolic tangent.")
-asinh = _float("asinh", "The inverse hyperbolic sine.")
-acosh = _float("acosh", "The inverse hyperbolic cosine.")
-atanh = _float("atanh", "The inverse hyperbolic tangent.")
-erf = _float("erf", "The error function.")
-erfc = _float("erfc", "1 - erf(x).")
-lgamma = _float("lgamma", "The logarithm of the absolute value of the gamma function.")
-digamma = _float("digamma", "The derivative of lgamma.")
+sqrt = _float("sqrt", "The square root; NaN below 0.", "[4.0, 9.0]", "[2., 3.]")
+rsqrt = _float("rsqrt", "1 / sqrt(x); infinite at 0, NaN below.", "[4.0, 16.0]", "[0.5 , 0.25]")
+exp = _float("exp", "e to the power x.", "[0.0, 1.0]", "[1.        , 2.71828183]")
+exp2 = _float("exp2", "2 to the power x.", "[0.0, 3.0]", "[1., 8.]")
+expm1 = _float("expm1", "exp(x) - 1, exact near 0.", "[0.0, 1e-12]", "[0.e+00, 1.e-12]")
+log = _float("log", "The natural logarithm; minus infinity at 0, NaN below.", "[1.0, 10.0]", "[0.        , 2.30258509]")
+log2 = _float("log2", "The logarithm to base 2.", "[1.0, 8.0]", "[0., 3.]")
+log10 = _float("log10", "The logarithm to base 10.", "[1.0, 1000.0]", "[0., 3.]")
+log1p = _float("log1p", "log(1 + x), exact near 0.", "[0.0, 1e-12]", "[0.e+00, 1.e-12]")
+sin = _float("sin", "The sine of an angle in radians.", "[0.0, 1.0]", "[0.        , 0.84147098]")
+cos = _float("cos", "The cosine of an angle in radians.", "[0.0, 1.0]", "[1.        , 0.54030231]")
+tan = _float("tan", "The tangent of an angle in radians.", "[0.0, 1.0]", "[0.        , 1.55740772]")
+asin = _float(
+    "asin", "The inverse sine, from -pi/2 to pi/2; NaN beyond -1 and 1.", "[0.0, 1.0]", "[0.        , 1.57079633]"
+)
+acos = _float(
+    "acos", "The inverse cosine, from 0 to pi; NaN beyond -1 and 1.", "[0.0, 1.0]", "[1.57079633, 0.        ]"
+)
+atan = _float("atan", "The inverse tangent, from -pi/2 to pi/2.", "[0.0, 1.0]", "[0.        , 0.78539816]")
+sinh = _float("sinh", "The hyperbolic sine.", "[0.0, 1.0]", "[0.        , 1.17520119]")
+cosh = _float("cosh", "The hyperbolic cosine.", "[0.0, 1.0]", "[1.        , 1.54308063]")
+tanh = _float("tanh", "The hyperbolic tangent.", "[0.0, 1.0]", "[0.        , 0.76159416]")
+asinh = _float("asinh", "The inverse hyperbolic sine.", "[0.0, 1.0]", "[0.        , 0.88137359]")
+acosh = _float("acosh", "The inverse hyperbolic cosine; NaN below 1.", "[1.0, 2.0]", "[0.       , 1.3169579]")
+atanh = _float(
+    "atanh", "The inverse hyperbolic tangent; NaN beyond -1 and 1.", "[0.0, 0.5]", "[0.        , 0.54930614]"
+)
+erf = _float("erf", "The error function.", "[0.0, 1.0]", "[0.        , 0.84270079]")
+erfc = _float("erfc", "1 - erf(x).", "[0.0, 1.0]", "[1.        , 0.15729921]")
+lgamma = _float(
+    "lgamma", "The logarithm of the absolute value of the gamma function.", "[1.0, 5.0]", "[0.        , 3.17805383]"
+)
+digamma = _float("digamma", "The derivative of lgamma.", "[1.0, 2.0]", "[-0.57721566,  0.42278434]")
 
 # ---- rounding
 
-floor = _whole("floor", "The largest whole number that is at most x.")
-ceil = _whole("ceil", "The smallest whole number that is at least x.")
-trunc = _whole("trunc", "x without its fraction.")
-_rint = _whole("round", "The nearest whole number, half to even.")
+floor = _whole("floor", "The largest whole number that is at most x.", "[1.5, -1.5]", "[ 1., -2.]")
+ceil = _whole("ceil", "The smallest whole number that is at least x.", "[1.5, -1.5]", "[ 2., -1.]")
+trunc = _whole("trunc", "x without its fraction.", "[1.5, -1.5]", "[ 1., -1.]")
+_rint = _whole("round", "The nearest whole number, half to even.", "[0.5, 1.5]", "[0., 2.]")
 
 # ---- comparison and logic
 
-equal = _comparison("eq", "x == y.")
-not_equal = _comparison("ne", "x != y.")
-less = _comparison("lt", "x < y.")
-less_equal = _comparison("le", "x <= y.")
-greater = _comparison("gt", "x > y.")
-greater_equal = _comparison("ge", "x >= y.")
-logical_and = _logical("and", "Both are true (not 0).")
-logical_or = _logical("or", "Either is true (not 0).")
-logical_xor = _logical("xor", "Exactly one is true (not 0).")
-bitwise_and = _arithmetic("and", "Bitwise and; of bools logical and.", "biu")
-bitwise_or = _arithmetic("or", "Bitwise or; of bools logical or.", "biu")
-bitwise_xor = _arithmetic("xor", "Bitwise exclusive or.", "biu")
-bitwise_left_shift = _arithmetic("shl", "x shifted left by y bits.", "iu")
-bitwise_right_shift = _arithmetic("shr", "x shifted right by y bits; the sign is kept.", "iu")
-bitwise_invert = _signed("invert", "Every bit flipped; of bools logical not.", "biu")
+equal = _comparison("eq", "x == y.", "[1, 2], [1, 3]", "[ True, False]")
+not_equal = _comparison("ne", "x != y.", "[1, 2], [1, 3]", "[False,  True]")
+less = _comparison("lt", "x < y.", "[1, 2], 2", "[ True, False]")
+less_equal = _comparison("le", "x <= y.", "[1, 2], 2", "[ True,  True]")
+greater = _comparison("gt", "x > y.", "[1, 2], 1", "[False,  True]")
+greater_equal = _comparison("ge", "x >= y.", "[1, 2], 2", "[False,  True]")
+logical_and = _logical("and", "Both are true (not 0).", "[0, 1, 2], [1, 0, 3]", "[False, False,  True]")
+logical_or = _logical("or", "Either is true (not 0).", "[0, 1, 0], [1, 0, 0]", "[ True,  True, False]")
+logical_xor = _logical("xor", "Exactly one is true (not 0).", "[0, 1, 2], [1, 0, 3]", "[ True,  True, False]")
+bitwise_and = _arithmetic("and", "Bitwise and; of bools logical and.", "[6, 5], 3", "[2, 1]", "biu")
+bitwise_or = _arithmetic("or", "Bitwise or; of bools logical or.", "[6, 5], 3", "[7, 7]", "biu")
+bitwise_xor = _arithmetic("xor", "Bitwise exclusive or.", "[6, 5], 3", "[5, 6]", "biu")
+bitwise_left_shift = _arithmetic("shl", "x shifted left by y bits.", "[1, 3], 2", "[ 4, 12]", "iu")
+bitwise_right_shift = _arithmetic("shr", "x shifted right by y bits; the sign is kept.", "[8, -8], 1", "[ 4, -4]", "iu")
+bitwise_invert = _signed("invert", "Every bit flipped; of bools logical not.", "[0, 5]", "[-1, -6]", "biu")
 
 
 def logical_not(x: ArrayLike, /) -> Tensor:
-    """True where x is 0 or False."""
+    """True where x is 0 or False; the shape stays, the result is bool.
+
+    >>> lg.logical_not([0, 2])
+    Tensor([ True, False], dtype=bool)
+    """
     return wrap(emit("invert", (as_bool(x)._value,))[0])
 
 
 def absolute(x: ArrayLike, /) -> Tensor:
-    """The absolute value."""
-    t = _operand(x)
+    """The absolute value; shape and dtype stay, bools are copied. The derivative at 0 is 0.
+
+    >>> lg.absolute([-1.5, 2.0])
+    Tensor([1.5, 2. ], dtype=float64)
+    """
+    t = unary_operand(x)
     return copied(t) if t._value.dtype.kind in "bu" else wrap(emit("abs", (t._value,))[0], t._weak)
 
 
 def positive(x: ArrayLike, /) -> Tensor:
-    """A copy of x."""
-    return copied(_operand(x))
+    """A copy of x: its elements, shape and dtype.
+
+    >>> lg.positive([-1.5, 2.0])
+    Tensor([-1.5,  2. ], dtype=float64)
+    """
+    return copied(unary_operand(x))
 
 
 def square(x: ArrayLike, /) -> Tensor:
-    """x * x; of bools an int8, as in NumPy."""
-    t = _operand(x)
+    """x * x; shape and dtype stay, of bools an int8, as in NumPy.
+
+    >>> lg.square([-3, 2])
+    Tensor([9, 4], dtype=int64)
+    """
+    t = unary_operand(x)
     return cast(t, int8) if t._value.dtype is bool_ else multiply(t, t)
 
 
 def reciprocal(x: ArrayLike, /) -> Tensor:
-    """1 / x."""
+    """1 / x; the shape stays, integers give the default float (in NumPy an integer).
+
+    >>> lg.reciprocal([2, 4])
+    Tensor([0.5 , 0.25], dtype=float64)
+    """
     return divide(1, x)
 
 
 def round(x: ArrayLike, /, decimals: int = 0) -> Tensor:
-    """x to `decimals` decimal places, half to even."""
+    """x to `decimals` decimal places, half to even; shape and dtype stay.
+
+    Integers are rounded to tens and so on where `decimals` is negative, and saturate; bools stay bools.
+
+    >>> lg.round([2.5, 3.14159]), lg.round([3.14159], decimals=2)
+    (Tensor([2., 3.], dtype=float64), Tensor([3.14], dtype=float64))
+    """
     t = as_tensor(x)
     if decimals == 0 or t._value.dtype.kind not in "fc":
         return _rint(t) if decimals >= 0 else _round_integers(t, decimals)
@@ -243,7 +293,14 @@ _LARGEST_PRODUCT = {"i": 4, "u": 4, "f": 2}
 
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """x to the power y; integers to a negative power are refused where y is a Python int."""
+    """x to the power y; operands broadcast and are promoted to one dtype, the result's.
+
+    Raises ValueError for an integer tensor to a negative Python int, DTypeError for bools, ShapeError where shapes
+    don't broadcast. By y the derivative counts the logarithm of 0 as 0.
+
+    >>> lg.power([1, 2, 3], 2), lg.power(2.0, [0.5, -1.0])
+    (Tensor([1, 4, 9], dtype=int64), Tensor([1.41421356, 0.5       ], dtype=float64))
+    """
     if isinstance(x, TensorCore) and is_scalar(y) and not isinstance(y, complex):
         simple = _simple_power(x, y)
         if simple is not None:
@@ -279,165 +336,13 @@ def _product(x: Tensor, exponent: int) -> Tensor:
     return wrap(result, x._weak)
 
 
-# ---- choices
-
-
-@overload
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor: ...
-@overload
-def where(condition: ArrayLike, /) -> tuple[Tensor, ...]: ...
-def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Any:
-    """x where the condition holds, y elsewhere; without them `nonzero(condition)`."""
-    if x is None or y is None:
-        if x is not None or y is not None:
-            raise TypeError(explained("where", "both x and y, or neither", "one of them", "pass the other"))
-        return nonzero(condition)
-    predicate = as_bool(condition)
-    (a, b), weak = meet("where", (x, y))
-    shape = joined_shape("where", (predicate._value.shape, a.shape))
-    chosen = [broadcast_value(v, shape) for v in (predicate._value, a, b)]
-    return wrap(emit("select", chosen)[0], weak)
-
-
-def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
-    """x kept between `min` and `max`; None leaves that side open."""
-    result = copied(_operand(x))
-    if result._value.dtype.is_integer:  # a Python int beyond the end that is open anyway leaves it open
-        low, high = limits(result._value.dtype)
-        min = None if type(min) is int and min < low else min
-        max = None if type(max) is int and max > high else max
-    if min is not None:
-        result = maximum(result, min)
-    return result if max is None else minimum(result, max)
-
-
-# ---- tests for special values
-
-
-def _special(op: str, text: str) -> Unary:
-    def function(x: ArrayLike, /) -> Tensor:
-        value = as_tensor(x)._value
-        if value.dtype.kind not in "fc":
-            return wrap(constant(False, TensorType(value.shape, bool_)))
-        return wrap(emit(op, (value,))[0])
-
-    return _named(function, op.replace("_", ""), text)  # type: ignore[no-any-return]
-
-
-isnan = _special("is_nan", "Whether x is NaN.")
-isinf = _special("is_inf", "Whether x is infinite.")
-
-
-def isfinite(x: ArrayLike, /) -> Tensor:
-    """Whether x is neither infinite nor NaN."""
-    return logical_not(logical_or(isnan(x), isinf(x)))
-
-
-def signbit(x: ArrayLike, /) -> Tensor:
-    """Whether the sign bit is set (True for -0.0, and for NaN with that bit)."""
-    t = as_tensor(x)
-    return wrap(ops.signbit(t._value)) if t._value.dtype.kind == "f" else less(t, 0)
-
-
-# ---- compositions
-
-
-def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The magnitude of x with the sign of y."""
-    (a, b), weak = meet("copysign", (x, y), floating=True)
-    size = absolute(wrap(a, weak))
-    return where(signbit(wrap(b)), negative(size), size)
-
-
-def root_of_squares(total: Tensor) -> Tensor:
-    """The square root of a sum of squares: a norm, whose derivatives at 0 are 0, as those of `absolute` are."""
-    zero = equal(total, 0.0)
-    return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
-
-
-# A smooth function that is computed in pieces chooses between formulas that are the function on both sides of the
-# border. Then derivatives of every order are right there too; those of abs, maximum and minimum have kinks.
-
-
-def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """sqrt(x*x + y*y) without overflow."""
-    (a, b), weak = meet("hypot", (x, y), floating=True)
-    s, t = wrap(a, weak), wrap(b, weak)
-    first = logical_or(greater_equal(absolute(s), absolute(t)), isinf(s))
-    large, small = where(first, s, t), where(first, t, s)
-    plain = logical_or(logical_and(equal(large, 0), equal(small, 0)), isinf(large))  # the small one may be NaN
-    ratio = divide(small, where(plain, 1.0, large))
-    size = absolute(large)
-    return where(plain, size, multiply(size, sqrt(add(1.0, multiply(ratio, ratio)))))
-
-
-def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """log(exp(x) + exp(y)) without overflow."""
-    (a, b), weak = meet("logaddexp", (x, y), floating=True)
-    p, q = wrap(a, weak), wrap(b, weak)
-    first = greater_equal(p, q)
-    top, low = where(first, p, q), where(first, q, p)
-    finite = add(top, log1p(exp(subtract(low, top))))
-    return where(isinf(top), maximum(p, q), finite)  # infinities of one sign: their difference is NaN
-
-
-def cbrt(x: ArrayLike, /) -> Tensor:
-    """The real cube root."""
-    t = as_tensor(x)
-    value = cast_value(t._value, float_dtype(t._value.dtype))
-    f = wrap(value, t._weak)
-    below = signbit(f)
-    size = where(below, negative(f), f)  # abs would have no slope at 0
-    root = power(size, 1.0 / 3.0)
-    # 1/3 isn't exact, which costs large and small numbers digits: one step of Newton gives them back
-    exact = logical_or(isinf(f), equal(f, 0.0))
-    safe = where(exact, 1.0, root)
-    residue = divide(subtract(safe, divide(divide(size, safe), safe)), 3.0)
-    root = where(exact, root, subtract(root, stop_gradient(residue)))
-    return where(below, negative(root), root)
-
-
-def sigmoid(x: ArrayLike, /) -> Tensor:
-    """1 / (1 + exp(-x)), computed from exp(-|x|), which can't overflow."""
-    t = as_tensor(x)
-    f = wrap(cast_value(t._value, float_dtype(t._value.dtype)), t._weak)
-    below = less(f, 0.0)
-    small = exp(where(below, f, negative(f)))  # abs would have no slope at 0
-    return divide(where(below, small, 1.0), add(1.0, small))
-
-
-def nan_to_num(
-    x: ArrayLike, /, nan: float = 0.0, *, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
-    """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told."""
-    t = as_tensor(x)
-    if t._value.dtype.kind != "f":
-        return copied(t)
-    largest = finfo(t._value.dtype).max
-    high = largest if posinf is None else posinf
-    low = -largest if neginf is None else neginf
-    infinite = where(isinf(t), where(greater(t, 0.0), high, low), t)
-    return where(isnan(t), nan, infinite)
-
-
 def stop_gradient(x: Any, /) -> Any:
-    """x (a tensor, or a tree of them), treated as a constant by every derivative."""
+    """x (a tensor, or a tree of them), treated as a constant by every derivative; shapes and dtypes stay.
+
+    >>> lg.grad(lambda x: x * lg.stop_gradient(x))(3.0)
+    Tensor(3., dtype=float64)
+    """
     if not is_dynamic(x):
         return map_leaves(stop_gradient, x)
     t = as_tensor(x)
     return wrap(emit("stop_gradient", (t._value,))[0], t._weak)
-
-
-def result_type(*operands: Any) -> Any:
-    """The dtype that an operation on these tensors, dtypes and Python scalars has."""
-    parts = []
-    for x in operands:
-        if is_scalar(x):
-            t = as_tensor(x)
-            parts.append((t._value.dtype, True))
-        elif isinstance(x, TensorCore):
-            parts.append((x._value.dtype, x._weak))
-        else:
-            from_dtype = getattr(x, "dtype", x)
-            parts.append((as_dtype(from_dtype), False))
-    return promote_all(*parts)[0]

@@ -15,18 +15,13 @@ from loopgrad.lazy.numpy.elementwise import (
     add,
     bitwise_and,
     bitwise_right_shift,
-    clip,
     divide,
     equal,
     exp2,
     floor_divide,
     greater,
-    isfinite,
-    isinf,
-    isnan,
     less,
     less_equal,
-    logaddexp,
     logical_and,
     logical_or,
     maximum,
@@ -37,13 +32,13 @@ from loopgrad.lazy.numpy.elementwise import (
     power,
     remainder,
     round,
-    signbit,
     sin,
     subtract,
     trunc,
-    where,
 )
 from loopgrad.lazy.numpy.reduction import all
+from loopgrad.lazy.numpy.smooth_functions import logaddexp
+from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
 
@@ -62,47 +57,83 @@ def _as_float(x: ArrayLike) -> Tensor:
 
 
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
-    """`floor_divide(x, y)` and `remainder(x, y)`."""
+    """`floor_divide(x, y)` and `remainder(x, y)`: shapes and dtypes are theirs.
+
+    >>> lg.divmod([7, -7], 2)
+    (Tensor([ 3, -4], dtype=int64), Tensor([1, 1], dtype=int64))
+    """
     return floor_divide(x, y), remainder(x, y)
 
 
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """x to the power y in float64, whatever the operands: integers may have negative powers."""
+    """x to the power y in float64, whatever the operands' dtypes: integers may have negative powers. Shapes broadcast.
+
+    >>> lg.float_power([2, 4], -1)
+    Tensor([0.5 , 0.25], dtype=float64)
+    """
     return power(cast(as_tensor(x), float64), cast(as_tensor(y), float64))
 
 
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The larger of x and y; where one is NaN, the other."""
+    """The larger of x and y; where one is NaN, the other. Shapes and dtypes are those of `maximum`.
+
+    >>> lg.fmax([1.0, np.nan], [0.0, 2.0])
+    Tensor([1., 2.], dtype=float64)
+    """
     return where(isnan(x), y, where(isnan(y), x, maximum(x, y)))
 
 
 def fmin(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The smaller of x and y; where one is NaN, the other."""
+    """The smaller of x and y; where one is NaN, the other. Shapes and dtypes are those of `minimum`.
+
+    >>> lg.fmin([1.0, np.nan], [0.0, 2.0])
+    Tensor([0., 2.], dtype=float64)
+    """
     return where(isnan(x), y, where(isnan(y), x, minimum(x, y)))
 
 
 def fabs(x: ArrayLike, /) -> Tensor:
-    """The absolute value as a float."""
+    """The absolute value as a float: integers give the default float, the shape stays.
+
+    >>> lg.fabs([-1, 2])
+    Tensor([1., 2.], dtype=float64)
+    """
     return absolute(_as_float(x))
 
 
 def deg2rad(x: ArrayLike, /) -> Tensor:
-    """Degrees to radians."""
+    """Degrees to radians; the shape stays, integers give the default float.
+
+    >>> lg.deg2rad([0.0, 180.0])
+    Tensor([0.        , 3.14159265], dtype=float64)
+    """
     return multiply(_as_float(x), math.pi / 180.0)
 
 
 def rad2deg(x: ArrayLike, /) -> Tensor:
-    """Radians to degrees."""
+    """Radians to degrees; the shape stays, integers give the default float.
+
+    >>> lg.rad2deg([0.0, lg.pi])
+    Tensor([  0., 180.], dtype=float64)
+    """
     return multiply(_as_float(x), 180.0 / math.pi)
 
 
 def rint(x: ArrayLike, /) -> Tensor:
-    """The nearest whole number as a float, half to even."""
+    """The nearest whole number as a float, half to even; the shape stays, integers give the default float.
+
+    >>> lg.rint([0.5, 1.5, 2.4])
+    Tensor([0., 2., 2.], dtype=float64)
+    """
     return round(_as_float(x))
 
 
 def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
-    """The fraction and the whole part of x, both with x's sign."""
+    """The fraction and the whole part of x, both with x's sign and shape; integers give the default float.
+
+    >>> lg.modf([2.5, -0.25])
+    (Tensor([ 0.5 , -0.25], dtype=float64), Tensor([ 2., -0.], dtype=float64))
+    """
     t = _as_float(x)
     whole, below = trunc(t), signbit(t)
     # taken from the larger one, so that no abs is needed, which has no slope where nothing is left
@@ -111,7 +142,13 @@ def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
 
 
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
-    """x * 2**exponent, for integer exponents, rounded once."""
+    """x * 2**exponent, rounded once; shapes broadcast, the dtype is x's (of integers the default float).
+
+    Raises DTypeError for an exponent that isn't an integer.
+
+    >>> lg.ldexp([0.75, 1.0], [2, -1])
+    Tensor([3. , 0.5], dtype=float64)
+    """
     t, e = _as_float(x), as_tensor(exponent)
     if not e._value.dtype.is_integer:
         raise DTypeError(explained("ldexp", "an integer exponent", e._value.type, "use x * lg.exp2(exponent)"))
@@ -126,7 +163,11 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
 
 
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """log2(2**x + 2**y) without overflow."""
+    """log2(2**x + 2**y) without overflow; operands broadcast, and integers give the default float.
+
+    >>> lg.logaddexp2(2000.0, 2000.0)
+    Tensor(2001., dtype=float64)
+    """
     (a, b), weak = meet("logaddexp2", (x, y), floating=True)
     scale = math.log(2.0)
     return divide(logaddexp(multiply(wrap(a, weak), scale), multiply(wrap(b, weak), scale)), scale)
@@ -138,7 +179,11 @@ _SINC: Final = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(12)])
 
 
 def sinc(x: ArrayLike, /) -> Tensor:
-    """sin(pi x) / (pi x), and 1 at 0."""
+    """sin(pi x) / (pi x), and 1 at 0; the shape stays, integers give the default float.
+
+    >>> lg.sinc([0.0, 0.5])
+    Tensor([1.        , 0.63661977], dtype=float64)
+    """
     t = _as_float(x)
     angle = multiply(t, math.pi)
     near = less(absolute(angle), 1.0)
@@ -150,7 +195,13 @@ def sinc(x: ArrayLike, /) -> Tensor:
 
 
 def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
-    """0 where x is negative, 1 where it is positive, `at_zero` where it is 0; NaN stays."""
+    """0 where x is negative, 1 where it is positive, `at_zero` where it is 0; NaN stays.
+
+    Operands broadcast, and integers give the default float.
+
+    >>> lg.heaviside([-1.0, 0.0, 2.0], 0.5)
+    Tensor([0. , 0.5, 1. ], dtype=float64)
+    """
     (a, b), weak = meet("heaviside", (x, at_zero), floating=True)
     t = wrap(a, weak)
     step = where(equal(t, 0), wrap(b, weak), where(less(t, 0), 0.0, 1.0))
@@ -158,17 +209,31 @@ def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
 
 
 def isposinf(x: ArrayLike, /) -> Tensor:
-    """Whether x is positive infinity."""
+    """Whether x is positive infinity; the shape stays, the result is bool.
+
+    >>> lg.isposinf([np.inf, -np.inf])
+    Tensor([ True, False], dtype=bool)
+    """
     return logical_and(isinf(x), greater(x, 0))
 
 
 def isneginf(x: ArrayLike, /) -> Tensor:
-    """Whether x is negative infinity."""
+    """Whether x is negative infinity; the shape stays, the result is bool.
+
+    >>> lg.isneginf([np.inf, -np.inf])
+    Tensor([False,  True], dtype=bool)
+    """
     return logical_and(isinf(x), less(x, 0))
 
 
 def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """|x - y| <= atol + rtol * |y|; infinities equal themselves, NaN only where `equal_nan`."""
+    """|x - y| <= atol + rtol * |y|; infinities equal themselves, NaN only where `equal_nan`.
+
+    Operands broadcast; the result is bool.
+
+    >>> lg.isclose([1.0, 1.0], [1.0 + 1e-9, 1.1])
+    Tensor([ True, False], dtype=bool)
+    """
     (a, b), _ = meet("isclose", (x, y), floating=True)
     s, t = wrap(a), wrap(b)
     near = logical_and(less_equal(absolute(subtract(s, t)), add(atol, multiply(rtol, absolute(t)))), isfinite(t))
@@ -177,12 +242,21 @@ def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-
 
 
 def allclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Whether `isclose` holds everywhere, as a bool tensor without axes."""
+    """Whether `isclose` holds everywhere, as a bool tensor of shape ().
+
+    >>> lg.allclose([1.0, 2.0], [1.0, 2.0 + 1e-9])
+    Tensor(True, dtype=bool)
+    """
     return all(isclose(x, y, rtol, atol, equal_nan))
 
 
 def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tensor:
-    """Whether the shapes agree and all elements do, as a bool tensor without axes."""
+    """Whether the shapes agree and all elements do, as a bool tensor of shape (); NaN equals NaN only where
+    `equal_nan`.
+
+    >>> lg.array_equal([1, 2], [1.0, 2.0]), lg.array_equal([1, 2], [1])
+    (Tensor(True, dtype=bool), Tensor(False, dtype=bool))
+    """
     a, b = as_tensor(x), as_tensor(y)
     if a._value.shape != b._value.shape:
         return as_tensor(False)
@@ -191,14 +265,26 @@ def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tenso
 
 
 def isin(x: ArrayLike, test: ArrayLike, /, *, invert: bool = False) -> Tensor:
-    """Whether each element of x occurs among those of `test`."""
+    """Whether each element of x occurs among those of `test`: bools of x's shape. Costs the product of both sizes.
+
+    >>> lg.isin([1, 2, 3], [3, 1])
+    Tensor([ True, False,  True], dtype=bool)
+    """
     t, table = meet_arrays(x, test)
     found = equal(t[..., None], table.ravel()).any(axis=-1)
     return not_equal(found, True) if invert else found
 
 
 def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, default: ArrayLike = 0) -> Tensor:
-    """For each element the choice of the first condition that holds, `default` where none does."""
+    """For each element the choice of the first condition that holds, `default` where none does.
+
+    All broadcast; choices and default are promoted to one dtype. Raises ShapeError unless there are as many conditions
+    as choices, and at least one.
+
+    >>> x = lg.asarray([-1.0, 0.5, 3.0])
+    >>> lg.select([x < 0, x < 1], [0.0, x], 1.0)
+    Tensor([0. , 0.5, 1. ], dtype=float64)
+    """
     if len(conditions) != len(choices) or not len(choices):
         got = f"{len(conditions)} conditions and {len(choices)} choices"
         raise ShapeError(explained("select", "as many conditions as choices, at least one", got, "pair them up"))
@@ -212,7 +298,13 @@ def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, def
 
 
 def gcd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The greatest common divisor, by Euclid's algorithm, each element in a loop of its own."""
+    """The greatest common divisor, by Euclid's algorithm, each element in a loop of its own.
+
+    Operands broadcast and are promoted to one integer dtype, the result's. Raises DTypeError for others.
+
+    >>> lg.gcd([12, 18], 30)
+    Tensor([6, 6], dtype=int64)
+    """
     values, _ = meet("gcd", (x, y))
     if not values[0].dtype.is_integer:
         raise dtype_refused("gcd", "iu", values[0].dtype)
@@ -232,7 +324,11 @@ def _unsigned_gcd(x: Tensor, y: Tensor) -> Tensor:
 
 
 def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The least common multiple; 0 where one is 0."""
+    """The least common multiple; 0 where one is 0. Shapes, dtypes and errors are those of `gcd`; it may wrap.
+
+    >>> lg.lcm([4, 6], 10)
+    Tensor([20, 30], dtype=int64)
+    """
     values, _ = meet("lcm", (x, y))
     if not values[0].dtype.is_integer:
         raise dtype_refused("lcm", "iu", values[0].dtype)
@@ -241,7 +337,11 @@ def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def bitwise_count(x: ArrayLike, /) -> Tensor:
-    """How many bits of |x| are set, as uint8."""
+    """How many bits of |x| are set, as uint8; the shape stays. Raises DTypeError for floats.
+
+    >>> lg.bitwise_count([7, -8])
+    Tensor([3, 1], dtype=uint8)
+    """
     t = as_tensor(x)
     if t._value.dtype is bool_:
         return cast(t, uint8)

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.creation import eye
-from loopgrad.lazy.numpy.elementwise import (
-    absolute,
-    equal,
-    less,
-    multiply,
-    negative,
-    not_equal,
-    power,
-    root_of_squares,
-    where,
-)
+from loopgrad.lazy.numpy.elementwise import absolute, equal, less, multiply, negative, not_equal, power
 from loopgrad.lazy.numpy.matrix_products import diagonal as diagonal_of
 from loopgrad.lazy.numpy.matrix_products import matmul
 from loopgrad.lazy.numpy.movement import broadcast_to, moveaxis
 from loopgrad.lazy.numpy.reduction import max, min, sum
+from loopgrad.lazy.numpy.smooth_functions import root_of_squares
+from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.promotion import float_dtype

@@ -23,7 +23,6 @@ from loopgrad.lazy.numpy.elementwise import (
     divide,
     equal,
     exp,
-    isinf,
     less,
     less_equal,
     log,
@@ -33,11 +32,11 @@ from loopgrad.lazy.numpy.elementwise import (
     minimum,
     multiply,
     not_equal,
-    root_of_squares,
     subtract,
-    where,
 )
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, flip, ravel, reshape
+from loopgrad.lazy.numpy.smooth_functions import root_of_squares
+from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
     as_tensor,

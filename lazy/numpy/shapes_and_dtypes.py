@@ -11,9 +11,9 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, is_scalar
 from loopgrad.lazy.tensor.operands import normal_axis
-from loopgrad.lazy.tensor.promotion import as_dtype, promote
+from loopgrad.lazy.tensor.promotion import as_dtype, promote, promote_all
 
 _KINDS: Final = {
     "bool": "b",
@@ -105,3 +105,24 @@ def isdtype(dtype: Any, kind: Any, /) -> bool:
 def promote_types(a: Any, b: Any, /) -> DType:
     """The dtype of an operation on arrays of dtypes `a` and `b`."""
     return promote(as_dtype(a), as_dtype(b))
+
+
+def result_type(*operands: Any) -> Any:
+    """The dtype that an operation on these tensors, dtypes and Python scalars has.
+
+    Promotion is NumPy 2's: a Python scalar gives way unless its kind is higher.
+
+    >>> lg.result_type(lg.int32, lg.float32), lg.result_type(lg.float32, 1.0)
+    (float64, float32)
+    """
+    parts = []
+    for x in operands:
+        if is_scalar(x):
+            t = as_tensor(x)
+            parts.append((t._value.dtype, True))
+        elif isinstance(x, TensorCore):
+            parts.append((x._value.dtype, x._weak))
+        else:
+            from_dtype = getattr(x, "dtype", x)
+            parts.append((as_dtype(from_dtype), False))
+    return promote_all(*parts)[0]

@@ -13,24 +13,19 @@ from loopgrad.lazy.numpy.creation import linspace, zeros
 from loopgrad.lazy.numpy.elementwise import (
     add,
     ceil,
-    clip,
     divide,
     equal,
     floor,
     greater,
-    isinf,
-    isnan,
     less,
     logical_and,
     logical_not,
     maximum,
     minimum,
     multiply,
-    root_of_squares,
     sqrt,
     stop_gradient,
     subtract,
-    where,
 )
 from loopgrad.lazy.numpy.indexing import take_along_axis
 from loopgrad.lazy.numpy.matrix_products import diagonal, matmul
@@ -50,6 +45,8 @@ from loopgrad.lazy.numpy.reduction import (
     sum,
     var,
 )
+from loopgrad.lazy.numpy.smooth_functions import root_of_squares
+from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axes

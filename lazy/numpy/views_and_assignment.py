@@ -67,6 +67,7 @@ class Subscript(Step):
         mine, theirs = self.plan.spans, other.plan.spans
         return mine is not None and theirs is not None and any(map(_spans_apart, mine, theirs))
 
+
 def _spans_apart(a: tuple[int, int | None, int], b: tuple[int, int | None, int]) -> bool:
     """Whether two spans of one axis have no position in common."""
     first, last = _ends(a)

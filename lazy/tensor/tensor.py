@@ -16,7 +16,15 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
-from loopgrad.lazy.numpy import elementwise, indexing, matrix_products, movement, numpy_protocols, reduction
+from loopgrad.lazy.numpy import (
+    elementwise,
+    indexing,
+    matrix_products,
+    movement,
+    numpy_protocols,
+    reduction,
+    special_values,
+)
 from loopgrad.lazy.numpy.at_updates import At
 from loopgrad.lazy.numpy.creation import asarray, astype
 from loopgrad.lazy.numpy.indexing import take
@@ -283,7 +291,7 @@ class Tensor(Operators):
     cumsum = reduction.cumsum
     cumprod = reduction.cumprod
     argsort = reduction.argsort
-    clip = elementwise.clip
+    clip = special_values.clip
     round = elementwise.round
     dot = matrix_products.dot
     trace = matrix_products.trace

@@ -34,12 +34,11 @@ MODULES: Final = {
         "absolute abs=absolute acos arccos=acos acosh arccosh=acosh add asin arcsin=asin asinh arcsinh=asinh atan "
         "arctan=atan atan2 arctan2=atan2 atanh arctanh=atanh bitwise_and bitwise_invert bitwise_not=bitwise_invert "
         "invert=bitwise_invert bitwise_left_shift left_shift=bitwise_left_shift bitwise_or bitwise_right_shift "
-        "right_shift=bitwise_right_shift bitwise_xor cbrt ceil clip copysign cos cosh digamma divide "
-        "true_divide=divide equal erf erfc exp exp2 expm1 floor floor_divide fmod greater greater_equal hypot isfinite "
-        "isinf isnan less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not logical_or "
-        "logical_xor maximum minimum multiply nan_to_num negative not_equal positive power pow=power reciprocal "
-        "remainder mod=remainder result_type round around=round rsqrt sigmoid sign signbit sin sinh sqrt square "
-        "stop_gradient subtract tan tanh trunc where"
+        "right_shift=bitwise_right_shift bitwise_xor ceil cos cosh digamma divide true_divide=divide equal erf erfc "
+        "exp exp2 expm1 floor floor_divide fmod greater greater_equal less less_equal lgamma log log10 log1p log2 "
+        "logical_and logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power "
+        "pow=power reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient "
+        "subtract tan tanh trunc"
     ),
     "lazy.numpy.elementwise_compositions": (
         "allclose array_equal bitwise_count deg2rad degrees divmod fabs float_power fmax fmin gcd heaviside isclose "
@@ -64,7 +63,9 @@ MODULES: Final = {
         "cumulative_sum=cumsum diff logsumexp max amax=max mean min amin=min prod searchsorted sort std sum var"
     ),
     "lazy.numpy.sampled_functions": "convolve correlate gradient interp polyval trapezoid vander",
-    "lazy.numpy.shapes_and_dtypes": "finfo iinfo isdtype ndim promote_types shape size",
+    "lazy.numpy.shapes_and_dtypes": "finfo iinfo isdtype ndim promote_types result_type shape size",
+    "lazy.numpy.smooth_functions": "cbrt hypot logaddexp sigmoid",
+    "lazy.numpy.special_values": "clip copysign isfinite isinf isnan nan_to_num signbit where",
     "lazy.numpy.statistics": (
         "average bincount corrcoef cov digitize histogram median nanargmax nanargmin nancumprod nancumsum nanmax "
         "nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"

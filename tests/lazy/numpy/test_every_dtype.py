@@ -215,12 +215,8 @@ def test_every_function_of_arrays_is_called() -> None:
 
 _OF_ARRAYS: Final = tuple(
     f"loopgrad.lazy.numpy.{n}"
-    for n in (
-        "elementwise",
-        "elementwise_compositions",
-        "reduction",
-        "statistics",
-        "sampled_functions",
-        "movement",
+    for n in words(
+        "elementwise special_values smooth_functions elementwise_compositions reduction statistics sampled_functions "
+        "movement"
     )
 )

@@ -1,0 +1,111 @@
+"""Smooth functions that are computed in pieces, lest they overflow or lose digits.
+
+Each piece is the function on both sides of its border, so that derivatives of every order are right there too; those of
+`absolute`, `maximum` and `minimum` have kinks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopgrad.lazy.numpy.elementwise import (
+    absolute,
+    add,
+    divide,
+    equal,
+    exp,
+    greater_equal,
+    less,
+    log1p,
+    logical_and,
+    logical_or,
+    maximum,
+    multiply,
+    negative,
+    power,
+    sqrt,
+    stop_gradient,
+    subtract,
+)
+from loopgrad.lazy.numpy.special_values import isinf, signbit, where
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    as_tensor,
+    cast_value,
+    wrap,
+)
+from loopgrad.lazy.tensor.operands import meet
+from loopgrad.lazy.tensor.promotion import float_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def root_of_squares(total: Tensor) -> Tensor:
+    """The square root of a sum of squares: a norm, whose derivatives at 0 are 0, as those of `absolute` are."""
+    zero = equal(total, 0.0)
+    return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
+
+
+def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """sqrt(x*x + y*y) without overflow; operands broadcast, and integers give the default float.
+
+    >>> lg.hypot([3.0, 3e200], [4.0, 4e200])
+    Tensor([5.e+000, 5.e+200], dtype=float64)
+    """
+    (a, b), weak = meet("hypot", (x, y), floating=True)
+    s, t = wrap(a, weak), wrap(b, weak)
+    first = logical_or(greater_equal(absolute(s), absolute(t)), isinf(s))
+    large, small = where(first, s, t), where(first, t, s)
+    plain = logical_or(logical_and(equal(large, 0), equal(small, 0)), isinf(large))  # the small one may be NaN
+    ratio = divide(small, where(plain, 1.0, large))
+    size = absolute(large)
+    return where(plain, size, multiply(size, sqrt(add(1.0, multiply(ratio, ratio)))))
+
+
+def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """log(exp(x) + exp(y)) without overflow; operands broadcast, and integers give the default float.
+
+    >>> lg.logaddexp(1000.0, 1000.0)
+    Tensor(1000.69314718, dtype=float64)
+    """
+    (a, b), weak = meet("logaddexp", (x, y), floating=True)
+    p, q = wrap(a, weak), wrap(b, weak)
+    first = greater_equal(p, q)
+    top, low = where(first, p, q), where(first, q, p)
+    finite = add(top, log1p(exp(subtract(low, top))))
+    return where(isinf(top), maximum(p, q), finite)  # infinities of one sign: their difference is NaN
+
+
+def cbrt(x: ArrayLike, /) -> Tensor:
+    """The real cube root, also of negative numbers; the shape stays, integers give the default float.
+
+    >>> lg.cbrt([8.0, -27.0])
+    Tensor([ 2., -3.], dtype=float64)
+    """
+    t = as_tensor(x)
+    value = cast_value(t._value, float_dtype(t._value.dtype))
+    f = wrap(value, t._weak)
+    below = signbit(f)
+    size = where(below, negative(f), f)  # abs would have no slope at 0
+    root = power(size, 1.0 / 3.0)
+    # 1/3 isn't exact, which costs large and small numbers digits: one step of Newton gives them back
+    exact = logical_or(isinf(f), equal(f, 0.0))
+    safe = where(exact, 1.0, root)
+    residue = divide(subtract(safe, divide(divide(size, safe), safe)), 3.0)
+    root = where(exact, root, subtract(root, stop_gradient(residue)))
+    return where(below, negative(root), root)
+
+
+def sigmoid(x: ArrayLike, /) -> Tensor:
+    """1 / (1 + exp(-x)), computed from exp(-|x|), which can't overflow; the shape stays, integers give the default
+    float.
+
+    >>> lg.sigmoid([0.0, -1000.0])
+    Tensor([0.5, 0. ], dtype=float64)
+    """
+    t = as_tensor(x)
+    f = wrap(cast_value(t._value, float_dtype(t._value.dtype)), t._weak)
+    below = less(f, 0.0)
+    small = exp(where(below, f, negative(f)))  # abs would have no slope at 0
+    return divide(where(below, small, 1.0), add(1.0, small))

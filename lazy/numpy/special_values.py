@@ -1,0 +1,149 @@
+"""Choosing among elements, and what is done with NaN, infinities and signs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from loopgrad.graph import ops
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import explained
+from loopgrad.graph.ranges import limits
+from loopgrad.graph.types import TensorType, bool_
+from loopgrad.lazy.numpy.elementwise import (
+    Unary,
+    absolute,
+    greater,
+    less,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    named,
+    negative,
+    unary_operand,
+)
+from loopgrad.lazy.numpy.indexing import nonzero
+from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    as_tensor,
+    broadcast_value,
+    constant,
+    copied,
+    wrap,
+)
+from loopgrad.lazy.tensor.operands import as_bool, joined_shape, meet
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor: ...
+@overload
+def where(condition: ArrayLike, /) -> tuple[Tensor, ...]: ...
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Any:
+    """x where the condition holds, y elsewhere; without them `nonzero(condition)`.
+
+    All three broadcast; x and y are promoted to one dtype, the result's. Both are computed: for derivatives guard the
+    argument of what may be infinite, not its result. Raises TypeError for one of x and y alone, ShapeError where shapes
+    don't broadcast.
+
+    >>> lg.where([True, False], [1.0, 2.0], 0.0)
+    Tensor([1., 0.], dtype=float64)
+    """
+    if x is None or y is None:
+        if x is not None or y is not None:
+            raise TypeError(explained("where", "both x and y, or neither", "one of them", "pass the other"))
+        return nonzero(condition)
+    predicate = as_bool(condition)
+    (a, b), weak = meet("where", (x, y))
+    shape = joined_shape("where", (predicate._value.shape, a.shape))
+    chosen = [broadcast_value(v, shape) for v in (predicate._value, a, b)]
+    return wrap(emit("select", chosen)[0], weak)
+
+
+def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
+    """x kept between `min` and `max`, which broadcast and are promoted with it; None leaves that side open.
+
+    NaN stays. At a limit half the derivative goes to each.
+
+    >>> lg.clip([-2.0, 0.5, 9.0], 0.0, 1.0)
+    Tensor([0. , 0.5, 1. ], dtype=float64)
+    """
+    result = copied(unary_operand(x))
+    if result._value.dtype.is_integer:  # a Python int beyond the end that is open anyway leaves it open
+        low, high = limits(result._value.dtype)
+        min = None if type(min) is int and min < low else min
+        max = None if type(max) is int and max > high else max
+    if min is not None:
+        result = maximum(result, min)
+    return result if max is None else minimum(result, max)
+
+
+# ---- tests for special values
+
+
+def _special(op: str, text: str, call: str, result: str) -> Unary:
+    def function(x: ArrayLike, /) -> Tensor:
+        value = as_tensor(x)._value
+        if value.dtype.kind not in "fc":
+            return wrap(constant(False, TensorType(value.shape, bool_)))
+        return wrap(emit(op, (value,))[0])
+
+    rule = "The shape stays, the result is bool; False for bools and integers."
+    return named(function, op.replace("_", ""), text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
+
+
+isnan = _special("is_nan", "Whether x is NaN.", "[1.0, np.nan]", "[False,  True]")
+isinf = _special("is_inf", "Whether x is infinite.", "[1.0, np.inf]", "[False,  True]")
+
+
+def isfinite(x: ArrayLike, /) -> Tensor:
+    """Whether x is neither infinite nor NaN; the shape stays, the result is bool.
+
+    >>> lg.isfinite([1.0, np.inf, np.nan])
+    Tensor([ True, False, False], dtype=bool)
+    """
+    return logical_not(logical_or(isnan(x), isinf(x)))
+
+
+def signbit(x: ArrayLike, /) -> Tensor:
+    """Whether the sign bit is set (True for -0.0, and for NaN with that bit); the shape stays, the result is bool.
+
+    >>> lg.signbit([1.0, -0.0])
+    Tensor([False,  True], dtype=bool)
+    """
+    t = as_tensor(x)
+    return wrap(ops.signbit(t._value)) if t._value.dtype.kind == "f" else less(t, 0)
+
+
+def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """The magnitude of x with the sign of y; operands broadcast, and integers give the default float.
+
+    >>> lg.copysign([1.0, 2.0], -0.0)
+    Tensor([-1., -2.], dtype=float64)
+    """
+    (a, b), weak = meet("copysign", (x, y), floating=True)
+    size = absolute(wrap(a, weak))
+    return where(signbit(wrap(b)), negative(size), size)
+
+
+def nan_to_num(
+    x: ArrayLike, /, nan: float = 0.0, *, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told.
+
+    Shape and dtype stay; bools and integers are copied. The derivative is 0 where something was replaced.
+
+    >>> lg.nan_to_num([1.0, np.nan, np.inf], posinf=9.0)
+    Tensor([1., 0., 9.], dtype=float64)
+    """
+    t = as_tensor(x)
+    if t._value.dtype.kind != "f":
+        return copied(t)
+    largest = finfo(t._value.dtype).max
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    infinite = where(isinf(t), where(greater(t, 0.0), high, low), t)
+    return where(isnan(t), nan, infinite)
