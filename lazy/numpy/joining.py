@@ -17,19 +17,31 @@ if TYPE_CHECKING:
 
 
 def atleast_1d(x: ArrayLike, /) -> Tensor:
-    """x, a scalar as an array of one element."""
+    """x, a scalar as an array of shape (1,); the dtype stays.
+
+    >>> lg.atleast_1d(2.0)
+    Tensor([2.], dtype=float64)
+    """
     t = as_tensor(x)
     return reshape(t, t._value.shape or (1,))
 
 
 def atleast_2d(x: ArrayLike, /) -> Tensor:
-    """x with axes of extent 1 in front until there are two."""
+    """x with axes of extent 1 in front until there are two: a vector of n becomes one of shape (1, n).
+
+    >>> lg.atleast_2d(lg.arange(3)).shape
+    (1, 3)
+    """
     t = as_tensor(x)
     return reshape(t, (1,) * (2 - len(t._value.shape)) + t._value.shape)
 
 
 def atleast_3d(x: ArrayLike, /) -> Tensor:
-    """x with three axes at least: a vector of n becomes (1, n, 1), a matrix (m, n, 1)."""
+    """x with three axes at least: a vector of n becomes (1, n, 1), a matrix (m, n, 1) in shape.
+
+    >>> lg.atleast_3d(lg.arange(3)).shape
+    (1, 3, 1)
+    """
     t = as_tensor(x)
     shape = t._value.shape
     if len(shape) >= 3:
@@ -41,30 +53,56 @@ def atleast_3d(x: ArrayLike, /) -> Tensor:
 
 
 def vstack(xs: Sequence[ArrayLike], /) -> Tensor:
-    """Join along the first axis, vectors as rows."""
+    """Join along the first axis, vectors as rows; dtypes and errors are those of `concat`.
+
+    >>> lg.vstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
+    Tensor([[1, 2],
+            [3, 4]], dtype=int64)
+    """
     return concat([atleast_2d(x) for x in xs], axis=0)
 
 
 def hstack(xs: Sequence[ArrayLike], /) -> Tensor:
-    """Join along the second axis, vectors end to end."""
+    """Join along the second axis, vectors end to end; dtypes and errors are those of `concat`.
+
+    >>> lg.hstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
+    Tensor([1, 2, 3, 4], dtype=int64)
+    """
     parts = [atleast_1d(x) for x in xs]
     return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1)
 
 
 def dstack(xs: Sequence[ArrayLike], /) -> Tensor:
-    """Join along the third axis."""
+    """Join along the third axis, after `atleast_3d`; dtypes and errors are those of `concat`.
+
+    >>> lg.dstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
+    Tensor([[[1, 3],
+             [2, 4]]], dtype=int64)
+    """
     return concat([atleast_3d(x) for x in xs], axis=2)
 
 
 def column_stack(xs: Sequence[ArrayLike], /) -> Tensor:
-    """Join along the second axis, vectors as columns."""
+    """Join along the second axis, vectors as columns; dtypes and errors are those of `concat`.
+
+    >>> lg.column_stack([lg.asarray([1, 2]), lg.asarray([3, 4])])
+    Tensor([[1, 3],
+            [2, 4]], dtype=int64)
+    """
     parts = [as_tensor(x) for x in xs]
     return concat([p if len(p._value.shape) > 1 else reshape(p, (p._type.size, 1)) for p in parts], axis=1)
 
 
 def block(rows: Any, /) -> Tensor:
     """An array of nested lists of blocks: the innermost lists join along the last axis, those around along the one
-    before it, and so on."""
+    before it, and so on.
+
+    Dtypes are promoted to one. Raises ShapeError for lists of different depths and for blocks that don't fit.
+
+    >>> lg.block([[lg.ones((1, 1)), lg.zeros((1, 2))], [lg.zeros((1, 3))]])
+    Tensor([[1., 0., 0.],
+            [0., 0., 0.]], dtype=float64)
+    """
     depth = _depth(rows)
     return _joined_blocks(rows, depth, depth)
 
@@ -84,7 +122,11 @@ def _joined_blocks(blocks: Any, level: int, rank: int) -> Tensor:
 
 
 def append(x: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Tensor:
-    """`concat([x, values], axis)`; without an axis both are raveled."""
+    """`concat([x, values], axis)`, with its dtypes and errors; without an axis both are raveled.
+
+    >>> lg.append(lg.asarray([1, 2]), 3)
+    Tensor([1, 2, 3], dtype=int64)
+    """
     return concat(meet_arrays(x, values), axis=axis)
 
 
@@ -92,7 +134,13 @@ def append(x: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Tenso
 
 
 def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
-    """As `split`, with sections that may differ by one element: the longer ones come first."""
+    """As `split`, with sections that may differ by one element along the axis: the longer ones come first.
+
+    Raises ShapeError for less than one section.
+
+    >>> lg.array_split(lg.arange(5), 2)
+    [Tensor([0, 1, 2], dtype=int64), Tensor([3, 4], dtype=int64)]
+    """
     if isinstance(indices_or_sections, tuple | list):
         return split(x, indices_or_sections, axis=axis)
     t = as_tensor(x)
@@ -105,18 +153,31 @@ def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis:
 
 
 def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
-    """`split` along the first axis."""
+    """`split` along the first axis. Raises ShapeError for less than two axes, and as `split` does.
+
+    >>> lg.vsplit(lg.asarray([[1, 2], [3, 4]]), 2)
+    [Tensor([[1, 2]], dtype=int64), Tensor([[3, 4]], dtype=int64)]
+    """
     return split(_of_rank("vsplit", x, 2), indices_or_sections, axis=0)
 
 
 def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
-    """`split` along the second axis, of a vector along its only one."""
+    """`split` along the second axis, of a vector along its only one. Raises ShapeError for a scalar, and as `split`
+    does.
+
+    >>> lg.hsplit(lg.arange(4), 2)
+    [Tensor([0, 1], dtype=int64), Tensor([2, 3], dtype=int64)]
+    """
     t = _of_rank("hsplit", x, 1)
     return split(t, indices_or_sections, axis=0 if len(t._value.shape) == 1 else 1)
 
 
 def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
-    """`split` along the third axis."""
+    """`split` along the third axis. Raises ShapeError for less than three axes, and as `split` does.
+
+    >>> [x.shape for x in lg.dsplit(lg.ones((2, 3, 4)), 2)]
+    [(2, 3, 2), (2, 3, 2)]
+    """
     return split(_of_rank("dsplit", x, 3), indices_or_sections, axis=2)
 
 
@@ -131,17 +192,34 @@ def _of_rank(op: str, x: ArrayLike, rank: int) -> Tensor:
 
 
 def fliplr(x: ArrayLike, /) -> Tensor:
-    """The second axis reversed."""
+    """The second axis reversed: a view. Raises ShapeError where there is none.
+
+    >>> lg.fliplr(lg.asarray([[1, 2], [3, 4]]))
+    Tensor([[2, 1],
+            [4, 3]], dtype=int64)
+    """
     return flip(_of_rank("fliplr", x, 2), axis=1)
 
 
 def flipud(x: ArrayLike, /) -> Tensor:
-    """The first axis reversed."""
+    """The first axis reversed: a view. Raises ShapeError where there is none.
+
+    >>> lg.flipud(lg.asarray([[1, 2], [3, 4]]))
+    Tensor([[3, 4],
+            [1, 2]], dtype=int64)
+    """
     return flip(_of_rank("flipud", x, 1), axis=0)
 
 
 def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
-    """x turned by 90 degrees `k` times, from the first of the axes towards the second."""
+    """x turned by 90 degrees `k` times, from the first of the axes towards the second: a view.
+
+    Raises ShapeError unless there are two different axes.
+
+    >>> lg.rot90(lg.asarray([[1, 2], [3, 4]]))
+    Tensor([[2, 4],
+            [1, 3]], dtype=int64)
+    """
     t = as_tensor(x)
     first, second = (normal_axis("rot90", a, len(t._value.shape)) for a in axes)
     normal_axes("rot90", tuple(axes), len(t._value.shape))  # refuses one axis twice
@@ -157,7 +235,13 @@ def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor
 
 
 def kron(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The Kronecker product: y times each element of x, as blocks."""
+    """The Kronecker product: y times each element of x, as blocks; each extent is the product of both.
+
+    Operands are promoted to one dtype.
+
+    >>> lg.kron(lg.asarray([1, 10]), lg.asarray([1, 2]))
+    Tensor([ 1,  2, 10, 20], dtype=int64)
+    """
     a, b = meet_arrays(x, y)
     rank = max(len(a._value.shape), len(b._value.shape))
     p, q = ((1,) * (rank - len(t._value.shape)) + t._value.shape for t in (a, b))

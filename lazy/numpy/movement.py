@@ -1,22 +1,22 @@
-"""Moving elements: reshape, transpose, join, split, flip, pad, repeat. Nothing here computes on values."""
+"""Moving elements: reshape, transpose, join, split, flip. Nothing here computes on values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
-from loopgrad.lazy.numpy.indexing import FULL, take
+from loopgrad.lazy.numpy.indexing import FULL
 from loopgrad.lazy.numpy.views_and_assignment import subscript
-from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_operand, copied, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, copied, wrap
 from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.tensor.promotion import promote_all, promote_arrays
 from loopgrad.lazy.tensor.storage import as_array, by_rows, is_number, needs_copy, viewed, whole
@@ -34,6 +34,12 @@ def reshape(x: ArrayLike, /, shape: Any, *, order: str = "C", copy: bool | None 
 
     They are read and written row by row (`order="C"`) or column by column ("F"). The result shares x's memory where
     NumPy's would (`copy=None`); `copy=True` makes a copy, `copy=False` raises ValueError where one is needed.
+
+    The dtype stays. Raises ShapeError where the numbers of elements differ, ValueError for another `order`.
+
+    >>> lg.reshape(lg.arange(6), (2, -1))
+    Tensor([[0, 1, 2],
+            [3, 4, 5]], dtype=int64)
     """
     t = as_tensor(x)
     if _by_columns("reshape", order):
@@ -75,7 +81,13 @@ def _by_columns(op: str, order: str) -> bool:
 
 
 def ravel(x: ArrayLike, /, order: str = "C") -> Tensor:
-    """All elements in one dimension, row by row (`order="C"`) or column by column ("F"): a view where they lie so."""
+    """All elements in one dimension, row by row (`order="C"`) or column by column ("F"): a view where they lie so.
+
+    The dtype stays. Raises ValueError for another `order`.
+
+    >>> lg.ravel(lg.asarray([[1, 2], [3, 4]]), order="F")
+    Tensor([1, 3, 2, 4], dtype=int64)
+    """
     if _by_columns("ravel", order):
         return ravel(transpose(x))
     t = as_tensor(x)
@@ -83,7 +95,11 @@ def ravel(x: ArrayLike, /, order: str = "C") -> Tensor:
 
 
 def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Tensor:
-    """Add axes of extent 1 at the given positions of the result."""
+    """Add axes of extent 1 at the given positions of the result: a view.
+
+    >>> lg.expand_dims(lg.arange(3), 1).shape
+    (3, 1)
+    """
     t = as_tensor(x)
     count = len(axis) if isinstance(axis, tuple | list) else 1
     new = normal_axes("expand_dims", axis, len(t._value.shape) + count)
@@ -92,7 +108,13 @@ def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Tensor:
 
 
 def squeeze(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Remove axes of extent 1 (all of them where `axis` is None)."""
+    """Remove axes of extent 1 (all of them where `axis` is None): a view.
+
+    Raises ShapeError for an axis of another extent.
+
+    >>> lg.squeeze(lg.ones((1, 3, 1))).shape
+    (3,)
+    """
     t = as_tensor(x)
     shape = t._value.shape
     chosen = normal_axes("squeeze", axis, len(shape)) if axis is not None else ()
@@ -105,7 +127,14 @@ def squeeze(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def broadcast_to(x: ArrayLike, /, shape: Any) -> Tensor:
-    """Repeat along new or stretched axes, NumPy's rule: a read-only view."""
+    """Repeat along new or stretched axes up to `shape`, by NumPy's rule: a read-only view.
+
+    Raises ShapeError where x doesn't stretch to it.
+
+    >>> lg.broadcast_to(lg.asarray([[1], [2]]), (2, 3))
+    Tensor([[1, 1, 1],
+            [2, 2, 2]], dtype=int64)
+    """
     t = as_tensor(x)
     target = normal_shape("broadcast_to", shape)
     if len(target) < len(t._value.shape) or joined_shape("broadcast_to", (t._value.shape, target)) != target:
@@ -115,12 +144,22 @@ def broadcast_to(x: ArrayLike, /, shape: Any) -> Tensor:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape to which all of these broadcast."""
+    """The shape to which all of these (tuples or ints) broadcast, as a tuple; raises ShapeError where there is none.
+
+    >>> lg.broadcast_shapes((2, 1), 3)
+    (2, 3)
+    """
     return joined_shape("broadcast_shapes", [normal_shape("broadcast_shapes", s) for s in shapes])
 
 
 def broadcast_arrays(*xs: ArrayLike) -> list[Tensor]:
-    """The operands, each stretched to their joint shape: views, read-only where elements occur more than once."""
+    """The operands, each stretched to their joint shape: views, read-only where elements occur more than once.
+
+    Dtypes stay. Raises ShapeError where the shapes don't broadcast.
+
+    >>> [x.shape for x in lg.broadcast_arrays(lg.ones((2, 1)), lg.ones(3))]
+    [(2, 3), (2, 3)]
+    """
     tensors = [as_tensor(x) for x in xs]
     shape = joined_shape("broadcast_arrays", [t._value.shape for t in tensors])
     return [whole(t) if t._value.shape == shape else broadcast_to(t, shape) for t in tensors]
@@ -130,7 +169,11 @@ def broadcast_arrays(*xs: ArrayLike) -> list[Tensor]:
 
 
 def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
-    """Result axis j is axis axes[j]."""
+    """Result axis j is axis axes[j]: a view. Raises ShapeError unless `axes` names each axis once.
+
+    >>> lg.permute_dims(lg.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     t = as_tensor(x)
     rank = len(t._value.shape)
     perm = tuple([normal_axis("permute_dims", a, rank) for a in axes])
@@ -142,13 +185,22 @@ def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
 
 
 def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
-    """Reverse the axes, or permute them."""
+    """Reverse the axes, or permute them as `permute_dims` does: a view.
+
+    >>> lg.transpose(lg.asarray([[1, 2], [3, 4]]))
+    Tensor([[1, 3],
+            [2, 4]], dtype=int64)
+    """
     t = as_tensor(x)
     return permute_dims(t, tuple(reversed(range(len(t._value.shape)))) if axes is None else axes)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
-    """Swap the last two axes."""
+    """Swap the last two axes: a view. Raises ShapeError for less than two.
+
+    >>> lg.matrix_transpose(lg.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
     t = as_tensor(x)
     if len(t._value.shape) < 2:
         raise ShapeError(explained("matrix_transpose", "at least 2 dimensions", t._value.type, "add axes"))
@@ -156,7 +208,11 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
 
 
 def swapaxes(x: ArrayLike, axis1: int, axis2: int, /) -> Tensor:
-    """Exchange two axes."""
+    """Exchange two axes: a view. Raises ShapeError for axes that x hasn't.
+
+    >>> lg.swapaxes(lg.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
     t = as_tensor(x)
     perm = list(range(len(t._value.shape)))
     a, b = (normal_axis("swapaxes", axis, len(perm)) for axis in (axis1, axis2))
@@ -165,7 +221,13 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int, /) -> Tensor:
 
 
 def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
-    """Move axes to new positions; the others keep their order."""
+    """Move axes to new positions; the others keep their order: a view.
+
+    Raises ShapeError unless there are as many distinct targets as sources.
+
+    >>> lg.moveaxis(lg.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     t = as_tensor(x)
     rank = len(t._value.shape)
     sources = [normal_axis("moveaxis", a, rank) for a in (source if isinstance(source, tuple | list) else [source])]
@@ -180,7 +242,12 @@ def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Seque
 
 
 def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Reverse the order along the given axes (all where None)."""
+    """Reverse the order along the given axes (all where None): a view, with x's shape and dtype.
+
+    >>> lg.flip(lg.asarray([[1, 2], [3, 4]]), axis=0)
+    Tensor([[3, 4],
+            [1, 2]], dtype=int64)
+    """
     t = as_tensor(x)
     axes = normal_axes("flip", axis, len(t._value.shape))
     if not t._value.shape:
@@ -190,7 +257,13 @@ def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """Shift elements along axes; what leaves at one end enters at the other."""
+    """Shift elements along axes (None: of x raveled); what leaves at one end enters at the other.
+
+    Shape and dtype stay. Raises ShapeError unless there is one shift for each axis.
+
+    >>> lg.roll(lg.arange(5), 2)
+    Tensor([3, 4, 0, 1, 2], dtype=int64)
+    """
     t = as_tensor(x)
     if axis is None:
         if isinstance(shift, tuple | list):
@@ -238,7 +311,15 @@ def _same_dtype(op: str, xs: Sequence[ArrayLike], numbers_give_way: bool = False
 
 
 def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
-    """Join along an existing axis (None: ravel first)."""
+    """Join along an existing axis (None: of all raveled), in the dtype to which all are promoted.
+
+    The other extents must be equal: raises ShapeError where they aren't, for a scalar, and for no tensors.
+
+    >>> lg.concat([lg.ones((1, 2)), lg.zeros((2, 2))])
+    Tensor([[1., 1.],
+            [0., 0.],
+            [0., 0.]], dtype=float64)
+    """
     values = _same_dtype("concat", xs, numbers_give_way=axis is None)  # only there can they be among arrays
     if axis is None:
         return wrap(ops.concat([ravel(wrap(v))._value for v in values], 0))
@@ -249,7 +330,12 @@ def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
 
 
 def stack(xs: Sequence[ArrayLike], /, axis: int = 0) -> Tensor:
-    """Join along a new axis."""
+    """Join along a new axis, in the dtype to which all are promoted; raises ShapeError where shapes differ.
+
+    >>> lg.stack([lg.asarray([1, 2]), lg.asarray([3, 4])], axis=1)
+    Tensor([[1, 3],
+            [2, 4]], dtype=int64)
+    """
     values = _same_dtype("stack", xs)
     shape = values[0].shape
     if any(v.shape != shape for v in values):
@@ -261,14 +347,24 @@ def stack(xs: Sequence[ArrayLike], /, axis: int = 0) -> Tensor:
 
 
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices along an axis, without that axis: views."""
+    """The slices along an axis, without that axis: views.
+
+    >>> lg.unstack(lg.asarray([[1, 2], [3, 4]]))
+    (Tensor([1, 2], dtype=int64), Tensor([3, 4], dtype=int64))
+    """
     t = as_tensor(x)
     d = normal_axis("unstack", axis, len(t._value.shape))
     return tuple([_section(t, d, i) for i in range(t._value.shape[d])])
 
 
 def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
-    """Cut along an axis, into views: equal sections, or at the given positions."""
+    """Cut along an axis, into views: equal sections, or at the given positions.
+
+    Raises ShapeError where a number of sections doesn't divide the extent; `array_split` allows that.
+
+    >>> lg.split(lg.arange(5), [2, 3])
+    [Tensor([0, 1], dtype=int64), Tensor([2], dtype=int64), Tensor([3, 4], dtype=int64)]
+    """
     t = as_tensor(x)
     d = normal_axis("split", axis, len(t._value.shape))
     extent = t._value.shape[d]
@@ -282,113 +378,6 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int =
         cuts = [i * (extent // sections) for i in range(1, sections)]
     bounds = [0, *cuts, extent]
     return [_section(t, d, slice(a, max(a, b))) for a, b in pairwise(bounds)]
-
-
-def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times in a row: one int, or one per element along the axis (None: of x raveled)."""
-    t = as_tensor(x)
-    if axis is None:
-        t, axis = ravel(t), 0
-    shape = t._value.shape
-    d = normal_axis("repeat", axis, len(shape))
-    if isinstance(repeats, np.ndarray | list | tuple):
-        counts = np.asarray(repeats)
-        if counts.dtype.kind not in "iu" or counts.shape not in ((shape[d],), (1,)) or (counts < 0).any():
-            fix = "give one per element along the axis"
-            raise ShapeError(explained("repeat", f"{shape[d]} counts of at least 0", repeats, fix))
-        return take(t, np.repeat(np.arange(shape[d]), counts), axis=d)
-    if isinstance(repeats, TensorCore | Sequence) or not hasattr(repeats, "__index__"):
-        fix = "the result's shape must be known while tracing: pass Python ints, or name it in static_argnums"
-        raise DTypeError(explained("repeat", "one int, or one per element", repr(repeats), fix))
-    count = repeats.__index__()
-    if count < 0:
-        raise ShapeError(explained("repeat", "a count of at least 0", count, "check the count"))
-    columns = reshape(t, (*shape[: d + 1], 1, *shape[d + 1 :]))
-    wide = broadcast_to(columns, (*shape[: d + 1], count, *shape[d + 1 :]))
-    return reshape(wide, (*shape[:d], shape[d] * count, *shape[d + 1 :]), copy=True)
-
-
-def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
-    """The whole array `repetitions` times along each axis."""
-    t = as_tensor(x)
-    counts = normal_shape("tile", repetitions)
-    rank = max(len(counts), len(t._value.shape))
-    shape = (1,) * (rank - len(t._value.shape)) + t._value.shape
-    counts = (1,) * (rank - len(counts)) + counts
-    woven = [n for pair in zip((1,) * rank, shape, strict=True) for n in pair]
-    target = [n for pair in zip(counts, shape, strict=True) for n in pair]
-    wide = broadcast_to(reshape(t, tuple(woven)), tuple(target))
-    return reshape(wide, tuple([c * n for c, n in zip(counts, shape, strict=True)]), copy=True)
-
-
-def pad(x: ArrayLike, pad_width: Any, /, mode: str = "constant", *, constant_values: ArrayLike = 0) -> Tensor:
-    """Add elements around: `pad_width` is an int, (low, high), or one such pair per axis.
-
-    They are `constant_values`, or repeat x: its `edge`, its mirror image (`reflect`, `symmetric` with the edge
-    doubled) or x from the other side (`wrap`).
-    """
-    t = as_tensor(x)
-    rank = len(t._value.shape)
-    pairs = _pairs(pad_width, rank)
-    if any(n < 0 for pair in pairs for n in pair):
-        raise ShapeError(explained("pad", "widths of at least 0", pad_width, "slice to shrink"))
-    if mode != "constant":
-        return _repeated_around(t, pairs, mode)
-    value = as_tensor(constant_values, t._value.dtype)._value
-    low, high = [p[0] for p in pairs], [p[1] for p in pairs]
-    return wrap(ops.pad(t._value, low, high, ops.reshape(value, ())), t._weak)
-
-
-_PAD_MODES: Final = ("edge", "reflect", "symmetric", "wrap")
-
-
-def _repeated_around(t: Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> Tensor:
-    """Every axis read at positions that run over its ends."""
-    if mode not in _PAD_MODES:
-        known = ", ".join(map(repr, ("constant", *_PAD_MODES)))
-        raise ValueError(explained("pad", f"mode {known}", repr(mode), "pass one of them"))
-    t = copied(t)
-    for d, (low, high) in enumerate(pairs):
-        extent = t._value.shape[d]
-        if not low and not high:
-            continue
-        if not extent:
-            raise ShapeError(explained("pad", f"elements along axis {d} to repeat", t._value.type, "use 'constant'"))
-        t = take(t, np.pad(np.arange(extent), (low, high), mode=mode), axis=d)  # type: ignore[call-overload]
-    return t
-
-
-def _pairs(width: Any, rank: int) -> list[tuple[int, int]]:
-    if not isinstance(width, tuple | list):
-        return [(int(width), int(width))] * rank
-    if len(width) == 2 and not any(isinstance(w, tuple | list) for w in width):
-        return [(int(width[0]), int(width[1]))] * rank
-    pairs = [(int(w[0]), int(w[-1])) for w in width]
-    if len(pairs) == 1:
-        pairs = pairs * rank
-    if len(pairs) != rank:
-        raise ShapeError(explained("pad", f"one (low, high) per axis ({rank})", width, "name every axis"))
-    return pairs
-
-
-def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Tensor]:
-    """Coordinate arrays from one-dimensional coordinates; `sparse` leaves axes of extent 1 unstretched."""
-    if indexing not in ("xy", "ij"):
-        raise ValueError(explained("meshgrid", "indexing 'xy' or 'ij'", repr(indexing), "pass one of them"))
-    tensors = [as_tensor(x) for x in xs]
-    order = list(range(len(tensors)))
-    if indexing == "xy" and len(order) > 1:
-        order[0], order[1] = 1, 0
-    shape = [0] * len(tensors)
-    for t, d in zip(tensors, order, strict=True):
-        shape[d] = prod(t._value.shape)
-    result = []
-    for t, d in zip(tensors, order, strict=True):
-        column = [1] * len(tensors)
-        column[d] = shape[d]
-        line = reshape(t, tuple(column))
-        result.append(copied(line if sparse else broadcast_to(line, tuple(shape))))
-    return result
 
 
 def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
@@ -405,10 +394,24 @@ def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
 
 
 def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
-    """The lower triangle of matrices, 0 above diagonal `k`."""
+    """The lower triangle of matrices (the last two axes), 0 above diagonal `k`; shape and dtype stay.
+
+    Raises ShapeError for less than two axes.
+
+    >>> lg.tril(lg.ones((2, 3)))
+    Tensor([[1., 0., 0.],
+            [1., 1., 0.]], dtype=float64)
+    """
     return _triangle(x, k, lower=True)
 
 
 def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
-    """The upper triangle of matrices, 0 below diagonal `k`."""
+    """The upper triangle of matrices (the last two axes), 0 below diagonal `k`; shape and dtype stay.
+
+    Raises ShapeError for less than two axes.
+
+    >>> lg.triu(lg.ones((2, 3)))
+    Tensor([[1., 1., 1.],
+            [0., 1., 1.]], dtype=float64)
+    """
     return _triangle(x, k, lower=False)

@@ -23,6 +23,7 @@ from loopgrad.lazy.numpy import (
     movement,
     numpy_protocols,
     reduction,
+    repetition,
     special_values,
 )
 from loopgrad.lazy.numpy.at_updates import At
@@ -276,7 +277,7 @@ class Tensor(Operators):
     ravel = movement.ravel
     squeeze = movement.squeeze
     swapaxes = movement.swapaxes
-    repeat = movement.repeat
+    repeat = repetition.repeat
     sum = reduction.sum
     prod = reduction.prod
     mean = reduction.mean

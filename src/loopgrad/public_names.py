@@ -54,14 +54,14 @@ MODULES: Final = {
     ),
     "lazy.numpy.movement": (
         "broadcast_arrays broadcast_shapes broadcast_to concat concatenate=concat expand_dims flip matrix_transpose "
-        "meshgrid moveaxis pad permute_dims ravel repeat reshape roll split squeeze stack swapaxes tile transpose tril "
-        "triu unstack"
+        "moveaxis permute_dims ravel reshape roll split squeeze stack swapaxes transpose tril triu unstack"
     ),
     "lazy.numpy.norms": "matrix_norm vector_norm",
     "lazy.numpy.reduction": (
         "all any argmax argmin argsort count_nonzero cummax cummin cumprod cumulative_prod=cumprod cumsum "
         "cumulative_sum=cumsum diff logsumexp max amax=max mean min amin=min prod searchsorted sort std sum var"
     ),
+    "lazy.numpy.repetition": "meshgrid pad repeat tile",
     "lazy.numpy.sampled_functions": "convolve correlate gradient interp polyval trapezoid vander",
     "lazy.numpy.shapes_and_dtypes": "finfo iinfo isdtype ndim promote_types result_type shape size",
     "lazy.numpy.smooth_functions": "cbrt hypot logaddexp sigmoid",

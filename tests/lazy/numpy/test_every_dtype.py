@@ -217,6 +217,6 @@ _OF_ARRAYS: Final = tuple(
     f"loopgrad.lazy.numpy.{n}"
     for n in words(
         "elementwise special_values smooth_functions elementwise_compositions reduction statistics sampled_functions "
-        "movement"
+        "movement repetition"
     )
 )
