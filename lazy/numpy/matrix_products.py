@@ -37,7 +37,14 @@ def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
 
 
 def matmul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right)."""
+    """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right).
+
+    Shapes (..., m, k) and (..., k, n) give (..., m, n), in the dtype to which both are promoted. Raises ShapeError for
+    a scalar and where the inner extents differ.
+
+    >>> lg.matmul(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
+    Tensor([21, 43], dtype=int64)
+    """
     (a, b), were_bool = _one_dtype((x, y))
     if not a.shape or not b.shape:
         fix = "multiply by a scalar with *"
@@ -70,7 +77,14 @@ def _batched_matmul(a: Value, b: Value) -> Value:
 
 
 def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last."""
+    """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last.
+
+    Shapes (..., k) and (..., k, n) give all axes of x but the last, then those of y but the summed one. Dtypes and
+    errors are those of `matmul`.
+
+    >>> lg.dot(lg.asarray([1.0, 2.0]), lg.asarray([3.0, 4.0]))
+    Tensor(11., dtype=float64)
+    """
     a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
         return multiply(a, b)
@@ -80,19 +94,35 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
-    """The inner product along an axis, in the operands' dtype."""
+    """The inner product along an axis, in the dtype to which both are promoted; other axes broadcast.
+
+    Raises ShapeError where they don't, or where the axis' extents differ.
+
+    >>> lg.vecdot(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
+    Tensor([21, 43], dtype=int64)
+    """
     (a, b), were_bool = _one_dtype((x, y))
     result = sum(multiply(wrap(a), wrap(b)), axis=axis, dtype=a.dtype)
     return cast(result, bool_) if were_bool else result
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The inner product of all elements."""
+    """The inner product of all elements, of shape (); raises ShapeError where their numbers differ.
+
+    >>> lg.vdot(lg.asarray([[1, 2], [3, 4]]), lg.ones((2, 2)))
+    Tensor(10., dtype=float64)
+    """
     return matmul(ravel(x), ravel(y))
 
 
 def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The sum of products over the last axes."""
+    """The sum of products over the last axes: shapes (..., k) and (..., k) give all other axes, x's first.
+
+    Dtypes are promoted to one. Raises ShapeError where the last extents differ.
+
+    >>> lg.inner(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
+    Tensor([21, 43], dtype=int64)
+    """
     a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
         return multiply(a, b)
@@ -100,13 +130,24 @@ def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """All products of two vectors."""
+    """All products of two vectors (others are raveled): shapes (m,) and (n,) give (m, n), in one promoted dtype.
+
+    >>> lg.outer(lg.asarray([1, 2]), lg.asarray([3, 4, 5]))
+    Tensor([[ 3,  4,  5],
+            [ 6,  8, 10]], dtype=int64)
+    """
     a, b = map(ravel, meet_arrays(x, y))
     return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])))
 
 
 def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`)."""
+    """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`).
+
+    The result has x's other axes, then y's, in one promoted dtype. Raises ShapeError where paired extents differ.
+
+    >>> lg.tensordot(lg.ones((2, 3, 4)), lg.ones((3, 4, 5)), axes=2).shape
+    (2, 5)
+    """
     (a, b), were_bool = _one_dtype((x, y))
     if isinstance(axes, int):
         left = list(range(len(a.shape) - axes, len(a.shape)))
@@ -135,7 +176,13 @@ def _listed(axes: int | Sequence[int]) -> Sequence[int]:
 
 
 def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The diagonal over two axes, as a new last axis: a read-only view."""
+    """The diagonal over two axes, as a new last axis: a read-only view.
+
+    Raises ShapeError for less than two axes.
+
+    >>> lg.diagonal(lg.asarray([[1, 2], [3, 4]]))
+    Tensor([1, 4], dtype=int64)
+    """
     return _diagonal(x, offset, axis1, axis2, read_only=True)
 
 
@@ -148,7 +195,14 @@ def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, read_only: bool
 
 
 def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
-    """A matrix with the vector on diagonal `k`, or the diagonal of a matrix."""
+    """A matrix with the vector on diagonal `k`, or the diagonal of a matrix; the dtype stays.
+
+    Raises ShapeError for other numbers of axes.
+
+    >>> lg.diag(lg.asarray([1, 2])), lg.diag(lg.asarray([[1, 2], [3, 4]]))
+    (Tensor([[1, 0],
+            [0, 2]], dtype=int64), Tensor([1, 4], dtype=int64))
+    """
     t = as_tensor(x)
     if len(t._value.shape) == 2:
         return diagonal(t, offset=k)
@@ -164,17 +218,34 @@ def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
 
 
 def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
-    """A matrix with the elements of x on diagonal `k`."""
+    """A matrix with the elements of x (of any shape) on diagonal `k`; the dtype stays.
+
+    >>> lg.diagflat(lg.asarray([[1], [2]]))
+    Tensor([[1, 0],
+            [0, 2]], dtype=int64)
+    """
     return diag(ravel(x), k)
 
 
 def trace(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sum of the diagonal over two axes."""
+    """The sum of the diagonal over two axes, which the result hasn't; integers are added up in 64 bits.
+
+    Raises ShapeError for less than two axes.
+
+    >>> lg.trace(lg.asarray([[1, 2], [3, 4]]))
+    Tensor(5, dtype=int64)
+    """
     return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
 
 
 def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along an axis."""
+    """The cross product of vectors of 3 along an axis; other axes broadcast, dtypes are promoted to one.
+
+    Raises ShapeError for another extent of the axis.
+
+    >>> lg.cross(lg.asarray([1, 0, 0]), lg.asarray([0, 1, 0]))
+    Tensor([0, 0, 1], dtype=int64)
+    """
     a, b = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     for t in (a, b):
         if t._value.shape[-1] != 3:
@@ -195,9 +266,14 @@ def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     """Einstein summation over letters ("ij,jk->ik"); operands are contracted from left to right.
 
-    A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the
-    axes without letters, which are broadcast against each other. Of one operand of which nothing is summed
-    ("ij->ji", "ii->i") the result is a view.
+    A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the axes
+    without letters, which are broadcast against each other. Of one operand of which nothing is summed ("ij->ji",
+    "ii->i") the result is a view.
+
+    Dtypes are promoted to one. Raises ShapeError for letters that don't fit the shapes.
+
+    >>> lg.einsum("ij,j->i", lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
+    Tensor([21, 43], dtype=int64)
     """
     values, were_bool = _one_dtype(operands)
     inputs, output, values = _parse(subscripts, values)

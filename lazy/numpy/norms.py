@@ -32,7 +32,13 @@ def _as_float(x: ArrayLike) -> Tensor:
 
 def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm over the axes (None: all): sum(abs(x)**ord)**(1/ord); the largest or smallest absolute value for
-    infinity and its negative, the number of elements that aren't 0 for 0."""
+    infinity and its negative, the number of elements that aren't 0 for 0.
+
+    Integers give the default float, `keepdims` keeps reduced axes with extent 1. The derivative at zeros is 0.
+
+    >>> lg.vector_norm(lg.asarray([3.0, 4.0])), lg.vector_norm(lg.asarray([3.0, -4.0]), ord=np.inf)
+    (Tensor(5., dtype=float64), Tensor(4., dtype=float64))
+    """
     t = _as_float(x)
     if ord == 2:
         return root_of_squares(sum(multiply(t, t), axis=axis, keepdims=keepdims))
@@ -58,7 +64,13 @@ def _size(t: Tensor, ord: float) -> Tensor:
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices (the last two axes): "fro" (Frobenius), or the largest (smallest) sum of absolute values of
-    a column for 1 (-1), of a row for infinity (its negative)."""
+    a column for 1 (-1), of a row for infinity (its negative).
+
+    Integers give the default float. Raises ShapeError for less than two axes, ValueError for another `ord`.
+
+    >>> lg.matrix_norm(lg.asarray([[1.0, 2.0], [3.0, 4.0]]), ord=1)
+    Tensor(6., dtype=float64)
+    """
     t = _as_float(x)
     if len(t._value.shape) < 2:
         raise ShapeError(explained("matrix_norm", "at least 2 dimensions", t._value.type, "use vector_norm"))
@@ -75,7 +87,14 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 
 def norm(x: ArrayLike, /, ord: Any = None, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """NumPy's norm: of all elements (2-norm) where neither `ord` nor `axis` is given, else `vector_norm` for one axis
-    and `matrix_norm` for two."""
+    and `matrix_norm` for two.
+
+    Integers give the default float. Raises ShapeError for more than two axes, ValueError for an `ord` without a
+    meaning.
+
+    >>> lg.linalg.norm(lg.asarray([[3.0, 0.0], [0.0, 4.0]]))
+    Tensor(5., dtype=float64)
+    """
     t = _as_float(x)
     rank = len(t._value.shape)
     if ord is None and (axis is None or rank == 0):
@@ -96,7 +115,14 @@ def _in_order(axis: Axes, rank: int) -> tuple[int, ...]:
 
 
 def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
-    """The product of `n` (at least 0) copies of square matrices (the last two axes), by squaring."""
+    """The product of `n` (at least 0) copies of square matrices (the last two axes), by squaring.
+
+    Shape and dtype stay. Raises ShapeError for matrices that aren't square, ValueError for a negative `n`.
+
+    >>> lg.linalg.matrix_power(lg.asarray([[1, 1], [1, 0]]), 5)
+    Tensor([[8, 5],
+            [5, 3]], dtype=int64)
+    """
     t = as_tensor(x)
     shape = t._value.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -114,7 +140,13 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
 
 
 def multi_dot(xs: Sequence[ArrayLike], /) -> Tensor:
-    """The product of matrices, from left to right."""
+    """The product of matrices, from left to right.
+
+    Vectors may stand first and last. Raises ShapeError for no matrices and where inner extents differ.
+
+    >>> lg.linalg.multi_dot([lg.ones((1, 2)), lg.ones((2, 3)), lg.ones((3, 1))])
+    Tensor([[6.]], dtype=float64)
+    """
     if not len(xs):
         raise ShapeError(explained("multi_dot", "at least one matrix", "none", "pass one"))
     return reduce(matmul, [as_tensor(x) for x in xs])
@@ -124,10 +156,22 @@ def multi_dot(xs: Sequence[ArrayLike], /) -> Tensor:
 
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
-    """The diagonal of matrices (the last two axes), as a new last axis."""
+    """The diagonal of matrices (the last two axes), as a new last axis: a read-only view.
+
+    Raises ShapeError for less than two axes.
+
+    >>> lg.linalg.diagonal(lg.asarray([[1, 2], [3, 4]]))
+    Tensor([1, 4], dtype=int64)
+    """
     return diagonal_of(x, offset, axis1=-2, axis2=-1)
 
 
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """The sum of the diagonal of matrices (the last two axes)."""
+    """The sum of the diagonal of matrices (the last two axes), which the result hasn't.
+
+    Integers are added up in 64 bits unless `dtype` is given. Raises ShapeError for less than two axes.
+
+    >>> lg.linalg.trace(lg.asarray([[1, 2], [3, 4]]))
+    Tensor(5, dtype=int64)
+    """
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)

@@ -33,8 +33,15 @@ def _vector(op: str, x: ArrayLike) -> Tensor:
 def interp(
     x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: ArrayLike | None = None, right: ArrayLike | None = None
 ) -> Tensor:
-    """The function with values `fp` at the increasing points `xp`, at x: linear between them, constant outside
-    (`left`, `right`). Derivatives flow to x and `fp`, and at a point are those of the piece on its right."""
+    """The function with values `fp` at the increasing points `xp`, at x: linear between them, constant outside (`left`,
+    `right`). Derivatives flow to x and `fp`, and at a point are those of the piece on its right.
+
+    `xp` and `fp` are vectors; the result has x's shape and a float dtype. Raises ShapeError unless there are as many
+    points as values, at least one.
+
+    >>> lg.interp([0.5, 9.0], [0.0, 1.0, 2.0], [0.0, 10.0, 20.0])
+    Tensor([ 5., 20.], dtype=float64)
+    """
     points, values = _vector("interp", xp), _vector("interp", fp)
     if points._value.shape != values._value.shape:
         got = f"{points._value.shape} and {values._value.shape}"
@@ -56,7 +63,13 @@ def interp(
 
 
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
-    """The integral of y along an axis by the trapezoidal rule, at points x or `dx` apart."""
+    """The integral of y along an axis by the trapezoidal rule, at points x or `dx` apart.
+
+    The result lacks the axis; integers give the default float. x is a vector along the axis, or broadcasts with y.
+
+    >>> lg.trapezoid([0.0, 1.0, 4.0])
+    Tensor(3., dtype=float64)
+    """
     t = as_tensor(y)
     d = normal_axis("trapezoid", axis, len(t._value.shape))
     width: Any = dx  # of any shape, for the axes as they are
@@ -71,8 +84,13 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: ArrayLike = 1.0, 
 def gradient(x: ArrayLike, spacing: float = 1.0, /, *, axis: int | None = None) -> Any:
     """Central differences inside, one-sided ones at the ends, of samples `spacing` apart along an axis.
 
-    Without an axis a list with one result per axis (the result itself for a vector). This is NumPy's function of
-    that name; derivatives of functions are `lg.grad` and `lg.gradients`.
+    Without an axis a list with one result per axis (the result itself for a vector). This is NumPy's function of that
+    name; derivatives of functions are `lg.grad` and `lg.gradients`.
+
+    Shapes stay, integers give the default float. Raises ShapeError for less than two elements along an axis.
+
+    >>> lg.gradient(lg.asarray([0.0, 1.0, 4.0, 9.0]))
+    Tensor([1., 2., 4., 5.], dtype=float64)
     """
     t = as_tensor(x)
     if as_tensor(spacing)._value.shape:
@@ -98,6 +116,12 @@ def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
     """The convolution of two vectors: `full`, of the longer one's length (`same`), or where they overlap (`valid`).
 
     Costs the product of the lengths.
+
+    Dtypes are promoted to one. Raises ShapeError for what isn't a vector of at least one element, ValueError for
+    another mode.
+
+    >>> lg.convolve([1.0, 2.0, 3.0], [1.0, 1.0])
+    Tensor([1., 3., 5., 3.], dtype=float64)
     """
     if mode not in ("full", "same", "valid"):
         raise ValueError(explained("convolve", "mode 'full', 'same' or 'valid'", repr(mode), "pass one of them"))
@@ -118,7 +142,11 @@ def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
 
 
 def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
-    """The correlation of two vectors: `convolve` of x with y reversed."""
+    """The correlation of two vectors: `convolve` of x with y reversed, with its dtypes and errors.
+
+    >>> lg.correlate([1.0, 2.0, 3.0], [1.0, 0.0])
+    Tensor([1., 2.], dtype=float64)
+    """
     a, b = _vector("correlate", x), _vector("correlate", y)
     if mode == "same" and a._value.shape[0] < b._value.shape[0]:
         full = convolve(a, flip(b))
@@ -128,7 +156,13 @@ def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
 
 
 def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """The polynomial with these coefficients, the highest power first, at x (Horner's scheme)."""
+    """The polynomial with these coefficients (a vector), the highest power first, at x (Horner's scheme).
+
+    The result has x's shape and the dtype to which both are promoted.
+
+    >>> lg.polyval([1.0, 0.0, -2.0], lg.asarray([2.0, 3.0]))
+    Tensor([2., 7.], dtype=float64)
+    """
     table = _vector("polyval", coefficients)
     t = as_tensor(x)
     result = zeros_like(t)
@@ -138,7 +172,14 @@ def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
 
 
 def vander(x: ArrayLike, /, n: int | None = None, *, increasing: bool = False) -> Tensor:
-    """The matrix whose columns are the powers of a vector, from n - 1 down to 0 unless `increasing`."""
+    """The matrix whose columns are the powers of a vector, from n - 1 down to 0 unless `increasing`: shape (len(x), n).
+
+    n is the vector's length unless given. Raises ShapeError for what isn't a vector.
+
+    >>> lg.vander(lg.asarray([2.0, 3.0]), 3)
+    Tensor([[4., 2., 1.],
+            [9., 3., 1.]], dtype=float64)
+    """
     t = _vector("vander", x)
     t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
     count = t._value.shape[0] if n is None else n

@@ -27,17 +27,29 @@ _KINDS: Final = {
 
 
 def shape(x: ArrayLike, /) -> tuple[int, ...]:
-    """The extent of every axis."""
+    """The extent of every axis, as a tuple of ints; nothing is computed.
+
+    >>> lg.shape([[1, 2, 3]])
+    (1, 3)
+    """
     return as_tensor(x)._value.shape
 
 
 def ndim(x: ArrayLike, /) -> int:
-    """The number of axes."""
+    """The number of axes, an int; nothing is computed.
+
+    >>> lg.ndim([[1, 2, 3]])
+    2
+    """
     return len(shape(x))
 
 
 def size(x: ArrayLike, /, axis: int | None = None) -> int:
-    """The number of elements, or the extent of one axis."""
+    """The number of elements, or the extent of one axis: an int; nothing is computed.
+
+    >>> lg.size([[1, 2, 3]]), lg.size([[1, 2, 3]], axis=0)
+    (3, 1)
+    """
     extents = shape(x)
     return prod(extents) if axis is None else extents[normal_axis("size", axis, len(extents))]
 
@@ -66,7 +78,11 @@ class IntegerLimits:
 
 
 def finfo(dtype: Any, /) -> FloatLimits:
-    """The limits of a float dtype (or of a tensor's)."""
+    """The limits of a float dtype (or of a tensor's); raises DTypeError for others.
+
+    >>> lg.finfo(lg.float32).max, lg.finfo(lg.float64).bits
+    (3.4028234663852886e+38, 64)
+    """
     d = as_dtype(getattr(dtype, "dtype", dtype))
     if not d.is_float:
         raise DTypeError(explained("finfo", "a float dtype", d, "use lg.iinfo for integers"))
@@ -82,7 +98,11 @@ def finfo(dtype: Any, /) -> FloatLimits:
 
 
 def iinfo(dtype: Any, /) -> IntegerLimits:
-    """The limits of an integer dtype (or of a tensor's)."""
+    """The limits of an integer dtype (or of a tensor's); raises DTypeError for others.
+
+    >>> lg.iinfo(lg.int8).min, lg.iinfo(lg.int8).max
+    (-128, 127)
+    """
     d = as_dtype(getattr(dtype, "dtype", dtype))
     if not d.is_integer:
         raise DTypeError(explained("iinfo", "an integer dtype", d, "use lg.finfo for floats"))
@@ -92,7 +112,13 @@ def iinfo(dtype: Any, /) -> IntegerLimits:
 
 def isdtype(dtype: Any, kind: Any, /) -> bool:
     """Whether a dtype is of a kind: a dtype, a name of the array API standard ("bool", "signed integer", "unsigned
-    integer", "integral", "real floating", "complex floating", "numeric"), or a tuple of these."""
+    integer", "integral", "real floating", "complex floating", "numeric"), or a tuple of these.
+
+    Raises DTypeError for an unknown name.
+
+    >>> lg.isdtype(lg.float32, "real floating"), lg.isdtype(lg.int8, (lg.int8, lg.int16))
+    (True, True)
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
     if isinstance(kind, str):
@@ -103,7 +129,12 @@ def isdtype(dtype: Any, kind: Any, /) -> bool:
 
 
 def promote_types(a: Any, b: Any, /) -> DType:
-    """The dtype of an operation on arrays of dtypes `a` and `b`."""
+    """The dtype of an operation on arrays of dtypes `a` and `b`, by NumPy 2's rules; bfloat16 stands where float16
+    does.
+
+    >>> lg.promote_types(lg.int32, lg.float32), lg.promote_types(lg.uint8, lg.int8)
+    (float64, int16)
+    """
     return promote(as_dtype(a), as_dtype(b))
 
 

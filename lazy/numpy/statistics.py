@@ -67,25 +67,32 @@ def _as_float(x: ArrayLike) -> Tensor:
 # ---- sums that skip NaN
 
 
-def _skipping(reduce: Callable[..., Tensor], name: str, identity: float) -> Callable[..., Tensor]:
+_SKIPPING = """`{plain}` of the elements that aren't NaN, with its options, shapes, dtypes and errors{all_nan}.
+
+>>> lg.{name}([1.0, np.nan, 3.0])
+Tensor({result})
+"""
+
+
+def _skipping(reduce: Callable[..., Tensor], name: str, identity: float, result: str) -> Callable[..., Tensor]:
     def function(x: ArrayLike, /, axis: Any = None, **how: Any) -> Tensor:
         t = as_tensor(x)
         return reduce(where(isnan(t), identity, t) if t._value.dtype.is_float else t, axis=axis, **how)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{name[3:]}` of the elements that aren't NaN, with its options."
+    function.__doc__ = _SKIPPING.format(plain=name[3:], name=name, result=result, all_nan="")
     return function
 
 
-nansum = _skipping(sum, "nansum", 0.0)
-nanprod = _skipping(prod, "nanprod", 1.0)
-nancumsum = _skipping(cumsum, "nancumsum", 0.0)
-nancumprod = _skipping(cumprod, "nancumprod", 1.0)
-nanargmax = _skipping(argmax, "nanargmax", float("-inf"))
-nanargmin = _skipping(argmin, "nanargmin", float("inf"))
+nansum = _skipping(sum, "nansum", 0.0, "4., dtype=float64")
+nanprod = _skipping(prod, "nanprod", 1.0, "3., dtype=float64")
+nancumsum = _skipping(cumsum, "nancumsum", 0.0, "[1., 1., 4.], dtype=float64")
+nancumprod = _skipping(cumprod, "nancumprod", 1.0, "[1., 1., 3.], dtype=float64")
+nanargmax = _skipping(argmax, "nanargmax", float("-inf"), "2, dtype=int64")
+nanargmin = _skipping(argmin, "nanargmin", float("inf"), "0, dtype=int64")
 
 
-def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float) -> Callable[..., Tensor]:
+def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float, result: str) -> Callable[..., Tensor]:
     def function(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
         t = as_tensor(x)
         if not t._value.dtype.is_float:
@@ -95,23 +102,31 @@ def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float) -> Cal
         return where(nothing, float("nan"), found)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{name[3:]}` of the elements that aren't NaN; NaN where all are."
+    function.__doc__ = _SKIPPING.format(plain=name[3:], name=name, result=result, all_nan="; NaN where all are")
     return function
 
 
-nanmax = _nan_extremum(max, "nanmax", float("-inf"))
-nanmin = _nan_extremum(min, "nanmin", float("inf"))
+nanmax = _nan_extremum(max, "nanmax", float("-inf"), "3., dtype=float64")
+nanmin = _nan_extremum(min, "nanmin", float("inf"), "1., dtype=float64")
 
 
 def nanmean(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The mean of the elements that aren't NaN."""
+    """The mean over `axis` of the elements that aren't NaN, with `mean`'s shapes and dtypes; NaN where all are.
+
+    >>> lg.nanmean([1.0, np.nan, 3.0])
+    Tensor(2., dtype=float64)
+    """
     t = _as_float(x)
     there = logical_not(isnan(t))
     return mean(where(there, t, 0.0), axis=axis, keepdims=keepdims, where=there)
 
 
 def nanvar(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variance of the elements that aren't NaN."""
+    """The variance over `axis` of the elements that aren't NaN, with `var`'s shapes and dtypes.
+
+    >>> lg.nanvar([1.0, np.nan, 3.0])
+    Tensor(1., dtype=float64)
+    """
     t = _as_float(x)
     there = logical_not(isnan(t))
     found = var(where(there, t, 0.0), axis=axis, ddof=ddof, keepdims=keepdims, where=there)
@@ -119,7 +134,11 @@ def nanvar(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bo
 
 
 def nanstd(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation of the elements that aren't NaN."""
+    """The standard deviation over `axis` of the elements that aren't NaN, with `std`'s shapes and dtypes.
+
+    >>> lg.nanstd([1.0, np.nan, 3.0])
+    Tensor(1., dtype=float64)
+    """
     return root_of_squares(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims))
 
 
@@ -127,7 +146,11 @@ def nanstd(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bo
 
 
 def ptp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The largest element less the smallest."""
+    """The largest element over `axis` less the smallest; the dtype stays. Raises ShapeError for no elements.
+
+    >>> lg.ptp([3, 1, 5])
+    Tensor(4, dtype=int64)
+    """
     return subtract(max(x, axis=axis, keepdims=keepdims), min(x, axis=axis, keepdims=keepdims))
 
 
@@ -197,32 +220,59 @@ def quantile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool 
     """The elements below which a part q (0 to 1) lies, by linear interpolation; NaN where any is NaN.
 
     `q` is a number or a vector; a vector's axis comes first in the result.
+
+    Integers give the default float. Raises ShapeError for no elements, and for `q` of more than one axis.
+
+    >>> lg.quantile([1.0, 2.0, 3.0, 4.0], 0.5), lg.quantile([1.0, 2.0], [0.0, 0.25])
+    (Tensor(2.5, dtype=float64), Tensor([1.  , 1.25], dtype=float64))
     """
     return _quantile(x, q, axis, keepdims, skip_nan=False)
 
 
 def percentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`quantile` of q / 100."""
+    """`quantile` of q / 100, with its shapes, dtypes and errors.
+
+    >>> lg.percentile([1.0, 2.0, 3.0], 50)
+    Tensor(2., dtype=float64)
+    """
     return _quantile(x, divide(q, 100.0), axis, keepdims, skip_nan=False)
 
 
 def nanquantile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`quantile` of the elements that aren't NaN."""
+    """`quantile` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
+
+    >>> lg.nanquantile([1.0, np.nan, 3.0], 0.5)
+    Tensor(2., dtype=float64)
+    """
     return _quantile(x, q, axis, keepdims, skip_nan=True)
 
 
 def nanpercentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`percentile` of the elements that aren't NaN."""
+    """`percentile` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
+
+    >>> lg.nanpercentile([1.0, np.nan, 3.0], 50)
+    Tensor(2., dtype=float64)
+    """
     return _quantile(x, divide(q, 100.0), axis, keepdims, skip_nan=True)
 
 
 def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The middle element, the mean of two where the count is even; NaN where any is NaN."""
+    """The middle element over `axis`, the mean of two where the count is even; NaN where any is NaN.
+
+    Integers give the default float. Raises ShapeError for no elements.
+
+    >>> lg.median([3.0, 1.0, 2.0]), lg.median([1, 2])
+    (Tensor(2., dtype=float64), Tensor(1.5, dtype=float64))
+    """
     return _quantile(x, 0.5, axis, keepdims, skip_nan=False, middle=True)
 
 
 def nanmedian(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`median` of the elements that aren't NaN."""
+    """`median` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
+
+    >>> lg.nanmedian([1.0, np.nan, 3.0])
+    Tensor(2., dtype=float64)
+    """
     return _quantile(x, 0.5, axis, keepdims, skip_nan=True, middle=True)
 
 
@@ -230,7 +280,13 @@ def nanmedian(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> T
 
 
 def average(x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None, *, keepdims: bool = False) -> Tensor:
-    """The mean, or with weights (of x's shape, or a vector along the one axis) sum(w * x) / sum(w)."""
+    """The mean over `axis`, or with weights (of x's shape, or a vector along the one axis) sum(w * x) / sum(w).
+
+    Dtypes are promoted to a float one. Raises ShapeError for other weights.
+
+    >>> lg.average([1.0, 2.0, 3.0], weights=[0.0, 1.0, 1.0])
+    Tensor(2.5, dtype=float64)
+    """
     if weights is None:
         return mean(x, axis=axis, keepdims=keepdims)
     t, w = as_tensor(x), as_tensor(weights)
@@ -247,7 +303,14 @@ def average(x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None,
 
 
 def cov(x: ArrayLike, /, *, rowvar: bool = True, ddof: float = 1.0) -> Tensor:
-    """The covariance matrix of the rows (the columns unless `rowvar`), by the count less `ddof`."""
+    """The covariance matrix of the rows (the columns unless `rowvar`), by the count less `ddof`.
+
+    Shape (n, n) for n rows, () for a vector; integers give the default float. Raises ShapeError for more than two axes.
+
+    >>> lg.cov(lg.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    Tensor([[ 1., -1.],
+            [-1.,  1.]], dtype=float64)
+    """
     t = _as_float(x)
     if len(t._value.shape) > 2:
         raise ShapeError(explained("cov", "one or two dimensions", t._value.type, "reshape it"))
@@ -260,7 +323,14 @@ def cov(x: ArrayLike, /, *, rowvar: bool = True, ddof: float = 1.0) -> Tensor:
 
 
 def corrcoef(x: ArrayLike, /, *, rowvar: bool = True) -> Tensor:
-    """The matrix of Pearson's correlation coefficients of the rows (the columns unless `rowvar`)."""
+    """The matrix of Pearson's correlation coefficients of the rows (the columns unless `rowvar`).
+
+    Shapes, dtypes and errors are those of `cov`.
+
+    >>> lg.corrcoef(lg.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    Tensor([[ 1., -1.],
+            [-1.,  1.]], dtype=float64)
+    """
     spread = cov(x, rowvar=rowvar)
     if not spread._value.shape:
         return divide(spread, spread)
@@ -278,8 +348,14 @@ def bincount(
 ) -> Tensor:
     """How often each of 0, 1, ... occurs in a vector of integers, or the sum of the weights of each.
 
-    The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must
-    say how many; numbers outside of 0 .. length - 1 aren't counted.
+    The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must say
+    how many; numbers outside of 0 .. length - 1 aren't counted.
+
+    Counts are int64, sums of weights floats. Raises DTypeError for what isn't a vector of integers, and without
+    `length` while tracing; ValueError for negative numbers without it.
+
+    >>> lg.bincount(lg.asarray([0, 2, 2])), lg.bincount(lg.asarray([0, 2, 2]), weights=[0.5, 1.0, 1.0])
+    (Tensor([1, 0, 2], dtype=int64), Tensor([0.5, 0. , 2. ], dtype=float64))
     """
     t = as_tensor(x)
     if not t._value.dtype.is_integer or len(t._value.shape) != 1:
@@ -302,7 +378,13 @@ def bincount(
 
 def digitize(x: ArrayLike, bins: ArrayLike, /, right: bool = False) -> Tensor:
     """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
-    below it, towards the smaller numbers."""
+    below it, towards the smaller numbers.
+
+    int64, of x's shape. Raises ShapeError unless the edges are a vector.
+
+    >>> lg.digitize([0.5, 1.0, 9.0], [0.0, 1.0, 2.0])
+    Tensor([1, 2, 3], dtype=int64)
+    """
     edges = as_tensor(bins)
     if len(edges._value.shape) != 1:
         raise ShapeError(explained("digitize", "a vector of edges", edges._value.type, "ravel them"))
@@ -321,6 +403,12 @@ def histogram(
     """The counts of elements (or the sums of their weights) between edges, and the edges.
 
     `bins` are edges, or a number of equal bins over `range` (from the smallest to the largest element unless given).
+
+    Counts are int64, sums of weights floats; there is one edge more. NaN and what lies outside isn't counted. Raises
+    ShapeError for edges that aren't a vector of at least two.
+
+    >>> lg.histogram([0.0, 0.5, 2.0], bins=2)
+    (Tensor([2, 1], dtype=int64), Tensor([0., 1., 2.], dtype=float64))
     """
     t = ravel(x)
     if isinstance(bins, int):
