@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 
 import loopgrad as lg
 from tests.architecture.sources import FOLDERS, PYTHON, ROOT, SOURCES, imported, name, parsed
@@ -103,3 +104,14 @@ def test_tests_mirror_the_folders():
     modules = {path.stem: path.parent.name for path in (ROOT / "lazy").glob("*/*.py") if path.stem != "__init__"}
     tests = {path.stem.removeprefix("test_"): path.parent.name for path in (ROOT / "tests" / "lazy").glob("*/*.py")}
     assert [stem for stem, room in tests.items() if modules.get(stem, room) != room] == []
+
+
+def test_wheels_hold_every_folder():
+    """What src/loopgrad links to is what a wheel takes from the top, and what pyright looks at."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    wheel = settings["hatch"]["build"]["targets"]["wheel"]
+    links = {link.name: link.resolve() for link in (ROOT / "src" / "loopgrad").iterdir() if link.is_symlink()}
+    assert links == {folder: ROOT / folder for folder in FOLDERS}
+    assert set(wheel["only-include"]) == {"src/loopgrad", *FOLDERS}
+    assert wheel["sources"] == {"src/loopgrad": "loopgrad", **{folder: f"loopgrad/{folder}" for folder in FOLDERS}}
+    assert set(settings["pyright"]["include"]) == {"src/loopgrad/*.py", *(f"src/loopgrad/{f}" for f in FOLDERS)}
