@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.autodiff.forward import REGION_JVP
+from loopgrad.autodiff.reverse import REGION_VJP
 from loopgrad.autodiff.rules import PARTIALS
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.primitives import PRIMITIVES
+from loopgrad.graph.primitives import FAMILIES, PRIMITIVES
 from loopgrad.graph.primitives.elementwise import BINARY, UNARY
 from loopgrad.graph.types import TensorType, float64
 
@@ -27,6 +29,10 @@ def _partials(op, *arrays):
 
     graph, _ = trace(function, [TensorType(x.shape, float64) for x in arrays])
     return interpret(graph, list(arrays))
+
+
+def test_every_region_operation_has_its_walk():
+    assert set(REGION_VJP) == set(REGION_JVP) == set(FAMILIES["control"])
 
 
 @pytest.mark.parametrize("op", [op for op in DIFFERENTIABLE if op in UNARY])
