@@ -20,6 +20,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from loopgrad.codegen.program import (
+    ALIGNMENT,
     CopyStep,
     ForStep,
     HostCallStep,
@@ -35,7 +36,6 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.steps import blocks, named
 
-ALIGNMENT: Final = 64
 MANY: Final = 1000  # lives that are no longer placed largest first
 
 
@@ -92,7 +92,7 @@ def plan_arena(
             lives += [_Life((kernel, block), size, positions[0], positions[-1])]
     size = _place(lives, alignment)
     offsets = {life.item: life.offset for life in lives}
-    slots = {slot: offsets.get(slot, 0) for slot in owned}
+    slots = {slot: offsets.get(slot, 0) for slot in sorted(owned)}
     blocks = tuple(
         tuple(offsets.get((kernel, block), 0) for block in range(len(sizes))) for kernel, sizes in enumerate(scratch)
     )

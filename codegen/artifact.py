@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
-    """`metadata` is JSON-able; `constants` and `code` are bytes, so an artifact can be stored without
-    pickling. `texts` holds the stages for people, which aren't stored."""
+class Artifact(Generic[R]):
+    """`program` is the target's record of it, which codegen.codec can write; `constants` and `code` are bytes, so an
+    artifact can be stored without pickling. `texts` holds the stages for people, which aren't stored."""
 
-    metadata: Mapping[str, Any]
+    program: R
     constants: bytes
     code: bytes
     texts: Mapping[str, str] = field(default_factory=dict)

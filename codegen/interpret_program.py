@@ -40,7 +40,8 @@ class _Machine:
         for slot in program.slots:
             type = slot.type
             if slot.constant is not None:
-                data = np.frombuffer(slot.constant, type.dtype.np).reshape(type.shape).copy()
+                data = np.frombuffer(program.constants, type.dtype.np, type.size, slot.constant).copy()
+                data = data.reshape(type.shape)
             else:
                 data = np.empty(type.shape, type.dtype.np)
                 data.view(np.uint8).fill(0xAB) if data.ndim and data.size else None

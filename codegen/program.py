@@ -2,24 +2,30 @@
 
 Slots are arrays of static size, addressed through one pointer table; steps run in order. Inputs and
 outputs come first in `slots`. Loops over steps rotate pointers, so carried tensors aren't copied.
+
+What a target makes of a Program holds these same classes (see codec.py). A GPU's says in `by` which of its support
+launches does a step that is no kernel of the program.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType
 
+ALIGNMENT: Final = 64  # bytes, of constants and of memory on the CPU
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """kind: input, output, temp, or constant (then `constant` holds the bytes)."""
+    """kind: input, output, temp, or constant (then `constant` is where its bytes begin in the program's constants)."""
 
     type: TensorType
     kind: str
-    constant: bytes | None = None
+    constant: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class Initial:
 
     source: int | None
     value: float | int | bool = 0
+    by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class LaunchStep:
 class CopyStep:
     source: int
     target: int
+    by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ class MatmulStep:
     n: int
     transpose_left: bool = False
     transpose_right: bool = False
+    by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ class PushStep:
 
     stack: int
     slot: int
+    by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +177,8 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`inputs` and `outputs` are slot numbers; the same slot may be returned twice."""
+    """`inputs` and `outputs` are slot numbers; the same slot may be returned twice. `constants`: the bytes of all
+    constant slots, each aligned to ALIGNMENT."""
 
     slots: tuple[Slot, ...]
     inputs: tuple[int, ...]
@@ -177,3 +188,4 @@ class Program:
     stacks: tuple[ProgramStack, ...] = ()
     residuals: tuple[Residual, ...] = ()
     notes: tuple[str, ...] = ()  # announced fallbacks, for explain() and plan()
+    constants: bytes = b""

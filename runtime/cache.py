@@ -2,10 +2,10 @@
 
 The folder is this user's alone (see private_folder): `LOOPGRAD_CACHE_DIR`, or the system's place for caches. One that
 isn't is not used, and one warning says why. An entry is one file named by the hash of everything that shaped it, the
-content of the compiler among it; it holds JSON and machine code, never a pickle, and ends with a keyed hash (blake2b;
-the key is a random file in the folder) over name and content, checked before anything is used. Entries appear by
-renaming, so a reader sees all of one or nothing. A damaged entry is a miss and one warning. The least recently used
-entries leave when the folder exceeds its limit. `LOOPGRAD_CACHE_DIR=` (empty) switches the cache off.
+content of the compiler among it; it holds JSON (codegen.codec) and machine code, never a pickle, and ends with a keyed
+hash (blake2b; the key is a random file in the folder) over name and content, checked before anything is used. Entries
+appear by renaming, so a reader sees all of one or nothing. A damaged entry is a miss and one warning. The least
+recently used entries leave when the folder exceeds its limit. `LOOPGRAD_CACHE_DIR=` (empty) switches the cache off.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from types import NoneType
+from typing import Final, TypeVar
 
 import ml_dtypes
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.codec import decode, encode
 from loopgrad.runtime.private_folder import PrivateFolder, UntrustedError
 from loopgrad.runtime.processes import child_safe_lock
 
 FOLDER_VARIABLE: Final = "LOOPGRAD_CACHE_DIR"
 LIMIT_BYTES: Final = 1 << 30
-MAGIC: Final = b"loopgrad 1\n"
+MAGIC: Final = b"loopgrad 2\n"
 SUFFIX: Final = ".program"
 HEADER: Final = struct.Struct("<QQQ")
 MAC_BYTES: Final = 32
 WRITES_BETWEEN_SWEEPS: Final = 16
 KEPT_AFTER_SWEEP: Final = 0.8
 
+R = TypeVar("R")
 _log = logging.getLogger("loopgrad.cache")
 
 
@@ -60,8 +63,8 @@ class DiskCache:
         self._writes = 0
         self._warned = False
 
-    def load(self, parts: Sequence[str]) -> Artifact | None:
-        """The entry for these parts, or None."""
+    def load(self, parts: Sequence[str], kind: type[R]) -> Artifact[R] | None:
+        """The entry for these parts, whose program is of that class, or None."""
         if not self._ready():
             return None
         name = entry_name(parts)
@@ -72,7 +75,7 @@ class DiskCache:
             return None
         except OSError:
             return None
-        artifact = self._decode(name, data)
+        artifact = self._decode(name, data, kind)
         if artifact is None:
             self._warn(
                 f"the cache entry {self.folder / name} is damaged or not this user's; it is removed and the program "
@@ -83,7 +86,7 @@ class DiskCache:
         self._files.touch(name)
         return artifact
 
-    def store(self, parts: Sequence[str], artifact: Artifact) -> None:
+    def store(self, parts: Sequence[str], artifact: Artifact[R]) -> None:
         """Write an entry; a failure is logged and otherwise of no consequence."""
         if not self._ready():
             return
@@ -150,20 +153,25 @@ class DiskCache:
         assert self._secret is not None
         return blake2b(name.encode() + b"\0" + body, key=self._secret, digest_size=MAC_BYTES).digest()
 
-    def _encode(self, name: str, artifact: Artifact) -> bytes:
-        metadata = json.dumps(dict(artifact.metadata), separators=(",", ":")).encode()
-        lengths = HEADER.pack(len(metadata), len(artifact.constants), len(artifact.code))
-        body = b"".join((MAGIC, lengths, metadata, artifact.constants, artifact.code))
+    def _encode(self, name: str, artifact: Artifact[R]) -> bytes:
+        program = json.dumps(encode(type(artifact.program), artifact.program), separators=(",", ":")).encode()
+        lengths = HEADER.pack(len(program), len(artifact.constants), len(artifact.code))
+        body = b"".join((MAGIC, lengths, program, artifact.constants, artifact.code))
         return body + self._mac(name, body)
 
-    def _decode(self, name: str, data: bytes) -> Artifact | None:
+    def _decode(self, name: str, data: bytes, kind: type[R]) -> Artifact[R] | None:
         body, mac = data[:-MAC_BYTES], data[-MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(name, body)) or not body.startswith(MAGIC):
             return None
         start = len(MAGIC) + HEADER.size
-        metadata, constants, code = HEADER.unpack_from(body, len(MAGIC))
-        first, second = start + metadata, start + metadata + constants
-        return Artifact(json.loads(body[start:first]), body[first:second], body[second : second + code])
+        program, constants, code = HEADER.unpack_from(body, len(MAGIC))
+        first, second = start + program, start + program + constants
+        try:
+            record = decode(kind, json.loads(body[start:first]))
+        except ValueError as error:  # a CodecError, or no JSON
+            _log.warning("the cache entry %s holds no %s: %s", name, kind.__name__, error)
+            return None
+        return Artifact(record, body[first:second], body[second : second + code])
 
 
 def entry_name(parts: Sequence[str]) -> str:
@@ -192,12 +200,12 @@ def default_cache() -> DiskCache | None:
 def kept_code(cache: DiskCache | None, parts: Sequence[str], make: Callable[[], bytes]) -> bytes:
     """Code that belongs to no program."""
     names = ("code", *parts, compiler_digest())
-    known = cache.load(names) if cache is not None else None
+    known = cache.load(names, NoneType) if cache is not None else None
     if known is not None:
         return known.code
     code = make()
     if cache is not None:
-        cache.store(names, Artifact({}, b"", code, {}))
+        cache.store(names, Artifact(None, b"", code))
     return code
 
 

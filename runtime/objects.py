@@ -22,7 +22,7 @@ from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.session import SESSION
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 Run = Callable[[Sequence[Buffer]], list[Buffer]]
 

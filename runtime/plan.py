@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from loopgrad.codegen.program import Residual
 from loopgrad.graph.nodes import Location
-from loopgrad.runtime.records import ResidualRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class Held:
             if residual not in self._found or entry[1] >= self._found[residual][1]:
                 self._found[residual] = entry
 
-    def rows(self, records: Sequence[ResidualRecord]) -> tuple[ResidualRow, ...]:
+    def rows(self, records: Sequence[Residual]) -> tuple[ResidualRow, ...]:
         """Rows of the plan: of what some stack saves."""
         return tuple(
             [
-                ResidualRow(r.name, str(r.type), r.formula, *self._found[i], r.place, r.reason, r.loc)
+                ResidualRow(r.name, str(r.element), r.formula, *self._found[i], r.place, r.reason, r.loc)
                 for i, r in enumerate(records)
                 if i in self._found
             ]

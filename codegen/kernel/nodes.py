@@ -100,6 +100,11 @@ class StackSlot:
     loc: Location | None
     residual: int = 0
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class Reduction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from loopgrad.codegen.codec import encode
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.objects.objects import Objects
 from loopgrad.codegen.options import Options
@@ -12,6 +13,7 @@ from loopgrad.codegen.targets.cpu.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.module import emit_kernels
+from loopgrad.codegen.targets.cpu.record import ProgramRecord
 from loopgrad.codegen.targets.cpu.target import compile_program
 
 ARGUMENTS: Final = {"params": "address", "chunk": "i64", "worker": "address", "control": "address"}
@@ -26,7 +28,8 @@ def describe_cpu(program: Program, options: Options, target: str) -> Objects:
     kernels = []
     for number, (kernel, interface) in enumerate(zip(program.kernels, interfaces, strict=True)):
         kernels.append({"target": target, "code": "code", "number": number, **_kernel(kernel, interface)})
-    rest = {key: value for key, value in artifact.metadata.items() if key not in ("kernels", "residuals", "format")}
+    rest = encode(ProgramRecord, artifact.program)
+    del rest["kernels"], rest["residuals"]
     about = {"target": target, "triple": machine.triple, "processor": machine.cpu, "features": machine.features}
     return Objects({"code": artifact.code}, artifact.constants, tuple(kernels), {**about, "entry": "entry", **rest})
 

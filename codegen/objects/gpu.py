@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.codec import encode
+from loopgrad.codegen.kernel.nodes import ErrorSite, Kernel, StackSlot
 from loopgrad.codegen.objects.objects import Objects
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import Program
+from loopgrad.codegen.program import MatmulStep, Program
+from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.compile import Image, compile_for
 from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
@@ -20,8 +22,11 @@ from loopgrad.codegen.targets.gpu.interface import (
     NEEDED,
     OVERFLOW_LANE,
     TRUNCATED,
+    KernelInterface,
     control_bytes,
 )
+from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
+from loopgrad.graph.nodes import Location
 
 WORD: Final = 8
 WORDS: Final = {
@@ -61,52 +66,50 @@ def describe_gpu(
     """`details`: of the code's kernels by their entries, what else its format says of them."""
     listed = _Listed(image)
     artifact = compile_for(program, options, listed)
-    metadata, code = artifact.metadata, artifact.code
-    own = {kernel["module"]: kernel for kernel in metadata["kernels"]}
-    places = dict.fromkeys((m["offset"], m["size"]) for m in metadata["modules"])
+    record, code = artifact.program, artifact.code
+    own = {kernel.module: kernel for kernel in record.kernels}
+    places = dict.fromkeys((m.offset, m.size) for m in record.modules)
     names = {place: "code" if len(places) == 1 else f"{i:02d}" for i, place in enumerate(places)}
     images = {name: code[offset : offset + size] for (offset, size), name in names.items()}
-    shapes = support_shapes(metadata)
+    shapes = support_shapes(record)
     more = details(code)
     kernels = []
-    for i, (module, kernel) in enumerate(zip(metadata["modules"], listed.kernels, strict=True)):
+    for i, (module, kernel) in enumerate(zip(record.modules, listed.kernels, strict=True)):
         described = _kernel(module, kernel, own.get(i), passing, *shapes.get(i, (len(kernel.params), 0)))
-        described |= {"target": target, "code": names[module["offset"], module["size"]], "number": i}
-        kernels.append({**described, **more.get(module["entry"], {})})
-    rest = {key: value for key, value in metadata.items() if key not in ("modules", "residuals", "format")}
+        described |= {"target": target, "code": names[module.offset, module.size], "number": i}
+        kernels.append({**described, **more.get(module.entry, {})})
+    rest = encode(ProgramRecord, record)
+    del rest["modules"], rest["residuals"]
     rest["notes"] = [*rest["notes"], *getattr(image, "notes", ())]  # of the linker, where the target has one
     return Objects(images, artifact.constants, tuple(kernels), {"target": target, **rest})
 
 
-def support_shapes(metadata: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+def support_shapes(record: ProgramRecord) -> dict[int, tuple[int, int]]:
     """Support kernels by number -> arrays of a launch, and the tiles of one, 0 where lanes are its items. Those of
     copies and fills aren't listed: they take their params, and do lanes."""
     found: dict[int, tuple[int, int]] = {}
-    for kernel in metadata["kernels"]:
-        for module, _, arrays, tiles in (*kernel["before"], *kernel["after"]):
-            found[module] = (len(arrays), tiles)
-    pending = list(metadata["steps"])
-    while pending:
-        item = pending.pop()
-        if isinstance(item, list) and item and item[0] == "matmul":
-            found[item[2]] = (len(item[1]), item[4])
-        elif isinstance(item, list):
-            pending += item
+    for kernel in record.kernels:
+        for dispatch in (*kernel.before, *kernel.after):
+            found[dispatch.module] = (len(dispatch.arrays), dispatch.tiles)
+    for step in all_steps(record.steps):
+        if isinstance(step, MatmulStep) and step.by is not None:
+            launch = record.support[step.by]
+            found[launch.module] = (len((step.left, step.right, step.out)), launch.tiles)
     return found
 
 
 def _kernel(
-    module: Mapping[str, Any], kernel: Kernel, own: Mapping[str, Any] | None, passing: str, arrays: int, tiles: int
+    module: Module, kernel: Kernel, own: KernelInterface | None, passing: str, arrays: int, tiles: int
 ) -> dict[str, Any]:
     """`own`: the record of a kernel of the program; a support kernel has none, but takes so many `arrays` (its
     params, then those that it leaves partial results in) and may do `tiles`."""
-    stacks = [] if own is None else own["stacks"]
-    scratch = [] if own is None else own["scratch"][: own["own_scratch"]]
+    stacks = [] if own is None else own.stacks
+    scratch = [] if own is None else own.scratch[: own.own_scratch]
     params = arrays if own is None else len(kernel.params)
     return {
-        "kernel": module["name"],
+        "kernel": module.name,
         "support": own is None,
-        "entry": module["entry"],
+        "entry": module.entry,
         "arguments": [
             {"name": name, "offset": WORD * i, "bytes": WORD, "kind": kind}
             for i, (name, kind) in enumerate(WORDS.items())
@@ -118,10 +121,10 @@ def _kernel(
         ],
         "table": table(params, scratch, stacks),
         "launch": launch(module, own, tiles),
-        "workgroup_memory": module["shared"],
+        "workgroup_memory": module.shared,
         "stacks": [_stack(s, stack) for s, stack in enumerate(stacks)],
         "control": control(len(stacks)),
-        "checks": [] if own is None else own["errors"],
+        "checks": [] if own is None else encode(tuple[ErrorSite, ...], own.errors),
     }
 
 
@@ -135,14 +138,14 @@ def table(params: int, scratch: Sequence[int], stacks: Sequence[Any]) -> list[di
     return [{"offset": WORD * i, **row} for i, row in enumerate(rows)]
 
 
-def _stack(number: int, stack: Mapping[str, Any]) -> dict[str, Any]:
+def _stack(number: int, stack: StackSlot) -> dict[str, Any]:
     return {
-        "name": stack["name"],
-        "itemsize": stack["itemsize"],
+        "name": stack.name,
+        "itemsize": stack.itemsize,
         "layout": "[row][invocation], as many invocations to a row as the table says",
-        "depth_param": stack["depth_param"],
+        "depth_param": stack.depth_param,
         "needed_offset": NEEDED + 4 * number,
-        "loc": stack["loc"],
+        "loc": encode(Location | None, stack.loc),
     }
 
 
@@ -163,22 +166,22 @@ def control(stacks: int) -> dict[str, Any]:
     return {"bytes": control_bytes(stacks), "fields": rows}
 
 
-def launch(module: Mapping[str, Any], own: Mapping[str, Any] | None, tiles: int) -> dict[str, Any]:
+def launch(module: Module, own: KernelInterface | None, tiles: int) -> dict[str, Any]:
     """Grid and block: what may be chosen, and one choice."""
-    group: int = module["group"]
-    items, what = ("tiles", "workgroup") if tiles or (own and own["tiles"]) else ("lanes", "invocation")
+    group: int = module.group
+    items, what = ("tiles", "workgroup") if tiles or (own and own.tiles) else ("lanes", "invocation")
     found: dict[str, Any] = {"group": [group, 1, 1], "unit": what, "items": items, "rule": RULE}
     grid = f"any number of workgroups; across 1, along the number of units, end = ceil({items} / along)"
     if own is None:
         return {**found, "count": None, "grid": grid}
-    lanes: int = own["tiles"] or own["lanes"]
-    if own["copies"]:
-        copies: int = own["copies"]
+    lanes: int = own.tiles or own.lanes
+    if own.copies:
+        copies: int = own.copies
         stretch = -(-lanes // copies)
         grid = f"ceil({copies} / group) workgroups: {copies} invocations take a stretch of lanes each, in order"
         groups, words = -(-copies // group), {"across": stretch, "along": 1, "first": 0, "end": stretch}
     else:
-        units = 1 if own["tiles"] else group
+        units = 1 if own.tiles else group
         groups = min(max(-(-lanes // units), 1), EXAMPLE_GROUPS)
         along = groups * units
         words = {"across": 1, "along": along, "first": 0, "end": -(-lanes // along)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappush, heapreplace
 
 from loopgrad.codegen.program import (
+    ALIGNMENT,
     CopyStep,
     ForStep,
     HostCallStep,
@@ -74,22 +75,26 @@ class _Lives:
 
 def assign_slots(
     buffers: Sequence[Buffer], steps: Sequence[Step], fixed: Sequence[Buffer]
-) -> tuple[tuple[Slot, ...], tuple[Step, ...], dict[int, int]]:
-    """Slots, renumbered steps, and the slot of each buffer. `fixed`: inputs and outputs, in order."""
+) -> tuple[tuple[Slot, ...], tuple[Step, ...], dict[int, int], bytes]:
+    """Slots, renumbered steps, the slot of each buffer, and the bytes of all constants. `fixed`: inputs and outputs,
+    in order."""
     lives = _Lives()
     lives.steps(steps)
     slots = [Slot(b.type, b.kind) for b in fixed]
     numbers = {b.number: i for i, b in enumerate(fixed)}
     free: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    constants = bytearray()
     used = sorted((life.first, b) for b, life in lives.lives.items() if b not in numbers)
     for first, number in used:
         buffer = buffers[number]
-        if buffer.kind == "constant":
+        if buffer.constant is not None:
             numbers[number] = len(slots)
-            slots.append(Slot(buffer.type, "constant", buffer.constant))
+            slots.append(Slot(buffer.type, "constant", len(constants)))
+            constants += buffer.constant
+            constants += bytes(-len(constants) % ALIGNMENT)
             continue
         numbers[number] = _slot(buffer, first, lives.lives[number].last, slots, free)
-    return tuple(slots), renumbered(steps, numbers.__getitem__), numbers
+    return tuple(slots), renumbered(steps, numbers.__getitem__), numbers, bytes(constants)
 
 
 def _slot(

@@ -25,7 +25,7 @@ def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS) -> Program:
     targets: list[Buffer | None] = [outputs[v] for v in ready.outputs]
     bound = {v: Stored((b,)) for v, b in zip(ready.inputs, inputs, strict=True)}
     block = schedule_block(BlockRequest(ready, bound, targets), builder)
-    slots, steps, numbers = assign_slots(builder.buffers, block.steps, [*inputs, *outputs.values()])
+    slots, steps, numbers, constants = assign_slots(builder.buffers, block.steps, [*inputs, *outputs.values()])
     return Program(
         slots,
         tuple([numbers[b.number] for b in inputs]),
@@ -35,6 +35,7 @@ def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS) -> Program:
         tuple(builder.stacks),
         tuple([row for _, row in builder.residuals.values()]),
         tuple(builder.notes),
+        constants,
     )
 
 

@@ -13,18 +13,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.call_context import (
     HEADER,
     INITIAL_CAPACITY,
     RESERVE_HEAP,
     RESERVE_STACK,
+    stack_stride,
 )
+from loopgrad.codegen.targets.cpu.record import ProgramRecord
 from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.host_calls import call
 from loopgrad.runtime.cpu.libraries import blas
 from loopgrad.runtime.cpu.native_pool import NativePool
-from loopgrad.runtime.cpu.program import KernelRecord, PlacedStackRecord, ProgramRecord
-from loopgrad.runtime.records import SlotRecord
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
@@ -43,23 +44,23 @@ class CallContext:
     def __init__(self, program: ProgramRecord, pool: NativePool, constants: int, forced: int | None) -> None:
         self.program = program
         self.pool = pool
-        self.words: Any = (ctypes.c_int64 * program.words)()
+        self.words: Any = (ctypes.c_int64 * program.layout.words)()
         self.address = ctypes.addressof(self.words)
         self.refused: tuple[int, int] | None = None
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
-        self.owns_arena = program.arena_size <= OWNED_ARENA_BYTES
+        self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
         if self.owns_arena:
-            self._arena = memory.Block(program.arena_size)
+            self._arena = memory.Block(program.layout.arena.size)
             self.words[HEADER["arena"]] = self._arena.address
         self._set_header(forced)
         for number, slot in enumerate(program.slots):
             if slot.constant is not None:
-                self.words[program.word(number)] = constants + slot.constant
-        for kernel in program.kernels:
+                self.words[program.layout.word(number)] = constants + slot.constant
+        for control, kernel in zip(program.layout.controls, program.kernels, strict=True):
             for s, stack in enumerate(kernel.stacks):
-                self.words[kernel.control + s] = 0 if stack.known else INITIAL_CAPACITY
-        weakref.finalize(self, release, self.words, program.stacks).atexit = False
+                self.words[control + s] = INITIAL_CAPACITY if stack.depth_param is None else 0
+        weakref.finalize(self, release, self.words, program.layout.stacks).atexit = False
 
     def _set_header(self, forced: int | None) -> None:
         words = self.words
@@ -72,7 +73,7 @@ class CallContext:
         words[HEADER["heap_most"]] = NO_LIMIT
         if forced is None and any(kernel.stacks for kernel in self.program.kernels):
             self._look_up_memory()
-        if any(c.name == "matmul" for c in self.program.host_calls):
+        if any(isinstance(call, MatmulStep) for call in self.program.host_calls):
             functions = blas()
             if functions is not None:
                 words[HEADER["sgemm"]], words[HEADER["dgemm"]] = functions
@@ -101,9 +102,9 @@ class CallContext:
             self.refused = memory.refusal(size * self.pool.threads, self.pool.heap_bytes)
             self._look_up_memory()
         else:
-            own = self.program.stacks[kind - RESERVE_STACK]
-            held = self.words[own.word + 2] * own.stride
-            promised = sum(self._untouched(stack) for stack in self.program.stacks if stack is not own)
+            own, places = kind - RESERVE_STACK, self.program.layout.stacks
+            held = self.words[places[own] + 2] * stack_stride(self.program.stacks[own].element)
+            promised = sum(self._untouched(stack) for stack in range(len(places)) if stack != own)
             self.refused = memory.refusal(size + promised, lambda: held)
         return 0 if self.refused is None else 1
 
@@ -114,19 +115,16 @@ class CallContext:
             most = (int(available * memory.HEADROOM) + self.pool.heap_bytes()) // self.pool.threads
             self.words[HEADER["heap_most"]] = max(most, memory.UNCHECKED_BYTES)
 
-    def _untouched(self, stack: PlacedStackRecord) -> int:
+    def _untouched(self, stack: int) -> int:
         """Bytes that a program stack has and never used: allocated, but not yet taken from the system."""
-        capacity, peak = self.words[stack.word + 2], self.words[stack.word + 3]
-        return int(max(capacity - peak, 0) * stack.stride)
+        word = self.program.layout.stacks[stack]
+        capacity, peak = self.words[word + 2], self.words[word + 3]
+        return int(max(capacity - peak, 0) * stack_stride(self.program.stacks[stack].element))
 
     def host_call(self, number: int) -> int:
         """Run one library call on the slots' memory; 1 where it raised."""
         try:
-            record = self.program.host_calls[number]
-            results = call(record.name, record.attrs, [self.slot_array(slot) for slot in record.inputs])
-            for slot, result in zip(record.outputs, results, strict=True):
-                target = self.slot_array(slot)
-                target[...] = np.asarray(result).reshape(target.shape)
+            call(self.program.host_calls[number], self.slot_array)
         except BaseException as error:
             self.raised = error
             return 1
@@ -140,23 +138,27 @@ class CallContext:
 
     def slot_array(self, slot: int) -> np.ndarray[Any, Any]:
         """A view of a slot's memory during a call."""
-        record: SlotRecord = self.program.slots[slot]
+        record = self.program.slots[slot]
         if record.type.nbytes == 0:
             return np.empty(record.type.shape, record.type.dtype.np)
-        address = self.words[self.program.slot_word + slot]
+        address = self.words[self.program.layout.slots + slot]
         content: Any = (ctypes.c_char * record.type.nbytes).from_address(address)
         array: np.ndarray[Any, Any] = np.frombuffer(content, dtype=record.type.dtype.np)
         return array.reshape(record.type.shape)
 
-    def rows(self, kernel: KernelRecord, stack: int) -> int:
-        """Rows that the stack had in the last launch. Lanes move in lockstep: where their loops are uneven a stack
+    def rows(self, kernel: int) -> list[int]:
+        """Rows that each stack had in the last launch. Lanes move in lockstep: where their loops are uneven a stack
         grows beyond the depth that one lane needs."""
-        return int(self.words[kernel.control + stack])
+        return [int(self.words[word]) for word in self._capacities(kernel)]
+
+    def _capacities(self, kernel: int) -> range:
+        first = self.program.layout.controls[kernel]
+        return range(first, first + len(self.program.kernels[kernel].stacks))
 
     def learn(self, other: CallContext) -> None:
         """Take over the stack capacities of another context of the same program."""
-        for kernel in self.program.kernels:
-            for word in range(kernel.control, kernel.control + len(kernel.stacks)):
+        for kernel in range(len(self.program.kernels)):
+            for word in self._capacities(kernel):
                 self.words[word] = max(self.words[word], other.words[word])
 
     def heap_bytes(self) -> int:
@@ -167,12 +169,12 @@ class CallContext:
         return int(self.words[HEADER["growths"]])
 
 
-def release(words: Any, stacks: Sequence[PlacedStackRecord]) -> None:
+def release(words: Any, stacks: Sequence[int]) -> None:
     """Free what native code allocated for a context; it starts small again, and learns anew."""
-    for stack in stacks:
-        if words[stack.word]:
-            _libc.free(words[stack.word])
-            words[stack.word] = words[stack.word + 2] = words[stack.word + 3] = 0
+    for word in stacks:
+        if words[word]:
+            _libc.free(words[word])
+            words[word] = words[word + 2] = words[word + 3] = 0
     if words[HEADER["heap_size"]]:
         _libc.munmap(words[HEADER["heap_base"]], words[HEADER["heap_size"]])
         words[HEADER["heap_base"]] = words[HEADER["heap_size"]] = 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.codegen.targets.cpu.record import ProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
@@ -17,7 +20,6 @@ from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.libraries import NO_BLAS_NOTE, blas
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
-from loopgrad.runtime.cpu.program import read_program
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
@@ -45,7 +47,7 @@ class CpuDevice:
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         parts = ("program", key(graph).hex(), options.key(), *self.environment())
-        artifact = self.cache.load(parts) if self.cache is not None else None
+        artifact = self.cache.load(parts, ProgramRecord) if self.cache is not None else None
         if artifact is not None:
             origin = "found in the cache on disk"
         else:
@@ -57,11 +59,13 @@ class CpuDevice:
                 self.cache.store(parts, artifact)
         return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), origin)
 
-    def load(self, artifact: Artifact, options: Options, texts: Callable[[str], str], origin: str) -> CpuExecutable:
+    def load(
+        self, artifact: Artifact[ProgramRecord], options: Options, texts: Callable[[str], str], origin: str
+    ) -> CpuExecutable:
         """An executable of code that exists."""
-        program = read_program(artifact.metadata)
+        program = artifact.program
         notes = [origin]
-        if blas() is None and any(call.name == "matmul" for call in program.host_calls):
+        if blas() is None and any(isinstance(call, MatmulStep) for call in program.host_calls):
             notes.append(NO_BLAS_NOTE)
         return CpuExecutable(
             program, artifact.code, artifact.constants, self.pool(), texts, notes, options.stack_capacity
@@ -79,11 +83,11 @@ class CpuDevice:
 
     def _support_code(self, name: str, text: Callable[[], str]) -> bytes:
         parts = ("support", name, *self.environment())
-        artifact = self.cache.load(parts) if self.cache is not None else None
+        artifact = self.cache.load(parts, NoneType) if self.cache is not None else None
         if artifact is None:
             from loopgrad.codegen.targets.cpu.llvm import compile_module  # late: a warm cache needs no compiler
 
-            artifact = Artifact({}, b"", compile_module(text(), host_machine()))
+            artifact = Artifact(None, b"", compile_module(text(), host_machine()))
             if self.cache is not None:
                 self.cache.store(parts, artifact)
         return artifact.code
@@ -99,7 +103,7 @@ class CpuDevice:
             return self._environment
 
 
-def compile_artifact(graph: Graph, options: Options) -> Artifact:
+def compile_artifact(graph: Graph, options: Options) -> Artifact[ProgramRecord]:
     """Schedule, lower and emit."""
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
     from loopgrad.codegen.targets.cpu.target import compile_program  # late, as above

@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.cpu.call_context import HEADER, INTERRUPTED
+from loopgrad.codegen.targets.cpu.call_context import HEADER, INTERRUPTED, stack_stride
+from loopgrad.codegen.targets.cpu.record import ProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.alive import Alive
 from loopgrad.runtime.buffers import Buffer, check_inputs
@@ -22,7 +23,6 @@ from loopgrad.runtime.cpu.failures import failure
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, Block, Spares
 from loopgrad.runtime.cpu.native_pool import NativePool
-from loopgrad.runtime.cpu.program import ProgramRecord
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
@@ -63,9 +63,9 @@ class CpuExecutable(Executable):
         self._constants.fill(constants)
         self._contexts: Alive[CallContext] = Alive()
         self._free: list[CallContext] = []
-        self._input_words = tuple(program.word(slot) for slot in program.inputs)
+        self._input_words = tuple(program.layout.word(slot) for slot in program.inputs)
         made = [slot for slot in dict.fromkeys(program.outputs) if program.slots[slot].kind == "output"]
-        self._made = tuple((RECYCLER.spares(program.slots[slot].type), program.word(slot)) for slot in made)
+        self._made = tuple((RECYCLER.spares(program.slots[slot].type), program.layout.word(slot)) for slot in made)
         self._fixed = {slot: self._fixed_output(slot) for slot in set(program.outputs) - set(made)}
         self._plain = tuple(made) == program.outputs
         ALIVE.add(self)
@@ -118,7 +118,7 @@ class CpuExecutable(Executable):
         if context.owns_arena:
             status = self._entry(context.address)
         else:
-            block = ARENAS.take(self.program.arena_size)
+            block = ARENAS.take(self.program.layout.arena.size)
             context.words[ARENA_WORD] = block.address
             try:
                 status = self._entry(context.address)
@@ -180,7 +180,7 @@ class CpuExecutable(Executable):
             while True:
                 idle.append(self._free.pop())
         for context in idle:
-            release(context.words, self.program.stacks)
+            release(context.words, self.program.layout.stacks)
         self._free.extend(idle)
 
     # looking inside
@@ -189,17 +189,23 @@ class CpuExecutable(Executable):
         program = self.program
         kernels = tuple(
             KernelRow(
-                k.name, k.domain, k.chunks, k.width, len(k.stacks), k.launches, next((s.loc for s in k.stacks), None)
+                k.name,
+                k.domain,
+                k.interface.chunks,
+                k.interface.lanes_in_flight,
+                len(k.stacks),
+                k.launches,
+                next((s.loc for s in k.stacks), None),
             )
             for k in program.kernels
         )
         buffers = tuple(
-            BufferRow(i, slot.kind, str(slot.type), slot.type.nbytes, program.offsets.get(i))
+            BufferRow(i, slot.kind, str(slot.type), slot.type.nbytes, program.layout.arena.slots.get(i))
             for i, slot in enumerate(program.slots)
         )
         residuals = self._residual_rows()
         stack_bytes = sum(row.bytes for row in residuals)
-        return Plan(self.device, kernels, buffers, residuals, program.notes, program.arena_size, stack_bytes)
+        return Plan(self.device, kernels, buffers, residuals, program.notes, program.layout.arena.size, stack_bytes)
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
         """The largest of all contexts."""
@@ -208,14 +214,14 @@ class CpuExecutable(Executable):
             held.together((stack.residual, None, 0) for stack in kernel.stacks)
         held.together((record.residual, None, 0) for record in program.stacks)
         for context in self._contexts.members():
-            for kernel in program.kernels:
-                workers = min(self._pool.threads, max(kernel.chunks, 1))
-                rows = [context.rows(kernel, s) for s in range(len(kernel.stacks))]
-                held.together(
-                    (s.residual, n, workers * n * s.row_bytes) for n, s in zip(rows, kernel.stacks, strict=True)
-                )
-            peaks = [int(context.words[record.word + 3]) for record in program.stacks]
-            held.together((r.residual, n, n * r.stride) for n, r in zip(peaks, program.stacks, strict=True))
+            for number, kernel in enumerate(program.kernels):
+                workers = min(self._pool.threads, max(kernel.interface.chunks, 1))
+                places = zip(context.rows(number), kernel.interface.stacks, kernel.stacks, strict=True)
+                held.together((s.residual, n, workers * n * place.row_bytes) for n, place, s in places)
+            peaks = [int(context.words[word + 3]) for word in program.layout.stacks]
+            held.together(
+                (r.residual, n, n * stack_stride(r.element)) for n, r in zip(peaks, program.stacks, strict=True)
+            )
         return held.rows(program.residuals)
 
     def text(self, stage: str) -> str:
@@ -225,12 +231,13 @@ class CpuExecutable(Executable):
         return (*self._origin, *self.program.notes)
 
     def memory_stats(self) -> MemoryStats:
-        contexts = self._contexts.members()
+        program, contexts = self.program, self._contexts.members()
         heaps = [context.heap_bytes() * self._pool.threads for context in contexts]
-        held = [context.words[s.word + 2] * s.stride for context in contexts for s in self.program.stacks]
-        peaks = [context.words[s.word + 3] * s.stride for context in contexts for s in self.program.stacks]
+        stacks = [(w, stack_stride(s.element)) for w, s in zip(program.layout.stacks, program.stacks, strict=True)]
+        held = [context.words[word + 2] * stride for context in contexts for word, stride in stacks]
+        peaks = [context.words[word + 3] * stride for context in contexts for word, stride in stacks]
         return MemoryStats(
-            arena_bytes=self.program.arena_size,
+            arena_bytes=self.program.layout.arena.size,
             heap_bytes=self._pool.heap_bytes(),
             heap_peak_bytes=max(heaps, default=0),
             program_stack_bytes=sum(held),

@@ -12,9 +12,10 @@ from loopgrad.codegen.targets.cpu.call_context import (
     STACK_CAPACITY,
     STACK_EMPTY,
     STACK_MEMORY,
+    stack_stride,
 )
+from loopgrad.codegen.targets.cpu.record import KernelRecord, ProgramRecord
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
-from loopgrad.runtime.cpu.program import KernelRecord, ProgramRecord
 from loopgrad.runtime.failures import StackCapacityError, failed_check, loop_names, memory_failure
 
 
@@ -36,7 +37,7 @@ def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused:
         return _heap_failure(program.kernels[where], words[HEADER["needed"]], threads, refused, bool(which))
     if code == STACK_MEMORY:
         stack_record = program.stacks[where]
-        needed, available = request(words[HEADER["needed"]] * stack_record.stride, refused)
+        needed, available = request(words[HEADER["needed"]] * stack_stride(stack_record.element), refused)
         return memory_failure(loop_names([stack_record.name]), stack_record.loc, needed, available)
     if code == LOOP_LIMIT:
         return LoopLimitError(detail, program.loops[where])
@@ -52,8 +53,8 @@ def _heap_failure(
     """`counting`: the loop was ended before it had counted all that it needs."""
     names = loop_names(stack.name for stack in kernel.stacks) or kernel.name
     loc = next((stack.loc for stack in kernel.stacks if stack.loc is not None), None)
-    workers = min(threads, max(kernel.chunks, 1))
-    shared = f" ({workers} threads x {kernel.width} lanes in flight)"
+    workers = min(threads, max(kernel.interface.chunks, 1))
+    shared = f" ({workers} threads x {kernel.interface.lanes_in_flight} lanes in flight)"
     needed, available = request(bytes_per_worker * workers, refused)
     return memory_failure(names, loc, needed, available, shared, counting)
 

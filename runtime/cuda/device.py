@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.cuda.driver import CudaDriver
@@ -26,7 +27,7 @@ class CudaDevice(GpuDevice):
 
         return ("nvptx", llvmlite.__version__)
 
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         from loopgrad.codegen.targets.nvptx.target import compile_program  # late: a warm cache needs no emitter
 
         return compile_program(program, options)

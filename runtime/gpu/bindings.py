@@ -61,7 +61,7 @@ class Bindings:
         self.symbols[SLOTS + slot] = allocation.address
         return before
 
-    def swap(self, pairs: Sequence[Sequence[int]]) -> None:
+    def swap(self, pairs: Sequence[tuple[int, int]]) -> None:
         """The slots of each pair change their memory."""
         for a, b in pairs:
             self.owners[a], self.owners[b] = self.owners[b], self.owners[a]

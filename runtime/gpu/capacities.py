@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.interface import MOST_ROWS
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.gpu.failures import capacity_failure, check_failure, needs, truncated, truncation
 from loopgrad.runtime.gpu.memory import Bytes
-from loopgrad.runtime.gpu.program import ProgramRecord
 
 ROOM_BYTES: Final = 1 << 28  # above this a stack grows to the exact need
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
 from loopgrad.runtime.gpu.driver import Driver
@@ -16,7 +17,6 @@ from loopgrad.runtime.gpu.execution import Execution
 from loopgrad.runtime.gpu.host_driven import HostDriven
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.program import ProgramRecord
 from loopgrad.runtime.gpu.recorded import Recorded
 from loopgrad.runtime.gpu.workspace import workspace
 

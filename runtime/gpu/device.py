@@ -14,6 +14,7 @@ import numpy as np
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
@@ -23,7 +24,6 @@ from loopgrad.runtime.gpu.driver import Driver, put, read
 from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import GpuBuffer
-from loopgrad.runtime.gpu.program import read_program
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, lost_in_children
 
@@ -48,10 +48,10 @@ class GpuDevice(ABC):
         """What of this device shapes code: part of every cache key."""
 
     @abstractmethod
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         """The target's code."""
 
-    def emit_continued(self, program: Program, options: Options) -> Artifact:
+    def emit_continued(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         """Code whose kernels end before the driver would stop their loops, to be launched again."""
         return self.emit(program, options)
 
@@ -83,11 +83,11 @@ class GpuDevice(ABC):
 
         return self.load(artifact, options, texts, origin, None if self.driver.endless_loops else revise)
 
-    def artifact(self, graph: Graph, options: Options, continued: bool = False) -> tuple[Artifact, bool]:
+    def artifact(self, graph: Graph, options: Options, continued: bool = False) -> tuple[Artifact[ProgramRecord], bool]:
         """The program's code, and whether it was on disk. `continued`: as for `emit_continued`."""
         kind = "continued program" if continued else "program"
         parts = (kind, key(graph).hex(), options.key(), *self.environment())
-        known = self.cache.load(parts) if self.cache is not None else None
+        known = self.cache.load(parts, ProgramRecord) if self.cache is not None else None
         if known is not None:
             return known, True
         made = self.compile_artifact(graph, options, continued)
@@ -98,14 +98,13 @@ class GpuDevice(ABC):
         return made, False
 
     def load(
-        self, artifact: Artifact, options: Options, texts: Any, origin: str, revise: Revise | None = None
+        self, artifact: Artifact[ProgramRecord], options: Options, texts: Any, origin: str, revise: Revise | None = None
     ) -> GpuExecutable:
         """An executable of code that exists. `revise` gives other code, where the driver stops loops."""
         return GpuExecutable(self.name, self.loaded(artifact), texts, origin, options.stack_capacity, revise)
 
-    def loaded(self, artifact: Artifact) -> LoadedProgram:
-        program = read_program(artifact.metadata)
-        return LoadedProgram(self.driver, program, artifact.code, artifact.constants)
+    def loaded(self, artifact: Artifact[ProgramRecord]) -> LoadedProgram:
+        return LoadedProgram(self.driver, artifact.program, artifact.code, artifact.constants)
 
     def finish(self) -> None:
         self.driver.finish()
@@ -120,7 +119,7 @@ class GpuDevice(ABC):
                 self._environment = (*self.target(), compiler_digest())
             return self._environment
 
-    def compile_artifact(self, graph: Graph, options: Options, continued: bool = False) -> Artifact:
+    def compile_artifact(self, graph: Graph, options: Options, continued: bool = False) -> Artifact[ProgramRecord]:
         """Schedule, lower and emit."""
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
 

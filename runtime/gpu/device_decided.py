@@ -22,7 +22,6 @@ from loopgrad.codegen.targets.gpu.update_list import (
     VOID,
 )
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
-from loopgrad.graph.nodes import Location
 from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu import placement
 from loopgrad.runtime.gpu.driver import Shared, Words, Work
@@ -113,7 +112,7 @@ class DeviceDecided:
     def _reserve_stacks(self) -> None:
         driver, capacities = self._work.driver, self._work.capacities
         for s, record in enumerate(self._work.program.stacks):
-            size = (capacities.tensors[s] + 1) * aligned(max(record.type.nbytes, 1))
+            size = (capacities.tensors[s] + 1) * aligned(max(record.element.nbytes, 1))
             held = self._stacks[s]
             if held is None or held.size < size:
                 self._stacks[s] = None
@@ -130,7 +129,7 @@ class DeviceDecided:
             at, held = self._layout.stack(s), self._stacks[s]
             assert held is not None
             words[at + CAPACITY], words[at + BASE] = work.capacities.tensors[s], held.address
-            words[at + STRIDE] = aligned(max(record.type.nbytes, 1))
+            words[at + STRIDE] = aligned(max(record.element.nbytes, 1))
         words[self._layout.symbols :] = work.bindings.symbols
 
     # after it
@@ -143,7 +142,7 @@ class DeviceDecided:
             peak = int(self._words[self._layout.stack(s) + PEAK])
             work.bindings.peaks[s] = peak
             if peak > capacities.tensors[s]:
-                capacities.grow_tensors(s, peak, record.type.nbytes, counts=not grew)
+                capacities.grow_tensors(s, peak, record.element.nbytes, counts=not grew)
                 grew = True
         return grew
 
@@ -153,8 +152,7 @@ class DeviceDecided:
         if code == EMPTY_STACK:
             record = self._work.program.stacks[(detail - self._layout.stacks) // STACK]
             raise LoopgradError(f"stack {record.name!r} of the compiled program was popped while empty: a bug")
-        loc = recording.limits[code - 1]
-        raise LoopLimitError(detail, None if loc is None else Location(*loc))
+        raise LoopLimitError(detail, recording.limits[code - 1])
 
     def _move(self) -> None:
         """Each slot's owner is whose memory the slot has now; slots in a stack keep theirs."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from loopgrad.codegen.program import MatmulStep
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.gpu.memory import Allocation, Bytes
 
@@ -32,6 +33,10 @@ class ProductShape(NamedTuple):
     n: int
     transpose_left: bool
     transpose_right: bool
+
+
+def product_shape(step: MatmulStep) -> ProductShape:
+    return ProductShape(step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right)
 
 
 class Shared(Protocol):

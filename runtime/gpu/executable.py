@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from loopgrad.codegen.steps import launches
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.capacities import Capacities
@@ -12,7 +14,6 @@ from loopgrad.runtime.gpu.failures import StoppedLoopError
 from loopgrad.runtime.gpu.ledger import Ledger, complete, require
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
-from loopgrad.runtime.gpu.program import ProgramRecord
 from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
 
@@ -150,6 +151,7 @@ class GpuExecutable(Executable):
 
     def _plan(self) -> Plan:
         program = self.program
+        counts = launches(program.steps)
         kernels = tuple(
             KernelRow(
                 k.name,
@@ -157,7 +159,7 @@ class GpuExecutable(Executable):
                 -(-k.lanes // self.width(number)),
                 self.width(number),
                 len(k.stacks),
-                k.launches,
+                counts[number],
                 next((s.loc for s in k.stacks), None),
             )
             for number, k in enumerate(program.kernels)
@@ -175,7 +177,7 @@ class GpuExecutable(Executable):
 
     def notes(self) -> tuple[str, ...]:
         program, why = self.program, self.loaded.driver.host_decides
-        if any(kernel.rows for kernel in program.kernels):
+        if program.continued:
             return (*program.notes, CONTINUED)
         if program.straight:
             return program.notes
@@ -197,7 +199,7 @@ class GpuExecutable(Executable):
                 (s.residual, n, (n or 0) * width * s.itemsize) for n, s in zip(rows, kernel.stacks, strict=True)
             )
         peaks = [None] * len(program.stacks) if self._context is None or not ran else self._context.peaks
-        held.together((r.residual, n, (n or 0) * r.type.nbytes) for n, r in zip(peaks, program.stacks, strict=True))
+        held.together((r.residual, n, (n or 0) * r.element.nbytes) for n, r in zip(peaks, program.stacks, strict=True))
         return held.rows(program.residuals)
 
     def text(self, stage: str) -> str:
@@ -209,7 +211,7 @@ class GpuExecutable(Executable):
     def memory_stats(self) -> MemoryStats:
         self.look()
         peaks = [] if self._context is None else self._context.peaks
-        saved = sum(peak * s.type.nbytes for peak, s in zip(peaks, self.program.stacks, strict=False))
+        saved = sum(peak * s.element.nbytes for peak, s in zip(peaks, self.program.stacks, strict=False))
         return MemoryStats(
             arena_bytes=0 if self._context is None else self._context.arena_bytes,
             heap_bytes=self.loaded.driver.held,

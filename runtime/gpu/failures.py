@@ -11,12 +11,12 @@ from loopgrad.codegen.targets.gpu.interface import (
     OVERFLOW_LANE,
     TRUNCATED,
     UNFINISHED,
+    KernelInterface,
 )
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.location import located
 from loopgrad.runtime.failures import StackCapacityError, failed_check, loop_names, memory_failure
 from loopgrad.runtime.gpu.memory import Bytes
-from loopgrad.runtime.gpu.program import KernelRecord
 
 
 def word(control: Bytes, offset: int, size: int = 4) -> int:
@@ -39,7 +39,7 @@ def unfinished(control: Bytes) -> bool:
     return left
 
 
-def truncation(kernel: KernelRecord | None, device: str) -> StoppedLoopError:
+def truncation(kernel: KernelInterface | None, device: str) -> StoppedLoopError:
     """The error for a loop that the driver ended on its own."""
     loc = None if kernel is None else next((s.loc for s in kernel.stacks if s.loc is not None), None)
     name = "a kernel" if kernel is None else f"kernel {kernel.name}"
@@ -51,19 +51,19 @@ def truncation(kernel: KernelRecord | None, device: str) -> StoppedLoopError:
     return StoppedLoopError(located(text, loc))
 
 
-def needs(control: Bytes, kernel: KernelRecord, capacities: list[int]) -> dict[int, int]:
+def needs(control: Bytes, kernel: KernelInterface, capacities: list[int]) -> dict[int, int]:
     """Stacks that overflowed -> the rows they needed; MOST_ROWS + 1 where these couldn't be counted."""
     rows = [min(word(control, NEEDED + 4 * s), MOST_ROWS + 1) for s in range(len(kernel.stacks))]
     return {s: need for s, need in enumerate(rows) if need > capacities[s]}
 
 
-def capacity_failure(control: Bytes, kernel: KernelRecord, s: int, needed: int, allocated: int) -> Exception:
+def capacity_failure(control: Bytes, kernel: KernelInterface, s: int, needed: int, allocated: int) -> Exception:
     stack = kernel.stacks[s]
     lane = word(control, OVERFLOW_LANE, 8)
     return StackCapacityError(stack.name or kernel.name, stack.loc, lane, needed, allocated)
 
 
-def check_failure(control: Bytes, kernel: KernelRecord) -> Exception | None:
+def check_failure(control: Bytes, kernel: KernelInterface) -> Exception | None:
     """The error of the check that failed, if one did."""
     code = word(control, ERROR_CODE)
     if not code:
@@ -74,7 +74,7 @@ def check_failure(control: Bytes, kernel: KernelRecord) -> Exception | None:
 
 
 def heap_failure(
-    kernel: KernelRecord, needed: int, available: int, lanes: int, counting: bool = False
+    kernel: KernelInterface, needed: int, available: int, lanes: int, counting: bool = False
 ) -> MemoryError:
     """`counting`: a loop was ended before it had counted all that it needs."""
     names = loop_names(stack.name for stack in kernel.stacks) or kernel.name

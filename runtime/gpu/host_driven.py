@@ -6,21 +6,33 @@ that run. Kernels with stacks are looked at as soon as they ran; depths that are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    PushStep,
+    ReserveStep,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
-from loopgrad.graph.nodes import Location
 from loopgrad.graph.primitives import REFERENCE
 from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
-from loopgrad.runtime.gpu.launches import Initials, Launches
+from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
-from loopgrad.runtime.gpu.program import KernelRecord, Step
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.workspace import Workspace
 
@@ -36,22 +48,10 @@ class HostDriven:
         self._work, self._program, self._driver = work, work.program, work.driver
         self._capacities, self._bindings = work.capacities, work.bindings
         self._recorder = Recorder(work.driver, work.bindings.symbols)
-        self._launches = launches = Launches(work, self._recorder)
+        self._launches = Launches(work, self._recorder)
         self._retired: list[Allocation | None] = []  # what slots were until the batch has run
         self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]
         self._counters: dict[int, int] = {}  # indices of loops that run, by slot
-        self._handlers: dict[str, Callable[..., Any]] = {
-            "launch": self._launch,
-            "copy": launches.copy,
-            "matmul": launches.matmul,
-            "host": self._host,
-            "reserve": self._reserve,
-            "push": self._push,
-            "pop": self._pop,
-            "for": self._for_loop,
-            "while": self._while_loop,
-            "switch": self._switch,
-        }
 
     def run(self, inputs: Sequence[Allocation]) -> None:
         self._retired += self._bindings.copy_shadowed(self._recorder)
@@ -98,16 +98,40 @@ class HostDriven:
 
     def _steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._handlers[step[0]](*step[1:])
+            self._step(step)
             if self._recorder.commands.count > BATCH:
                 self._flush()
 
-    def _launch(self, k: int, slots: Sequence[int], initials: Initials) -> None:
+    def _step(self, step: Step) -> None:
+        match step:
+            case LaunchStep():
+                self._launch(step)
+            case CopyStep():
+                self._launches.copy(step)
+            case MatmulStep():
+                self._launches.matmul(step)
+            case ReserveStep():
+                self._reserve(step)
+            case PushStep():
+                self._push(step)
+            case PopStep():
+                self._pop(step)
+            case ForStep():
+                self._for_loop(step)
+            case WhileStep():
+                self._while_loop(step)
+            case SwitchStep():
+                self._switch(step)
+            case HostCallStep():
+                self._host(step)
+
+    def _launch(self, step: LaunchStep) -> None:
+        k, slots = step.kernel, step.slots
         kernel = self._program.kernels[k]
         if kernel.stacks:
             self._know_depths(k, slots)
         while True:
-            self._launches.kernel(k, slots, initials)
+            self._launches.kernel(step)
             if kernel.rows and self._continue_lanes(k, kernel, slots):
                 return
             if not kernel.rows and (not kernel.stacks or self._flush()):
@@ -121,7 +145,7 @@ class HostDriven:
                 self._capacities.know(k, s, self._integer(slots[stack.depth_param]))
         self._work.heap.reserve()
 
-    def _continue_lanes(self, k: int, kernel: KernelRecord, slots: Sequence[int]) -> bool:
+    def _continue_lanes(self, k: int, kernel: KernelInterface, slots: Sequence[int]) -> bool:
         """Launch again until no lane is left in the middle; False where a stack grew. A loop whose stack already needs
         more than there is ends."""
         placement, heap, capacities = self._work.placement, self._work.heap, self._capacities.kernels[k]
@@ -150,53 +174,50 @@ class HostDriven:
         """The slot's only element; the batch has run."""
         return int(self._array(slot).reshape(-1)[0])
 
-    def _host(self, name: str, inputs: Sequence[int], outputs: Sequence[int], attrs: Sequence[Sequence[Any]]) -> None:
+    def _host(self, step: HostCallStep) -> None:
         self._flush()
-        arrays = [self._array(slot) for slot in inputs]
-        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in attrs}
+        arrays = [self._array(slot) for slot in step.inputs]
         with np.errstate(all="ignore"):
-            results = REFERENCE[name](plain, *arrays)
-        for slot, result in zip(outputs, results, strict=True):
+            results = REFERENCE[step.name](dict(step.attrs), *arrays)
+        for slot, result in zip(step.outputs, results, strict=True):
             type = self._program.slots[slot].type
             dense = np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape)
             self._driver.write(self._bindings.owner(slot), dense)
 
     # stacks of whole tensors
 
-    def _reserve(self, stack: int, depth: int) -> None:
+    def _reserve(self, step: ReserveStep) -> None:
         self._flush()
-        record = self._program.stacks[stack]
-        needed = max(self._integer(depth), 0) * aligned(max(record.type.nbytes, 1))
+        record = self._program.stacks[step.stack]
+        needed = max(self._integer(step.depth), 0) * aligned(max(record.element.nbytes, 1))
         available = self._driver.available()
         if needed > available:
             raise memory_failure(loop_names([record.name]), record.loc, needed, available)
 
-    def _push(self, stack: int, slot: int, target: int, module: int, lanes: int) -> None:
-        rows, peaks = self._stacks[stack], self._bindings.peaks
-        allocation = self._driver.take(self._program.stacks[stack].type.nbytes)
+    def _push(self, step: PushStep) -> None:
+        rows, peaks = self._stacks[step.stack], self._bindings.peaks
+        allocation = self._driver.take(self._program.stacks[step.stack].element.nbytes)
         rows.append(allocation)
-        peaks[stack] = max(peaks[stack], len(rows))
+        peaks[step.stack] = max(peaks[step.stack], len(rows))
         self._bindings.symbols[SPARE] = allocation.address
-        self._launches.support(module, lanes, [SLOTS + slot, SPARE])
+        self._launches.supported(step.by, [SLOTS + step.slot, SPARE])
 
-    def _pop(self, stack: int, slot: int) -> None:
-        record = self._program.stacks[stack]
-        if not self._stacks[stack]:
+    def _pop(self, step: PopStep) -> None:
+        record, rows = self._program.stacks[step.stack], self._stacks[step.stack]
+        if not rows:
             raise LoopgradError(f"stack {record.name!r} of the compiled program was popped while empty: a bug")
-        self._retired.append(self._bindings.bind(slot, self._stacks[stack].pop()))
+        self._retired.append(self._bindings.bind(step.slot, rows.pop()))
 
     # loops and branches
 
-    def _for_loop(
-        self, count: int, index: int, body: Sequence[Step], rotate: Sequence[Sequence[int]], reverse: bool, loc: Any
-    ) -> None:
+    def _for_loop(self, step: ForStep) -> None:
         self._flush()
-        trips = self._integer(count)
+        trips, index = self._integer(step.count), step.index
         own = self._bindings.symbols[SLOTS + index]
         for trip in range(trips):
-            self._count(index, trips - 1 - trip if reverse else trip)
-            self._steps(body)
-            self._bindings.swap(rotate)
+            self._count(index, trips - 1 - trip if step.reverse else trip)
+            self._steps(step.body)
+            self._bindings.swap(step.rotate)
         if self._counters.pop(index, None) is not None:
             self._bindings.symbols[SLOTS + index] = own  # the slot serves other values after the loop
 
@@ -211,22 +232,20 @@ class HostDriven:
         self._recorder.commands.write(self._bindings.owner(index), content)
         self._recorder.commands.barrier()
 
-    def _while_loop(
-        self, condition: Sequence[Step], pred: int, body: Sequence[Step], rotate: Any, limit: int | None, loc: Any
-    ) -> None:
+    def _while_loop(self, step: WhileStep) -> None:
         made = 0
         while True:
-            self._steps(condition)
+            self._steps(step.condition)
             self._flush()
-            if not self._integer(pred):
+            if not self._integer(step.pred):
                 return
-            if limit is not None and made >= limit:
-                raise LoopLimitError(made, None if loc is None else Location(*loc))
-            self._steps(body)
-            self._bindings.swap(rotate)
+            if step.max_steps is not None and made >= step.max_steps:
+                raise LoopLimitError(made, step.loc)
+            self._steps(step.body)
+            self._bindings.swap(step.rotate)
             made += 1
 
-    def _switch(self, index: int, branches: Sequence[Sequence[Step]]) -> None:
+    def _switch(self, step: SwitchStep) -> None:
         self._flush()
-        chosen = min(max(self._integer(index), 0), len(branches) - 1)
-        self._steps(branches[chosen])
+        chosen = min(max(self._integer(step.index), 0), len(step.branches) - 1)
+        self._steps(step.branches[chosen])

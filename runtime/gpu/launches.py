@@ -6,16 +6,13 @@ Owns what is known of the launches that were recorded since the last `forget`, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from loopgrad.codegen.targets.gpu.interface import SCRATCH
-from loopgrad.runtime.gpu.driver import Driver, ProductShape
+from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep
+from loopgrad.codegen.targets.gpu.interface import SCRATCH, Dispatch, KernelInterface
+from loopgrad.runtime.gpu.driver import Driver, product_shape
 from loopgrad.runtime.gpu.placement import SLOTS, SUPPORT, VOID, ZERO
-from loopgrad.runtime.gpu.program import DispatchRecord, KernelRecord
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.workspace import Workspace
-
-Initials = Sequence[Sequence[Any]]
 
 
 class Launches:
@@ -37,12 +34,12 @@ class Launches:
         stoppable = self.looping and not self._driver.endless_loops
         return stoppable or not self._work.reporting.isdisjoint(self.launched)
 
-    def kernel(self, k: int, slots: Sequence[int], initials: Initials) -> None:
+    def kernel(self, step: LaunchStep) -> None:
         """A kernel, after its accumulators have their initial values."""
-        for source, slot, module, lanes in initials:
-            arrays = [SLOTS + slot] if source is None else [SLOTS + source, SLOTS + slot]
-            self.support(module, lanes, arrays)
-        self.once(k, slots)
+        for position, start in step.initials:
+            slot = SLOTS + step.slots[position]
+            self.supported(start.by, [slot] if start.source is None else [SLOTS + start.source, slot])
+        self.once(step.kernel, step.slots)
 
     def once(self, k: int, slots: Sequence[int], again: bool = False) -> None:
         """`again`: lanes that were left in the middle go on, so what comes before them has been done."""
@@ -60,7 +57,7 @@ class Launches:
         for dispatch in kernel.after:
             self._around(dispatch, symbols.scratch, slots)
 
-    def _dispatch(self, k: int, kernel: KernelRecord, table: int) -> None:
+    def _dispatch(self, k: int, kernel: KernelInterface, table: int) -> None:
         recorder, resident = self._recorder, self._work.heap.residents[k]
         pipeline = self._work.loaded.pipeline(kernel.module)
         if kernel.copies:
@@ -73,7 +70,7 @@ class Launches:
         else:
             recorder.plain(pipeline, kernel.lanes, table)
 
-    def _around(self, dispatch: DispatchRecord, scratch: int, slots: Sequence[int]) -> None:
+    def _around(self, dispatch: Dispatch, scratch: int, slots: Sequence[int]) -> None:
         arrays = [scratch + at if kind == SCRATCH else SLOTS + slots[at] for kind, at in dispatch.arrays]
         self.support(dispatch.module, dispatch.lanes, arrays, dispatch.tiles)
 
@@ -89,13 +86,19 @@ class Launches:
         else:
             self._recorder.plain(pipeline, lanes, table)
 
-    def copy(self, source: int, target: int, module: int, lanes: int) -> None:
-        self.support(module, lanes, [SLOTS + source, SLOTS + target])
+    def supported(self, by: int | None, arrays: Sequence[int]) -> None:
+        """Do a step by the support launch of that number."""
+        assert by is not None, "every such step of a GPU's program has one"
+        launch = self._work.program.support[by]
+        self.support(launch.module, launch.lanes, arrays, launch.tiles)
 
-    def matmul(self, slots: Sequence[int], module: int, lanes: int, tiles: int, shape: Sequence[Any]) -> None:
-        work, arrays = self._work, [SLOTS + slot for slot in slots]
-        dtype = work.program.slots[slots[2]].type.dtype
+    def copy(self, step: CopyStep) -> None:
+        self.supported(step.by, [SLOTS + step.source, SLOTS + step.target])
+
+    def matmul(self, step: MatmulStep) -> None:
+        work, arrays = self._work, [SLOTS + slot for slot in (step.left, step.right, step.out)]
+        dtype = work.program.slots[step.out].type.dtype
         # a program that recordings hold with its loops has the same bits when it is driven
         library = work.program.straight or not work.loaded.recordable
-        if not (library and self._recorder.multiply(ProductShape(*shape), dtype, arrays)):
-            self.support(module, lanes, arrays, tiles)
+        if not (library and self._recorder.multiply(product_shape(step), dtype, arrays)):
+            self.supported(step.by, arrays)

@@ -10,11 +10,13 @@ from typing import Final
 
 import numpy as np
 
+from loopgrad.codegen.program import MatmulStep, Slot
+from loopgrad.codegen.steps import all_steps
+from loopgrad.codegen.targets.gpu.interface import KernelInterface
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.nodes import Location
-from loopgrad.runtime.gpu.driver import Driver, Image, Pipeline, ProductShape, put
+from loopgrad.runtime.gpu.driver import Driver, Image, Pipeline, product_shape, put
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.program import KernelRecord, ProgramRecord, walk
-from loopgrad.runtime.records import SlotRecord
 
 LARGE_PRODUCT: Final = 1 << 30  # multiplications
 
@@ -39,8 +41,8 @@ class LoadedProgram:
 
     def prefers_library(self) -> bool:
         slots = self.program.slots
-        products = [step for step in walk(self.program.steps) if step[0] == "matmul"]
-        shapes = [(ProductShape(*step[5]), slots[step[1][2]].type.dtype) for step in products]
+        products = [step for step in all_steps(self.program.steps) if isinstance(step, MatmulStep)]
+        shapes = [(product_shape(step), slots[step.out].type.dtype) for step in products]
         large = [(s, dtype) for s, dtype in shapes if s.batch * s.m * s.k * s.n >= LARGE_PRODUCT]
         return any(self.driver.product(shape, dtype) is not None for shape, dtype in large)
 
@@ -58,7 +60,7 @@ class LoadedProgram:
             self._pipelines[module] = known
         return known
 
-    def constant(self, slot: SlotRecord) -> Allocation:
+    def constant(self, slot: Slot) -> Allocation:
         assert slot.constant is not None
         placed = self._placed.get(slot.constant)
         if placed is None:
@@ -67,7 +69,7 @@ class LoadedProgram:
         return placed
 
 
-def lines(kernel: KernelRecord) -> list[Location]:
+def lines(kernel: KernelInterface) -> list[Location]:
     """The user's lines that are known of a kernel."""
     found = [*[stack.loc for stack in kernel.stacks], *[error.loc for error in kernel.errors]]
     return [loc for loc in found if loc is not None]

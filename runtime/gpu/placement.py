@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.interface import control_bytes
+from loopgrad.codegen.targets.gpu.interface import KernelInterface, control_bytes
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.gpu.driver import Driver, Shared
 from loopgrad.runtime.gpu.memory import Bytes
-from loopgrad.runtime.gpu.program import KernelRecord, ProgramRecord
 from loopgrad.runtime.gpu.state_layout import StateLayout
 
 ALIGNMENT: Final = 256
@@ -70,18 +70,18 @@ def place(driver: Driver, program: ProgramRecord, device_decided: bool) -> Place
     state = StateLayout(program.steps, len(program.stacks), count) if device_decided else None
     shared = driver.shared(control_size // 8 + (0 if state is None else state.size))
     constants = tuple([i for i, slot in enumerate(program.slots) if slot.constant is not None])
-    placed = {*constants, *program.inputs, *[slot for slot, _ in program.arena]}
+    placed = {*constants, *program.inputs, *program.arena.slots}
     scratch = [
         (symbols.scratch + i, offset)
-        for blocks, symbols in zip(program.scratch, kernels, strict=True)
+        for blocks, symbols in zip(program.arena.scratch, kernels, strict=True)
         for i, offset in enumerate(blocks)
     ]
     return Placement(
         kernels=kernels,
         tops=tops,
         count=count,
-        arena_size=program.arena_size,
-        offsets=(*[(SLOTS + slot, offset) for slot, offset in program.arena], *scratch),
+        arena_size=program.arena.size,
+        offsets=(*[(SLOTS + slot, offset) for slot, offset in program.arena.slots.items()], *scratch),
         own=tuple([(i, slot.type.nbytes) for i, slot in enumerate(program.slots) if i not in placed]),
         constants=constants,
         shared=shared,
@@ -102,7 +102,7 @@ def _kernel_symbols(program: ProgramRecord) -> tuple[tuple[KernelSymbols, ...], 
     return tuple(found), position
 
 
-def _control_blocks(kernels: tuple[KernelRecord, ...]) -> tuple[tuple[int, ...], int]:
+def _control_blocks(kernels: tuple[KernelInterface, ...]) -> tuple[tuple[int, ...], int]:
     """Each kernel's offset, and the size of all; before them the word `void` and the support kernels' block."""
     places, size = [], 2 * CONTROL
     for kernel in kernels:

@@ -6,9 +6,9 @@ moves under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.recorder import Recorder
@@ -22,11 +22,6 @@ class Recorded:
         self._work = work
         self._recorder = Recorder(work.driver, work.bindings.symbols)
         self._launches = Launches(work, self._recorder)
-        self._handlers: dict[str, Callable[..., Any]] = {
-            "launch": self._launches.kernel,
-            "copy": self._launches.copy,
-            "matmul": self._launches.matmul,
-        }
         self.recorded = False
 
     def run(self, inputs: Sequence[Allocation]) -> None:
@@ -58,6 +53,14 @@ class Recorded:
         self._recorder.restart()
         self._launches.forget()
         for step in self._work.program.steps:
-            self._handlers[step[0]](*step[1:])
+            match step:
+                case LaunchStep():
+                    self._launches.kernel(step)
+                case CopyStep():
+                    self._launches.copy(step)
+                case MatmulStep():
+                    self._launches.matmul(step)
+                case _:
+                    raise AssertionError(f"{step} in a program without loops and branches")
         self._recorder.end(again=True)
         self.recorded = True

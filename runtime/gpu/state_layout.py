@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from loopgrad.codegen.program import ForStep, Step, SwitchStep, WhileStep
+from loopgrad.codegen.steps import blocks
 from loopgrad.codegen.targets.gpu.update_list import HEADER, LOOP, STACK
-from loopgrad.runtime.gpu.program import Step, blocks
 
 EMPTY_LIST: Final = 2  # words: no operations, no pairs
-LOOPS: Final = ("for", "while")
+LOOPS: Final = (ForStep, WhileStep)
 
 
-def recorded(steps: Sequence[Step], kinds: Sequence[str]) -> int:
+def recorded(steps: Sequence[Step], kinds: tuple[type, ...]) -> int:
     """How many steps of these kinds a recording has; those in the condition of a `while` count twice."""
     count = 0
     for step in steps:
         inner = [recorded(block, kinds) for block in blocks(step)]
-        if step[0] == "while":
+        if isinstance(step, WhileStep):
             inner.append(inner[0])
-        count += sum(inner) + (step[0] in kinds)
+        count += sum(inner) + isinstance(step, kinds)
     return count
 
 
@@ -30,7 +31,7 @@ class StateLayout:
     def __init__(self, steps: Sequence[Step], stacks: int, symbols: int) -> None:
         self.stacks = HEADER + LOOP * recorded(steps, LOOPS)
         self.answers = self.stacks + STACK * stacks
-        self.nothing = self.answers + recorded(steps, (*LOOPS, "switch"))
+        self.nothing = self.answers + recorded(steps, (*LOOPS, SwitchStep))
         self.symbols = self.nothing + EMPTY_LIST
         self.size = self.symbols + symbols
 

@@ -8,19 +8,31 @@ of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    PushStep,
+    ReserveStep,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
 from loopgrad.codegen.targets.gpu.update_list import integer_kind
+from loopgrad.graph.nodes import Location
 from loopgrad.runtime.gpu.control_flow import Condition
-from loopgrad.runtime.gpu.launches import Initials, Launches
+from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.placement import SLOTS
-from loopgrad.runtime.gpu.program import Step
 from loopgrad.runtime.gpu.region_recorder import Entry, Region, RegionRecorder, Update
 from loopgrad.runtime.gpu.state_layout import StateLayout
 from loopgrad.runtime.gpu.workspace import Workspace
 
-Pairs = Sequence[Sequence[int]]
+Pairs = Sequence[tuple[int, int]]
 
 
 class StepRecorder:
@@ -28,32 +40,44 @@ class StepRecorder:
 
     def __init__(self, work: Workspace, recorder: RegionRecorder, layout: StateLayout) -> None:
         self._work, self._recorder, self._layout = work, recorder, layout
-        self._launches = launches = Launches(work, recorder)
-        self.limits: list[Any] = []
-        self.launched = launches.launched
+        self._launches = Launches(work, recorder)
+        self.limits: list[Location | None] = []
+        self.launched = self._launches.launched
         self._loops = 0
         self._checked: list[set[int]] = []  # per open loop, control symbols of kernels that may fail
-        self._handlers: dict[str, Callable[..., None]] = {
-            "launch": self._launch,
-            "copy": launches.copy,
-            "matmul": launches.matmul,
-            "reserve": self._reserve,
-            "push": self._push,
-            "pop": self._pop,
-            "for": self._for_loop,
-            "while": self._while_loop,
-            "switch": self._switch,
-        }
 
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._handlers[step[0]](*step[1:])
+            self._step(step)
 
-    def _launch(self, k: int, slots: Sequence[int], initials: Initials) -> None:
-        self._launches.kernel(k, slots, initials)
-        if self._work.program.kernels[k].errors:
+    def _step(self, step: Step) -> None:
+        match step:
+            case LaunchStep():
+                self._launch(step)
+            case CopyStep():
+                self._launches.copy(step)
+            case MatmulStep():
+                self._launches.matmul(step)
+            case ReserveStep():
+                self._reserve(step)
+            case PushStep():
+                self._push(step)
+            case PopStep():
+                self._pop(step)
+            case ForStep():
+                self._for_loop(step)
+            case WhileStep():
+                self._while_loop(step)
+            case SwitchStep():
+                self._switch(step)
+            case HostCallStep():
+                raise AssertionError("programs with library calls on the host aren't recorded")
+
+    def _launch(self, step: LaunchStep) -> None:
+        self._launches.kernel(step)
+        if self._work.program.kernels[step.kernel].errors:
             for controls in self._checked:
-                controls.add(self._work.placement.kernels[k].control)
+                controls.add(self._work.placement.kernels[step.kernel].control)
 
     # positions
 
@@ -74,61 +98,60 @@ class StepRecorder:
 
     # steps
 
-    def _reserve(self, stack: int, depth: int) -> None:
-        self._recorder.update().operations.room(self._layout.stack(stack), self._slot(depth), self._kind(depth))
+    def _reserve(self, step: ReserveStep) -> None:
+        operations, depth = self._recorder.update().operations, step.depth
+        operations.room(self._layout.stack(step.stack), self._slot(depth), self._kind(depth))
 
-    def _push(self, stack: int, slot: int, target: int, module: int, lanes: int) -> None:
-        top = self._work.placement.tops + stack
-        self._recorder.update().operations.push(self._layout.stack(stack), self._recorder.position(top))
-        self._launches.support(module, lanes, [SLOTS + slot, top])
+    def _push(self, step: PushStep) -> None:
+        top = self._work.placement.tops + step.stack
+        self._recorder.update().operations.push(self._layout.stack(step.stack), self._recorder.position(top))
+        self._launches.supported(step.by, [SLOTS + step.slot, top])
 
-    def _pop(self, stack: int, slot: int) -> None:
-        self._recorder.update().operations.pop(self._layout.stack(stack), self._slot(slot))
+    def _pop(self, step: PopStep) -> None:
+        self._recorder.update().operations.pop(self._layout.stack(step.stack), self._slot(step.slot))
 
-    def _for_loop(self, count: int, index: int, body: Sequence[Step], rotate: Pairs, reverse: bool, loc: Any) -> None:
-        loop, condition = self._loop(), Condition()
+    def _for_loop(self, step: ForStep) -> None:
+        loop, condition, index = self._loop(), Condition(), step.index
         before = self._recorder.update()
-        before.operations.enter(loop, self._slot(count), self._kind(count))
-        before.operations.next(loop, self._slot(index), self._kind(index), reverse)
+        before.operations.enter(loop, self._slot(step.count), self._kind(step.count))
+        before.operations.next(loop, self._slot(index), self._kind(index), step.reverse)
         before.condition = condition
         with self._recorder.nested() as block:
-            self.steps(body)
+            self.steps(step.body)
             after = self._recorder.update()
-            self._swap(after, rotate)
-            after.operations.next(loop, self._slot(index), self._kind(index), reverse)
+            self._swap(after, step.rotate)
+            after.operations.next(loop, self._slot(index), self._kind(index), step.reverse)
             after.condition = condition
         self._region(condition, [block], [before, after])
 
-    def _while_loop(
-        self, test: Sequence[Step], pred: int, body: Sequence[Step], rotate: Pairs, limit: int | None, loc: Any
-    ) -> None:
+    def _while_loop(self, step: WhileStep) -> None:
         loop, condition, number = self._loop(), Condition(), len(self.limits)
-        self.limits.append(loc)
+        self.limits.append(step.loc)
         self._checked.append(set())
         self._recorder.update().operations.clear(loop)
-        self.steps(test)
+        self.steps(step.condition)
         before = self._recorder.update()
         before.condition = condition
         with self._recorder.nested() as block:
-            self.steps(body)
-            with self._recorder.swapped([(SLOTS + a, SLOTS + b) for a, b in rotate]):
-                self.steps(test)
+            self.steps(step.body)
+            with self._recorder.swapped([(SLOTS + a, SLOTS + b) for a, b in step.rotate]):
+                self.steps(step.condition)
             after = self._recorder.update()
-            self._swap(after, rotate)
+            self._swap(after, step.rotate)
             after.condition = condition
         controls = self._checked.pop()
         for update in (before, after):
             for control in sorted(controls):
                 update.operations.watch(self._recorder.position(control))
-            update.operations.test(loop, self._slot(pred), limit, number)
+            update.operations.test(loop, self._slot(step.pred), step.max_steps, number)
         self._region(condition, [block], [before, after])
 
-    def _switch(self, index: int, branches: Sequence[Sequence[Step]]) -> None:
+    def _switch(self, step: SwitchStep) -> None:
         condition, recorded = Condition(), []
         before = self._recorder.update()
-        before.operations.choose(self._slot(index), self._kind(index), len(branches))
+        before.operations.choose(self._slot(step.index), self._kind(step.index), len(step.branches))
         before.condition = condition
-        for branch in branches:
+        for branch in step.branches:
             with self._recorder.nested() as block:
                 self.steps(branch)
             recorded.append(block)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.gpu.bindings import Bindings
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.driver import Driver
 from loopgrad.runtime.gpu.ledger import Ledger
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.placement import CONTROL, Placement, place
-from loopgrad.runtime.gpu.program import ProgramRecord
 from loopgrad.runtime.gpu.stack_heap import StackHeap
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.cache import DiskCache, default_cache, kept_code
@@ -32,7 +33,7 @@ class HipDevice(GpuDevice):
 
         return ("amdgpu", self.processor, llvmlite.__version__)
 
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         from loopgrad.codegen.targets.amdgpu.target import compile_program  # late: a warm cache needs no emitter
 
         return compile_program(program, options, self.processor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.ledger import Ledger
@@ -34,12 +35,12 @@ class VulkanDevice(GpuDevice):
     def target(self) -> tuple[str, ...]:
         return ("spirv", self.gpu.features.key())
 
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         from loopgrad.codegen.targets.spirv.target import compile_program  # late: a warm cache needs no emitter
 
         return compile_program(program, options, self.gpu.features)
 
-    def emit_continued(self, program: Program, options: Options) -> Artifact:
+    def emit_continued(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         from loopgrad.codegen.targets.spirv.target import compile_program  # late, as above
 
         return compile_program(program, options, self.gpu.features, continued=True)

@@ -8,6 +8,7 @@ there (lavapipe has a cache of its own) isn't asked again.
 from __future__ import annotations
 
 import hashlib
+from types import NoneType
 from typing import Any, Final
 
 from loopgrad.codegen.artifact import Artifact
@@ -35,7 +36,7 @@ class Pipelines:
             self.made += 1
             return self._gpu.pipeline(module, entry, self._gpu.ffi.NULL)
         parts = ("pipeline", self._driver, hashlib.blake2b(code, digest_size=20).hexdigest(), entry)
-        known = self._disk.load(parts)
+        known = self._disk.load(parts, NoneType)
         cache = self._open(b"" if known is None else known.code)
         try:
             pipeline = self._gpu.pipeline(module, entry, cache)
@@ -50,7 +51,7 @@ class Pipelines:
     def _keep(self, parts: tuple[str, ...], data: bytes) -> None:
         assert self._disk is not None
         if len(data) > HEADER_BYTES:
-            self._disk.store(parts, Artifact({}, b"", data))
+            self._disk.store(parts, Artifact(None, b"", data))
         else:
             self._disk = None
 

@@ -38,6 +38,18 @@ def test_functions_are_short():
     assert {where: length for where, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
 
 
+def test_the_runtime_reads_no_step_by_position():
+    """A Program's steps are dataclasses there too."""
+    subscripts = [
+        (path, place)
+        for path in SOURCES
+        if path.is_relative_to(ROOT / "runtime")
+        for place in ast.walk(parsed(path)[1])
+        if isinstance(place, ast.Subscript) and isinstance(place.value, ast.Name) and place.value.id == "step"
+    ]
+    assert [f"{name(p)}:{s.lineno}" for p, s in subscripts if isinstance(s.slice, ast.Constant)] == []
+
+
 def test_names_say_what_is_inside():
     assert [name(path) for path in PYTHON if path.stem in EMPTY_NAMES] == []
 

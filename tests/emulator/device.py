@@ -13,6 +13,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.target import compile_program
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.devices import NUMBERED
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.streams.api import StreamFailure
@@ -63,7 +64,7 @@ class EmulatorDevice(GpuDevice):
     def target(self) -> tuple[str, ...]:
         return ("emulator", self.processor)
 
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         return compile_program(program, options, self.processor)
 
 

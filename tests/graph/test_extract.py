@@ -145,9 +145,7 @@ def test_a_bound_of_a_replaced_node_stays_an_input():
     a, b = traced_for(n, [x, x], lambda _, a, b: (ops.mul(a, 2), ops.mul(b, 3)))
     reader = ops.add(a, 1)
     last = ops.mul(reader, b)
-    new = traced_for(
-        n, [x, x, x], lambda _, a, b, c: (ops.mul(a, 2), ops.mul(b, 3), ops.mul(c, 5)), replaces=a.node
-    )
+    new = traced_for(n, [x, x, x], lambda _, a, b, c: (ops.mul(a, 2), ops.mul(b, 3), ops.mul(c, 5)), replaces=a.node)
     expected = {a: 100.0, reader: 101.0, b: 9.0, last: 909.0, new[0]: 4.0, new[2]: 25.0}
     for outputs in ([reader, b, new[2]], [new[2], reader, b], [a, last, new[2]], [a, b], [new[0], a, b]):
         graph = extract(outputs, [n, x, a])

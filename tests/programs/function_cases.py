@@ -257,6 +257,7 @@ LINALG: dict[str, list[Case]] = {
     "trace": [(lambda m, x: m.linalg.trace(x), (CUBE[:, :, :3],))],
 }
 
+
 def _updated(x: np.ndarray, ufunc: Any, y: np.ndarray, places: list[int]) -> np.ndarray:
     result = x.copy()
     ufunc.at(result, places, y)
@@ -287,6 +288,7 @@ UPDATES: dict[str, list[tuple[Any, Any, tuple[np.ndarray, ...]]]] = {
     "power": [(lambda m, x, y: x.at[:2].power(y), lambda m, x, y: np.r_[x[:2] ** y, x[2:]], (POSITIVE, Y[:2]))],
     "apply": [(lambda m, x: x.at[1:3].apply(lambda v: v * v * v), lambda m, x: np.r_[x[:1], x[1:3] ** 3, x[3:]], (X,))],
 }
+
 
 def _sorted_in_place(x: Any) -> Any:
     rows = x.copy()

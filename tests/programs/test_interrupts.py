@@ -112,7 +112,6 @@ def counted(x: Any, n: Any) -> Any:
     return lg.fori_loop(0, n, lambda _, v: drift(v), x)
 
 
-
 def in_short_ones(x: Any, n: Any) -> Any:
     """No loop of the nest is long, all together are."""
     few = lg.minimum(n, 3000)

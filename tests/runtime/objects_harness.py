@@ -32,62 +32,65 @@ class Harness:
         self.slots: list[Any] = []
         given = dict(zip(self.about["inputs"], inputs, strict=True))
         for number, slot in enumerate(self.about["slots"]):
-            dtype, shape = slot["type"]
-            array = np.zeros(shape, dtype)
+            dtype = slot["type"]["dtype"]
+            array = np.zeros(slot["type"]["shape"], dtype)
             if number in given:
                 array = given[number]
             elif slot["constant"] is not None:
                 array = np.frombuffer(constants, dtype, array.size, slot["constant"])
             self.slots.append(put(self.driver, np.ascontiguousarray(array)))
         for step in self.about["steps"]:
-            getattr(self, step[0])(*step[1:])
+            getattr(self, step["class"])(step)
         return [self.array(slot) for slot in self.about["outputs"]]
 
     def data(self, kind: str) -> list[np.ndarray]:
         """The `inputs` or `outputs` of the run that was recorded."""
         found = []
         for slot, name in zip(self.about[kind], self.about["data"][kind], strict=True):
-            dtype, shape = self.about["slots"][slot]["type"]
-            found.append(np.frombuffer((self.folder / name).read_bytes(), dtype).reshape(shape))
+            type = self.about["slots"][slot]["type"]
+            found.append(np.frombuffer((self.folder / name).read_bytes(), type["dtype"]).reshape(type["shape"]))
         return found
 
     def array(self, slot: int) -> np.ndarray:
-        dtype, shape = self.about["slots"][slot]["type"]
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        return self.driver.fetch(self.slots[slot], size).view(dtype).reshape(shape)
+        type = self.about["slots"][slot]["type"]
+        size = int(np.prod(type["shape"])) * np.dtype(type["dtype"]).itemsize
+        return self.driver.fetch(self.slots[slot], size).view(type["dtype"]).reshape(type["shape"])
 
     # steps
 
-    def launch(self, number: int, slots: list[int], initials: list[Any]) -> None:
-        record = self.about["kernels"][number]
+    def LaunchStep(self, step: dict[str, Any]) -> None:
+        record = self.about["kernels"][step["kernel"]]
         kernel = self.kernels[record["module"]]
         rows = [0] * len(kernel["stacks"])
         while True:
-            for source, slot, module, lanes in initials:
-                arrays = [self.slots[s] for s in (source, slot) if s is not None]
-                self.support(module, lanes, arrays)
-            params = [self.slots[slot] for slot in slots]
+            params = [self.slots[slot] for slot in step["slots"]]
+            for position, start in step["initials"]:
+                source = [] if start["source"] is None else [self.slots[start["source"]]]
+                self.supported(start["by"], [*source, params[position]])
             scratch = [self.driver.take(size) for size in record["scratch"]]
             arrays = {"param": params, "scratch": scratch}
-            for module, lanes, places, tiles in record["before"]:
-                self.support(module, lanes, [arrays[kind][i] for kind, i in places], tiles)
+            for dispatch in record["before"]:
+                self.support(dispatch, [arrays[kind][i] for kind, i in dispatch["arrays"]])
             needed = self.dispatch(kernel, kernel["launch"]["example"], params, scratch, rows)
             if needed:
                 rows = [max(pair) for pair in zip(rows, needed, strict=True)]
                 continue
-            for module, lanes, places, tiles in record["after"]:
-                self.support(module, lanes, [arrays[kind][i] for kind, i in places], tiles)
+            for dispatch in record["after"]:
+                self.support(dispatch, [arrays[kind][i] for kind, i in dispatch["arrays"]])
             return
 
-    def copy(self, source: int, target: int, module: int, lanes: int) -> None:
-        self.support(module, lanes, [self.slots[source], self.slots[target]])
+    def CopyStep(self, step: dict[str, Any]) -> None:
+        self.supported(step["by"], [self.slots[step["source"]], self.slots[step["target"]]])
 
-    def matmul(self, slots: list[int], module: int, lanes: int, tiles: int, shape: list[int]) -> None:
-        assert lanes == shape[0] * shape[1] * shape[3]
-        self.support(module, lanes, [self.slots[slot] for slot in slots], tiles)
+    def MatmulStep(self, step: dict[str, Any]) -> None:
+        assert self.about["support"][step["by"]]["lanes"] == step["batch"] * step["m"] * step["n"]
+        self.supported(step["by"], [self.slots[step[name]] for name in ("left", "right", "out")])
 
-    def support(self, module: int, lanes: int, arrays: list[Any], tiles: int = 0) -> None:
-        kernel = self.kernels[module]
+    def supported(self, number: int, arrays: list[Any]) -> None:
+        self.support(self.about["support"][number], arrays)
+
+    def support(self, by: dict[str, Any], arrays: list[Any]) -> None:
+        kernel, lanes, tiles = self.kernels[by["module"]], by["lanes"], by["tiles"]
         assert kernel["support"]
         assert kernel["launch"]["items"] == ("tiles" if tiles else "lanes")
         units = 1 if tiles else kernel["launch"]["group"][0]

@@ -6,6 +6,7 @@ import os
 import stat
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,20 @@ from loopgrad.runtime import cache as cache_module
 from loopgrad.runtime.cache import CacheWarning, DiskCache, compiler_digest, default_cache, entry_name, kept_code
 from loopgrad.runtime.private_folder import ABANDONED_SECONDS
 
-ARTIFACT = Artifact({"format": 1, "list": [1, [2, None], "x"]}, b"constants", b"\x7fELF code")
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    numbers: tuple[int | None, ...]
+
+
+ARTIFACT = Artifact(Record("x", (1, 2, None)), b"constants", b"\x7fELF code")
 PARTS = ("program", "key")
 
 
-def same(left: Artifact | None, right: Artifact) -> bool:
+def same(left: Artifact[Record] | None, right: Artifact[Record]) -> bool:
     assert left is not None
-    return (left.metadata, left.constants, left.code) == (right.metadata, right.constants, right.code)
+    return (left.program, left.constants, left.code) == (right.program, right.constants, right.code)
 
 
 def entries(folder: Path) -> list[Path]:
@@ -31,11 +39,11 @@ def entries(folder: Path) -> list[Path]:
 def test_round_trip_between_two_caches(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     first = DiskCache(folder)
-    assert first.load(PARTS) is None
+    assert first.load(PARTS, Record) is None
     first.store(PARTS, ARTIFACT)
-    assert same(first.load(PARTS), ARTIFACT)
-    assert same(DiskCache(folder).load(PARTS), ARTIFACT)
-    assert DiskCache(folder).load(("program", "other")) is None
+    assert same(first.load(PARTS, Record), ARTIFACT)
+    assert same(DiskCache(folder).load(PARTS, Record), ARTIFACT)
+    assert DiskCache(folder).load(("program", "other"), Record) is None
 
 
 def test_only_the_owner_may_look(tmp_path: Path) -> None:
@@ -50,7 +58,7 @@ def test_a_folder_that_others_may_read_stays_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o755)
     DiskCache(folder).store(PARTS, ARTIFACT)
-    assert same(DiskCache(folder).load(PARTS), ARTIFACT)
+    assert same(DiskCache(folder).load(PARTS, Record), ARTIFACT)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     for file in folder.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -61,9 +69,9 @@ def refused(folder: Path, reason: str) -> None:
     before = {p: p.lstat() for p in [folder, *folder.iterdir()]}
     cache = DiskCache(folder)
     with pytest.warns(CacheWarning, match=reason):
-        assert cache.load(PARTS) is None
+        assert cache.load(PARTS, Record) is None
     cache.store(PARTS, ARTIFACT)  # without another warning
-    assert cache.load(PARTS) is None
+    assert cache.load(PARTS, Record) is None
     assert {p: p.lstat().st_mtime_ns for p in [folder, *folder.iterdir()]} == {
         p: status.st_mtime_ns for p, status in before.items()
     }
@@ -112,7 +120,7 @@ def test_a_link_that_comes_later_is_not_followed(tmp_path: Path) -> None:
     entry.rename(tmp_path / "elsewhere")
     entry.symlink_to(tmp_path / "elsewhere")
     with pytest.warns(CacheWarning, match="is a link"):
-        assert cache.load(PARTS) is None
+        assert cache.load(PARTS, Record) is None
 
 
 @pytest.mark.parametrize("name", ["key", entry_name(PARTS)])
@@ -128,7 +136,7 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     for name, age in ((".writing-old", 2 * ABANDONED_SECONDS), (".writing-now", 0.0)):
         (tmp_path / name).write_bytes(b"part")
         os.utime(tmp_path / name, (time.time() - age,) * 2)
-    assert DiskCache(tmp_path).load(PARTS) is None
+    assert DiskCache(tmp_path).load(PARTS, Record) is None
     assert {p.name for p in tmp_path.iterdir()} == {"key", ".writing-now"}
 
 
@@ -157,22 +165,22 @@ def test_damage_is_a_miss_and_one_warning(tmp_path: Path, damage: str) -> None:
         (tmp_path / "key").write_bytes(bytes(32))
     cache = DiskCache(tmp_path)
     with pytest.warns(CacheWarning, match="damaged") as caught:
-        loaded = [cache.load(("program", name)) for name in ("a", "b")]
+        loaded = [cache.load(("program", name), Record) for name in ("a", "b")]
     assert loaded == [None, None]
     assert len(caught) == 1
     assert entries(tmp_path) == []
     cache.store(("program", "a"), ARTIFACT)
-    assert same(cache.load(("program", "a")), ARTIFACT)
+    assert same(cache.load(("program", "a"), Record), ARTIFACT)
 
 
 def test_the_least_recently_used_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "WRITES_BETWEEN_SWEEPS", 1)
-    big = Artifact({}, b"", bytes(10_000))
+    big = Artifact(Record("big", ()), b"", bytes(10_000))
     cache = DiskCache(tmp_path, limit=35_000)
     for i in range(3):
         cache.store(("program", str(i)), big)
         os.utime(tmp_path / entry_name(("program", str(i))), ns=(i, i))
-    assert cache.load(("program", "0")) is not None  # now the latest used
+    assert cache.load(("program", "0"), Record) is not None  # now the latest used
     cache.store(("program", "3"), big)
     kept = [i for i in range(4) if (tmp_path / entry_name(("program", str(i)))).exists()]
     assert kept == [0, 3]
@@ -183,7 +191,7 @@ def test_a_folder_that_cannot_be_made_is_survived(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "file" / "cache")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert cache.load(PARTS) is None
+        assert cache.load(PARTS, Record) is None
         cache.store(PARTS, ARTIFACT)
 
 
@@ -194,7 +202,7 @@ def test_a_folder_that_vanishes_is_survived(tmp_path: Path) -> None:
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
-    assert cache.load(PARTS) is None
+    assert cache.load(PARTS, Record) is None
     cache.store(PARTS, ARTIFACT)
 
 

@@ -91,12 +91,12 @@ def test_ptx_of_every_compute_capability(program: Path, target: str) -> None:
 
 def test_every_slot_and_kernel_of_the_steps_is_there(program: Path) -> None:
     _, about, kernels = written(program, "spirv")
-    launches = [step for step in about["steps"] if step[0] == "launch"]
+    launches = [step for step in about["steps"] if step["class"] == "LaunchStep"]
     assert launches
-    for _, kernel, slots, _ in launches:
-        described = kernels[about["kernels"][kernel]["module"]]
+    for step in launches:
+        described = kernels[about["kernels"][step["kernel"]]["module"]]
         assert not described["support"]
-        assert [about["slots"][s]["type"][0] for s in slots] == [p["dtype"] for p in described["params"]]
+        assert [about["slots"][s]["type"]["dtype"] for s in step["slots"]] == [p["dtype"] for p in described["params"]]
         offsets = [word["offset"] for word in described["table"]]
         assert offsets == list(range(0, 8 * len(offsets), 8))
 
@@ -161,7 +161,7 @@ def test_the_files_are_enough_for_a_program_of_many_kernels(tmp_path: Path, gpu:
         if len(harness.about["inputs"]) != 3:
             continue
         given = {3000: x, 64 * 80: a, 80 * 96: b}
-        inputs = [given[int(np.prod(harness.about["slots"][s]["type"][1]))] for s in harness.about["inputs"]]
+        inputs = [given[int(np.prod(harness.about["slots"][s]["type"]["shape"]))] for s in harness.about["inputs"]]
         for result in harness.run(inputs):
             np.testing.assert_allclose(result, expected[result.shape], rtol=1e-11)
             seen.add(result.shape)

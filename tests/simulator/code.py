@@ -6,16 +6,18 @@ first .. end-1. A kernel with barriers is called by one thread per invocation, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from typing import Any
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import LaunchStep, Program, Step
+from loopgrad.codegen.program import LaunchStep, Program
+from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.gpu.update import emit_update
 from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.backend import optimised
@@ -133,23 +135,15 @@ def update_code(conditional: bool = False) -> bytes:
     return generate("\n".join([*parts, "!0 = !{}", ""]))[0]
 
 
-def walk(steps: Iterable[Step]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        parts = [getattr(step, name, ()) for name in ("condition", "body")]
-        for part in (*parts, *getattr(step, "branches", ())):
-            yield from walk(part)
-
-
 def check_reads(program: Program) -> None:
     """Loads of what is only read may go through a cache that sees no stores: no launch writes what it so reads."""
-    for step in walk(program.steps):
+    for step in all_steps(program.steps):
         if isinstance(step, LaunchStep):
             pairs = list(zip(step.slots, program.kernels[step.kernel].params, strict=True))
             read = {slot for slot, param in pairs if param.access == "read"}
             assert read.isdisjoint(slot for slot, param in pairs if param.access != "read"), step
 
 
-def compile_program(program: Program, options: Options) -> Artifact:
+def compile_program(program: Program, options: Options) -> Artifact[ProgramRecord]:
     check_reads(program)
     return compile_for(program, options, LlvmImage(flavour(), generate, GROUP, HostAssembler))

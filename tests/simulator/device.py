@@ -7,6 +7,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.devices import NUMBERED
 from loopgrad.runtime.gpu.device import GpuDevice
 from tests.simulator.code import compile_program
@@ -27,7 +28,7 @@ class SimulatorDevice(GpuDevice):
         host = host_machine()
         return ("simulator", host.cpu, host.features)
 
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         return compile_program(program, options)
 
 

@@ -20,20 +20,23 @@ from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.amdgpu.code_object import check, loadable
 from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU, FEATURES
 from loopgrad.codegen.targets.amdgpu.intrinsics import check as check_functions
-from loopgrad.codegen.targets.gpu.compile import Module, compile_for
+from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.llvm_gpu.backend import optimised, target_machine
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 
 GROUP: Final = 256
 
 
-def compile_program(program: Program, options: Options, target: str = DEFAULT, listing: bool = False) -> Artifact:
+def compile_program(
+    program: Program, options: Options, target: str = DEFAULT, listing: bool = False
+) -> Artifact[ProgramRecord]:
     """Everything a HIP device of that kind (such as gfx942) needs to run `program`; `listing`: with the text of
     the machine code, which costs a second run of the code generator."""
     image = AmdgpuImage(architecture(target), listing)
     artifact = compile_for(program, options, image)
-    notes = [*artifact.metadata["notes"], *image.notes]
-    return replace(artifact, metadata={**artifact.metadata, "notes": notes, "processor": image.processor})
+    notes = (*artifact.program.notes, *image.notes)
+    return replace(artifact, program=replace(artifact.program, notes=notes))
 
 
 class AmdgpuImage(LlvmImage):

@@ -22,6 +22,7 @@ from loopgrad.codegen.arena import Arena, plan_arena
 from loopgrad.codegen.program import PopStep, Program
 from loopgrad.codegen.steps import all_steps, rotated
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.graph.types import TensorType
 
 HEADER: Final[dict[str, int]] = {
     name: word
@@ -93,6 +94,10 @@ class Layout:
     arena: Arena
     redirected: frozenset[int]
 
+    def word(self, slot: int) -> int:
+        """Where the caller's pointer to a slot belongs."""
+        return self.shadowed.get(slot, self.slots + slot)
+
 
 def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layout:
     """Where everything is in the context and in the arena of this Program."""
@@ -116,6 +121,12 @@ def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layo
         stacks.append(word)
         word += STACK_WORDS
     return Layout(HEADER_WORDS, shadowed, tuple(controls), tuple(stacks), word, arena, redirected)
+
+
+def stack_stride(element: TensorType) -> int:
+    """Bytes from one element of a program stack to the next."""
+    size = max(element.nbytes, 1)
+    return size if size < 64 else (size + 63) // 64 * 64
 
 
 def _redirected(program: Program) -> tuple[frozenset[int], frozenset[int]]:

@@ -29,13 +29,11 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.steps import all_steps
-from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, plan_layout
+from loopgrad.codegen.targets.cpu.call_context import HEADER, LOOP_LIMIT, Layout, plan_layout, stack_stride
 from loopgrad.codegen.targets.cpu.driver_launch import emit_runner, fill_pattern
 from loopgrad.codegen.targets.cpu.driver_support import support_ir
 from loopgrad.codegen.targets.cpu.driver_tables import LONG, table
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
-from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import DType, TensorType
 
 PART: Final = 64  # steps of one function, where there are many
@@ -51,29 +49,6 @@ def emit_entry(program: Program, interfaces: Sequence[KernelInterface]) -> str:
     ]
     text = "\n".join([*runners, EntryEmitter(program, layout).text()])
     return support_ir(text) + text
-
-
-def host_calls(program: Program) -> tuple[HostCallStep, ...]:
-    """The calls back into Python, in the order of their numbers: HostCallSteps, and a matrix product
-    wherever no BLAS was found or its dtype has none."""
-    calls = []
-    for step in all_steps(program.steps):
-        if isinstance(step, HostCallStep):
-            calls.append(step)
-        elif isinstance(step, MatmulStep) and not program.slots[step.out].type.dtype.is_integer:
-            calls.append(_matmul_call(step))
-    return tuple(calls)
-
-
-def loop_locations(program: Program) -> tuple[Location | None, ...]:
-    """Where each loop step was written, in the order of their numbers."""
-    return tuple(step.loc for step in all_steps(program.steps) if isinstance(step, ForStep | WhileStep))
-
-
-def stack_stride(element: TensorType) -> int:
-    """Bytes from one element of a program stack to the next."""
-    size = max(element.nbytes, 1)
-    return size if size < 64 else (size + 63) // 64 * 64
 
 
 def memory_type(dtype: DType) -> str:
@@ -416,10 +391,3 @@ class EntryEmitter:
             self.steps(branch)
             self.put(f"br label %{join}")
         self.lines.append(f"{join}:")
-
-
-def _matmul_call(step: MatmulStep) -> HostCallStep:
-    attrs = ("batch", "k", "m", "n", "transpose_left", "transpose_right")
-    return HostCallStep(
-        "matmul", (step.left, step.right), (step.out,), tuple((name, getattr(step, name)) for name in attrs)
-    )

@@ -30,9 +30,6 @@ The emitter gives, per Kernel, one `KernelInterface`; the driver gives each laun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-FORMAT: Final = 1  # of the metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,16 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.driver import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
-from loopgrad.codegen.targets.cpu.metadata import describe
 from loopgrad.codegen.targets.cpu.module import emit_kernels
+from loopgrad.codegen.targets.cpu.record import ProgramRecord, record
 
 
-def compile_program(program: Program, options: Options) -> Artifact:
+def compile_program(program: Program, options: Options) -> Artifact[ProgramRecord]:
     """Everything the `cpu` device needs to run `program` on this machine."""
     for kernel in program.kernels:
         verify_kernel(kernel)
     machine = host_machine()
     kernels, interfaces = emit_kernels(program.kernels, machine, options)
     text = "\n".join([kernels, emit_entry(program, interfaces)])
-    metadata, constants = describe(program, interfaces)
     stages = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), "llvm": text}
-    return Artifact(metadata, constants, compile_module(text, machine), stages)
+    return Artifact(record(program, interfaces), program.constants, compile_module(text, machine), stages)

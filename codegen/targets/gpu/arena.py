@@ -7,9 +7,9 @@ temporaries and the kernels' scratch blocks lie in one arena.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from loopgrad.codegen.arena import plan_arena
+from loopgrad.codegen.arena import Arena, plan_arena
 from loopgrad.codegen.program import (
     ForStep,
     HostCallStep,
@@ -26,16 +26,11 @@ from loopgrad.codegen.targets.gpu.interface import KernelInterface
 ALIGNMENT: Final = 256
 
 
-def arena(program: Program, interfaces: Sequence[KernelInterface]) -> dict[str, Any]:
-    """For the metadata: the size, [slot, offset] pairs, and per kernel the offsets of its scratch blocks."""
+def arena(program: Program, interfaces: Sequence[KernelInterface]) -> Arena:
+    """Where they lie."""
     apart = frozenset([*program.outputs, *_apart(program)])
     placed = frozenset([i for i, slot in enumerate(program.slots) if slot.kind == "temp"]) - apart
-    plan = plan_arena(program, [interface.scratch for interface in interfaces], placed, ALIGNMENT)
-    return {
-        "size": plan.size,
-        "slots": [list(pair) for pair in sorted(plan.slots.items())],
-        "scratch": [list(blocks) for blocks in plan.scratch],
-    }
+    return plan_arena(program, [interface.scratch for interface in interfaces], placed, ALIGNMENT)
 
 
 def _apart(program: Program) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Program -> Artifact, for any GPU target: its kernels, the support kernels that they need, the metadata.
+"""Program -> Artifact, for any GPU target: its kernels, the support kernels that they need, the record.
 
 A target gives an `Image`: it takes kernels one after the other and answers with the code of all of them.
 """
@@ -6,7 +6,7 @@ A target gives an `Image`: it takes kernels one after the other and answers with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from loopgrad.codegen.artifact import Artifact
@@ -16,22 +16,10 @@ from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.arena import arena
-from loopgrad.codegen.targets.gpu.layout import interface, plan
-from loopgrad.codegen.targets.gpu.metadata import describe
+from loopgrad.codegen.targets.gpu.layout import interface, notes, plan
 from loopgrad.codegen.targets.gpu.plan import UNTILED, Geometry, Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """Where a kernel is: function `entry` of the image `code[offset : offset + size]`. `group` is its
-    workgroup size, `shared` its memory of a workgroup in bytes."""
-
-    name: str
-    offset: int
-    size: int
-    entry: str
-    group: int
-    shared: int = 0
+from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
+from loopgrad.codegen.targets.gpu.steps import supported
 
 
 class Image(Protocol):
@@ -73,19 +61,29 @@ class _Kernels:
         return self.own(kernel, False, plan)
 
 
-def compile_for(program: Program, options: Options, image: Image) -> Artifact:
+def compile_for(program: Program, options: Options, image: Image) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
     kernels = _Kernels(image, options)
-    interfaces = []
+    interfaces, found = [], list(program.notes)
     for kernel in program.kernels:
         shape = plan(kernel, options, image.geometry)
         number = kernels.own(kernel, options.fast_math, shape)
         interfaces.append(interface(kernel, number, shape, kernels))
-    metadata, constants = describe(program, interfaces, kernels)
-    metadata["arena"] = arena(program, interfaces)
+        found += notes(kernel, shape)
+    steps, launches = supported(program, kernels)
     modules, code, texts = image.finish()
-    metadata["modules"] = [
-        {"name": m.name, "offset": m.offset, "size": m.size, "entry": m.entry, "group": m.group, "shared": m.shared}
-        for m in modules
-    ]
-    return Artifact(metadata, constants, code, {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts})
+    record = ProgramRecord(
+        slots=program.slots,
+        inputs=program.inputs,
+        outputs=program.outputs,
+        kernels=tuple(interfaces),
+        modules=tuple(modules),
+        steps=steps,
+        support=launches,
+        stacks=program.stacks,
+        residuals=program.residuals,
+        notes=tuple(found),
+        arena=arena(program, interfaces),
+    )
+    texts = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts}
+    return Artifact(record, program.constants, code, texts)

@@ -22,7 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-FORMAT: Final = 1  # of the metadata
+from loopgrad.codegen.kernel.nodes import ErrorSite, StackSlot
+
 PUSH_BYTES: Final = 48
 ERROR_CODE: Final = 0  # u32: 0, or 1 + the index of the failed check
 TRUNCATED: Final = 4  # u32, bits: the driver stopped a loop before its end; UNFINISHED
@@ -55,14 +56,27 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
+class SupportLaunch:
+    """A launch for a step that is no kernel of the program: of that module, on `lanes` lanes, or on `tiles` tiles where
+    there are any."""
+
+    module: int
+    lanes: int
+    tiles: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KernelInterface:
-    """`before` and `after` run around the kernel's own module: identities of private copies, folds of
+    """One kernel of a program, as it was compiled: `stacks` and `errors` are the Kernel's, `params` how many it has.
+    `before` and `after` run around the kernel's own module: identities of private copies, folds of
     reductions. `tiles`: how many the kernel has; 0: its lanes are not in tiles. `copies` invocations own a
     stretch of lanes each; 0: any lane anywhere. The kernel's own table lists the first `own_scratch` blocks;
     the others are of its folds. `loops`: the kernel has loops of its own. `rows`: the kernel may be left
-    UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't. `notes` say
-    what runs slower than one would expect."""
+    UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't."""
 
+    name: str
+    domain: tuple[int, ...]
+    params: int
     module: int
     lanes: int
     copies: int
@@ -71,7 +85,7 @@ class KernelInterface:
     own_scratch: int
     before: tuple[Dispatch, ...]
     after: tuple[Dispatch, ...]
-    stacks: tuple[int, ...]  # item sizes
-    notes: tuple[str, ...] = ()
+    stacks: tuple[StackSlot, ...]
+    errors: tuple[ErrorSite, ...]
     tiles: int = 0
     rows: int = 0

@@ -126,6 +126,9 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
     for number, slots in enumerate(blocks):
         after += folds(kernel, number, slots, tiles, scratch, support)
     return KernelInterface(
+        name=kernel.name,
+        domain=kernel.domain,
+        params=len(kernel.params),
         module=module,
         lanes=lanes,
         tiles=0 if tiles is None else tiles.count,
@@ -136,8 +139,8 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
         rows=shared.rows,
         before=tuple(before),
         after=tuple(after),
-        stacks=tuple([SIZE[memory_type(s.dtype)] for s in kernel.stacks]),
-        notes=notes(kernel, shared, lanes),
+        stacks=kernel.stacks,
+        errors=kernel.errors,
     )
 
 
@@ -263,9 +266,10 @@ def tree(
     return passes
 
 
-def notes(kernel: Kernel, shared: Plan, lanes: int) -> tuple[str, ...]:
+def notes(kernel: Kernel, shared: Plan) -> tuple[str, ...]:
+    """What runs slower than one would expect."""
     found = [large_sums(kernel, acc) for acc in shared.accumulators if isinstance(acc, ExactSum)]
-    return (*[note for note in found if note], *serial_note(kernel, shared, lanes))
+    return (*[note for note in found if note], *serial_note(kernel, shared, prod(kernel.domain)))
 
 
 def large_sums(kernel: Kernel, acc: ExactSum) -> str:

@@ -15,6 +15,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.llvm_gpu.backend import optimised, target_machine
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
@@ -44,6 +45,6 @@ def nvptx_image(cpu: str = CPU) -> LlvmImage:
     return LlvmImage(NVPTX, partial(generate, cpu=cpu), GROUP, NvptxAssembler)
 
 
-def compile_program(program: Program, options: Options) -> Artifact:
+def compile_program(program: Program, options: Options) -> Artifact[ProgramRecord]:
     """Everything a CUDA device needs to run `program`."""
     return compile_for(program, options, nvptx_image())

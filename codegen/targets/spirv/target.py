@@ -9,9 +9,10 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
-from loopgrad.codegen.targets.gpu.compile import Module, compile_for
+from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.kernel import emit_kernel
 from loopgrad.codegen.targets.gpu.plan import Geometry, Plan
+from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, Features
 from loopgrad.codegen.targets.spirv.listing import listing
@@ -49,7 +50,9 @@ class SpirvImage:
         return self._modules, b"".join(self._codes), {"spirv": text}
 
 
-def compile_program(program: Program, options: Options, features: Features = FULL, continued: bool = False) -> Artifact:
+def compile_program(
+    program: Program, options: Options, features: Features = FULL, continued: bool = False
+) -> Artifact[ProgramRecord]:
     """Everything a Vulkan device with these features needs to run `program`. `continued`: kernels end before a
     driver would stop their loops, and are continued by further launches."""
     return compile_for(program, options, SpirvImage(features, continued))

@@ -1,6 +1,5 @@
 """The shape of lowered kernels: affine reads, checks, registers, static indices."""
 
-
 import numpy as np
 import pytest
 

@@ -216,9 +216,7 @@ def reverse_over_reverse(subject: Subject) -> None:
 def batched(subject: Subject) -> None:
     """Value and gradient under vmap: all inputs stacked, or the integers alone shared."""
     count = len(subject.inputs)
-    stacked = [
-        lg.asarray(np.stack([i.arrays[name] for i in subject.inputs])) for name in (*FLOATS, *INTEGERS)
-    ]
+    stacked = [lg.asarray(np.stack([i.arrays[name] for i in subject.inputs])) for name in (*FLOATS, *INTEGERS)]
     got = lg.vmap(lg.value_and_grad(subject.loss, argnums=POSITIONS))(*stacked)
     for k in range(count):
         subject.check_both((np.asarray(got[0])[k], [np.asarray(g)[k] for g in got[1]]), subject.wanted[k])

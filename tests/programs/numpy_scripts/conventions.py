@@ -22,8 +22,10 @@ _OF_NUMBERS_ALONE: Final = re.compile(r"where\(.*?, [^v]*, [^v]*\)$")
 # refusals that are meant: what the message begins with, and why
 REFUSALS: Final = (
     (r"DTypeError: at\[\.\.\.\]\.set: expected values that fit", "assignments don't narrow"),
-    (r"ShapeError: (quantile|vander|convolve|correlate): expected (at least one|a vector of at least one) element",
-     "nothing to begin with"),
+    (
+        r"ShapeError: (quantile|vander|convolve|correlate): expected (at least one|a vector of at least one) element",
+        "nothing to begin with",
+    ),
     (r"ShapeError: tril or triu: expected at least 2 dimensions", "vectors aren't stretched"),
     (r"ShapeError: einsum: expected one extent", "extents aren't stretched in einsum"),
     (r"ShapeError: x.at\[mask\]: expected a scalar while a function is traced", "shapes that depend on data"),

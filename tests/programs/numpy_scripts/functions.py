@@ -66,14 +66,23 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 ELSEWHERE: Final[dict[str, str]] = {
-    **dict.fromkeys(words("""
+    **dict.fromkeys(
+        words("""
         bool bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
-    """), "dtypes: in every conversion"),
-    **dict.fromkeys(words("""
+    """),
+        "dtypes: in every conversion",
+    ),
+    **dict.fromkeys(
+        words("""
         e inf nan pi newaxis
-    """), "constants: in literals"),
-    **dict.fromkeys(words("""
+    """),
+        "constants: in literals",
+    ),
+    **dict.fromkeys(
+        words("""
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack linalg
-    """), "they give no array of arrays' elements, or are tested for themselves"),
+    """),
+        "they give no array of arrays' elements, or are tested for themselves",
+    ),
 }

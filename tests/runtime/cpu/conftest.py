@@ -13,7 +13,7 @@ from loopgrad.codegen.targets.cpu.driver import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.llvm import compile_module
-from loopgrad.codegen.targets.cpu.metadata import describe
+from loopgrad.codegen.targets.cpu.record import record
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
 
@@ -31,8 +31,7 @@ def load(cpu_device: CpuDevice) -> Load:
         program: Program, interfaces: Sequence[KernelInterface] = (), kernels: str = "", capacity: int | None = None
     ) -> CpuExecutable:
         text = emit_entry(program, interfaces) + kernels
-        metadata, constants = describe(program, interfaces)
-        artifact = Artifact(metadata, constants, compile_module(text, host_machine()))
+        artifact = Artifact(record(program, interfaces), program.constants, compile_module(text, host_machine()))
         return cpu_device.load(artifact, Options(stack_capacity=capacity), lambda _: text, "handmade")
 
     return make

@@ -135,10 +135,10 @@ def test_results_stay_while_they_are_held(load: Any) -> None:
 
 
 def test_an_output_may_be_an_input_a_constant_or_returned_twice(load: Any) -> None:
-    constant = Slot(TensorType((2,), int32), "constant", np.array([4, 5], np.int32).tobytes())
+    constant = Slot(TensorType((2,), int32), "constant", 0)
     program = Program(
         (*slots((VECTOR, "input"), (VECTOR, "output")), constant),
-        (0,), (1, 0, 2, 1), (INCREMENT_KERNEL,), (increment(0, 1),),
+        (0,), (1, 0, 2, 1), (INCREMENT_KERNEL,), (increment(0, 1),), constants=np.array([4, 5], np.int32).tobytes(),
     )  # fmt: skip
     executable = load(program, (INCREMENT_INTERFACE,), INCREMENT)
     x = vector(1.0)

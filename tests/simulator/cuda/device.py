@@ -17,6 +17,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 from loopgrad.runtime.cuda import device, driver
 from loopgrad.runtime.cuda.device import CudaDevice
@@ -34,7 +35,7 @@ class SimulatedCudaDevice(CudaDevice):
     def target(self) -> tuple[str, ...]:
         return ("simulated cuda",)
 
-    def emit(self, program: Program, options: Options) -> Artifact:
+    def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         return compile_for(program, options, LlvmImage(flavour(), image, GROUP, HostAssembler))
 
 

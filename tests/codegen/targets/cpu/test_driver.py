@@ -6,6 +6,7 @@ import json
 
 from llvmlite import binding
 
+from loopgrad.codegen.codec import decode, encode
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, StackSlot
 from loopgrad.codegen.program import (
     CopyStep,
@@ -22,9 +23,10 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.targets.cpu.driver import emit_entry, host_calls, stack_stride
+from loopgrad.codegen.targets.cpu.call_context import stack_stride
+from loopgrad.codegen.targets.cpu.driver import emit_entry
 from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.metadata import describe
+from loopgrad.codegen.targets.cpu.record import ProgramRecord, host_calls, record
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType, bool_, float32, float64, int64
 
@@ -49,13 +51,13 @@ define void @k0_finish(ptr %params) {
 def everything() -> Program:
     slots = (
         Slot(VECTOR, "input"), Slot(VECTOR, "output"), Slot(VECTOR, "temp"), Slot(COUNT, "temp"),
-        Slot(TensorType((), bool_), "temp"), Slot(COUNT, "input"), Slot(VECTOR, "constant", bytes(800)),
+        Slot(TensorType((), bool_), "temp"), Slot(COUNT, "input"), Slot(VECTOR, "constant", 0),
     )  # fmt: skip
     launch = LaunchStep(0, (0, 1), ((1, Initial(None, 1.5)),))
     loop = ForStep(5, 3, (launch, PushStep(0, 1)), ((1, 2),), True, HERE)
     body = (PopStep(0, 1), MatmulStep(0, 0, 2, 1, 10, 10, 10), SwitchStep(4, ((), (CopyStep(0, 2),))))
     steps = (loop, WhileStep((), 4, body, (), 100, HERE), HostCallStep("sort", (0,), (1,), (("axis", 0),)))
-    return Program(slots, (0, 5), (1,), (KERNEL,), steps, (ProgramStack(VECTOR, "v", HERE),))
+    return Program(slots, (0, 5), (1,), (KERNEL,), steps, (ProgramStack(VECTOR, "v", HERE),), constants=bytes(832))
 
 
 def test_every_step_gives_valid_text() -> None:
@@ -77,14 +79,13 @@ def test_the_text_is_the_same_every_time() -> None:
 
 
 def test_host_calls_are_numbered_in_program_order() -> None:
-    assert [call.name for call in host_calls(everything())] == ["matmul", "sort"]
+    assert [type(call) for call in host_calls(everything())] == [MatmulStep, HostCallStep]
 
 
-def test_metadata_survives_json() -> None:
-    metadata, constants = describe(everything(), (INTERFACE,))
-    assert json.loads(json.dumps(metadata)) == metadata
-    assert constants == bytes(832)
-    assert metadata["loops"] == [["model.py", 3, "f"]] * 2
+def test_the_record_survives_json() -> None:
+    found = record(everything(), (INTERFACE,))
+    assert decode(ProgramRecord, json.loads(json.dumps(encode(ProgramRecord, found)))) == found
+    assert found.loops == (HERE, HERE)
 
 
 def test_large_stack_elements_are_aligned() -> None:

@@ -209,7 +209,7 @@ def test_what_must_be_in_order_is_announced():
 def test_sums_that_take_much_memory_are_announced():
     def notes(elements, **options):
         program = program_of(scatter(float32, SIZE, elements))
-        return " ".join(device().emit(program, Options(**options)).metadata["notes"])
+        return " ".join(device().emit(program, Options(**options)).program.notes)
 
     assert not notes(1_000_000)
     assert "432,000,000 bytes of scratch memory" in notes(3_000_000)

@@ -12,8 +12,8 @@ VECTOR, NUMBER, TRUTH = TensorType((100,), float64), TensorType((), int64), Tens
 def placed(types: list[TensorType], steps: tuple, output: int) -> tuple[int, dict[int, int]]:
     slots = tuple(Slot(t, "input" if i == 0 else "output" if i == output else "temp") for i, t in enumerate(types))
     plan = arena(Program(slots, (0,), (output,), (), steps), ())
-    assert plan["scratch"] == []
-    return plan["size"], dict(plan["slots"])
+    assert plan.scratch == ()
+    return plan.size, plan.slots
 
 
 def test_a_chain_needs_two_blocks():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, KOp, KValue
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program, Slot
@@ -32,9 +30,9 @@ def modules(*kernels: Kernel) -> list[int]:
     slots = (Slot(TensorType((8,), float32), "input"), *[Slot(TensorType((8,), float32), "output")] * len(kernels))
     steps = tuple([LaunchStep(k, (0, 1 + k)) for k in range(len(kernels))])
     program = Program(slots, (0,), tuple(range(1, len(slots))), kernels, steps)
-    artifact = compile_program(program, Options())
-    assert np.unique([k["module"] for k in artifact.metadata["kernels"]]).size == len(artifact.metadata["modules"])
-    return [k["module"] for k in artifact.metadata["kernels"]]
+    record = compile_program(program, Options()).program
+    assert len({k.module for k in record.kernels}) == len(record.modules)
+    return [k.module for k in record.kernels]
 
 
 def test_kernels_that_say_the_same_share_their_code() -> None:

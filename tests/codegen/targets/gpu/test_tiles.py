@@ -102,9 +102,9 @@ def test_many_short_rows(extents, dtype):
     kernel = reduction(extents, [1], dtype, ("and", "or") if dtype is bool_ else ("add", "max", "add"))
     x = np.random.default_rng(7).integers(0, 2, int(np.prod(extents))).astype(dtype.np)
     check(kernel, arrays_of(kernel, x))
-    (record,) = device().emit(program_of(kernel), Options()).metadata["kernels"]
-    assert record["tiles"] > 0
-    assert not record["after"]
+    (record,) = device().emit(program_of(kernel), Options()).program.kernels
+    assert record.tiles > 0
+    assert not record.after
 
 
 def test_short_rows_after_loops(small_tiles):
@@ -120,11 +120,11 @@ def test_short_rows_after_loops(small_tiles):
 def test_one_launch_for_a_short_sum_and_two_for_a_long_one():
     for length, launches in ((2000, 0), (300_000, 1)):
         artifact = device().emit(program_of(reduction((length,), [1])), Options())
-        (kernel,) = artifact.metadata["kernels"]
-        group = artifact.metadata["modules"][kernel["module"]]["group"]
-        assert kernel["tiles"] == -(-length // (group * folded_lanes(1, length, group)))
+        (kernel,) = artifact.program.kernels
+        group = artifact.program.modules[kernel.module].group
+        assert kernel.tiles == -(-length // (group * folded_lanes(1, length, group)))
         if group >= 256:
-            assert len(kernel["after"]) == launches
+            assert len(kernel.after) == launches
 
 
 def test_a_sum_has_the_same_bits_every_time():
@@ -158,8 +158,8 @@ def test_many_sums(extents, looped):
     kernel = build.kernel()
     check(kernel, [rng.uniform(0.5, 1, size), rng.integers(0, 5, size), *results, np.zeros(rows, np.int64)], rtol=1e-12)
     if rows <= 40:
-        (record,) = device().emit(program_of(kernel), Options()).metadata["kernels"]
-        assert len(record["after"]) <= 6
+        (record,) = device().emit(program_of(kernel), Options()).program.kernels
+        assert len(record.after) <= 6
 
 
 @pytest.mark.parametrize("dtype", [float16, float32, float64])

@@ -11,6 +11,7 @@ import pytest
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program, Slot
+from loopgrad.codegen.targets.gpu.record import Module
 from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
 from loopgrad.graph.types import DTYPES, TensorType, bool_, float32, float64, int32, int64, uint64
 from tests.codegen.kernel.random_kernels import random_kernel
@@ -311,15 +312,7 @@ def test_the_launch_is_declared():
     assert ".version 8.0" in text
     assert ".visible .entry k0(" in text
     assert body(text).count(".param .u64 k0_param_") == 6
-    row, *_ = artifact.metadata["modules"]
-    assert row == {
-        "name": "summed_products",
-        "offset": 0,
-        "size": len(text),
-        "entry": "k0",
-        "group": GROUP,
-        "shared": 0,
-    }
+    assert artifact.program.modules[0] == Module("summed_products", 0, len(text), "k0", GROUP)
     assert set(artifact.texts) == {"kernel", "llvm", "ptx"}
 
 

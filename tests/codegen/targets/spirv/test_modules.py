@@ -71,7 +71,7 @@ def test_a_device_without_wide_atomics_adds_up_in_order():
         artifact = compile_program(program, Options(), replace(Features(), int64_atomics=wide))
         validate(artifact)
         assert (number in artifact.texts["spirv"]) == wide
-        assert (artifact.metadata["kernels"][0]["copies"] > 0) != wide
+        assert (artifact.program.kernels[0].copies > 0) != wide
 
 
 def test_every_dtype_has_a_form():
@@ -88,7 +88,7 @@ def test_tree_widths():
 
 def test_the_listing_names_opcodes():
     artifact = compile_program(squares(float32), Options(), Features())
-    lines = listing(artifact.code[: artifact.metadata["modules"][0]["size"]]).splitlines()
+    lines = listing(artifact.code[: artifact.program.modules[0].size]).splitlines()
     assert lines[0].startswith("OpCapability")
     assert lines[-1] == "OpFunctionEnd"
     assert any(line.startswith("OpFMul ") for line in lines)

@@ -1,0 +1,85 @@
+"""What the CPU's runtime has of a compiled Program: the target writes it, the disk cache holds it (codegen.codec).
+
+Steps aren't part of it: they are machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopgrad.codegen.kernel.nodes import ErrorSite, StackSlot
+from loopgrad.codegen.program import (
+    ForStep,
+    HostCallStep,
+    MatmulStep,
+    Program,
+    ProgramStack,
+    Residual,
+    Slot,
+    WhileStep,
+)
+from loopgrad.codegen.steps import all_steps, launches
+from loopgrad.codegen.targets.cpu.call_context import Layout, plan_layout
+from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.graph.nodes import Location
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """`launches`: in how many steps."""
+
+    name: str
+    domain: tuple[int, ...]
+    interface: KernelInterface
+    stacks: tuple[StackSlot, ...]
+    errors: tuple[ErrorSite, ...]
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRecord:
+    """`loops`: where each was written, in the order of their numbers."""
+
+    slots: tuple[Slot, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    layout: Layout
+    kernels: tuple[KernelRecord, ...]
+    stacks: tuple[ProgramStack, ...]
+    loops: tuple[Location | None, ...]
+    host_calls: tuple[HostCallStep | MatmulStep, ...]
+    residuals: tuple[Residual, ...]
+    notes: tuple[str, ...]
+
+
+def record(program: Program, interfaces: Sequence[KernelInterface]) -> ProgramRecord:
+    counts = launches(program.steps)
+    kernels = [
+        KernelRecord(kernel.name, kernel.domain, interface, kernel.stacks, kernel.errors, counts[number])
+        for number, (kernel, interface) in enumerate(zip(program.kernels, interfaces, strict=True))
+    ]
+    return ProgramRecord(
+        slots=program.slots,
+        inputs=program.inputs,
+        outputs=program.outputs,
+        layout=plan_layout(program, interfaces),
+        kernels=tuple(kernels),
+        stacks=program.stacks,
+        loops=loop_locations(program),
+        host_calls=host_calls(program),
+        residuals=program.residuals,
+        notes=program.notes,
+    )
+
+
+def host_calls(program: Program) -> tuple[HostCallStep | MatmulStep, ...]:
+    """The calls back into Python, in the order of their numbers: HostCallSteps, and a matrix product
+    wherever no BLAS was found or its dtype has none."""
+    steps = [step for step in all_steps(program.steps) if isinstance(step, HostCallStep | MatmulStep)]
+    return tuple([s for s in steps if isinstance(s, HostCallStep) or not program.slots[s.out].type.dtype.is_integer])
+
+
+def loop_locations(program: Program) -> tuple[Location | None, ...]:
+    """Where each loop step was written, in the order of their numbers."""
+    return tuple(step.loc for step in all_steps(program.steps) if isinstance(step, ForStep | WhileStep))

@@ -1,0 +1,114 @@
+"""What a GPU's runtime has of a compiled Program: a target writes it, the disk cache holds it (codegen.codec).
+
+Steps, slots, stacks and saved values are the Program's own. What depends on the steps alone is found when it is first
+asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from loopgrad.codegen.arena import Arena
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    HostCallStep,
+    LaunchStep,
+    MatmulStep,
+    PopStep,
+    ProgramStack,
+    Residual,
+    Slot,
+    Step,
+    WhileStep,
+)
+from loopgrad.codegen.steps import all_steps, rotated
+from loopgrad.codegen.targets.gpu.interface import KernelInterface, SupportLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Where a kernel is: function `entry` of the image `code[offset : offset + size]`. `group` is its
+    workgroup size, `shared` its memory of a workgroup in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    entry: str
+    group: int
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """`support`: launches that steps name in `by`. `arena`: the temporaries without memory of their own, and the
+    scratch blocks of each kernel."""
+
+    slots: tuple[Slot, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    kernels: tuple[KernelInterface, ...]
+    modules: tuple[Module, ...]
+    steps: tuple[Step, ...]
+    support: tuple[SupportLaunch, ...]
+    stacks: tuple[ProgramStack, ...]
+    residuals: tuple[Residual, ...]
+    notes: tuple[str, ...]
+    arena: Arena
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """Slots whose memory becomes another slot's, or that anything but a loop's counting writes."""
+        return frozenset([slot for step in all_steps(self.steps) for slot in _moved(step)])
+
+    @cached_property
+    def moving(self) -> frozenset[int]:
+        """Slots that steps make point elsewhere, or that the host writes."""
+        return self.kept.union([step.index for step in all_steps(self.steps) if isinstance(step, ForStep)])
+
+    @cached_property
+    def shadowed(self) -> tuple[int, ...]:
+        """Inputs and constants that are written, and so copied first."""
+        return tuple([slot for slot in sorted(self.moving) if self.slots[slot].kind in ("input", "constant")])
+
+    @cached_property
+    def continued(self) -> bool:
+        """Some kernel may leave lanes in the middle and is launched again."""
+        return any(kernel.rows for kernel in self.kernels)
+
+    @cached_property
+    def straight(self) -> bool:
+        """Launches one after the other, so that one list of commands holds the program."""
+        straight = all(isinstance(step, LaunchStep | CopyStep | MatmulStep) for step in self.steps)
+        return straight and not self.continued and not self.shadowed
+
+    @cached_property
+    def recordable(self) -> bool:
+        """No step needs the host, but for loops and branches, and no result lies in a stack."""
+        steps = list(all_steps(self.steps))
+        popped = {step.slot for step in steps if isinstance(step, PopStep)}
+        host = any(isinstance(step, HostCallStep) for step in steps)
+        return not (self.continued or host or popped.intersection(self.outputs))
+
+    @cached_property
+    def kernel_stacks(self) -> bool:
+        """Some kernel has stacks."""
+        return any(kernel.stacks for kernel in self.kernels)
+
+
+def _moved(step: Step) -> tuple[int, ...]:
+    """Slots that a step makes point elsewhere, or that the host writes; but for the index of a loop."""
+    match step:
+        case LaunchStep():
+            return tuple([step.slots[position] for position, _ in step.initials])
+        case CopyStep():
+            return (step.target,)
+        case HostCallStep():
+            return step.outputs
+        case PopStep():
+            return (step.slot,)
+        case ForStep() | WhileStep():
+            return rotated(step)
+        case _:
+            return ()
