@@ -1,16 +1,20 @@
 """Buffers to slots: inputs and outputs first, temporaries reused once nobody reads them any more.
 
-Enters: steps that refer to buffers by number. Leaves: slots and the same steps with slot numbers. A buffer
-lives from its first to its last step; one that a loop reads from outside, or carries, lives as long as the
-loop. Buffers of one element type and size may share a slot; library calls need their exact shape.
+Enters: steps that refer to buffers by number. Leaves: slots and the same steps with slot numbers. Buffers of one
+element type and size may share a slot; library calls need their exact shape. The arena overlaps the bytes of all
+slots afterwards; sharing slots before is what gives a loop's new carries the memory of dead ones, wherever rotations
+left that, which no offset known ahead can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from heapq import heappush, heapreplace
+from operator import itemgetter
 
+from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.lifetimes import Lifetimes
 from loopgrad.codegen.program import (
     ALIGNMENT,
     CopyStep,
@@ -27,65 +31,21 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.schedule.program_builder import Buffer
-from loopgrad.codegen.steps import all_steps, blocks, named
-
-
-@dataclass(slots=True)
-class _Life:
-    first: int
-    last: int
-
-
-@dataclass(slots=True)
-class _Lives:
-    """Positions of first and last use; a loop's region is a range of positions."""
-
-    clock: int = 0
-    lives: dict[int, _Life] = field(default_factory=dict)
-
-    def use(self, buffer: int) -> None:
-        life = self.lives.get(buffer)
-        if life is None:
-            self.lives[buffer] = _Life(self.clock, self.clock)
-        else:
-            life.last = max(life.last, self.clock)
-
-    def steps(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            self.clock += 1
-            for buffer in named(step):
-                self.use(buffer)
-            match step:
-                case ForStep() | WhileStep():
-                    self.loop(blocks(step), list(named(step)))
-                case SwitchStep():
-                    for branch in step.branches:
-                        self.steps(branch)
-
-    def loop(self, bodies: Sequence[Sequence[Step]], carried: Sequence[int]) -> None:
-        """What was alive before, or is carried, stays alive until the last pass ends."""
-        before = set(self.lives) | set(carried)
-        for body in bodies:
-            self.steps(body)
-        self.clock += 1
-        used = {b for body in bodies for step in all_steps(body) for b in named(step)}
-        for buffer in used & before | set(carried):
-            self.use(buffer)
 
 
 def assign_slots(
-    buffers: Sequence[Buffer], steps: Sequence[Step], fixed: Sequence[Buffer]
+    buffers: Sequence[Buffer], kernels: Sequence[Kernel], steps: Sequence[Step], fixed: Sequence[Buffer]
 ) -> tuple[tuple[Slot, ...], tuple[Step, ...], dict[int, int], bytes]:
     """Slots, renumbered steps, the slot of each buffer, and the bytes of all constants. `fixed`: inputs and outputs,
     in order."""
-    lives = _Lives()
-    lives.steps(steps)
+    lifetimes = Lifetimes(kernels)
+    lifetimes.steps(steps)
     slots = [Slot(b.type, b.kind) for b in fixed]
     numbers = {b.number: i for i, b in enumerate(fixed)}
     free: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     constants = bytearray()
-    used = sorted((life.first, b) for b, life in lives.lives.items() if b not in numbers)
-    for first, number in used:
+    lives = sorted([(*lifetimes.life((b,)), b) for b in lifetimes.used() if b not in numbers], key=itemgetter(0, 2))
+    for first, last, number in lives:
         buffer = buffers[number]
         if buffer.constant is not None:
             numbers[number] = len(slots)
@@ -93,7 +53,7 @@ def assign_slots(
             constants += buffer.constant
             constants += bytes(-len(constants) % ALIGNMENT)
             continue
-        numbers[number] = _slot(buffer, first, lives.lives[number].last, slots, free)
+        numbers[number] = _slot(buffer, first, last, slots, free)
     return tuple(slots), renumbered(steps, numbers.__getitem__), numbers, bytes(constants)
 
 

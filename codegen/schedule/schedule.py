@@ -25,7 +25,9 @@ def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS) -> Program:
     targets: list[Buffer | None] = [outputs[v] for v in ready.outputs]
     bound = {v: Stored((b,)) for v, b in zip(ready.inputs, inputs, strict=True)}
     block = schedule_block(BlockRequest(ready, bound, targets), builder)
-    slots, steps, numbers, constants = assign_slots(builder.buffers, block.steps, [*inputs, *outputs.values()])
+    slots, steps, numbers, constants = assign_slots(
+        builder.buffers, builder.known.kernels, block.steps, [*inputs, *outputs.values()]
+    )
     return Program(
         slots,
         tuple([numbers[b.number] for b in inputs]),

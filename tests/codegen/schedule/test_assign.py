@@ -24,7 +24,7 @@ def chain(buffers):
 
 def test_a_chain_needs_two_temporaries():
     buffers = made("input", *["temp"] * 6, "output")
-    slots, steps, numbers, _ = assign_slots(buffers, chain(buffers), [buffers[0], buffers[-1]])
+    slots, steps, numbers, _ = assign_slots(buffers, (), chain(buffers), [buffers[0], buffers[-1]])
     assert [s.kind for s in slots] == ["input", "output", "temp", "temp"]
     assert numbers[buffers[0].number] == 0
     assert all(s.source != s.target for s in steps)
@@ -35,7 +35,7 @@ def test_only_equal_sizes_and_dtypes_share():
     types = [TENSOR, TensorType((8,), float32), TensorType((16,), float32), TensorType((2, 4), float64)]
     buffers = [builder.buffer(t) for t in types]
     steps = [CopyStep(b.number, b.number) for b in buffers]
-    _, _, numbers, _ = assign_slots(buffers, steps, [])
+    _, _, numbers, _ = assign_slots(buffers, (), steps, [])
     assert len({numbers[b.number] for b in buffers}) == 3
     assert numbers[0] == numbers[3]
 
@@ -48,7 +48,7 @@ def test_what_a_loop_reads_from_outside_lives_until_its_end():
     body = (CopyStep(outside.number, first.number), CopyStep(first.number, second.number))
     loop = ForStep(count.number, index.number, body, ((carry.number, second.number),), False, None)
     steps = [CopyStep(outside.number, outside.number), loop, CopyStep(carry.number, after.number)]
-    _, _, numbers, _ = assign_slots(builder.buffers, steps, [])
+    _, _, numbers, _ = assign_slots(builder.buffers, (), steps, [])
     inside = [numbers[b.number] for b in (outside, carry, first, second)]
     assert len(set(inside)) == 4
     assert numbers[after.number] in (numbers[outside.number], numbers[first.number], numbers[second.number])
@@ -63,7 +63,7 @@ def test_a_popped_slot_is_nobody_elses():
         CopyStep(b.number, b.number),
         CopyStep(c.number, c.number),
     ]
-    _, _, numbers, _ = assign_slots([a, b, c], steps, [])
+    _, _, numbers, _ = assign_slots([a, b, c], (), steps, [])
     assert numbers[b.number] not in (numbers[a.number], numbers[c.number])
     assert numbers[a.number] == numbers[c.number]
 
@@ -71,3 +71,17 @@ def test_a_popped_slot_is_nobody_elses():
 def test_constants_are_stored_once():
     builder = ProgramBuilder(DEFAULT_OPTIONS)
     assert builder.splat(2.0, TENSOR) is builder.constant(np.full(8, 2.0).tobytes(), TENSOR)
+
+
+def test_new_carries_of_successive_loops_share_a_slot():
+    """The second loop's is what the first left dead, which only the rotations at run time decide on."""
+    carry, first, second = made("temp", "temp", "temp")
+    builder = ProgramBuilder(None)
+    builder.buffers = [carry, first, second]
+    count, index = (builder.buffer(TensorType((), int32)) for _ in range(2))
+    steps = [
+        ForStep(count.number, index.number, (CopyStep(carry.number, new.number),), ((0, new.number),), False, None)
+        for new in (first, second)
+    ]
+    _, _, numbers, _ = assign_slots(builder.buffers, (), steps, [])
+    assert numbers[first.number] == numbers[second.number] != numbers[carry.number]
