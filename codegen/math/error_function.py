@@ -6,6 +6,8 @@ and Laframboise (Math. Comp. 36, 1981); exp(-a**2) with the rounding of a**2 put
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from loopgrad.codegen.math.exponential import exp
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -63,3 +65,6 @@ def erfc(m: Ops[V], x: V) -> V:
     value = complement(m, size)
     value = m.select(m.lt(x, m.const(x, 0.0)), m.sub(m.const(x, 2.0), value), value)
     return m.select(m.lt(size, m.const(x, 0.5)), m.sub(one, inner(m, x)), value)
+
+
+RECIPES: Final[dict[str, Any]] = {"erf": erf, "erfc": erfc}

@@ -8,6 +8,7 @@ under- and overflows correctly.
 from __future__ import annotations
 
 from math import log
+from typing import Any, Final
 
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -89,3 +90,6 @@ def power_of_two(m: Ops[V], shifted: V) -> V:
     bias, place = {32: (127, 23), 64: (1023, 52)}[m.bits(shifted)]
     n = m.as_int(shifted)
     return m.as_float(m.shl(m.iadd(n, m.integer(n, bias)), place))
+
+
+RECIPES: Final[dict[str, Any]] = {"exp": exp, "exp2": exp2, "expm1": expm1}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log as real_log
 from math import pi
+from typing import Any, Final
 
 from loopgrad.codegen.math.logarithmic import log
 from loopgrad.codegen.math.trigonometric import sin, tan
@@ -110,3 +111,6 @@ def digamma_double(m: Ops[V], x: V) -> V:
         return m.select(pole, m.const(x, float("nan")), mirrored)
 
     return m.rarely(negative, reflected, value)
+
+
+RECIPES: Final[dict[str, Any]] = {"lgamma": lgamma, "digamma": digamma}

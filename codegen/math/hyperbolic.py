@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import log as real_log
+from typing import Any, Final
 
-from loopgrad.codegen.math.exponential import exp_scaled, expm1
+from loopgrad.codegen.math.exponential import exp_scaled
 from loopgrad.codegen.math.inverse_trigonometric import odd
 from loopgrad.codegen.math.logarithmic import log, log1p
 from loopgrad.codegen.scalar.ops import Ops, V
@@ -81,4 +82,11 @@ def atanh(m: Ops[V], x: V) -> V:
     return m.copysign(m.select(m.lt(one, size), m.const(x, float("nan")), value), x)
 
 
-__all__ = ["acosh", "asinh", "atanh", "cosh", "expm1", "sinh", "tanh"]
+RECIPES: Final[dict[str, Any]] = {
+    "sinh": sinh,
+    "cosh": cosh,
+    "tanh": tanh,
+    "asinh": asinh,
+    "acosh": acosh,
+    "atanh": atanh,
+}

@@ -7,6 +7,7 @@ atan(x) = x + x**3 P(x**2) for |x| <= 1, else pi/2 - atan(1/|x|).
 from __future__ import annotations
 
 from math import pi
+from typing import Any, Final
 
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -87,3 +88,6 @@ def atan2(m: Ops[V], y: V, x: V) -> V:
     backward = m.lt(m.copysign(m.const(x, 1.0), x), m.const(x, 0.0))
     angle = m.select(backward, m.add(m.const(x, 2 * high), m.sub(m.const(x, 2 * low), angle)), angle)
     return m.select(m.either(m.is_nan(x), m.is_nan(y)), m.add(x, y), m.copysign(angle, y))
+
+
+RECIPES: Final[dict[str, Any]] = {"asin": asin, "acos": acos, "atan": atan, "atan2": atan2}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import frexp, ldexp
 from math import log as real_log
+from typing import Any, Final
 
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -132,3 +133,6 @@ def log1p(m: Ops[V], x: V) -> V:
         return m.select(m.lt(x, m.const(x, -1.0)), m.const(x, float("nan")), result)
 
     return m.rarely(unusual(m, u), special, value)
+
+
+RECIPES: Final[dict[str, Any]] = {"log": log, "log2": log2, "log10": log10, "log1p": log1p}

@@ -7,6 +7,7 @@ product with y is good to about 2**-63 even where it reaches 745.
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any, Final
 
 from loopgrad.codegen.math.compensated import two_sum
 from loopgrad.codegen.math.exponential import exp, exponential, nearest
@@ -182,3 +183,6 @@ def _last_product(m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None], guard
         return result
     signed = m.copysign(result, product)  # of -0.0, where what is lost is 0.0
     return m.select(m.lt(m.abs(lost), m.const(lost, INFINITY)), signed, product)
+
+
+RECIPES: Final[dict[str, Any]] = {"pow": pow}

@@ -6,6 +6,8 @@ rest for either, and a rest below zero is corrected. Quotients beyond the mantis
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from loopgrad.codegen.scalar.ops import Ops, V
 
 EXACT_QUOTIENT = {32: 2.0**22, 64: 2.0**51}
@@ -45,3 +47,6 @@ def floordiv(m: Ops[V], x: V, y: V) -> V:
     plain = m.div(x, y)
     result = m.select(m.eq(quotient, zero), m.copysign(zero, plain), whole)
     return m.select(m.eq(y, zero), plain, result)
+
+
+RECIPES: Final[dict[str, Any]] = {"rem": rem, "mod": mod, "floordiv": floordiv}

@@ -9,7 +9,7 @@ for f64 from fdlibm. sin and cos of one value share everything up to the last se
 from __future__ import annotations
 
 from math import pi
-from typing import Final
+from typing import Any, Final
 
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -99,5 +99,5 @@ def tan(m: Ops[V], x: V) -> V:
     return m.select(even, ratio, m.neg(ratio))
 
 
-RECIPES: Final = {"sin": sin, "cos": cos, "tan": tan}
+RECIPES: Final[dict[str, Any]] = {"sin": sin, "cos": cos, "tan": tan}
 """Which share their range reduction and the two series (`shared`)."""
