@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.intervals import Interval
 from loopgrad.graph.primitives.primitive import Kind, Primitive
@@ -39,7 +38,7 @@ def _elementwise(row: Primitive) -> Opcode:
     return Opcode(
         own=False,
         commutes=row.commutes,
-        test=row.name in FLOAT_ORDER or row.name in PREDICATES,
+        test=row.gives_bool,
         quick=row.cost <= QUICK_COST and not row.singular,
         cost=20 if row.cost >= DEAR_COST else 1 if row.keeps_splats else 4,
         weight=row.weight,

@@ -12,9 +12,9 @@ from loopgrad.graph.primitives import control, elementwise, indexing, linalg, mo
 from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference
 
 __all__ = [
-    "ARRANGING", "COMBINES", "COMMUTATIVE", "COMPARISONS", "ELEMENTWISE", "FAMILIES", "GIVING_BOOLS", "INDEXING",
-    "INFER", "KEEPING_SPLATS", "LIBRARY", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS",
-    "RUNNING_TOTALS", "STACKS", "UPDATES", "Kind", "Primitive",
+    "ARRANGING", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER", "KEEPING_SPLATS",
+    "LIBRARY", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS", "RUNNING_TOTALS", "STACKS", "UPDATES",
+    "Kind", "Primitive",
 ]  # fmt: skip
 
 FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
@@ -63,5 +63,3 @@ KEEPING_SPLATS: Final = frozenset(op for op, row in PRIMITIVES.items() if row.ke
 ARRANGING: Final = KEEPING_SPLATS & _of(Kind.MOVEMENT)
 """The movement of one operand's elements."""
 UPDATES: Final = frozenset(op for op, row in PRIMITIVES.items() if row.updates)
-GIVING_BOOLS: Final = frozenset(op for op, row in PRIMITIVES.items() if row.gives_bool)
-COMPARISONS: Final = frozenset(op for op, row in PRIMITIVES.items() if row.mirrored)
