@@ -150,13 +150,3 @@ def is_accumulator(loop: Loop, carry: int) -> bool:
     """Whether the carry is scattered into and never read in the loop."""
     chain = carry_chain(loop, carry)
     return chain is not None and chain.scatters > 0
-
-
-def first_carry(loop: Node) -> int:
-    """Operand position of the first carry's init; also that of its argument in the last region."""
-    return Loop.of(loop).first
-
-
-def accumulator_input(switch: Node, position: int) -> int:
-    """Which operand of a switch (after the index) result `position` accumulates into, in every branch."""
-    return Region.of(switch).source(position) - 1

@@ -329,7 +329,7 @@ class _Walk:
         if isinstance(region, Loop):
             results = self.loop(region, accesses)
         else:
-            for v, access in zip(node.operands[: region.first], accesses, strict=False):
+            for v, access in zip(region.lead, accesses, strict=False):
                 self.decides(region, v, access)
             outputs = [self.region(body, accesses[region.first :]) for body in region.bodies]
             results = [self.merged(region, r, [o[j] for o in outputs]) for j, r in enumerate(node.results)]

@@ -17,7 +17,6 @@ from typing import Any
 
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
 from loopgrad.graph.primitives import INFER
-from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
 
 
@@ -131,13 +130,3 @@ def read_values(graph: Graph) -> set[Value]:
     read = {v for node in graph.nodes for v in node.operands}
     read.update(graph.outputs)
     return read
-
-
-def first_capture(node: Node) -> int:
-    """Operand position of a region node's first captured value (a switch captures all its operands)."""
-    return Region.of(node).captured.start
-
-
-def input_offset(node: Node) -> int:
-    """Operand position minus region input position, for everything a region takes."""
-    return Region.of(node).offset

@@ -116,6 +116,11 @@ class Region:
         return range(self.first, len(self.node.operands))
 
     @property
+    def lead(self) -> tuple[Value, ...]:
+        """The operand that isn't handed to the regions, if there is one: a count, an index."""
+        return self.node.operands[: self.first]
+
+    @property
     def arguments(self) -> tuple[Value, ...]:
         """The operands that are handed to the regions."""
         return self.node.operands[self.first :]
@@ -357,8 +362,3 @@ def _entered(graph: Graph, value: Value) -> int | None:
     """The input of `graph` at which a stack or accumulator comes in."""
     value = beginning(value)
     return graph.inputs.index(value) if value in graph.inputs else None
-
-
-def lane_shape(node: Node) -> tuple[int, ...]:
-    """The shape of the lanes of a region node; () where it has none."""
-    return Region.of(node).lane_shape

@@ -292,7 +292,7 @@ def _switch(ctx: Lowering, frame: Frame, switch: Switch, needed: frozenset[int])
     read = ctx.settings.liveness.operands(node, needed)
     _hoist(ctx, frame, node, [i for i in read if i >= switch.first])
     index = _decision(ctx, frame, switch.index)
-    values = _branches(ctx, node, inside | memory, needed, results, index, 0)
+    values = _branches(ctx, switch.branches, inside | memory, needed, results, index, 0)
     _bind_results(ctx, frame, node, results, values)
 
 
@@ -310,7 +310,7 @@ def memory_source(region: Region, result: int) -> int | None:
 
 def _branches(
     ctx: Lowering,
-    node: Node,
+    branches: Sequence[Graph],
     bindings: Mapping[int, Binding],
     needed: frozenset[int],
     results: Sequence[Carry],
@@ -319,18 +319,18 @@ def _branches(
 ) -> Sequence[KValue]:
     """Branch `position` where the index isn't beyond it, else the later ones."""
     e = ctx.emitter
-    last = min(len(node.regions), 2 if index.dtype is bool_ else len(node.regions)) - 1
+    last = min(len(branches), 2 if index.dtype is bool_ else len(branches)) - 1
     if position == last:
-        return _branch(ctx, node.regions[position], bindings, needed, results)
+        return _branch(ctx, branches[position], bindings, needed, results)
     if index.dtype is bool_:
         here = e.op("invert", (index,), bool_)
     else:
         here = e.compare("le", index, e.const(position, index.dtype))
     dtypes = [c.dtype for c in results for _ in range(c.scalars)]
     e.open((), fence=True)
-    then = e.close(_branch(ctx, node.regions[position], bindings, needed, results))
+    then = e.close(_branch(ctx, branches[position], bindings, needed, results))
     e.open((), fence=True)
-    other = e.close(_branches(ctx, node, bindings, needed, results, index, position + 1))
+    other = e.close(_branches(ctx, branches, bindings, needed, results, index, position + 1))
     return e.effect("if", (here,), dtypes, {}, (then, other))
 
 

@@ -174,7 +174,7 @@ def _read_for(node: Node, needed: set[Value]) -> list[Value]:
     """The operands of a region node on which those of its results depend that are needed."""
     region = Region.of(node)
     wanted = [j for j, v in enumerate(node.results) if v in needed]
-    read: list[Value] = [*node.operands[: region.first]]
+    read = list(region.lead)
     if isinstance(region, Loop):
         live, inner = _live(region, wanted, inside=True)
         read += [region.init(j) for j in sorted(live)]

@@ -140,7 +140,8 @@ def _masked_region(
     if view.lanes and isinstance(view, Loop):
         condition = view.condition
         if condition is None:
-            operands = [_masked_count(builder, operands[0], masks), *operands[1:]]
+            (count,), inits, captures = view.split(operands)
+            operands = [_masked_count(builder, count, masks), *inits, *captures]
     accumulators = _inner_accumulators(view, joining)
     inner_lanes = any(_has_lanes(r) for r in node.regions) or condition is not None
     if not accumulators and not inner_lanes and not (apart and _pushes_floats(node)):

@@ -54,7 +54,7 @@ def test_the_parts_of_a_for():
     n, x, y, a = graph.inputs
     loop = Loop.of(node)
     assert (loop.count, loop.condition, loop.decider, loop.width) == (n, None, n, 2)
-    assert (loop.inits, loop.captures, loop.arguments) == ((x, y), (a,), (x, y, a))
+    assert (loop.lead, loop.inits, loop.captures, loop.arguments) == ((n,), (x, y), (a,), (x, y, a))
     assert list(loop.captured) == [3]
     (k,), carries, captures = loop.split(loop.body.inputs)
     assert k.type == COUNT
