@@ -56,6 +56,17 @@ def nested(inner_bound):
     return function
 
 
+def test_a_loop_that_counts_down(derivatives):
+    """The inner bound is carried: it grows by 3, 2, 1 in this order, so the inner trips are 0 + 3 + 5 + 6. It is saved
+    itself, once a trip."""
+
+    def function(x, n):
+        step = lambda k, m, v: [ops.add(m, k), *sine(m, v)]
+        return traced_for(n, [ops.full(0, TensorType((), int64)), x], step, reverse=True)[1:]
+
+    assert derivatives.depths(function, [X, np.array(4)]) == [14, 4]
+
+
 def test_products_need_no_loop(derivatives):
     """The inner bound doesn't depend on the trip: n * m per lane, then the maximum."""
     function = nested(lambda k, m: m)
