@@ -1,8 +1,7 @@
 """Opcode -> instruction of LLVM IR, for the CPU and for GPUs that LLVM generates code for.
 
-{r} is the type of the result, {t0} {t1} {t2} those of the operands {a} {b} {c}, {f} flags of fast-math. LLVM leaves
-shifts beyond the width, conversions out of range and division by zero undefined just as SPIR-V does; codegen.scalar
-asks for none of them where the result is used.
+LLVM leaves shifts beyond the width, conversions out of range and division by zero undefined just as SPIR-V does;
+codegen.scalar asks for none of them where the result is used.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from typing import Final
 
 TYPE: Final = {"bool": "i1", "f16": "half", "b16": "bfloat", "f32": "float", "f64": "double"}  # integers keep theirs
 
-_BINARY: Final = {
+# x, y -> the same type or bool
+BINARY: Final = {
     "IAdd": "add",
     "ISub": "sub",
     "IMul": "mul",
@@ -44,30 +44,18 @@ _BINARY: Final = {
     "FOrdGreaterThan": "fcmp ogt",
     "FOrdLessThanEqual": "fcmp ole",
     "FOrdGreaterThanEqual": "fcmp oge",
-    "FAdd": "fadd {f}",
-    "FSub": "fsub {f}",
-    "FMul": "fmul {f}",
-    "FDiv": "fdiv {f}",
 }
-_CONVERSION: Final = {
+
+# x, y -> the same type; fast-math flags are allowed
+FLOAT_BINARY: Final = {"FAdd": "fadd", "FSub": "fsub", "FMul": "fmul", "FDiv": "fdiv"}
+
+# x -> another type
+CONVERT: Final = {
     "ConvertFToU": "fptoui",
     "ConvertFToS": "fptosi",
     "ConvertSToF": "sitofp",
     "ConvertUToF": "uitofp",
     "Bitcast": "bitcast",
-}
-
-
-def _spaced(instruction: str) -> str:
-    return instruction if instruction.endswith("}") else instruction + " "
-
-
-ROWS: Final[dict[str, str]] = {
-    **{opcode: _spaced(name) + "{t0} {a}, {b}" for opcode, name in _BINARY.items()},
-    **{opcode: name + " {t0} {a} to {r}" for opcode, name in _CONVERSION.items()},
-    "Select": "select {t0} {a}, {t1} {b}, {t2} {c}",
-    "FNegate": "fneg {f}{t0} {a}",
-    "IsNan": "fcmp uno {t0} {a}, {a}",
 }
 
 # x -> x and a constant

@@ -16,8 +16,7 @@ from loopgrad.codegen.scalar.ops import Ops
 from loopgrad.codegen.targets.cpu.features import PLAIN, Machine
 from loopgrad.codegen.targets.cpu.reduction_large import exact_text, large_name, large_text
 from loopgrad.codegen.targets.cpu.vector import Builder, Val, llvm_type
-from loopgrad.codegen.targets.llvm_rows import COMPLETED, FUNCTION, RESIZE, TYPE
-from loopgrad.codegen.targets.llvm_rows import ROWS as INSTRUCTIONS
+from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE, TYPE
 from loopgrad.graph.types import DType
 
 FAST: Final = "reassoc nsz arcp contract afn "  # all but those on NaN and infinity
@@ -37,7 +36,12 @@ OWN: Final[dict[str, str]] = {
     "ConvertFToUSat": "call {r} @llvm.fptoui.sat.{s}.{s0}" + _ONE,
 }
 ROWS: Final[dict[str, str]] = {
-    **INSTRUCTIONS,
+    **{opcode: name + " {t0} {a}, {b}" for opcode, name in BINARY.items()},
+    **{opcode: name + " {f}{t0} {a}, {b}" for opcode, name in FLOAT_BINARY.items()},
+    **{opcode: name + " {t0} {a} to {r}" for opcode, name in CONVERT.items()},
+    "Select": "select {t0} {a}, {t1} {b}, {t2} {c}",
+    "FNegate": "fneg {f}{t0} {a}",
+    "IsNan": "fcmp uno {t0} {a}, {a}",
     **{opcode: f"call {{r}} @llvm.{name}.{{s}}" + _ONE for opcode, name in FUNCTION.items()},
     "Fma": "call {r} @llvm.fma.{s}({t0} {a}, {t1} {b}, {t2} {c})",
     **OWN,
@@ -92,11 +96,18 @@ class VectorOps(Ops[Val]):
         how = wider if WIDTH[kind] > WIDTH[x.type] else narrower
         return self.b.inst(kind, how + " {t0} {a} to {r}", x)
 
+    def same(self, opcode: str, *operands: Val) -> Val:
+        row = ROWS.get(opcode)  # at once: most instructions come this way
+        return super().same(opcode, *operands) if row is None else self.b.inst(operands[0].type, row, *operands)
+
     def loose(self, opcode: str, *operands: Val) -> Val:
         return self.b.inst(operands[0].type, ROWS[opcode], *operands, flags=FAST if self.fast else "")
 
     def type(self, x: Val, /) -> str:
         return NAME.get(x.type, x.type)
+
+    def const(self, like: Val, value: float, /) -> Val:
+        return self.b.const(like.type, value)
 
     def number(self, type: str, value: float | int | bool, /) -> Val:
         return self.b.const(TYPE.get(type, type), value)

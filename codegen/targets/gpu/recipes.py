@@ -52,12 +52,18 @@ class ScalarOps(Ops[Val]):
             return self.b.exact(opcode, type, *operands)
         return (self.b.extended if opcode in EXTENDED else self.b.inst)(opcode, type, *operands)
 
+    def same(self, opcode: str, *operands: Val) -> Val:
+        return self.inst(opcode, operands[0].type, *operands)
+
     def loose(self, opcode: str, *operands: Val) -> Val:
         make = self.b.inst if self.fast else self.b.exact
         return quotient(self.b, make, *operands) if opcode == "FDiv" else make(opcode, operands[0].type, *operands)
 
     def type(self, x: Val, /) -> str:
         return x.type
+
+    def const(self, like: Val, value: float, /) -> Val:
+        return self.b.const(like.type, value)
 
     def number(self, type: str, value: float | int | bool, /) -> Val:
         return self.b.const(type, value)

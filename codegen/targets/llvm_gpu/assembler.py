@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.gpu.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
-from loopgrad.codegen.targets.llvm_rows import COMPLETED, FUNCTION, RESIZE, ROWS, TYPE
+from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE, TYPE
 
 WORDS: Final = ("table", "across", "along", "first", "end", "lanes")
 
@@ -112,13 +112,22 @@ class LlvmAssembler:
         return self._instruction(name, type, operands, "")
 
     def _instruction(self, name: str, type: str, operands: tuple[Val, ...], flags: str) -> Val:
-        row = ROWS.get(name)
-        if row is not None:
-            fields = {f"t{i}": llvm_type(v.type) for i, v in enumerate(operands)}
-            fields.update(zip("abc", [v.id for v in operands], strict=False))
-            return self._value(type, row.format(r=llvm_type(type), f=flags, **fields))
+        first = operands[0]
+        if name in BINARY:
+            return self._value(type, f"{BINARY[name]} {llvm_type(first.type)} {first.id}, {operands[1].id}")
+        kind = llvm_type(type)
+        if name in FLOAT_BINARY:
+            return self._value(type, f"{FLOAT_BINARY[name]} {flags}{kind} {first.id}, {operands[1].id}")
+        if name in CONVERT:
+            return self._value(type, f"{CONVERT[name]} {llvm_type(first.type)} {first.id} to {kind}")
+        if name == "Select":
+            return self._value(type, f"select i1 {first.id}, {kind} {operands[1].id}, {kind} {operands[2].id}")
+        if name == "FNegate":
+            return self._value(type, f"fneg {flags}{kind} {first.id}")
+        if name == "IsNan":
+            return self._value(type, f"fcmp uno {llvm_type(first.type)} {first.id}, {first.id}")
         if name in RESIZE:
-            return self._resized(name, type, operands[0])
+            return self._resized(name, type, first)
         if name in COMPLETED:
             name, value = COMPLETED[name]
             return self._instruction(name, type, (*operands, self.const(type, value)), flags)
