@@ -1,7 +1,7 @@
 """Conversions of float16 and bfloat16 on machines without instructions for them.
 
-Where the machine lacks an instruction, or LLVM computes in halves itself (a reduction), it calls functions of
-compiler-rt, which no process is sure to have: `runtime_functions` gives their text.
+Where the machine lacks an instruction, LLVM calls functions of compiler-rt, which no process is sure to have:
+`runtime_functions` gives their text.
 """
 
 from __future__ import annotations

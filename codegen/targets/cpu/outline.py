@@ -22,13 +22,6 @@ def combine(b: Builder, kind: str, dtype: DType, x: Val, y: Val) -> Val:
     return compute(VectorOps(Scope(b)), kind, uint8 if dtype.kind == "b" else dtype, [x, y])
 
 
-def combine_names(b: Builder, kind: str, dtype: DType, type: str, x: str, y: str) -> str:
-    """`combine` on names of any (vector) type, for horizontal trees."""
-    width, element = type[1:-1].split(" x ") if type[0] == "<" else ("1", type)
-    a, c = (Val(element, (name,), type == element) for name in (x, y))
-    return combine(b.of_width(int(width)), kind, dtype, a, c).names[0]
-
-
 def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
     return f"lg.accumulate.{kind}.{dtype.name}.{index}.{width}"
 

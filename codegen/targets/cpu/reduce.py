@@ -23,8 +23,8 @@ from loopgrad.codegen.targets.cpu import copies
 from loopgrad.codegen.targets.cpu.context import Emitter, memory_type
 from loopgrad.codegen.targets.cpu.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.memory import element, store_vector, to_memory
-from loopgrad.codegen.targets.cpu.names import Names
-from loopgrad.codegen.targets.cpu.outline import combine, combine_names
+from loopgrad.codegen.targets.cpu.outline import combine
+from loopgrad.codegen.targets.cpu.recipes import Scope, VectorOps
 from loopgrad.codegen.targets.cpu.vector import Builder, Val
 
 WHOLE, ROW, DIRECT, INNER = "whole", "row", "direct", "inner"
@@ -98,11 +98,11 @@ def emit_reduce(e: Emitter, op: KOp) -> None:
         if e.mask is not None:
             x = e.b.choose(e.mask, x, e.b.const(x.type, identity(r.kind, r.dtype)))
     if parts(r) == 2:
-        m = Names(e.b, x.type if e.layout.single else e.b.vector_type(x.type))
-        terms = x.names if vectors(e, r) > 1 else (balanced(m.add, x.names),)
-        totals, rests = (v.names for v in current(e, i, r))
-        now = zip(*[added(m, *each) for each in zip(totals, rests, terms, strict=True)], strict=True)
-        keep(e, i, [Val(x.type, names, x.uniform) for names in now])
+        m = VectorOps(Scope(e.b.of_width(e.b.width, vectors(e, r))))
+        if vectors(e, r) == 1:
+            x = balanced(m.add, [Val(x.type, (name,), x.uniform) for name in x.names])
+        total, rest = current(e, i, r)
+        keep(e, i, added(m, total, rest, x))
     else:
         keep(e, i, [combine(e.b, r.kind, r.dtype, current(e, i, r)[0], x)])
 
@@ -133,31 +133,25 @@ def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
             continue
         found, type = current(e, i, r), memory_type(r.dtype)
         if place == INNER:
-            total = rounded(e.b, e.b.vector_type(type), found)
+            total = rounded(e.b, found)
             store_vector(e, element(e, e.param_names[r.param], type, index), total, e.mask)
             continue
         if not e.layout.single:
-            found = e.b.horizontal(found, partial(combine_parts, e.b, r))
+            found = e.b.horizontal(found, partial(combine_parts, r))
         if place == DIRECT:
-            found = (rounded(e.b, type, found),)
+            found = (rounded(e.b, found),)
         target = e.param_names[r.param] if place == DIRECT else f"%partials.{i}"
         store_parts(e.b, element(e, target, part_type(type, found), index), found)
 
 
-def combine_parts(b: Builder, r: Reduction, type: str, x: tuple[str, ...], y: tuple[str, ...]) -> tuple[str, ...]:
-    """Two partial reductions as one, on names of any (vector) type."""
-    if parts(r) == 2:
-        return joined(Names(b, type), *x, *y)
-    return (combine_names(b, r.kind, r.dtype, type, x[0], y[0]),)
+def combine_parts(r: Reduction, b: Builder, x: tuple[Val, ...], y: tuple[Val, ...]) -> tuple[Val, ...]:
+    """Two partial reductions as one."""
+    return joined(VectorOps(Scope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
 
 
-def rounded(b: Builder, type: str, found: tuple[Val, ...]) -> Val:
-    """What is stored, of names of that (vector) type."""
-    if len(found) == 1:
-        return found[0]
-    m = Names(b, type)
-    names = [one_number(m, total, rest) for total, rest in zip(*[v.names for v in found], strict=True)]
-    return Val(found[0].type, tuple(names), found[0].uniform)
+def rounded(b: Builder, found: tuple[Val, ...]) -> Val:
+    """What is stored."""
+    return found[0] if len(found) == 1 else one_number(VectorOps(Scope(b)), *found)
 
 
 def part_type(type: str, found: Sequence[object]) -> str:
@@ -213,7 +207,7 @@ def combine_partials(b: Builder, kernel: Kernel, layout: LaneLayout, i: int, r: 
     first = b.scalar("i64", f"mul i64 {index}, {each}")
     source = b.scalar("ptr", f"getelementptr {each_type}, ptr {partials}, i64 {first.name}")
     found = b.scalar(whole, f"call {whole} @{tree_name(r)}(ptr {source.name}, i64 {each})").name
-    total = rounded(b, type, tuple([b.scalar(type, f"extractvalue {whole} {found}, {k}") for k in range(parts(r))]))
+    total = rounded(b, tuple([b.scalar(type, f"extractvalue {whole} {found}, {k}") for k in range(parts(r))]))
     target = b.scalar("ptr", f"getelementptr {type}, ptr {result}, i64 {index}")
     b.line(f"store {type} {total.name}, ptr {target.name}")
     b.line(f"{following} = add i64 {index}, 1")
@@ -239,12 +233,12 @@ def tree_function(r: Reduction) -> str:
     name, type, whole = tree_name(r), memory_type(r.dtype), tree_type(r)
     b = Builder(1, 1, "t")
     sides = [
-        tuple([b.scalar(type, f"extractvalue {whole} %{side}, {k}").name for k in range(parts(r))])
+        tuple([b.scalar(type, f"extractvalue {whole} %{side}, {k}") for k in range(parts(r))])
         for side in ("left", "right")
     ]
     merged = "undef"
-    for k, part in enumerate(combine_parts(b, r, type, *sides)):
-        merged = b.scalar(whole, f"insertvalue {whole} {merged}, {type} {part}, {k}").name
+    for k, part in enumerate(combine_parts(r, b, *sides)):
+        merged = b.scalar(whole, f"insertvalue {whole} {merged}, {type} {part.name}, {k}").name
     body = "\n".join(b.lines)
     start = Builder(1, 1).const(type, identity(r.kind, r.dtype)).name
     empty = ", ".join([f"{type} {start}"] * parts(r))

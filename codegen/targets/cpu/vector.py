@@ -25,7 +25,7 @@ import numpy as np
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
 
 T = TypeVar("T")
-Combine = Callable[[str, tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
+Combine = Callable[["Builder", tuple["Val", ...], tuple["Val", ...]], tuple["Val", ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,10 @@ class Builder:
             return v
         return Val(v.type, (self.splat_name(v),) * self.groups, False)
 
-    def of_width(self, width: int) -> Builder:
-        """The same text, in which a varying value is one vector of so many lanes."""
+    def of_width(self, width: int, groups: int = 1) -> Builder:
+        """The same text, in which a varying value is so many vectors of so many lanes."""
         other = copy(self)
-        other.width, other.groups, other.memo = width, 1, {}
+        other.width, other.groups, other.memo = width, groups, {}
         return other
 
     def resize(self, x: Val, type: str, signed: bool = True) -> Val:
@@ -239,28 +239,22 @@ class Builder:
 
     def horizontal(self, parts: Sequence[Val], combine: Combine) -> tuple[Val, ...]:
         """All lanes of varying values of one type, which are combined together, by a fixed tree: vectors first, then
-        halves. `combine(type, a, b)` writes instructions on the parts' names, of that type, and gives those of its
-        results."""
-        type = parts[0].type
-        found = list(zip(*[v.names for v in parts], strict=True))
+        halves. `combine(builder, a, b)` makes one of two, which are single vectors for that builder."""
+        found = list(zip(*[[Val(v.type, (name,), False) for name in v.names] for v in parts], strict=True))
+        whole = self.of_width(self.width)
         while len(found) > 1:
             half = (len(found) + 1) // 2
-            pairs = zip(found[:half], found[half:], strict=False)
-            joined = [combine(self.vector_type(type), a, b) for a, b in pairs]
+            joined = [combine(whole, a, b) for a, b in zip(found[:half], found[half:], strict=False)]
             found = joined + found[len(joined) : half]
-        names, size = found[0], self.width
+        (values,), size = found, self.width
         while size > 1:
             size //= 2
-            low, high = (self._halves(names, type, size, first) for first in (0, size))
-            names = combine(f"<{size} x {type}>", low, high)
-        return tuple([self.scalar(type, f"extractelement <1 x {type}> {name}, i64 0") for name in names])
+            low, high = (tuple([self._half(v, size, first) for v in values]) for first in (0, size))
+            values = combine(self.of_width(size), low, high)
+        return tuple([self.scalar(v.type, f"extractelement <1 x {v.type}> {v.names[0]}, i64 0") for v in values])
 
-    def _halves(self, names: tuple[str, ...], type: str, size: int, first: int) -> tuple[str, ...]:
-        wide = f"<{2 * size} x {type}>"
+    def _half(self, v: Val, size: int, first: int) -> Val:
+        wide, part = f"<{2 * size} x {v.type}>", self.fresh()
         picks = ", ".join(f"i32 {first + i}" for i in range(size))
-        found = []
-        for name in names:
-            part = self.fresh()
-            self.line(f"{part} = shufflevector {wide} {name}, {wide} poison, <{size} x i32> <{picks}>")
-            found.append(part)
-        return tuple(found)
+        self.line(f"{part} = shufflevector {wide} {v.names[0]}, {wide} poison, <{size} x i32> <{picks}>")
+        return Val(v.type, (part,), False)
