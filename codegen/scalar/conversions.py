@@ -15,7 +15,7 @@ def convert(m: Ops[V], x: V, source: DType, to: DType) -> V:
     if source.kind == "b":
         return m.select(x, m.element(to, 1), m.element(to, 0))
     if source.is_float:
-        return m.rounded(x, to) if to.is_float else _saturated(m, m.widened(x, source), to)
+        return m.rounded(x, to) if to.is_float else _saturated(m, x, source, to)
     if not to.is_float:
         return m.resize(x, value_type(to), source.kind == "i")
     return _from_integer(m, x, source, to)
@@ -32,16 +32,19 @@ def _from_integer(m: Ops[V], x: V, source: DType, to: DType) -> V:
     signed = source.kind == "i"
     if source.bits < 32:  # processors convert words best
         x = m.resize(x, "i32", signed)
-    type = m.from_integer if to.bits == 16 else value_type(to)
+    type = value_type(to)
+    if to.bits == 16:
+        type = "f32" if source.bits <= 16 else m.from_integer
     return m.rounded(m.inst("ConvertSToF" if signed else "ConvertUToF", type, x), to)
 
 
-def _saturated(m: Ops[V], x: V, to: DType) -> V:
+def _saturated(m: Ops[V], x: V, source: DType, to: DType) -> V:
     """Conversion is defined only within range: out of it, the bounds are selected."""
     signed = to.kind == "i"
     native = f"ConvertFTo{'S' if signed else 'U'}Sat"
     if native in m.own:
         return m.inst(native, value_type(to), x)
+    x = m.widened(x, source)
     low = -(1 << (to.bits - 1)) if signed else 0
     high = (1 << (to.bits - (1 if signed else 0))) - 1
     above = m.test("FOrdGreaterThanEqual", x, m.const(x, float(high + 1)))

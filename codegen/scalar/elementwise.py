@@ -84,7 +84,7 @@ def _multiply_add(m: Ops[V], x: V, y: V, z: V) -> V:
 
 def _sign(m: Ops[V], x: V) -> V:
     zero, one = m.const(x, 0.0), m.const(x, 1.0)
-    signed = m.select(m.eq(x, zero), zero, m.copysign(one, x))
+    signed = m.select(m.test("FUnordNotEqual", x, zero), m.copysign(one, x), zero)
     return m.select(m.is_nan(x), x, signed)
 
 

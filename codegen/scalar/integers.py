@@ -33,17 +33,18 @@ def _division(whole: bool, floors: bool) -> Recipe:
             return divide_by(m, x, constant, inside, whole)
         signed = dtype.kind == "i"
         if constant:
-            return _divided(m, x, m.const(y, constant), signed, whole, floors, constant)
+            divisor = m.const(y, constant)
+            return _divided(m, x, divisor, m.quotient(x, divisor, signed, constant), signed, whole, floors)
         fine, zero = m.test("INotEqual", y, m.const(y, 0)), m.const(x, 0)
-        return m.select(fine, _divided(m, x, m.select(fine, y, m.const(y, 1)), signed, whole, floors), zero)
+        quotient = m.quotient(x, m.select(fine, y, m.const(y, 1)), signed)
+        return m.select(fine, _divided(m, x, y, quotient, signed, whole, floors), zero)
 
     return recipe
 
 
-def _divided(m: Ops[V], x: V, y: V, signed: bool, whole: bool, floors: bool, constant: int | None = None) -> V:
-    """The quotient or the rest for y other than 0."""
+def _divided(m: Ops[V], x: V, y: V, quotient: V, signed: bool, whole: bool, floors: bool) -> V:
+    """The quotient or the rest, from x / y toward zero."""
     zero, one = m.const(x, 0), m.const(x, 1)
-    quotient = m.quotient(x, y, signed, constant)
     if whole and not (signed and floors):
         return quotient
     rest = m.isub(x, m.imul(quotient, y))
