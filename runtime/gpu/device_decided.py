@@ -27,7 +27,6 @@ from loopgrad.runtime.gpu import placement
 from loopgrad.runtime.gpu.driver import Shared, Words, Work
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import SLOTS, aligned
-from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.region_recorder import Lists, RegionRecorder, tidy
 from loopgrad.runtime.gpu.speculation import SpeculativeWork, StatePlace
 from loopgrad.runtime.gpu.state_layout import StateLayout
@@ -73,7 +72,7 @@ class DeviceDecided:
         self._work, self._layout = work, work.placement.state
         self._stacks: list[Allocation | None] = [None] * len(work.program.stacks)
         self._words: Words = work.placement.shared.words[work.placement.control.nbytes // 8 :]  # of the state
-        self._copies = Recorder(work.driver, work.bindings.symbols) if work.program.shadowed else None
+        work.recorder.restart()
         self._recording: Recording | None = None
         self.recorded = False
 
@@ -100,13 +99,12 @@ class DeviceDecided:
     # before a run
 
     def _copy_shadowed(self) -> None:
-        if self._copies is None:
-            return
-        before = self._work.bindings.copy_shadowed(self._copies)
-        if self._copies.commands.count:
-            self._copies.end(again=False)
-            self._copies.run(None)
-            self._copies.restart()
+        recorder = self._work.recorder
+        before = self._work.bindings.copy_shadowed(recorder)
+        if recorder.commands.count:
+            recorder.end(again=False)
+            recorder.run(None)
+            recorder.restart()
         before.clear()
 
     def _reserve_stacks(self) -> None:

@@ -1,7 +1,7 @@
 """Programs whose steps the host walks: it looks at what kernels report, counts trips and decides on branches.
 
-Owns a list of commands (a batch, run where the host must look), the stacks of whole tensors, and the counters of loops
-that run. Kernels with stacks are looked at as soon as they ran; depths that are known are read before.
+Owns the batch of commands, which is run where the host must look, the stacks of whole tensors, and the counters of
+loops that run. Kernels with stacks are looked at as soon as they ran; depths that are known are read before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
-from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.workspace import Workspace
 
 BATCH: Final = 256  # dispatches between looks at signals and failures
@@ -47,7 +46,8 @@ class HostDriven:
     def __init__(self, work: Workspace) -> None:
         self._work, self._program, self._driver = work, work.program, work.driver
         self._capacities, self._bindings = work.capacities, work.bindings
-        self._recorder = Recorder(work.driver, work.bindings.symbols)
+        self._recorder = work.recorder
+        self._recorder.restart()
         self._launches = Launches(work, self._recorder)
         self._retired: list[Allocation | None] = []  # what slots were until the batch has run
         self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.workspace import Workspace
 
 
@@ -20,7 +19,7 @@ class Recorded:
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
-        self._recorder = Recorder(work.driver, work.bindings.symbols)
+        self._recorder = work.recorder
         self._launches = Launches(work, self._recorder)
         self.recorded = False
 

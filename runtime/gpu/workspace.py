@@ -12,20 +12,23 @@ from loopgrad.runtime.gpu.driver import Driver
 from loopgrad.runtime.gpu.ledger import Ledger
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.placement import CONTROL, Placement, place
+from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.stack_heap import StackHeap
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """`ledger`: where calls may be entered instead of being waited for; its word is then the one that kernels mark.
-    `reporting`: kernels that may have something to say in their control block. `adapt`: after a stack grew, commands
-    are recorded again with the number of lanes in flight that suits the deeper stack."""
+    """`recorder`: the list of commands of the execution that there is; another one begins it anew. `ledger`: where
+    calls may be entered instead of being waited for; its word is then the one that kernels mark. `reporting`: kernels
+    that may have something to say in their control block. `adapt`: after a stack grew, commands are recorded again
+    with the number of lanes in flight that suits the deeper stack."""
 
     loaded: LoadedProgram
     capacities: Capacities
     placement: Placement
     bindings: Bindings
     heap: StackHeap
+    recorder: Recorder
     ledger: Ledger | None
     reporting: frozenset[int]
     adapt: bool
@@ -68,7 +71,8 @@ def workspace(loaded: LoadedProgram, capacities: Capacities, adapt: bool) -> Wor
     bindings = Bindings(loaded, placement, placement.shared.address if ledger is None else ledger.address)
     heap = StackHeap(loaded, capacities, placement, bindings.symbols)
     reporting = [k for k, kernel in enumerate(program.kernels) if kernel.stacks or kernel.errors or kernel.rows]
-    return Workspace(loaded, capacities, placement, bindings, heap, ledger, frozenset(reporting), adapt)
+    recorder = Recorder(driver, bindings.symbols)
+    return Workspace(loaded, capacities, placement, bindings, heap, recorder, ledger, frozenset(reporting), adapt)
 
 
 def defers(program: ProgramRecord) -> bool:
