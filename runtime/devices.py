@@ -140,7 +140,9 @@ def devices_in_use() -> list[Device]:
 
 
 def devices() -> list[DeviceStatus]:
-    """Every kind of device, usable or not.
+    """Every kind of device, usable or not: a list of `DeviceStatus`.
+
+    `available` is a bool, and `reason` says why a device can't be used.
 
     >>> [d.name for d in lg.devices() if d.kind == "interpreter"]
     ['interpreter']

@@ -1,9 +1,10 @@
-"""What `help` says of each public function: its examples run."""
+"""What `help` says of each public function: an example that runs, and shapes, dtypes or errors."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,14 +12,21 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.numpy.at_updates import AtIndex
+
+SAID: Final = re.compile(
+    r"\b(shapes?|ax[ei]s|dtypes?|vectors?|matrix|integers?|ints?|floats?|bools?|elements?|lanes?|trees?|raises)\b", re.I
+)
 
 
 def documented() -> dict[str, Callable[..., Any]]:
-    """Each function once, under the name that comes first; methods of what `lg.compile` returns as well."""
+    """Each function once, under its first name; methods of tensors and of what `lg.compile` returns as well."""
     found: dict[str, Callable[..., Any]] = {}
     for prefix, space, names in (
         ("lg", lg, lg.__all__),
         ("lg.linalg", lg.linalg, lg.linalg.__all__),
+        ("lg.Tensor", lg.Tensor, dir(lg.Tensor)),
+        ("lg.Tensor.at[...]", AtIndex, dir(AtIndex)),
         ("lg.Compiled", lg.Compiled, dir(lg.Compiled)),
         ("lg.Replay", lg.Replay, dir(lg.Replay)),
     ):
@@ -40,3 +48,9 @@ def test_examples_run(name):
     report: list[str] = []
     failed, _ = doctest.DocTestRunner(verbose=False).run(example, out=report.append)
     assert failed == 0, "".join(report)
+
+
+def test_all_have_an_example_and_say_what_goes_in_and_out():
+    texts = {name: inspect.getdoc(f) or "" for name, f in FUNCTIONS.items()}
+    assert [name for name, text in texts.items() if ">>>" not in text] == []
+    assert [name for name, text in texts.items() if not SAID.search(text.split(">>>")[0])] == []

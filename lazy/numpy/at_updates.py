@@ -69,46 +69,91 @@ class AtIndex:
         self._index = index
 
     def get(self) -> Tensor:
-        """`x[index]`."""
+        """`x[index]`, a copy: what is out of range and data is clamped; dtype and shape are those of the subscript.
+
+        >>> lg.arange(3).at[lg.asarray([1, 9])].get()
+        Tensor([1, 2], dtype=int64)
+        """
         return get_item(self._tensor, self._index)
 
     def set(self, values: ArrayLike) -> Tensor:
-        """x with the elements replaced; where an index occurs twice the last one wins."""
+        """x with the elements replaced; where an index occurs twice the last one wins.
+
+        `values` broadcast to the shape of `x[index]`, and must fit x's dtype: raises ShapeError or DTypeError. All
+        methods here share that.
+
+        >>> lg.arange(4).at[1:3].set(9)
+        Tensor([0, 9, 9, 3], dtype=int64)
+        """
         return update("set", self._tensor, self._index, values)
 
     def add(self, values: ArrayLike) -> Tensor:
-        """x with `values` added; repeated indices add up."""
+        """x with `values` added; repeated indices add up. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.zeros(3).at[lg.asarray([0, 0, 2])].add([1.0, 2.0, 4.0])
+        Tensor([3., 0., 4.], dtype=float64)
+        """
         return update("add", self._tensor, self._index, values)
 
     def subtract(self, values: ArrayLike) -> Tensor:
-        """x with `values` subtracted; repeated indices add up."""
+        """x with `values` subtracted; repeated indices add up. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.zeros(3).at[0].subtract(1.0)
+        Tensor([-1.,  0.,  0.], dtype=float64)
+        """
         taken = wrap(as_update("add", values, self._tensor._value))
         return update("add", self._tensor, self._index, negative(taken))
 
     def multiply(self, values: ArrayLike) -> Tensor:
-        """x multiplied by `values`; repeated indices multiply."""
+        """x multiplied by `values`; repeated indices multiply. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.ones(3).at[lg.asarray([0, 0])].multiply(3.0)
+        Tensor([9., 1., 1.], dtype=float64)
+        """
         return update("mul", self._tensor, self._index, values)
 
     mul = multiply
 
     def divide(self, values: ArrayLike) -> Tensor:
-        """x divided by `values`; repeated indices divide repeatedly."""
+        """x divided by `values`; repeated indices divide repeatedly. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.ones(3).at[1].divide(4.0)
+        Tensor([1.  , 0.25, 1.  ], dtype=float64)
+        """
         return update("mul", self._tensor, self._index, divide(1, values))
 
     def min(self, values: ArrayLike) -> Tensor:
-        """The smaller of x and `values`."""
+        """The smaller of x and `values`, at repeated indices of all. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.ones(3).at[lg.asarray([0, 0])].min([0.5, 0.25])
+        Tensor([0.25, 1.  , 1.  ], dtype=float64)
+        """
         return update("min", self._tensor, self._index, values)
 
     def max(self, values: ArrayLike) -> Tensor:
-        """The larger of x and `values`."""
+        """The larger of x and `values`, at repeated indices of all. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.ones(3).at[lg.asarray([0, 0])].max([0.5, 2.0])
+        Tensor([2., 1., 1.], dtype=float64)
+        """
         return update("max", self._tensor, self._index, values)
 
     def power(self, values: ArrayLike) -> Tensor:
-        """x to the power `values`; an index may occur once only."""
+        """x to the power `values`; an index may occur once only. Shapes, dtypes and errors are those of `set`.
+
+        >>> lg.asarray([2.0, 3.0]).at[1].power(2.0)
+        Tensor([2., 9.], dtype=float64)
+        """
         return update("set", self._tensor, self._index, power(self.get(), values))
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """x with `function` applied to the elements; an index may occur once only."""
+        """x with `function` applied to the elements, as one tensor of their shape; an index may occur once only.
+
+        What it returns is set: dtypes and errors are those of `set`.
+
+        >>> lg.asarray([4.0, 9.0]).at[1].apply(lg.sqrt)
+        Tensor([4., 3.], dtype=float64)
+        """
         return update("set", self._tensor, self._index, function(self.get()))
 
 

@@ -64,9 +64,9 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
 
 def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
-    """x kept between `min` and `max`, which broadcast and are promoted with it; None leaves that side open.
+    """x kept between `min` and `max`; None leaves that side open.
 
-    NaN stays. At a limit half the derivative goes to each.
+    All broadcast and are promoted to one dtype, the result's. NaN stays. At a limit half the derivative goes to each.
 
     >>> lg.clip([-2.0, 0.5, 9.0], 0.0, 1.0)
     Tensor([0. , 0.5, 1. ], dtype=float64)

@@ -93,7 +93,11 @@ class Tensor(Operators):
         return type
 
     def to_device(self, device: str, /) -> Tensor:
-        """This tensor on another device."""
+        """`lg.to_device`: this tensor on another device, with its shape, dtype and errors.
+
+        >>> lg.ones(2).to_device("interpreter").device
+        'interpreter'
+        """
         return to_device(self, device)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -105,7 +109,13 @@ class Tensor(Operators):
     # ---- elements
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements as a read-only NumPy array; evaluates."""
+        """The elements as a read-only NumPy array of the tensor's shape and dtype; evaluates.
+
+        Raises TracedValueError while a function is traced or a derivative through the tensor is taken.
+
+        >>> lg.arange(3).numpy()
+        array([0, 1, 2])
+        """
         return to_numpy(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -121,7 +131,14 @@ class Tensor(Operators):
         return numpy_protocols.call_function(self.__array_namespace__(), function, args, kwargs)
 
     def item(self, *index: int) -> bool | int | float | complex:
-        """The only element (or the one at `index`) as a Python number; evaluates."""
+        """The only element (or the one at `index`) as a Python number; evaluates.
+
+        Raises ShapeError where there are more, IndexRangeError for an index out of range, TracedValueError as `numpy`
+        does.
+
+        >>> lg.sum(lg.ones(3)).item(), lg.arange(3).item(2)
+        (3.0, 2)
+        """
         array = to_numpy(self, "item")
         try:
             return array.item(*index)  # type: ignore[no-any-return]
@@ -132,7 +149,11 @@ class Tensor(Operators):
             raise IndexRangeError(explained("item", f"an index into {self._value.type}", index, str(error))) from None
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers; evaluates."""
+        """Nested lists of Python numbers, or one of shape (); evaluates. Raises TracedValueError as `numpy` does.
+
+        >>> lg.ones((2, 1)).tolist()
+        [[1.0], [1.0]]
+        """
         return to_numpy(self, "tolist").tolist()
 
     def __bool__(self) -> bool:
@@ -230,7 +251,15 @@ class Tensor(Operators):
 
     @property
     def at(self) -> At:
-        """`x.at[index].set(v)`, add, multiply, min, max, ...: a new tensor with elements updated."""
+        """`x.at[index].set(v)`, add, multiply, min, max, ...: a new tensor of x's shape and dtype with elements
+        updated.
+
+        Updates that meet at one element are combined, of `set` the last one wins; an index that is data and out of
+        range is dropped.
+
+        >>> lg.zeros(3).at[lg.asarray([0, 2, 2])].add(1.0)
+        Tensor([1., 0., 2.], dtype=float64)
+        """
         return At(self)
 
     # ---- methods that are functions
@@ -239,21 +268,40 @@ class Tensor(Operators):
     mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> Tensor:
-        """The elements converted; a float becomes an integer by dropping its fraction. `copy=False` shares the memory
-        where the dtype is that already."""
+        """`lg.astype`: the elements converted to a dtype, in x's shape.
+
+        >>> lg.asarray([1.9, -1.9]).astype(lg.int64)
+        Tensor([ 1, -1], dtype=int64)
+        """
         return astype(self, dtype, copy=copy)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
-        """The same elements in another shape, read and written row by row ("C") or column by column ("F")."""
+        """`lg.reshape`: the same elements in another shape, given as one tuple or as several ints.
+
+        >>> lg.arange(4).reshape(2, 2)
+        Tensor([[0, 1],
+                [2, 3]], dtype=int64)
+        """
         return movement.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
 
     def transpose(self, *axes: Any) -> Tensor:
-        """The axes permuted, or reversed."""
+        """`lg.transpose`: the axes permuted (one tuple or several ints), or reversed.
+
+        >>> lg.ones((2, 3, 4)).transpose(1, 0, 2).shape
+        (3, 2, 4)
+        """
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return movement.transpose(self, given)
 
     def copy(self) -> Tensor:
-        """The same elements in memory of their own: writing to one leaves the other."""
+        """The same elements, shape and dtype in memory of their own: writing to one leaves the other.
+
+        >>> x = lg.zeros(2)
+        >>> y = x.copy()
+        >>> y += 1.0
+        >>> x, y
+        (Tensor([0., 0.], dtype=float64), Tensor([1., 1.], dtype=float64))
+        """
         return copied(self) if self._view is None else as_array(copied(self))
 
     __copy__ = copy
@@ -267,11 +315,22 @@ class Tensor(Operators):
         return asarray, (to_numpy(self, "pickle"),)
 
     def flatten(self, order: str = "C") -> Tensor:
-        """A copy of all elements in one dimension, row by row ("C") or column by column ("F")."""
+        """A copy of all elements as a vector, row by row ("C") or column by column ("F"); raises ValueError for another
+        order.
+
+        >>> lg.asarray([[1, 2], [3, 4]]).flatten("F")
+        Tensor([1, 3, 2, 4], dtype=int64)
+        """
         return copied(movement.ravel(self, order))
 
     def sort(self, axis: int = -1, *, descending: bool = False, stable: bool = True) -> None:
-        """Sorts in place, as NumPy's method does; `lg.sort(x)` returns a sorted copy."""
+        """Sorts in place along an axis, as NumPy's method does; `lg.sort(x)` returns a sorted copy.
+
+        >>> x = lg.asarray([3, 1, 2])
+        >>> x.sort()
+        >>> x
+        Tensor([1, 2, 3], dtype=int64)
+        """
         assign("sort", self, reduction.sort(self, axis=axis, descending=descending, stable=stable))
 
     ravel = movement.ravel

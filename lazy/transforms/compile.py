@@ -285,7 +285,7 @@ class Compiled(Standing):
         return self._version(args, kwargs)[0].executable.plan()
 
     def explain(self) -> str:
-        """One paragraph per version: types of its inputs, device, why it was compiled, and what the compiler announces.
+        """One paragraph per version: shapes and dtypes of its inputs, its device, why it was compiled, announcements.
 
         >>> double = lg.compile(lambda x: 2.0 * x)
         >>> double(lg.ones(3)), double(lg.ones(4))
