@@ -13,7 +13,6 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.primitives.primitive import kinds_text
 from loopgrad.graph.types import bool_, float64, int8, int64
 from loopgrad.lazy.numpy.integer_comparison import exact_comparison
 from loopgrad.lazy.tensor.core import (
@@ -41,6 +40,7 @@ Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"
 
 _MEET = "Operands broadcast and are promoted"
 _APART = "Raises ShapeError where they don't broadcast"
+_REFUSED = {"iufc": "bools", "biu": "floats", "iu": "bools and floats"}  # by the kinds that are taken
 
 
 def named(function: Any, op: str, text: str, rule: str, call: str, result: str) -> Any:
@@ -88,7 +88,7 @@ def _signed(op: str, text: str, call: str, result: str, kinds: str = "iufc") -> 
             raise dtype_refused(op, kinds, t._value.dtype)
         return wrap(emit(op, (t._value,))[0], t._weak)
 
-    rule = f"Shape and dtype stay. Raises DTypeError for other dtypes than {kinds_text(kinds)}."
+    rule = f"Shape and dtype stay. Raises DTypeError for {_REFUSED[kinds]}."
     return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
 
 
@@ -104,8 +104,8 @@ def _arithmetic(op: str, text: str, call: str, result: str, kinds: str = "iufc",
             raise dtype_refused(op, kinds, values[0].dtype)
         return wrap(emit(op, values)[0], weak)
 
-    allowed = kinds if on_bool is None else f"b{kinds}"
-    rule = f"{_MEET} to one dtype, the result's. {_APART} or are others than {kinds_text(allowed)}."
+    refused = "" if on_bool is not None else f", DTypeError for {_REFUSED[kinds]}"
+    rule = f"{_MEET} to one dtype, the result's.\n{_APART}{refused}."
     return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
 
 
@@ -116,7 +116,7 @@ def _divided(op: str, text: str, call: str, result: str) -> Binary:
         values, weak = meet(op, (x, y), floating=True)
         return wrap(emit(op, values)[0], weak)
 
-    rule = f"{_MEET} to one float dtype, the result's; integers to the default float. {_APART}."
+    rule = f"{_MEET} to one float dtype, the result's; integers to the default float.\n{_APART}."
     return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
 
 
@@ -125,7 +125,7 @@ def _comparison(op: str, text: str, call: str, result: str) -> Binary:
         special = exact_comparison(op, x, y)
         return wrap(emit(op, meet(op, (x, y))[0])[0]) if special is None else special
 
-    rule = f"Operands broadcast; integers of different dtypes compare as numbers. The result is bool. {_APART}."
+    rule = f"Operands broadcast; integers of different dtypes compare as numbers. The result is bool.\n{_APART}."
     return named(function, op, text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
 
 
