@@ -67,6 +67,16 @@ def test_a_warm_cache_needs_no_emitter(name, tmp_path):
     assert [module for module in second if not needed_to_run(module)] == []
 
 
+def test_a_device_imports_no_emitter():
+    """Of every kind, also those that this machine hasn't got."""
+    modules = ", ".join(f"loopgrad.runtime.{kind}.device" for kind in ("cpu", "cuda", "hip", "vulkan"))
+    code = f"import sys, {modules}; print(*[m for m in sys.modules if m.startswith('loopgrad.codegen.')])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    found = [module.removeprefix("loopgrad.codegen.") for module in run.stdout.split()]
+    assert "artifact" in found
+    assert [module for module in found if not needed_to_run(module)] == []
+
+
 def test_a_first_compilation_for_the_cpu_imports_no_gpu(tmp_path):
     found = codegen_modules("cpu", tmp_path)
     assert "targets.cpu.emit" in found
