@@ -2,7 +2,8 @@
 
 A value is *active* when it depends on a differentiated input along a differentiable path, and *useful* when
 a wanted output depends on it that way. Both are boolean dataflow over a Graph; loops are solved by fixpoint
-over their carries. The answers may say yes too often (a cotangent may still turn out to be zero), never no.
+over their carries; where a call has its own rule, all results depend on all operands. The answers may say yes
+too often (a cotangent may still turn out to be zero), never no.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def active_results(node: Node, operands: Sequence[bool]) -> Flags:
     if isinstance(region, Loop):
         _, carries, captures = region.split(operands)
         return active_carries(region, carries, captures)
+    if region.own:
+        return [any(operands) and differentiable(r.type) for r in node.results]
     bodies = [active_outputs(body, operands[region.first :]) for body in region.bodies]
     return [any(flags) for flags in zip(*bodies, strict=True)]
 
@@ -66,6 +69,12 @@ def active_carries(loop: Loop, inits: Sequence[bool], captures: Sequence[bool]) 
 
 def useful_inputs(graph: Graph, outputs: Sequence[bool]) -> Flags:
     """The inputs of `graph` that the outputs flagged True depend on."""
+    useful = useful_values(graph, outputs)
+    return [v in useful for v in graph.inputs]
+
+
+def useful_values(graph: Graph, outputs: Sequence[bool]) -> set[Value]:
+    """The values of `graph` that the outputs flagged True depend on."""
     useful = {v for v, flag in zip(graph.outputs, outputs, strict=True) if flag and differentiable(v.type)}
     for node in reversed(graph.nodes):
         if node.op in NONDIFFERENTIABLE or not any(r in useful for r in node.results):
@@ -75,7 +84,7 @@ def useful_inputs(graph: Graph, outputs: Sequence[bool]) -> Flags:
             useful.update(v for v, flag in zip(node.operands, flags, strict=True) if flag)
         else:
             useful.update(v for v in node.operands if differentiable(v.type))
-    return [v in useful for v in graph.inputs]
+    return useful
 
 
 def useful_operands(node: Node, results: Sequence[bool]) -> Flags:
@@ -84,6 +93,8 @@ def useful_operands(node: Node, results: Sequence[bool]) -> Flags:
     if isinstance(region, Loop):
         carries, captures = useful_carries(region, results)
         return [False] * region.first + carries + captures
+    if region.own:
+        return [any(results) and differentiable(v.type) for v in node.operands]
     bodies = [useful_inputs(body, results) for body in region.bodies]
     return [False] * region.first + [any(flags) for flags in zip(*bodies, strict=True)]
 

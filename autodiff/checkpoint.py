@@ -26,7 +26,7 @@ from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
 from loopgrad.autodiff.loops.normal import NormalLoop
 from loopgrad.autodiff.loops.residuals import nbytes
 from loopgrad.graph import ops
-from loopgrad.graph.build import emit, inline
+from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import tensor_type
@@ -70,6 +70,11 @@ def snapshots(loop: NormalLoop, state: Sequence[int]) -> int:
     return max(budget // max(sum(nbytes(loop.inits[j]) for j in state), 1), 1)
 
 
+def runs_forward(loop: NormalLoop) -> bool:
+    """Whether a run for the loop's value, which stands for the loop, can store the first states."""
+    return loop.count is not None and not loop.shared
+
+
 def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     """The final values of the carries of the reverse loop."""
     loop, c = trip.loop, len(trip.carries.inits)
@@ -81,7 +86,7 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]
     zero = ops.full(0, _COUNT)
     start: Sequence[Value] = [zero, zero, *states, *stacks]
-    if trip.alone and loop.count is not None and not loop.shared:
+    if trip.alone and runs_forward(loop):
         start, trips = _forward(trip, trips, stacks, available)
 
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:
@@ -231,18 +236,3 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
     first = len(graph.inputs) - len(adjoint)
     shared = scatter_chains(graph, first, range(len(adjoint)), trip.loop.within)
     return traced_for(active, adjoint, body, shared=shared)
-
-
-# ---- functions
-
-
-def checkpoint_emit(graph: Graph, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """The outputs of `graph`, whose reverse pass will compute everything in it again from `operands`. An operand
-    that is an output stays what it is: a loop around it must see that it doesn't change."""
-    handed = dict(zip(graph.inputs, operands, strict=True))
-    attrs = {"lanes": 0, "shared": (), "recompute": True}
-    looked_at = {v for node in graph.nodes for v in node.operands}
-    read = [v for v in graph.inputs if v in looked_at]
-    region = Graph(tuple(read), graph.nodes, tuple([v for v in graph.outputs if v not in handed]))
-    made = iter(emit("switch", (ops.full(0, _COUNT), *(handed[v] for v in read)), attrs, (region,)))
-    return tuple([handed[v] if v in handed else next(made) for v in graph.outputs])

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from loopgrad.autodiff.calls import push_call
 from loopgrad.autodiff.loops.masked import pushed_masked_where_needed
 from loopgrad.autodiff.loops.tangents import push_loop, push_switch
 from loopgrad.autodiff.pushforward import RegionRule, push_forward
 from loopgrad.graph.nodes import Value
 
-_IN_LANES: Final[dict[str, RegionRule]] = {"for": push_loop, "while": push_loop, "switch": push_switch}
+_IN_LANES: Final[dict[str, RegionRule]] = {
+    "for": push_loop, "while": push_loop, "switch": push_switch, "call": push_call,
+}  # fmt: skip
 
 REGION_JVP: Final[dict[str, RegionRule]] = {
     op: pushed_masked_where_needed(rule, _IN_LANES) for op, rule in _IN_LANES.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from loopgrad.autodiff.calls import pull_call
 from loopgrad.autodiff.loops.adjoint import pull_loop
 from loopgrad.autodiff.loops.masked import masked_where_needed
 from loopgrad.autodiff.loops.switch import pull_switch
@@ -15,6 +16,7 @@ REGION_VJP: Final[dict[str, RegionRule]] = {
     "for": masked_where_needed(pull_loop),
     "while": masked_where_needed(pull_loop),
     "switch": masked_where_needed(pull_switch),
+    "call": pull_call,
 }
 
 _CONTEXT: Final = Context(REGION_VJP)

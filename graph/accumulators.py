@@ -113,7 +113,7 @@ def _looks_at(node: Node, operand: int) -> bool:
     region = Region.of(node)
     if operand not in region.captured:
         return True
-    inputs = zip(node.regions, region.inputs_of(operand), strict=True)
+    inputs = zip(region.running, region.inputs_of(operand), strict=True)
     return any(_in_earnest(r, value_uses(r).get(v, [])) for r, v in inputs)
 
 
@@ -127,7 +127,7 @@ def passed(node: Node, operand: int) -> Chain | None:
     if isinstance(region, Loop):
         carry = region.carry_at(operand)
         return None if carry is None else carry_chain(region, carry)
-    if operand < region.first:
+    if operand not in region.captured:  # of a call with rules none: they needn't do the same with it
         return None
     found = [chain_from(body, operand - region.offset) for body in region.bodies]
     chains = [c for c in found if c is not None]

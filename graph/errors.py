@@ -27,6 +27,10 @@ class NestingError(LoopgradError, RecursionError):
     """Loops and branches inside each other, deeper than any program is meant to be."""
 
 
+class GradientError(LoopgradError, TypeError):
+    """A derivative that isn't defined as asked: a non-scalar loss, an integer argument, a rule that doesn't hold."""
+
+
 class VerifyError(LoopgradError):
     """A graph that breaks the IR's rules: a bug in the library, not in the program."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.text import LABELS, print_attribute
+from loopgrad.graph.text import print_attribute, region_labels
 
 if TYPE_CHECKING:
     import networkx
@@ -73,8 +73,8 @@ class _Flattened:
 
 
 def _region_names(node: Node) -> tuple[str, ...]:
-    names = LABELS.get(node.op)
-    return names if names is not None else tuple(f"branch {i}" for i in range(len(node.regions)))
+    names = region_labels(node.op, node.attrs)
+    return names or tuple(f"branch {i}" for i in range(len(node.regions)))
 
 
 def _label(node: Node) -> str:

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from loopgrad.graph.errors import ShapeError, VerifyError
-from loopgrad.graph.interpret_regions import Frame, check_indices, run_for, run_switch, run_while, scatter_under
+from loopgrad.graph.interpret_regions import (
+    Frame,
+    check_indices,
+    run_call,
+    run_for,
+    run_switch,
+    run_while,
+    scatter_under,
+)
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import REFERENCE
 from loopgrad.graph.primitives.primitive import Array
@@ -81,6 +89,8 @@ def _run_node(node: Node, operands: list[Any], frame: Frame) -> Sequence[Datum]:
             return run_while(node, operands, frame)
         case "switch":
             return run_switch(node, operands, frame)
+        case "call":
+            return run_call(node, operands, frame)
         case "stack_new":
             return (Stack(),)
         case "push":

@@ -30,7 +30,7 @@ from loopgrad.graph.location import describe
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.indexing import scatter_array
 from loopgrad.graph.primitives.primitive import Array, Attrs
-from loopgrad.graph.regions import Loop, Switch
+from loopgrad.graph.regions import Call, Loop, Region, Switch
 from loopgrad.graph.types import StackType
 
 
@@ -96,6 +96,15 @@ def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     return results
 
 
+def run_call(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+    """Its function; the rules are for derivatives."""
+    call = Call.of(node)
+    results = _run_branch(call, call.bodies[0], operands, frame.masks, {p: call.source(p) for p in call.shared}, frame)
+    entering = [i for i in call.captured if node.operands[i] in frame.shared]
+    frame.shared.update(node.results[c.output] for i in entering if (c := passed(node, i)) is not None)
+    return results
+
+
 def _run_lane_switch(
     switch: Switch, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Frame
 ) -> list[Any]:
@@ -117,7 +126,7 @@ def _run_lane_switch(
 
 
 def _run_branch(
-    switch: Switch, branch: Graph, inputs: list[Any], masks: tuple[Array, ...], threaded: dict[int, int], frame: Frame
+    switch: Region, branch: Graph, inputs: list[Any], masks: tuple[Array, ...], threaded: dict[int, int], frame: Frame
 ) -> list[Any]:
     declared = {threaded[p] for p in switch.shared}
     accumulators = {

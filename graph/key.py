@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from loopgrad.graph.lift import Slot, slots, without_slots
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, REGIONS, STACKS
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType, TensorType, scalar_text
 
 RAISING: Final = REGIONS | STACKS | INDEXING
@@ -83,8 +84,9 @@ class _Encoder:
                 words.append(numbers[operand])
             words.append(_END)
             words.append(self.attrs(node) if node.attrs else _END)
-            words.append(len(node.regions))
-            for region in node.regions:
+            regions = Region.of(node).running if self.abstract and node.regions else node.regions
+            words.append(len(regions))
+            for region in regions:
                 if self.abstract:
                     self.graph(region)
                 else:

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType, int64
 
 BAKED: Final = frozenset({0.0, 1.0, -1.0, 2.0, 0.5})
@@ -113,7 +114,8 @@ class _Lifter:
             operands += arguments
             if tuple(operands) != node.operands:
                 types = tuple([r.type for r in node.results])
-                copy = Node(node.op, tuple(operands), types, node.attrs, regions, node.loc)
+                attrs = node.attrs if len(regions) == len(node.regions) else {**node.attrs, "kind": "plain"}
+                copy = Node(node.op, tuple(operands), types, attrs, regions, node.loc)
                 env.update(zip(node.results, copy.results, strict=True))
                 node = copy
             builder.nodes.append(node)
@@ -126,10 +128,10 @@ class _Lifter:
         return self.chosen is None or number in self.chosen
 
     def _regions(self, node: Node) -> tuple[tuple[Graph, ...], list[Slot]]:
-        """The node's regions, each taking the lifted numbers of all of them as last inputs."""
+        """The node's regions that run, each taking the lifted numbers of all of them as last inputs."""
         if not node.regions:
             return (), []
-        lifted = [self.graph(region) for region in node.regions]
+        lifted = [self.graph(region) for region in Region.of(node).running]
         found = [slot for _, inner in lifted for slot in inner]
         if not found:
             return node.regions, []

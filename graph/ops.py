@@ -2,7 +2,7 @@
 
 Operands are Values of matching shapes and dtypes, as the primitives demand; a Python number beside a
 Value stands for a constant of the Value's type. Results are Values of the ambient scope. `for_loop`,
-`while_loop` and `switch` come from `graph.region_ops`, which has their tracing forms too.
+`while_loop`, `switch` and `call` come from `graph.region_ops`, which has their tracing forms too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
+from loopgrad.graph.region_ops import call as call
 from loopgrad.graph.region_ops import for_loop as for_loop
 from loopgrad.graph.region_ops import switch as switch
 from loopgrad.graph.region_ops import while_loop as while_loop

@@ -95,6 +95,35 @@ def switch(
     return emit("switch", (index, *operands), attrs, tuple(branches), replaces)
 
 
+def call(
+    operands: Sequence[Value],
+    regions: Sequence[Graph],
+    kind: str = "plain",
+    *,
+    arguments: int = 0,
+    name: str | None = None,
+    save: Sequence[str] = (),
+    shared: Sequence[int] = (),
+    replaces: Node | None = None,
+) -> tuple[Value, ...]:
+    """The function `regions[0]` of all operands. Where it has rules, the first `arguments` are what they are about."""
+    attrs = {
+        "kind": kind,
+        "arguments": arguments,
+        "name": name,
+        "save": tuple(save),
+        "lanes": 0,
+        "shared": tuple(shared),
+    }
+    return emit("call", operands, attrs, tuple(regions), replaces)
+
+
+def tied(values: Sequence[Value], to: Sequence[Value] = (), replaces: Node | None = None) -> tuple[Value, ...]:
+    """`values` as results of one node: a graph that has one of them also has what makes `to`."""
+    inputs = tuple([Value(v.type) for v in (*values, *to)])
+    return call((*values, *to), [Graph(inputs, (), inputs[: len(values)])], replaces=replaces)
+
+
 def share_captures(traced: Sequence[Traced]) -> tuple[tuple[Graph, ...], tuple[Value, ...]]:
     """Graphs of equal arguments whose captures differ, given inputs for the union of the captures."""
     union = tuple(dict.fromkeys(v for _, captures in traced for v in captures))

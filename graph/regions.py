@@ -5,11 +5,12 @@
     Loop     for      operands (count, inits, captures);  body (index, carries, captures) -> carries
              while    operands (inits, captures);         condition (carries, captures) -> one bool, body as above
     Switch   switch   operands (index, operands);         each branch (operands) -> results
+    Call     call     operands;                           function (operands) -> results, then rules of its derivative
 
 What is true of all of them, so that a pass that only needs "has regions" asks for no kind:
 
-  - operands from `first` on are handed to every region, each as its input `offset` positions before (`inputs_of`);
-    the operand in front of them, if there is one, decides (`decider`);
+  - operands from `first` on are handed to every region that is `running`, each as its input `offset` positions before
+    (`inputs_of`); the operand in front of them, if there is one, decides (`decider`);
   - those at `captured` are read inside and nothing else: they may be dropped, merged or added to;
   - the outputs of each of `bodies` are the results;
   - stacks and accumulators go through: result j continues operand `source(j)`. The accumulators of lanes are `shared`.
@@ -30,7 +31,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.nodes import Graph, Location, Node, Value
 from loopgrad.graph.primitives import UPDATES
-from loopgrad.graph.types import StackType
+from loopgrad.graph.types import StackType, TensorType
 
 T = TypeVar("T")
 
@@ -80,6 +81,21 @@ class Region:
         """The regions whose outputs are the results, in the order of these."""
         return self.giving(self.node.regions)
 
+    @property
+    def running(self) -> tuple[Graph, ...]:
+        """The regions that run where the node does."""
+        return self.node.regions
+
+    @property
+    def optional(self) -> bool:
+        """Whether results that nobody reads may go."""
+        return False
+
+    @property
+    def own(self) -> bool:
+        """Whether the derivative is stated, not that of the regions."""
+        return False
+
     # ---- lanes
 
     @property
@@ -128,7 +144,7 @@ class Region:
     def inputs_of(self, operand: int) -> list[Value]:
         """The input that operand `operand` becomes, in each region."""
         at = operand - self.offset
-        return [region.inputs[at] for region in self.node.regions]
+        return [region.inputs[at] for region in self.running]
 
     # ---- stacks and accumulators
 
@@ -305,6 +321,10 @@ class Switch(Region):
         return self.node.regions
 
     @property
+    def optional(self) -> bool:
+        return True
+
+    @property
     def first(self) -> int:
         return 1
 
@@ -331,7 +351,76 @@ class Switch(Region):
         )
 
 
-KINDS: Final[dict[str, type[Region]]] = {"for": Loop, "while": Loop, "switch": Switch}
+@dataclass(frozen=True, slots=True)
+class Call(Region):
+    """A function of all operands, and rules of its derivative: which regions there are depends on the kind
+    (`primitives.control`). Rules have tangents and cotangents of what is differentiable among the results and the
+    first operands, so many as `arguments` says; what they capture stands behind these."""
+
+    @staticmethod
+    def giving(regions: tuple[Graph, ...]) -> tuple[Graph, ...]:
+        return regions[:1]
+
+    @property
+    def running(self) -> tuple[Graph, ...]:
+        return self.node.regions[:1]
+
+    @property
+    def kind(self) -> str:
+        name: str = self.node.attrs["kind"]
+        return name
+
+    @property
+    def optional(self) -> bool:
+        return len(self.node.regions) == 1
+
+    @property
+    def captured(self) -> range:
+        """Rules take all operands as they are."""
+        count = len(self.node.operands)
+        return range(0 if self.optional else count, count)
+
+    @property
+    def own(self) -> bool:
+        return self.kind in ("vjp", "jvp", "opaque")
+
+    @property
+    def moving_operands(self) -> list[int]:
+        """The operands for which rules have tangents or cotangents."""
+        return _differentiable(self.node.operands[: self.node.attrs["arguments"]])
+
+    @property
+    def moving_results(self) -> list[int]:
+        """The results for which rules have tangents or cotangents."""
+        return _differentiable(self.node.results)
+
+    def rebuilt(
+        self,
+        *,
+        operands: Sequence[Value] | None = None,
+        branches: Sequence[Graph] | None = None,
+        shared: Sequence[int] | None = None,
+    ) -> Form:
+        """The call with these parts, the others as they are. `branches`: all regions."""
+        return self._formed(
+            self.node.operands if operands is None else operands,
+            self.node.regions if branches is None else tuple(branches),
+            shared=None if shared is None else tuple(shared),
+        )
+
+
+def _differentiable(values: Sequence[Value]) -> list[int]:
+    return [i for i, v in enumerate(values) if isinstance(v.type, TensorType) and v.dtype.differentiable]
+
+
+KINDS: Final[dict[str, type[Region]]] = {"for": Loop, "while": Loop, "switch": Switch, "call": Call}
+
+
+def brings_rules(graph: Graph) -> bool:
+    """Whether `graph` calls, in itself or in its regions, a function whose derivative is stated."""
+    return any(
+        n.regions and (Region.of(n).own or any(map(brings_rules, Region.of(n).running))) for n in graph.nodes
+    )
 
 
 def in_parts(values: Sequence[T], *lengths: int) -> list[Sequence[T]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from loopgrad.graph.errors import LoopgradError
@@ -27,6 +27,7 @@ from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
 from loopgrad.graph.types import DTYPES, DType, StackType, TensorType, scalar_text
 
 LABELS: Final = {"for": ("body",), "while": ("cond", "body")}
+CALL_LABELS: Final = {"jvp": ("primal", "tangent"), "vjp": ("primal", "forward", "backward")}
 INDENT: Final = "  "
 
 
@@ -72,9 +73,14 @@ class _Printer:
         braces = f" {{{attrs}}}" if attrs else ""
         where = f"  # {node.loc} ({node.loc.function})" if node.loc is not None else ""
         self.lines.append(f"{INDENT * depth}{results} = {node.op}({operands}){braces} : {types}{where}")
-        labels = LABELS.get(node.op, ("branch",) * len(node.regions))
+        labels = region_labels(node.op, node.attrs) or ("branch",) * len(node.regions)
         for label, region in zip(labels, node.regions, strict=True):
             self.graph(region, label, depth + 1)
+
+
+def region_labels(op: str, attrs: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the regions are; () where an operation has none, or as many branches as it likes."""
+    return CALL_LABELS.get(attrs["kind"], ("primal",)) if op == "call" else LABELS.get(op, ())
 
 
 def print_attribute(value: Any) -> str:
@@ -238,7 +244,7 @@ class _Parser:
         if len(types) != len(results):
             raise self.error(f"{len(results)} result types")
         self.finish()
-        regions = tuple([self.graph(label) for label in self.labels(op)])
+        regions = tuple([self.graph(label) for label in self.labels(op, attrs)])
         node = Node(op, operands, tuple(types), attrs, regions, loc)
         names.update(zip(results, node.results, strict=True))
         return node
@@ -249,9 +255,9 @@ class _Parser:
             found.append(self.value(names))
         return found
 
-    def labels(self, op: str) -> tuple[str, ...]:
+    def labels(self, op: str, attrs: Mapping[str, Any]) -> tuple[str, ...]:
         if op != "switch":
-            return LABELS.get(op, ())
+            return region_labels(op, attrs)
         depth = len(self.rows[self.row - 1]) - len(self.rows[self.row - 1].lstrip())
         opening = " " * depth + INDENT + "branch ("
         ahead = 0

@@ -15,7 +15,7 @@ from loopgrad.graph.errors import LoopgradError, VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INFER
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.text import LABELS, GraphTextError, print_graph
+from loopgrad.graph.text import GraphTextError, print_graph, region_labels
 from loopgrad.graph.types import StackType
 
 
@@ -86,10 +86,10 @@ class _Verifier:
             self.error(where, f"an attribute isn't hashable: {dict(node.attrs)}")
         if node.op not in INFER:
             self.error(where, "unknown operation")
-        elif node.op == "switch" or len(node.regions) == len(LABELS.get(node.op, ())):
+        elif node.op == "switch" or len(node.regions) == len(expected := region_labels(node.op, node.attrs)):
             self.types(node, where)
         else:
-            self.error(where, f"expected {len(LABELS.get(node.op, ()))} regions, got {len(node.regions)}")
+            self.error(where, f"expected {len(expected)} regions, got {len(node.regions)}")
 
     def types(self, node: Node, where: str) -> None:
         try:

@@ -22,9 +22,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
-from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, state_carries
+from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse, may_scatter
-from loopgrad.autodiff.loops.normal import NormalLoop, NormalSwitch, NotLaneLocalError, looked_up, normal_loop
+from loopgrad.autodiff.loops.normal import (
+    NormalCall,
+    NormalLoop,
+    NormalSwitch,
+    NotLaneLocalError,
+    looked_up,
+    normal_loop,
+)
 from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
@@ -33,8 +40,10 @@ from loopgrad.graph.build import inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.passes.calls import without_plain
 from loopgrad.graph.primitives import KEEPING_SPLATS
-from loopgrad.graph.regions import Region, in_parts
+from loopgrad.graph.region_ops import tied
+from loopgrad.graph.regions import Region, brings_rules, in_parts
 from loopgrad.graph.types import StackType, TensorType
 
 
@@ -72,7 +81,7 @@ def traced_joint(loop: NormalLoop, received: Cotangents, adjoints: Adjoints, con
     return Joint(_traced(loop, carried, captured, context), carried, captured)
 
 
-def active_hoisted(normal: NormalLoop | NormalSwitch, adjoints: Adjoints) -> set[Value]:
+def active_hoisted(normal: NormalLoop | NormalSwitch | NormalCall, adjoints: Adjoints) -> set[Value]:
     """The values that normal form computes outside the node and that depend on differentiated ones."""
     graph = extract(normal.hoisted, normal.original.operands)
     return active_values(graph, [v in adjoints.active for v in graph.inputs])
@@ -100,7 +109,7 @@ def _traced(loop: NormalLoop, carried: list[int], captured: list[int], context: 
 
     graph, outer = trace(function, [*loop.body.input_types, *(v.type for v in (*targets, *tables))])
     assert not outer
-    return graph
+    return without_plain(graph)
 
 
 def _dense(body: Graph, carried: Sequence[Value], captured: Sequence[Value], lanes: tuple[int, ...]) -> bool:
@@ -202,8 +211,9 @@ def pull_loop(node: Node, received: Cotangents, adjoints: Adjoints, context: Con
         return
     carries = reverse_carries(loop, joint, received, adjoints)
     if carries.inputs:
-        results = emit_loops(loop, joint.graph, carries, context)
+        results, anchor = emit_loops(loop, joint.graph, carries, context)
         require_local(results[0], loop, received, context)
+        results = tied(results, anchor) if anchor else results
         settle(list(zip(carries.targets, results, carries.continues, strict=False)), adjoints)
     for j, (ct, _) in zip(joint.carried, joint.pairs()[0], strict=True):
         if ct in carries.fixed:
@@ -238,7 +248,7 @@ def require_local(result: Value, primal: Region, received: Cotangents, context: 
             raise NotLaneLocalError
 
 
-def pull_hoisted(normal: NormalLoop | NormalSwitch, adjoints: Adjoints, context: Context) -> None:
+def pull_hoisted(normal: NormalLoop | NormalSwitch | NormalCall, adjoints: Adjoints, context: Context) -> None:
     """Pass the cotangents of hoisted values on to what they were computed from."""
     node = normal.original
     found = [v for v in normal.hoisted if adjoints.get(v) is not None and v not in node.operands]
@@ -253,8 +263,10 @@ def pull_hoisted(normal: NormalLoop | NormalSwitch, adjoints: Adjoints, context:
             adjoints.put(v, ct)
 
 
-def emit_loops(loop: NormalLoop, graph: Graph, carries: ReverseCarries, context: Context) -> Sequence[Value]:
-    """The final values of `carries`."""
+def emit_loops(
+    loop: NormalLoop, graph: Graph, carries: ReverseCarries, context: Context
+) -> tuple[Sequence[Value], Sequence[Value]]:
+    """The final values of `carries`, and what they must be tied to."""
     primal = graph.inputs[: len(loop.body.inputs)]
     index, state, captures = loop.split(primal)
     varying = set(state)
@@ -264,11 +276,11 @@ def emit_loops(loop: NormalLoop, graph: Graph, carries: ReverseCarries, context:
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
         return _emit_within_budget(loop, pruned, carries, not context.nested)
     forward = forward_part(parts, primal, saved)
-    saving = emit_augmented(loop, forward, parts.threads, saved, context.nested)
+    saving = emit_augmented(loop, forward, parts.threads, saved, context.nested, brings_rules(loop.body))
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
     inputs = (*index, *captures, *carries.fixed, *carries.inputs, *saved)
     reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.width :])
-    return emit_reverse(loop, reverse, carries, saving, outer, context.nested)
+    return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
 
 
 def _fits_budget(loop: NormalLoop, saved: Sequence[Value], inner: bool, context: Context) -> bool:
@@ -283,12 +295,15 @@ def _fits_budget(loop: NormalLoop, saved: Sequence[Value], inner: bool, context:
     return bool(count.attrs["value"] * sum(nbytes(v) for v in saved) <= budget)
 
 
-def _emit_within_budget(loop: NormalLoop, graph: Graph, carries: ReverseCarries, alone: bool) -> Sequence[Value]:
+def _emit_within_budget(
+    loop: NormalLoop, graph: Graph, carries: ReverseCarries, alone: bool
+) -> tuple[Sequence[Value], Sequence[Value]]:
     """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
     state = state_carries(loop, graph, carries)
     n = len(loop.body.inputs)
     parts = split(extract(graph.outputs[: loop.width], graph.inputs), n, loop.width)
     forward = forward_part(parts, graph.inputs[:n], ())
-    counting = emit_augmented(loop, forward, parts.threads, (), nested=True)
+    anyway = brings_rules(loop.body) and not (alone and runs_forward(loop))
+    counting = emit_augmented(loop, forward, parts.threads, (), nested=True, anyway=anyway)
     settled = replace(carries, outputs=list(graph.outputs[loop.width :]))
-    return emit_checkpointed(Trip(loop, graph, settled, state, counting.count, alone))
+    return emit_checkpointed(Trip(loop, graph, settled, state, counting.count, alone)), counting.anchor

@@ -31,11 +31,13 @@ _CALLED: Final = {"for": "fori_loop", "while": "while_loop"}  # what the user ca
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What the forward run leaves for the reverse run: its trip count, threaded stacks, own stacks."""
+    """What the forward run leaves for the reverse run: its trip count, threaded stacks, own stacks. `anchor`: a result
+    of the run where it leaves nothing else, and must stand for the original nonetheless."""
 
     count: Value
     threaded: Sequence[Value]
     pushed: Sequence[Value]
+    anchor: Sequence[Value] = ()
 
 
 @dataclass(slots=True)
@@ -62,11 +64,14 @@ class ReverseCarries:
 # ---- forward
 
 
-def emit_augmented(loop: NormalLoop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool) -> Saving:
-    """Emit the loop again with what it must save; nothing where a for saves nothing."""
+def emit_augmented(
+    loop: NormalLoop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool, anyway: bool
+) -> Saving:
+    """Emit the loop again with what it must save; nothing where a for saves nothing, unless `anyway`: the functions
+    that it calls are here as their rules compute them."""
     made = [stack_type(v) for v in threads.made]
     own = [StackType(tensor_type("push", v)) for v in saved]
-    if loop.count is not None and not made and not own:
+    if loop.count is not None and not made and not own and not anyway:
         return Saving(loop.count, (), ())
     counter = [] if loop.count is not None else [_counter_type(loop, saved)]
     body = _augmented_body(loop, part, counter, made, own)
@@ -82,7 +87,7 @@ def emit_augmented(loop: NormalLoop, part: Graph, threads: Threads, saved: Seque
     )
     results = emit(*form, loop.original)
     _, trips, threaded, pushed = in_parts(results, loop.width, len(counter), len(made), len(own))
-    return Saving(trips[0] if counter else loop.decider, threaded, pushed)
+    return Saving(trips[0] if counter else loop.decider, threaded, pushed, () if starts else results[:1])
 
 
 def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | None]:

@@ -5,7 +5,8 @@ Enters: a region node of the ambient DAG. Leaves: its operands and regions rewri
 - what a loop body computes from captured values alone is computed before the loop and captured instead;
 - a carry that every trip hands on unchanged is read as a captured value;
 - captured constants and iotas are made inside, where the rules can see what they are;
-- inside lanes, the branches of a switch receive what they compute from values without the lane dims.
+- inside lanes, the branches of a switch (a call without rules has one) receive what they compute from values
+  without the lane dims.
 
 The point is where cotangents meet: a captured scalar that the body broadcasts to the lanes would need a sum
 over lanes in every trip; hoisted, its cotangent accumulates in the shape of the lanes and is summed once.
@@ -24,7 +25,7 @@ from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, tra
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ARRANGING, NULLARY, STACKS
-from loopgrad.graph.regions import Form, Loop, Region, Switch
+from loopgrad.graph.regions import Call, Form, Loop, Region, Switch
 from loopgrad.graph.types import TensorType
 
 Key = TypeVar("Key")
@@ -44,6 +45,8 @@ class Normal(NamedTuple):
 def normalized(node: Node, lanes: tuple[int, ...]) -> Normal:
     """`lanes` is the shape of the enclosing lane loop, () where there is none."""
     region = Region.of(node)
+    if isinstance(region, Call) and not region.optional:
+        return Normal(region.form, ())
     lanes = region.lane_shape or lanes
     form = region.form._replace(regions=tuple([_normalized_graph(r, lanes) for r in node.regions]))
     inner = Region.of(form.node(node.loc))
@@ -67,6 +70,20 @@ class NormalSwitch(Switch):
     original: Node
     hoisted: tuple[Value, ...]
     within: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NormalCall(Call):
+    """A call without rules in normal form, as above."""
+
+    original: Node
+    hoisted: tuple[Value, ...]
+    within: tuple[int, ...]
+
+
+def normal_call(node: Node, lanes: tuple[int, ...]) -> NormalCall:
+    form, hoisted = normalized(node, lanes)
+    return NormalCall(form.node(node.loc), node, hoisted, lanes)
 
 
 def normal_loop(node: Node, lanes: tuple[int, ...]) -> NormalLoop:
@@ -95,7 +112,7 @@ def looked_up(graph: Graph, value: Value) -> bool:
 def _looked_up_inside(region: Region, operand: int) -> bool:
     if operand < region.first:
         return False
-    return any(looked_up(r, v) for r, v in zip(region.node.regions, region.inputs_of(operand), strict=True))
+    return any(looked_up(r, v) for r, v in zip(region.running, region.inputs_of(operand), strict=True))
 
 
 def without_inputs(region: Graph, positions: set[int]) -> Graph:

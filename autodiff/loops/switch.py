@@ -19,23 +19,31 @@ from typing import Final, TypeVar
 
 from loopgrad.autodiff.activity import active_results, differentiable, useful_operands
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
-from loopgrad.autodiff.loops.normal import NormalSwitch, NotLaneLocalError, looked_up, normal_switch, without_inputs
-from loopgrad.autodiff.loops.residuals import Split, Threads, chosen, forward_part, reverse_part, split
+from loopgrad.autodiff.loops.normal import (
+    NormalCall,
+    NormalSwitch,
+    NotLaneLocalError,
+    looked_up,
+    normal_switch,
+    without_inputs,
+)
+from loopgrad.autodiff.loops.residuals import Split, chosen, forward_part, reverse_part, split
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.passes import dce
-from loopgrad.graph.passes.carries import run as without_dead_carries
+from loopgrad.graph.passes.calls import without_plain
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.regions import Switch, in_parts
+from loopgrad.graph.region_ops import tied
+from loopgrad.graph.regions import Region, Switch, brings_rules, in_parts
 from loopgrad.graph.stacks import next_stack, stack_type
 from loopgrad.graph.types import StackType, TensorType, int8
 
 Received = Sequence[Value | None]
+Branching = NormalSwitch | NormalCall
 T = TypeVar("T")
 
 _NARROW_BRANCHES: Final = 127  # as many as int8 can tell apart
@@ -67,11 +75,11 @@ class Branch:
 def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Context) -> None:
     switch = normal_switch(node, context.lanes)
     adjoints.active |= active_hoisted(switch, adjoints)
-    flow = _flow(switch, received, adjoints)
-    joints, flow = _traced(switch, flow, context)
+    flow = flow_of(switch, received, adjoints)
+    joints, flow = traced(switch, flow, context)
     cotangents = explicit([node.results[r] for r in flow.results], [received[r] for r in flow.results])
     if flow.plain or flow.tables:
-        _require_lanes(joints, switch, flow)
+        require_lanes(joints, switch, flow)
         _pull_branches(switch, joints, flow, cotangents, adjoints, context)
     for p, i in flow.handed.items():
         adjoints.add(switch.arguments[p], cotangents[i])
@@ -85,11 +93,18 @@ def _pull_branches(
     """Emit the augmented and the reverse switch, and add up the cotangents they give."""
     branches = _cut(joints, switch, context)
     index = _narrow(switch, context)
-    slots, stacks = _emit_augmented(switch, branches, context)
-    starts = _starts(switch, flow, adjoints)
+    slots, stacks, anchor = _emit_augmented(switch, branches, context)
+    starts = starts_of(switch, flow, adjoints)
     results = _emit_reverse(switch, branches, flow, index, cotangents, list(starts.values()), slots, stacks)
     given = dict(zip(flow.results, cotangents, strict=True))
     require_local(results[0], switch, [given.get(r) for r in range(len(switch.node.results))], context)
+    settle_flow(switch, flow, starts, tied(results, anchor) if anchor else results, adjoints)
+
+
+def settle_flow(
+    switch: Branching, flow: Flow, starts: dict[int, Value], results: Sequence[Value], adjoints: Adjoints
+) -> None:
+    """Enter the cotangents that the reverse node gives."""
     continues = [False] * len(flow.plain)
     continues += [start is adjoints.get(switch.arguments[p]) for p, start in starts.items()]
     targets = [switch.arguments[p] for p in (*flow.plain, *flow.tables)]
@@ -99,15 +114,15 @@ def _pull_branches(
 # ---- what flows
 
 
-def _flow(switch: NormalSwitch, received: Received, adjoints: Adjoints) -> Flow:
+def flow_of(switch: Branching, received: Received, adjoints: Adjoints) -> Flow:
     node = switch.original
     active = [v in adjoints.active and differentiable(v.type) for v in switch.arguments]
     depends = active_results(node, [v in adjoints.active for v in node.operands])
     useful = useful_operands(node, [ct is not None for ct in received])
-    continued = [_continued(node, i) for i in Switch.of(node).captured]
+    continued = [_continued(node, i) for i in Region.of(node).captured]
     popped = {r for r, flag in zip(continued, useful[switch.first :], strict=True) if flag}
     results = [r for r, flag in enumerate(depends) if flag and (received[r] is not None or r in popped)]
-    tables = [p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in switch.branches)]
+    tables = [p for p, flag in enumerate(active) if flag and any(looked_up(b, b.inputs[p]) for b in switch.bodies)]
     # what is left of cotangents that are popped on a stack's way through the node is a result, also where the stack
     # began empty and nobody asks, because a further derivative follows it to its end
     handed_back = [p for p, r in enumerate(continued) if r in results]
@@ -122,20 +137,20 @@ def _continued(node: Node, operand: int) -> int | None:
     return None if following is None else following.index
 
 
-def _inputs(switch: NormalSwitch, flow: Flow, values: Sequence[T]) -> list[Sequence[T]]:
+def _inputs(switch: Branching, flow: Flow, values: Sequence[T]) -> list[Sequence[T]]:
     """Operands, cotangents, accumulators: what there is one of for each input of a joint branch."""
     return in_parts(values, len(switch.arguments), len(flow.results), len(flow.tables))
 
 
-def _outputs(switch: NormalSwitch, flow: Flow, values: Sequence[T]) -> list[Sequence[T]]:
+def _outputs(switch: Branching, flow: Flow, values: Sequence[T]) -> list[Sequence[T]]:
     """Results, plain cotangents, accumulators: what there is one of for each output of a joint branch."""
     return in_parts(values, len(switch.node.results), len(flow.plain), len(flow.tables))
 
 
-def _traced(switch: NormalSwitch, flow: Flow, context: Context) -> tuple[list[Graph], Flow]:
+def traced(switch: Branching, flow: Flow, context: Context) -> tuple[list[Graph], Flow]:
     """The joint branches, and the flow without operands that no branch sends a cotangent to."""
     graphs, reached = [], set[int]()
-    for branch in switch.branches:
+    for branch in switch.bodies:
         graph, hits = _traced_branch(branch, switch, flow, context)
         graphs.append(graph)
         reached |= hits
@@ -158,7 +173,7 @@ def _traced(switch: NormalSwitch, flow: Flow, context: Context) -> tuple[list[Gr
     return joints, Flow(flow.results, plain, tables, handed)
 
 
-def _traced_branch(branch: Graph, switch: NormalSwitch, flow: Flow, context: Context) -> tuple[Graph, set[int]]:
+def _traced_branch(branch: Graph, switch: Branching, flow: Flow, context: Context) -> tuple[Graph, set[int]]:
     types = [
         *branch.input_types,
         *(branch.outputs[i].type for i in flow.results),
@@ -177,10 +192,10 @@ def _traced_branch(branch: Graph, switch: NormalSwitch, flow: Flow, context: Con
         reached.update(p for p, ct in zip(flow.plain, adjoint, strict=False) if ct is not None)
         return [*outputs, *explicit(wrt, adjoint)]
 
-    return trace(function, types)[0], reached
+    return without_plain(trace(function, types)[0]), reached
 
 
-def _require_lanes(joints: Sequence[Graph], switch: NormalSwitch, flow: Flow) -> None:
+def require_lanes(joints: Sequence[Graph], switch: Branching, flow: Flow) -> None:
     """Inside lanes, a cotangent without the lane dims can only accumulate by scatters."""
     lanes = switch.within
     for p in flow.plain:
@@ -188,11 +203,11 @@ def _require_lanes(joints: Sequence[Graph], switch: NormalSwitch, flow: Flow) ->
         if isinstance(type, TensorType) and type.shape[: len(lanes)] != lanes:
             raise NotLaneLocalError
     for i, p in enumerate(flow.tables):
-        if switch.arguments[p].shape[: len(lanes)] != lanes and not _only_scattered(joints, switch, flow, i):
+        if switch.arguments[p].shape[: len(lanes)] != lanes and not only_scattered(joints, switch, flow, i):
             raise NotLaneLocalError
 
 
-def _only_scattered(joints: Sequence[Graph], switch: NormalSwitch, flow: Flow, table: int) -> bool:
+def only_scattered(joints: Sequence[Graph], switch: Branching, flow: Flow, table: int) -> bool:
     for graph in joints:
         before = _inputs(switch, flow, graph.inputs)[-1][table]
         after = _outputs(switch, flow, graph.outputs)[-1][table]
@@ -208,9 +223,6 @@ def _cut(joints: Sequence[Graph], switch: NormalSwitch, context: Context) -> lis
     n, results, branches = len(switch.arguments), len(switch.node.results), []
     slot_types: list[TensorType] = []
     for joint in joints:
-        if switch.node.attrs.get("recompute"):
-            branches.append(Branch(Split(joint, results, (), Threads((), (), ())), [], [], []))
-            continue
         parts = split(joint, n, results)
         operands = joint.inputs[:n]
         paid = {v for v, outer in zip(operands, switch.arguments, strict=True) if not context.is_free(outer)}
@@ -257,12 +269,13 @@ def _narrow(switch: Switch, context: Context) -> Value:
 
 def _emit_augmented(
     switch: NormalSwitch, branches: Sequence[Branch], context: Context
-) -> tuple[Sequence[Value], Sequence[Value]]:
-    """Emit the switch again with slots and stacks as extra results, which are returned; none, no switch."""
+) -> tuple[Sequence[Value], Sequence[Value], Sequence[Value]]:
+    """Emit the switch again with slots and stacks as extra results, which are returned; none, no switch. Unless it
+    calls functions that bring rules, which are inline in this one: a result of it comes last."""
     slots = _slot_types(branches)
     stacks = [t for b in branches for t in _stack_types(b)]
-    if not slots and not stacks:
-        return (), ()
+    if not slots and not stacks and not any(map(brings_rules, switch.branches)):
+        return (), (), ()
     types, n = [v.type for v in switch.arguments], len(switch.arguments)
     graphs, offset = [], 0
     for branch in branches:
@@ -274,7 +287,7 @@ def _emit_augmented(
         made.append(ops.stack_new(type.element, depth, "branch"))
     results = emit(*switch.rebuilt(operands=(*switch.arguments, *made), branches=graphs), switch.original)
     _, filled, pushed = in_parts(results, len(switch.node.results), len(slots), len(stacks))
-    return filled, pushed
+    return filled, pushed, () if slots or stacks else results[:1]
 
 
 def _augmented_branch(
@@ -301,7 +314,7 @@ def _augmented_branch(
     return trace(function, [*types, *all_stacks])[0]
 
 
-def _starts(switch: Switch, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
+def starts_of(switch: Region, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
     """Where the accumulators of tables start: from what has accumulated, each table once."""
     starts: dict[int, Value] = {}
     for p in flow.tables:
@@ -311,24 +324,12 @@ def _starts(switch: Switch, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
     return starts
 
 
-def _needed_only(part: Graph) -> Graph:
-    """Without dead carries of loops and dead results of switches, in each other to any depth."""
-    while True:
-        smaller = dce.run(without_dead_carries(dce.run(part)))
-        if smaller is part:
-            return part
-        part = smaller
-
-
 def _emit_reverse(
     switch: NormalSwitch, branches: Sequence[Branch], flow: Flow, index: Value, cotangents: Sequence[Value],
     starts: Sequence[Value], slots: Sequence[Value], stacks: Sequence[Value],
 ) -> tuple[Value, ...]:  # fmt: skip
     """`starts`: of the accumulators. Returns plain cotangents, accumulators."""
-    n, recompute = len(switch.arguments), switch.node.attrs.get("recompute")
-    reverse = [_reverse_part(b) for b in branches]
-    if recompute:  # an accumulator needn't be there again, nor need what only scatters into it
-        reverse = [_needed_only(part) for part in reverse]
+    n, reverse = len(switch.arguments), [_reverse_part(b) for b in branches]
     read = [i for i in range(n) if any(g.inputs[i] in read_values(g) for g in reverse)]
     segments = ([switch.arguments[i] for i in read], (*cotangents, *starts), slots, stacks)
     graphs, offset = [], 0
@@ -337,10 +338,8 @@ def _emit_reverse(
         graphs.append(_reverse_branch(branch, pruned, segments, offset))
         offset += len(_stack_types(branch))
     joints = [b.parts.joint for b in branches]
-    shared = [len(flow.plain) + i for i in range(len(flow.tables)) if _only_scattered(joints, switch, flow, i)]
-    attrs: dict[str, object] = {"lanes": switch.lanes, "shared": tuple(shared)}
-    if recompute:
-        attrs["apart"] = True  # else what it computes again would be found computed already, and kept for it
+    shared = [len(flow.plain) + i for i in range(len(flow.tables)) if only_scattered(joints, switch, flow, i)]
+    attrs = {"lanes": switch.lanes, "shared": tuple(shared)}
     return emit("switch", (index, *(v for segment in segments for v in segment)), attrs, tuple(graphs))
 
 

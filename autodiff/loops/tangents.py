@@ -17,7 +17,7 @@ from loopgrad.autodiff.pushforward import RegionRules, Tangents, push_forward
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.regions import Loop, Region, Switch, in_parts
+from loopgrad.graph.regions import Call, Loop, Region, Switch, in_parts
 from loopgrad.graph.stacks import next_stack
 from loopgrad.graph.types import StackType
 
@@ -63,7 +63,9 @@ def _joint_body(loop: Loop, carried: Sequence[int], captured: Sequence[int], rul
 
 
 def push_switch(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
-    switch = Switch.of(node)
+    """Of a switch, or of a call without rules."""
+    switch = Region.of(node)
+    assert isinstance(switch, Switch | Call)
     flags = active_results(node, [t is not None for t in tangents])
     results = [r for r, flag in enumerate(flags) if flag]
     if not results:
@@ -80,7 +82,7 @@ def push_switch(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
         zero_cotangent(node.operands[i]) if tangents[i] is None and moves(i) else tangents[i] for i in switch.captured
     ]
     moved = [i for i, t in enumerate(given) if t is not None]
-    branches = [_joint_branch(branch, moved, results, rules) for branch in switch.branches]
+    branches = [_joint_branch(branch, moved, results, rules) for branch in switch.bodies]
     extra = [t for t in given if t is not None]
     shared = _with_tangents(switch, results)
     inputs = range(len(branches[0].inputs))

@@ -19,7 +19,7 @@ from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.passes import PIPELINE
+from loopgrad.graph.passes import PIPELINE, calls
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS
 from loopgrad.graph.rebuild import Builder, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
@@ -34,10 +34,10 @@ MOST_PIECES: Final = 64  # of one concat
 
 def prepare(graph: Graph) -> Graph:
     """The graph passes, then no empty values and no sums in 16 bits anywhere, then the passes once more where that
-    changed something."""
+    changed something, and no calls."""
     graph = through_pipeline(graph)
     rewritten = rebuild(rebuild(graph, _without_empty), _in_32_bits)
-    return graph if rewritten is graph else through_pipeline(rewritten)
+    return calls.separate(graph if rewritten is graph else through_pipeline(rewritten))
 
 
 def through_pipeline(graph: Graph) -> Graph:

@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from loopgrad.graph import ops
 from loopgrad.graph.accumulators import is_accumulator, passed, readers, value_uses
 from loopgrad.graph.batching.flow import RegionPlan
 from loopgrad.graph.batching.row import Context, Row, batched_type, expanded
 from loopgrad.graph.batching.walk import replacement, walk_region
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.regions import Form, Loop, Region, Switch
+from loopgrad.graph.regions import Call, Form, Loop, Region, Switch
 
 Values = Sequence[Value]
 
@@ -64,6 +65,27 @@ def _switch(node: Node, operands: Values, context: Context) -> Values:
     return _emitted(node, form, plan, context)
 
 
+def _call(node: Node, operands: Values, context: Context) -> Values:
+    call = Call.of(node)
+    plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
+    given = _given(node, operands, plan, context)
+    shared = _shared_results(call, context)
+    function, *rules = node.regions
+    regions = [_region(function, plan.operands, plan.results, context.mask, list(shared.values()), context)]
+    moved = tuple([plan.results[i] for i in call.moving_results])
+    own = tuple([plan.operands[i] for i in call.moving_operands])
+    if call.kind == "jvp":
+        regions.append(_region(rules[0], plan.operands + own, plan.results + moved, context.mask, (), context))
+    elif rules:
+        forward, backward = rules
+        inside = context.flow.batched(forward, plan.operands, context.mask > 0)
+        saved = tuple([v in inside for v in forward.outputs[len(plan.results) :]])
+        regions.append(_region(forward, plan.operands, plan.results + saved, context.mask, (), context))
+        regions.append(_region(backward, saved + moved, own, context.mask, (), context, summed=True))
+    context.shared.update([node.results[p] for p, source in shared.items() if node.operands[source] in context.shared])
+    return _emitted(node, call.rebuilt(operands=given, branches=regions, shared=list(shared)), plan, context)
+
+
 def _given(node: Node, operands: Values, plan: RegionPlan, context: Context) -> list[Value]:
     """The operands, expanded where the plan wants them batched."""
     have = context.flags(node.operands)
@@ -72,11 +94,21 @@ def _given(node: Node, operands: Values, plan: RegionPlan, context: Context) -> 
 
 
 def _region(
-    region: Graph, flags: tuple[bool, ...], wanted: Sequence[bool], mask: int, shared: Sequence[int], context: Context
-) -> Graph:
+    region: Graph, flags: tuple[bool, ...], wanted: Sequence[bool], mask: int, shared: Sequence[int],
+    context: Context, summed: bool = False,
+) -> Graph:  # fmt: skip
+    """`summed`: outputs that aren't `wanted` batched and are, are added up: cotangents of what the batch shares."""
     inner = context.region(region, flags, mask, shared)
     types = [batched_type(v.type, b, context.size) for v, b in zip(region.inputs, flags, strict=True)]
-    graph, captures = trace(lambda *arguments: walk_region(region, arguments, wanted, inner), types)
+
+    def function(*arguments: Value) -> list[Value]:
+        outputs = walk_region(region, arguments, wanted, inner)
+        if not summed:
+            return outputs
+        flags = zip(outputs, wanted, inner.flags(region.outputs), strict=True)
+        return [ops.reduce_sum(v, (0,)) if b and not w else v for v, w, b in flags]
+
+    graph, captures = trace(function, types)
     assert not captures, "a closed region stays closed"
     return graph
 
@@ -131,7 +163,7 @@ def _unmasked(region: Graph, position: int) -> bool:
         value = node.results[step.output]
 
 
-def _shared_results(switch: Switch, context: Context) -> dict[int, int]:
+def _shared_results(switch: Region, context: Context) -> dict[int, int]:
     """Result position -> the operand that it accumulates into."""
     shared = {p: switch.source(p) for p in switch.shared}
     for i in switch.captured:
@@ -142,4 +174,4 @@ def _shared_results(switch: Switch, context: Context) -> dict[int, int]:
     return dict(sorted(shared.items()))
 
 
-ROWS: Final[dict[str, Row]] = {"for": _loop, "while": _loop, "switch": _switch}
+ROWS: Final[dict[str, Row]] = {"for": _loop, "while": _loop, "switch": _switch, "call": _call}

@@ -22,7 +22,7 @@ def _elementwise(node: Node, operands: Sequence[Value], context: Context) -> Seq
 
 def _alias(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
     if not is_bound(node):
-        return (ops.alias(operands[0]),)
+        return _elementwise(node, operands, context)
     largest = ops.reduce_max(operands[0], (0,)) if context.size else ops.zeros_like(node.operands[0])
     return (ops.upper_bound(largest),)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.regions import Loop, Region
+from loopgrad.graph.regions import Call, Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 
 Flags = tuple[bool, ...]
@@ -58,6 +58,8 @@ class Flow:
             region = Region.of(node)
             if isinstance(region, Loop):
                 known = self._loop(region, operands, masked)
+            elif isinstance(region, Call) and not region.optional:
+                known = self._ruled(region, operands, masked)
             else:
                 known = self._switch(region, operands, masked)
             self._plans[key] = known
@@ -154,6 +156,20 @@ class Flow:
                 flags[source] = results[p] = flags[source] or results[p]
             if (flags, results) == before:
                 return RegionPlan(tuple(flags), tuple(results), per_lane)
+
+    def _ruled(self, call: Call, operands: Flags, masked: bool) -> RegionPlan:
+        """A result is batched where the function or a rule makes it so. Under a mask all operands are: a cotangent that
+        were summed over the batch would mix lanes."""
+        flags = [masked or b for b in operands]
+        function, rule = call.node.regions[:2]
+        tangents = [flags[i] for i in call.moving_operands] if call.kind == "jvp" else []
+        places = [*range(len(call.node.results)), *(call.moving_results if call.kind == "jvp" else [])]
+        results = [False] * len(call.node.results)
+        for region, inputs in ((function, flags), (rule, [*flags, *tangents])):
+            inside = self._region(region, inputs, masked)
+            for p, output in zip(places, region.outputs, strict=False):
+                results[p] |= output in inside
+        return RegionPlan(tuple(flags), tuple(results), per_lane=False)
 
     def _region(self, region: Graph, flags: list[bool], masked: bool) -> frozenset[Value]:
         """The batched values of a region; stacks that turn batched in it are set in `flags`."""

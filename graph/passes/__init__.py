@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.passes import carries, cse, dce, fold, forward_stacks, licm, simplify, sink
+from loopgrad.graph.passes import calls, carries, cse, dce, fold, forward_stacks, licm, simplify, sink
 
 Pass = Callable[[Graph], Graph]
 
 PIPELINE: Final[tuple[tuple[str, Pass], ...]] = (
+    ("calls", calls.run),
     ("dce", dce.run),
     ("sink", sink.run),
     ("fold", fold.run),

@@ -6,7 +6,7 @@ Enters: a Graph. Leaves: a Graph in whose loops
   - a carry that nobody needs, neither outside nor for another carry or the condition, is gone; a stack
     that is pushed but never popped is one;
   - carries that start alike and stay alike are one;
-and whose switches don't return an operand that all branches return.
+and whose switches and calls don't return an operand that all branches return.
 
     %1, %2 = for(%n, %x, %y) {carries=2}            %1 = for(%n, %x, %y) {carries=1}
       body(%k, %c, %d)                      ->        body(%k, %c, %d)
@@ -23,7 +23,7 @@ from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse, dce
 from loopgrad.graph.rebuild import read_values, renewed, substituted
-from loopgrad.graph.regions import Loop, Region, Switch
+from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType
 
 
@@ -41,7 +41,7 @@ def run(graph: Graph) -> Graph:
             if isinstance(region, Loop):
                 wanted = {j for j, v in enumerate(node.results) if v in read}
                 current, results = _fewer_carries(_cut(region, wanted), wanted)
-            elif isinstance(region, Switch):
+            elif region.optional:
                 current, results = _passed_through(region)
         env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
         if current.results:  # a loop left with no carry would still count as a reader of what it captures
@@ -174,7 +174,7 @@ def _read_for(node: Node, needed: set[Value]) -> list[Value]:
     """The operands of a region node on which those of its results depend that are needed."""
     region = Region.of(node)
     wanted = [j for j, v in enumerate(node.results) if v in needed]
-    read = list(region.lead)
+    read: list[Value] = [*region.lead] if isinstance(region, Loop) else [*node.operands[: region.captured.start]]
     if isinstance(region, Loop):
         live, inner = _live(region, wanted, inside=True)
         read += [region.init(j) for j in sorted(live)]
@@ -218,11 +218,11 @@ def _grouped(labels: Sequence[object]) -> list[int]:
     return [first_with.setdefault(label, j) for j, label in enumerate(labels)]
 
 
-def _passed_through(switch: Switch) -> tuple[Node, list[Value]]:
-    """The switch without results that are the same operand in every branch, and what stands for each result."""
+def _passed_through(switch: Region) -> tuple[Node, list[Value]]:
+    """The switch or call without results that are the same operand in every branch, and what stands for each result."""
     node, results = switch.node, list(switch.node.results)
     for p, result in enumerate(node.results):
-        sources = {_input_position(branch, branch.outputs[p]) for branch in switch.branches}
+        sources = {_input_position(branch, branch.outputs[p]) for branch in switch.bodies}
         (source,) = sources if len(sources) == 1 else (None,)
         if source is not None and switch.arguments[source].type == result.type:
             results[p] = switch.arguments[source]

@@ -1,7 +1,7 @@
 """Dead code elimination.
 
 Enters: a Graph. Leaves: the same outputs from only the nodes they need. In regions too: captured values
-that no region reads and results of a switch that nobody reads disappear from the region's node; a stack that
+that no region reads and results of a switch or call that nobody reads disappear from the region's node; a stack that
 a branch fills or empties stays a result, as it stays a carry of a loop, because a derivative taken later follows
 it to its end. (Dead carries of loops are the business of `carries`.)
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import read_values, renewed
-from loopgrad.graph.regions import Region, Switch
+from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType
 
 
@@ -60,7 +60,7 @@ def _assemble(graph: Graph, kept: list[tuple[Node, _Plan | None]]) -> Graph:
 
 
 def shrunk(node: Node, needed: set[Value]) -> tuple[Node, tuple[int, ...]]:
-    """A region node without the results that aren't `needed` (a switch) and captures it doesn't read, and
+    """A region node without the results that aren't `needed` (a switch or call) and captures it doesn't read, and
     the positions of the results that remain."""
     plan = _shrink(node, needed)
     if plan is None:
@@ -73,7 +73,7 @@ def _shrink(node: Node, needed: set[Value]) -> _Plan | None:
     results = tuple(range(len(node.results)))
     regions = node.regions
     view = Region.of(node)
-    if isinstance(view, Switch):
+    if view.optional:
         results = tuple([i for i in results if node.results[i] in needed or _moves_stack(node, i)])
         regions = tuple([Graph(r.inputs, r.nodes, tuple([r.outputs[i] for i in results])) for r in regions])
     regions = tuple([run(r) for r in regions])

@@ -2,8 +2,7 @@
 
 Enters: a Graph. Leaves: a Graph in which operations on constants are constants, computed by the
 primitives' references: of at most LIMIT elements, or of any size where every element is the same. A
-switch whose index is constant is replaced by its branch (unless it shall stay apart: it computes something
-again so that it needn't be kept); a `for` of constant count by its initial values
+switch whose index is constant is replaced by its branch; a `for` of constant count by its initial values
 (no trip) or its body (one trip).
 
     %1 = const {value=2.0};  %2 = const {value=3.0};  %3 = mul(%1, %2)     ->     %3 = const {value=6.0}
@@ -131,7 +130,7 @@ def known_scalar(value: Value) -> Any:
 def _known_branch(node: Node, builder: Builder) -> Sequence[Value] | None:
     switch = Switch.of(node)
     index = known_scalar(switch.index)
-    if index is None or switch.shared or node.attrs.get("apart"):
+    if index is None or switch.shared:
         return None  # being shared is what makes scatters obey the masks of enclosing lanes
     chosen = min(max(int(index), 0), len(switch.branches) - 1)
     return builder.inline(switch.branches[chosen], switch.arguments)

@@ -86,7 +86,7 @@ class _Families:
                 case _ if node.regions:
                     for a, b in _threads(Region.of(node)):
                         self.join(a, b)
-                    for region in node.regions:
+                    for region in Region.of(node).running:
                         self._visit(region)
 
     def _constants(self) -> dict[Value, Node]:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from loopgrad.graph.accumulators import passed
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import Builder
-from loopgrad.graph.regions import Loop, Region
+from loopgrad.graph.regions import Call, Loop, Region
 from loopgrad.graph.types import TensorType, bool_, int32, int64
 
 
@@ -147,7 +147,7 @@ def _masked_region(
     if not accumulators and not inner_lanes and not (apart and _pushes_floats(node)):
         return builder.emit(node.op, operands, node.attrs, node.regions)
     regions = []
-    for region in node.regions:
+    for number, region in enumerate(node.regions):
         inner = Builder()
         inner.loc = node.loc
         arguments = [Value(v.type) for v in region.inputs]
@@ -155,9 +155,20 @@ def _masked_region(
         outputs = under_mask(inner, region, arguments, captured, accumulators, apart)
         if region is condition:
             outputs = [_and_masks(inner, outputs[0], captured)]
-        inputs = (*arguments, *[m.value for m in captured])
+        given, first = [m.value for m in captured], len(arguments)
+        if isinstance(view, Call) and number:
+            first, outputs = _in_a_rule(view, number, outputs, given)
+        inputs = (*arguments[:first], *given, *arguments[first:])
         regions.append(Graph(inputs, tuple(inner.nodes), tuple(outputs)))
     return builder.emit(node.op, (*operands, *[m.value for m in masks]), node.attrs, tuple(regions))
+
+
+def _in_a_rule(call: Call, number: int, outputs: list[Value], masks: Sequence[Value]) -> tuple[int, list[Value]]:
+    """Before which input a rule of a call takes the masks (captured ones, the last residuals), and its outputs."""
+    count, residuals = len(call.node.operands), len(call.node.regions[1].outputs) - len(call.node.results)
+    if call.kind == "vjp":
+        return (count, [*outputs, *masks]) if number == 1 else (residuals, outputs)
+    return count, outputs
 
 
 def _masked_count(builder: Builder, count: Value, masks: Sequence[Mask]) -> Value:
@@ -170,7 +181,7 @@ def _masked_count(builder: Builder, count: Value, masks: Sequence[Mask]) -> Valu
 
 def _inner_accumulators(view: Region, joining: Collection[int]) -> set[int]:
     """Input positions of the node's regions that are accumulators."""
-    entering = {i for i in joining if i >= view.first}
+    entering = {i for i in joining if i in view.captured or isinstance(view, Loop)}
     if isinstance(view, Loop):
         entering = {i for i in entering if view.carry_at(i) is not None}
     return {i - view.offset for i in entering.union(view.accumulators)}

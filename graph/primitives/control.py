@@ -1,4 +1,4 @@
-"""Region primitives: for, while, switch. The interpreter defines what they do (graph.interpret).
+"""Region primitives: for, while, switch, call. The interpreter defines what they do (graph.interpret).
 
   for     (count, *inits, *captures) -> carries. attrs carries (how many), lanes (rank of count), shared,
           reverse, name, memory_budget. One region: (k, *carries, *captures) -> carries.
@@ -6,6 +6,16 @@
           name, memory_budget. Two regions over (*carries, *captures): -> one bool, -> carries.
   switch  (index, *operands) -> the chosen branch's results. attrs lanes (rank of index), shared (positions
           among the results). One region a branch: (*operands) -> results.
+  call    (*operands) -> the results of the first region, which takes all of them. attrs kind, arguments, name, save
+          (what a recomputed function keeps, see autodiff.calls), lanes (0), shared as for a switch.
+            plain      stands for its region
+            recompute  plain, but its reverse pass computes the region again
+            again      what does so; never merged with what was computed before
+            jvp        second region (*operands, *tangents) -> results, tangents: the derivative, linear in tangents
+            vjp        regions (*operands) -> results, residuals and (*residuals, *cotangents) -> cotangents
+            opaque     no derivative is known
+          Rules are about the first `arguments` operands, the others are captured: tangents and cotangents are those of
+          arguments and results that are differentiable.
 
 With lanes = 0 these mean what they say. With lanes > 0 the count, predicate or index has a shape S and
 each element is a lane of its own: carries and results have shapes S + T, except the positions in
@@ -107,8 +117,33 @@ def _infer_switch(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
     return results
 
 
+def differentiable_types(types: Sequence[TensorType | StackType]) -> Types:
+    """Those that have tangents and cotangents."""
+    return tuple([t for t in types if isinstance(t, TensorType) and t.dtype.differentiable])
+
+
+def _infer_call(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    types, primal = tuple([v.type for v in operands]), regions[0]
+    results = primal.output_types
+    _expect_types("call", "inputs", types, primal.input_types)
+    arguments, made = differentiable_types(types[: attrs["arguments"]]), differentiable_types(results)
+    match attrs["kind"]:
+        case "jvp":
+            _expect_types("call", "inputs of the tangent rule", (*types, *arguments), regions[1].input_types)
+            _expect_types("call", "results of the tangent rule", (*results, *made), regions[1].output_types)
+        case "vjp":
+            forward, backward = regions[1:]
+            _expect_types("call", "inputs of the forward rule", types, forward.input_types)
+            _expect_types("call", "results of the forward rule", results, forward.output_types[: len(results)])
+            received = (*forward.output_types[len(results) :], *made)
+            _expect_types("call", "inputs of the backward rule", received, backward.input_types)
+            _expect_types("call", "results of the backward rule", arguments, backward.output_types)
+    return results
+
+
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(name="for", public="fori_loop", kind=Kind.REGION, infer=_infer_for),
     Primitive(name="while", public="while_loop", kind=Kind.REGION, infer=_infer_while),
     Primitive(name="switch", kind=Kind.REGION, infer=_infer_switch),
+    Primitive(name="call", kind=Kind.REGION, infer=_infer_call),
 )

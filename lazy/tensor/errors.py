@@ -44,10 +44,6 @@ class StructureError(LoopgradError, TypeError):
     """Two trees (carries, branch results, arguments) whose structure differs."""
 
 
-class GradientError(LoopgradError, TypeError):
-    """A derivative that isn't defined as asked: a non-scalar loss, an integer argument."""
-
-
 class HistoryError(LoopgradError, RuntimeError):
     """`lg.gradients` met values whose computation is no longer known."""
 

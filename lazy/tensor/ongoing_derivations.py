@@ -48,6 +48,11 @@ def derivation(variables: Sequence[Value] = (), reads: list[Value] | None = None
             _calls.apart.clear()
 
 
+def derivations() -> int:
+    """How many calls of users' functions by transforms are under way in this thread, inside each other."""
+    return _calls.depth
+
+
 def deriving() -> bool:
     """Whether some transform is calling the user's function now."""
     return _calls.depth > 0

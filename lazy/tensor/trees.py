@@ -68,6 +68,20 @@ def matching(what: str, structure: Any, tree: Tree) -> list[Any]:
     return leaves
 
 
+def leaves_or_none(what: str, structure: Any, tree: Tree) -> list[Any]:
+    """The leaves of `tree`, which must have that structure, but may have None for any part of it: so many None."""
+    if tree is None or not structure.num_leaves:
+        return [None] * structure.num_leaves
+    if structure.is_leaf():
+        return [tree]
+    try:
+        parts = structure.one_level().flatten_up_to(tree)
+    except ValueError as error:
+        raise structure_error(what, structure, flatten(tree)[1]) from error
+    children = zip(structure.children(), parts, strict=True)
+    return [leaf for child, part in children for leaf in leaves_or_none(what, child, part)]
+
+
 def structure_error(what: str, expected: Any, got: Any) -> StructureError:
     """Two structures that should be equal."""
     return StructureError(

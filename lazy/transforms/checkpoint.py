@@ -11,23 +11,33 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from loopgrad.autodiff.checkpoint import checkpoint_emit
+from loopgrad.autodiff.loops.recompute import recomputed
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import explained
 from loopgrad.lazy.loops.traced_functions import kind_of, trace_tree
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
-from loopgrad.lazy.tensor.trees import check_function, flatten, is_dynamic, unflatten
+from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
+from loopgrad.lazy.transforms.policies import Policy
 
 
-def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, rematerialised: differentiating it saves its arguments (trees of tensors) and captures, nothing else.
+def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None = None) -> Callable[..., Any]:
+    """`fun`, rematerialised: differentiating it saves its arguments (trees of tensors) and captures, and of what it
+    computes only what `policy` says, one of `lg.checkpoint_policies` (nothing without one).
 
     Its reverse pass runs `fun` once more; values and derivatives are those of `fun`. Python numbers and what can't be a
-    tensor are handed on as they are, so the function may branch on them.
+    tensor are handed on as they are, so the function may branch on them. Without `fun` it is a decorator,
+    `@lg.checkpoint(policy=...)`. TypeError where the policy isn't one.
 
     >>> lg.grad(lambda x: lg.checkpoint(lambda v: lg.sin(lg.sin(v)))(x))(0.0)
     Tensor(1., dtype=float64)
     """
 
+    save = _saved(policy)
+    if fun is None:
+        return lambda f: checkpoint(f, policy=policy)
     check_function("checkpoint", fun)
+    if save is None:
+        return fun
 
     @wraps(fun)
     def rematerialised(*args: Any, **kwargs: Any) -> Any:
@@ -44,7 +54,33 @@ def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
 
         as_tuple = flatten(tuple(tensors))[1]
         traced = trace_tree("checkpoint", call, as_tuple, [kind_of(t) for t in tensors])
-        values = checkpoint_emit(traced.graph, (*(t._value for t in tensors), *traced.captures))
+        values = recomputed(traced.graph, (*(t._value for t in tensors), *traced.captures), save)
         return unflatten(traced.structure, [wrap(v, w) for v, w in zip(values, traced.weak, strict=True)])
 
     return rematerialised
+
+
+def _saved(policy: Policy | None) -> tuple[str, ...] | None:
+    if policy is None:
+        return ()
+    if not isinstance(policy, Policy):
+        fix = "for names: save_only_these_names('a', 'b')"
+        raise TypeError(explained("checkpoint", "one of lg.checkpoint_policies", repr(policy), fix))
+    return policy.save
+
+
+def name(x: Tree, name: str) -> Tree:
+    """`x`, a tensor or a tree of tensors, under a name by which a policy of `lg.checkpoint` can save it. It changes
+    nothing else, in no mode. TypeError where the name isn't a string.
+
+    >>> lg.name(lg.ones(2), "flux")
+    Tensor([1., 1.], dtype=float64)
+    """
+    if not isinstance(name, str):
+        raise TypeError(explained("name", "a string", repr(name), "write lg.name(x, 'flux')"))
+
+    def named(leaf: Any) -> Any:
+        t = as_tensor(leaf)
+        return wrap(emit("alias", (t._value,), {"name": name})[0], t._weak)
+
+    return map_leaves(named, x)

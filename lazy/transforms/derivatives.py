@@ -20,11 +20,10 @@ from loopgrad.autodiff.forward import jvp_emit
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.errors import DTypeError, GradientError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy.creation import eye
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
-from loopgrad.lazy.tensor.errors import GradientError
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.promotion import promote, promote_weak
 from loopgrad.lazy.tensor.storage import as_array, is_array_without_axes, private

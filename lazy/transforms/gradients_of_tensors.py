@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
 from loopgrad.graph.build import current_scope, emit, inline
-from loopgrad.graph.errors import explained
+from loopgrad.graph.errors import GradientError, explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Leaf, Value
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, computed_as, wrap
-from loopgrad.lazy.tensor.errors import GradientError, HistoryError
+from loopgrad.lazy.tensor.errors import HistoryError
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor

@@ -2,6 +2,7 @@
 from loopgrad import linalg as linalg
 from loopgrad.codegen.options import Options as Options
 from loopgrad.graph.errors import DTypeError as DTypeError
+from loopgrad.graph.errors import GradientError as GradientError
 from loopgrad.graph.errors import IndexRangeError as IndexRangeError
 from loopgrad.graph.errors import LeakedValueError as LeakedValueError
 from loopgrad.graph.errors import LoopgradError as LoopgradError
@@ -282,7 +283,6 @@ from loopgrad.lazy.tensor.config import default_dtype as default_dtype
 from loopgrad.lazy.tensor.config import options as options
 from loopgrad.lazy.tensor.config import set_default_dtype as set_default_dtype
 from loopgrad.lazy.tensor.errors import DeviceError as DeviceError
-from loopgrad.lazy.tensor.errors import GradientError as GradientError
 from loopgrad.lazy.tensor.errors import HistoryError as HistoryError
 from loopgrad.lazy.tensor.errors import StaleCaptureError as StaleCaptureError
 from loopgrad.lazy.tensor.errors import StaticArgumentError as StaticArgumentError
@@ -299,6 +299,7 @@ from loopgrad.lazy.tensor.promotion import can_cast as can_cast
 from loopgrad.lazy.tensor.tensor import Tensor as Tensor
 from loopgrad.lazy.transforms.captured_call import Replay as Replay
 from loopgrad.lazy.transforms.checkpoint import checkpoint as checkpoint
+from loopgrad.lazy.transforms.checkpoint import name as name
 from loopgrad.lazy.transforms.compile import compile as compile
 from loopgrad.lazy.transforms.compile import Compiled as Compiled
 from loopgrad.lazy.transforms.derivatives import grad as grad
@@ -311,6 +312,9 @@ from loopgrad.lazy.transforms.derivatives import linearize as linearize
 from loopgrad.lazy.transforms.derivatives import value_and_grad as value_and_grad
 from loopgrad.lazy.transforms.derivatives import vjp as vjp
 from loopgrad.lazy.transforms.gradients_of_tensors import gradients as gradients
+from loopgrad.lazy.transforms.own_rules import custom_jvp as custom_jvp
+from loopgrad.lazy.transforms.own_rules import custom_vjp as custom_vjp
+from loopgrad.lazy.transforms.policies import checkpoint_policies as checkpoint_policies
 from loopgrad.lazy.transforms.static_arguments import register_pytree as register_pytree
 from loopgrad.lazy.transforms.static_arguments import register_static as register_static
 from loopgrad.lazy.transforms.vmap import vmap as vmap

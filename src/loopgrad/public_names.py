@@ -16,7 +16,8 @@ from loopgrad.lazy.numpy.not_offered import ABSENT, absent_name
 MODULES: Final = {
     "codegen.options": "Options",
     "graph.errors": (
-        "DTypeError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError ShapeError"
+        "DTypeError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError "
+        "ShapeError"
     ),
     "graph.types": (
         "bfloat16 bool_ bool=bool_ complex128 complex64 DType float16 float32 float64 int16 int32 int64 int8 uint16 "
@@ -72,17 +73,19 @@ MODULES: Final = {
     ),
     "lazy.tensor.config": "default_device default_dtype options set_default_dtype",
     "lazy.tensor.errors": (
-        "DeviceError GradientError HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
+        "DeviceError HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
     ),
     "lazy.tensor.evaluation": "eval=evaluate memory_stats synchronize to_device",
     "lazy.tensor.graph_export": "to_dot to_networkx to_text",
     "lazy.tensor.promotion": "can_cast",
     "lazy.tensor.tensor": "Tensor",
     "lazy.transforms.captured_call": "Replay",
-    "lazy.transforms.checkpoint": "checkpoint",
+    "lazy.transforms.checkpoint": "checkpoint name",
     "lazy.transforms.compile": "compile Compiled",
     "lazy.transforms.derivatives": "grad hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp",
     "lazy.transforms.gradients_of_tensors": "gradients",
+    "lazy.transforms.own_rules": "custom_jvp custom_vjp",
+    "lazy.transforms.policies": "checkpoint_policies",
     "lazy.transforms.static_arguments": "register_pytree register_static",
     "lazy.transforms.vmap": "vmap",
     "runtime.devices": "devices DeviceStatus",
