@@ -145,5 +145,5 @@ ROWS: Final[dict[str, Primitive]] = table(
     Primitive(name="for", public="fori_loop", kind=Kind.REGION, infer=_infer_for),
     Primitive(name="while", public="while_loop", kind=Kind.REGION, infer=_infer_while),
     Primitive(name="switch", kind=Kind.REGION, infer=_infer_switch),
-    Primitive(name="call", kind=Kind.REGION, infer=_infer_call),
+    Primitive(name="call", public=None, kind=Kind.REGION, infer=_infer_call),
 )
