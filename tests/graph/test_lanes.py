@@ -10,7 +10,7 @@ from loopgrad.graph.accumulators import is_accumulator, passed
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.lane_axes import moved_axes, preserves
-from loopgrad.graph.lanes import candidate_domain, lane_domain, lane_report
+from loopgrad.graph.lanes import candidate_domain, iota_axis, lane_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
 from loopgrad.graph.regions import Loop
@@ -312,3 +312,12 @@ def test_lanes_of_local_nodes_do_not_see_each_other(seed):
 def test_bool_lane_values():
     node = last_region(lambda n, x: traced_for(n, [x], lambda _k, c: [ops.invert(c)]), i(N), TensorType((N,), bool_))
     assert lane_report(node, (N,)).local
+
+
+def test_an_iota_is_seen_through_what_only_moves_it():
+    def function():
+        k = ops.stop_gradient(ops.alias(ops.iota(TensorType((3,), int64), 0)))
+        return [ops.transpose(ops.broadcast(k, (3, 4), (0,)), (1, 0)), ops.neg(k)]
+
+    graph, _ = trace(function, [])
+    assert [iota_axis(v) for v in graph.outputs] == [1, None]

@@ -126,6 +126,7 @@ def test_sums_that_wrap_just_beyond_the_dtype_stay_far_from_the_end() -> None:
         assert bounds(shifted) == (-(2**31), 2**31 - 1)
         assert not may_lie_in(shifted, -50, -1)
         assert may_lie_in(doubled, -50, -1)
+        assert not may_lie_in(ops.invert(ops.invert(shifted)), -50, -1)
         assert may_lie_in(ops.cast(shifted, int64), -50, -1)  # wider, -2**31 isn't far below any more
         return [shifted]
 

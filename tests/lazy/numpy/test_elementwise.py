@@ -189,3 +189,8 @@ def test_shapes_that_do_not_meet() -> None:
     with pytest.raises(lg.ShapeError, match=r"\(3,\) and \(4,\)") as caught:
         lg.ones(3) + lg.ones(4)
     assert "test_elementwise.py" in str(caught.value)
+
+
+def test_functions_are_called_as_users_call_them():
+    for name in ("isnan", "isinf", "isfinite", "signbit", "subtract", "power", "sin"):
+        assert getattr(lg, name).__name__ == name
