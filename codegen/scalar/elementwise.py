@@ -52,7 +52,7 @@ def compare(m: Ops[V], name: str, dtype: DType, x: V, y: V) -> V:
 
 def predicate(m: Ops[V], name: str, dtype: DType, x: V) -> V:
     """is_nan, is_inf, signbit."""
-    made: V = PREDICATES[name](m, m.widened(x, dtype))
+    made: V = PREDICATES[name](m, dtype, x)
     return made
 
 
@@ -152,17 +152,22 @@ FLOAT_ORDER: Final = {
 }
 
 
-def _is_inf(m: Ops[V], x: V) -> V:
+def _is_nan(m: Ops[V], dtype: DType, x: V) -> V:
+    return m.is_nan(m.widened(x, dtype))
+
+
+def _is_inf(m: Ops[V], dtype: DType, x: V) -> V:
+    x = m.widened(x, dtype)
     return m.eq(m.abs(x), m.const(x, float("inf")))
 
 
-def _signbit(m: Ops[V], x: V) -> V:
+def _signbit(m: Ops[V], dtype: DType, x: V) -> V:
     bits = m.as_int(x)
     return m.test("SLessThan", bits, m.const(bits, 0))
 
 
 PREDICATES: Final[dict[str, Recipe]] = {
-    "is_nan": lambda m, x: m.is_nan(x),
+    "is_nan": _is_nan,
     "is_inf": _is_inf,
     "signbit": _signbit,
 }
