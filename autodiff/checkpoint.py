@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
 from loopgrad.autodiff.loops.normal import NormalLoop
@@ -32,6 +32,7 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
+from loopgrad.graph.regions import in_parts
 from loopgrad.graph.types import TensorType, int64
 
 _COUNT: Final = TensorType((), int64)
@@ -85,20 +86,18 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     elements = [_COUNT, *(tensor_type("push", v) for v in states)]
     stacks = [ops.stack_new(t, depth, "snapshot") for t in elements]
     zero = ops.full(0, _COUNT)
-    start: Sequence[Value] = [zero, zero, *states, *stacks]
+    start = Schedule(zero, zero, states, stacks)
     if trip.alone and runs_forward(loop):
         start, trips = _forward(trip, trips, stacks, available)
 
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:
-        adjoint, schedule = carried[:c], carried[c:]
-        schedule = _descend(trip, t, schedule, available, range(len(states)))
-        position, state = schedule[0], schedule[2 : 2 + len(states)]
-        here = _advanced(trip, position, ops.sub(t, position), state)
-        return [*_pulled(trip, t, here, adjoint), *_returned(t, schedule, len(states))]
+        adjoint, rest = carried[:c], carried[c:]
+        base = _descend(trip, t, Schedule.of(rest, len(states)), available, range(len(states)))
+        here = _advanced(trip, base.position, ops.sub(t, base.position), base.state)
+        return [*_pulled(trip, t, here, adjoint), *_returned(t, base)]
 
-    return traced_for(trips, [*trip.carries.inits, *start], reverse_trip, reverse=True, name=loop.node.attrs["name"])[
-        :c
-    ]
+    inits = [*trip.carries.inits, *start.values]
+    return traced_for(trips, inits, reverse_trip, reverse=True, name=loop.node.attrs["name"])[:c]
 
 
 def _most(count: Value) -> Value:
@@ -110,19 +109,38 @@ def _most(count: Value) -> Value:
     return ops.upper_bound(ops.reduce_max(count, range(len(count.shape))))
 
 
-# ---- the schedule: (position, stored, *state, *stacks)
+# ---- the schedule
 
 
-def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) -> tuple[Sequence[Value], Value]:
+class Schedule(NamedTuple):
+    """What is carried besides the cotangents: the base, its position in trips, how many states are stored, and the
+    stacks of positions and states that hold them."""
+
+    position: Value
+    stored: Value
+    state: Sequence[Value]
+    stacks: Sequence[Value]
+
+    @staticmethod
+    def of(values: Sequence[Value], states: int) -> Schedule:
+        """Of `values` that belong together, where a state is so many."""
+        (position, stored), state, stacks = in_parts(values, 2, states, len(values) - 2 - states)
+        return Schedule(position, stored, state, stacks)
+
+    @property
+    def values(self) -> list[Value]:
+        return [self.position, self.stored, *self.state, *self.stacks]
+
+
+def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) -> tuple[Schedule, Value]:
     """Run the loop for its value, with all its carries, and store the states that the last trip's pullback would
     look for first. Gives the schedule from there, and the trips as counted by the loop that stands for the
     original."""
     loop, n = trip.loop, trip.loop.width
     whole = replace(trip, state=list(range(n)))
     zero = ops.full(0, _COUNT)
-    begin = (zero, zero, *loop.inits, *stacks)
-    position, stored, *rest = _descend(whole, ops.sub(trips, 1), begin, available, trip.state)
-    state, filled = rest[:n], rest[n:]
+    begin = Schedule(zero, zero, loop.inits, stacks)
+    position, stored, state, filled = _descend(whole, ops.sub(trips, 1), begin, available, trip.state)
     graph = extract(trip.joint.outputs[:n], trip.joint.inputs[: len(loop.body.inputs)])
     done = ops.broadcast_to(position, trip.count.shape)
     left = ops.max(ops.sub(ops.cast(trip.count, int64), done), 0)
@@ -132,12 +150,10 @@ def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) 
         return [*inline(graph, inputs), ops.add(carried[n], 1)]
 
     results = traced_for(left, [*state, done], body, name=loop.node.attrs["name"], replaces=loop.original)
-    return [position, stored, *(state[j] for j in trip.state), *filled], _most(results[n])
+    return Schedule(position, stored, [state[j] for j in trip.state], filled), _most(results[n])
 
 
-def _descend(
-    trip: Trip, t: Value, schedule: Sequence[Value], available: int, stored_state: Sequence[int]
-) -> tuple[Value, ...]:
+def _descend(trip: Trip, t: Value, schedule: Schedule, available: int, stored_state: Sequence[int]) -> Schedule:
     """Store the base and move on towards t, as long as states are free. Of the carries of `trip`, those at
     `stored_state` go onto the stacks."""
     n = len(trip.state)
@@ -145,15 +161,15 @@ def _descend(
     def more(position: Value, stored: Value, *rest: Value) -> Value:
         return ops.and_(ops.lt(position, t), ops.lt(stored, available - 1))
 
-    def step(position: Value, stored: Value, *rest: Value) -> list[Value]:
-        state, stacks = rest[:n], rest[n:]
+    def step(*values: Value) -> list[Value]:
+        position, stored, state, stacks = Schedule.of(values, n)
         base = (position, *(state[i] for i in stored_state))
         filled = [ops.push(s, v) for s, v in zip(stacks, base, strict=True)]
         trips = split(ops.sub(ops.add(t, 1), position), ops.sub(available, stored))
         after = _advanced(trip, position, trips, state)
-        return [ops.add(position, trips), ops.add(stored, 1), *after, *filled]
+        return Schedule(ops.add(position, trips), ops.add(stored, 1), after, filled).values
 
-    return traced_while(list(schedule), more, step, name="checkpoints")
+    return Schedule.of(traced_while(schedule.values, more, step, name="checkpoints"), n)
 
 
 def split(trips: Value, states: Value) -> Value:
@@ -175,20 +191,20 @@ def split(trips: Value, states: Value) -> Value:
     return ops.max(ops.min(longest, ops.sub(trips, 1)), 1)
 
 
-def _returned(t: Value, schedule: Sequence[Value], n: int) -> tuple[Value, ...]:
+def _returned(t: Value, schedule: Schedule) -> tuple[Value, ...]:
     """Take the last stored state as the base where the present one has been used up."""
-    position, stored = schedule[:2]
-    used_up = ops.and_(ops.ge(position, t), ops.gt(stored, 0))
+    used_up = ops.and_(ops.ge(schedule.position, t), ops.gt(schedule.stored, 0))
 
     def keep(*values: Value) -> Sequence[Value]:
         return values
 
-    def take(position: Value, stored: Value, *rest: Value) -> list[Value]:
-        popped = [ops.pop(s) for s in rest[n:]]
-        (below, *state) = [v for _, v in popped]
-        return [below, ops.sub(stored, 1), *state, *(s for s, _ in popped)]
+    def take(*values: Value) -> list[Value]:
+        _, stored, _, stacks = Schedule.of(values, len(schedule.state))
+        popped = [ops.pop(s) for s in stacks]
+        below, *state = [v for _, v in popped]
+        return Schedule(below, ops.sub(stored, 1), state, [s for s, _ in popped]).values
 
-    return traced_switch(used_up, [keep, take], schedule)
+    return traced_switch(used_up, [keep, take], schedule.values)
 
 
 # ---- trips

@@ -61,7 +61,8 @@ def _require_cheap(graph: Graph) -> None:
     """No loop of unknown length, none over floats, nothing saved."""
     for node in graph.nodes:
         floats = any(isinstance(r.type, TensorType) and r.dtype.differentiable for r in node.results)
-        if node.op == "while" or node.op in STACKS or (node.op == "for" and floats):
+        loop = Region.of(node) if node.regions else None
+        if node.op in STACKS or (isinstance(loop, Loop) and (loop.count is None or floats)):
             raise _UnknownDepthError
         for region in node.regions:
             _require_cheap(region)
