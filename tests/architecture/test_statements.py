@@ -31,7 +31,9 @@ with lg.default_device({device!r}):
 print(*[m for m in sys.modules if m.startswith("loopgrad.codegen.")])
 """
 # Parts of codegen that a program found on disk is run with: what it is made of, and what host and code agree on.
-RUN_TIME = {"artifact", "codec", "options", "arena", "program", "steps", "kernel", "kernel.nodes", "targets"}
+RUN_TIME = {
+    "artifact", "codec", "options", "arena", "lifetimes", "program", "steps", "kernel", "kernel.nodes", "targets",
+}  # fmt: skip
 AGREED = {"features", "interface", "record", "call_context", "pool_interface", "update_list"}
 
 
