@@ -60,7 +60,7 @@ def push_call(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
         raise GradientError(explained(_called(node), "reverse mode: it has a vjp rule only", "forward mode", fix))
     arguments = call.moving_operands
     given = explicit([node.operands[i] for i in arguments], [tangents[i] for i in arguments])
-    made = tied(inline(node.regions[1], (*node.operands, *given)), replaces=node)
+    made = tied(inline(call.rules[0], (*node.operands, *given)), replaces=node)
     found: list[Value | None] = [None] * len(node.results)
     for i, tangent in zip(call.moving_results, made[len(node.results) :], strict=True):
         found[i] = tangent
@@ -79,9 +79,9 @@ def _called(node: Node) -> str:
 
 def _refuse_captured(node: Node, moving: Callable[[Value], bool]) -> None:
     """The rules know nothing of what the functions read besides their arguments."""
-    count = node.attrs["arguments"]
-    for v in node.operands[count:]:
-        if v not in node.operands[:count] and moving(v):
+    call = Call.of(node)
+    for v in call.captures:
+        if v not in call.own_arguments and moving(v):
             fix = "pass it as an argument, for which the rule gives a derivative, or wrap it in lg.stop_gradient"
             got = f"a tensor of type {v.type} from outside that is being differentiated"
             raise GradientError(explained(_called(node), "only arguments to be differentiated", got, fix))
@@ -92,7 +92,7 @@ def _refuse_captured(node: Node, moving: Callable[[Value], bool]) -> None:
 
 def _pull_by_rule(node: Node, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
     _refuse_captured(node, lambda v: v in adjoints.active)
-    _, forward, backward = node.regions
+    forward, backward = Call.of(node).rules
     made = tied(inline(forward, node.operands), replaces=node)
     results = Call.of(node).moving_results
     given = explicit([node.results[i] for i in results], [received[i] for i in results])
@@ -139,7 +139,7 @@ def _alone(backward: Graph, given: Sequence[Value], found: Sequence[Value]) -> t
 def _pull_by_tangents(node: Node, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
     _refuse_captured(node, lambda v: v in adjoints.active)
     tangents = [ops.alias(ops.zeros_like(node.operands[i])) for i in Call.of(node).moving_operands]
-    made = inline(node.regions[1], (*node.operands, *tangents))
+    made = inline(Call.of(node).rules[0], (*node.operands, *tangents))
     results = tied(made[: len(node.results)], replaces=node)
     given = [received[i] for i in Call.of(node).moving_results]
     found = pull(made[len(node.results) :], given, tangents, context, (), node.operands)
@@ -154,7 +154,7 @@ def _pull_through(node: Node, received: Cotangents, adjoints: Adjoints, context:
     """What stands for its region is differentiated as if the region stood there."""
     wrt = [v for v in dict.fromkeys(node.operands) if v in adjoints.active]
     before = [adjoints.get(v) for v in wrt]
-    outputs = inline(node.regions[0], node.operands)
+    outputs = inline(Call.of(node).function, node.operands)
     for v, ct in zip(wrt, pull(outputs, received, wrt, context, before, node.operands), strict=True):
         if ct is not None:
             adjoints.put(v, ct)

@@ -99,7 +99,7 @@ def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
 def run_call(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     """Its function; the rules are for derivatives."""
     call = Call.of(node)
-    results = _run_branch(call, call.bodies[0], operands, frame.masks, {p: call.source(p) for p in call.shared}, frame)
+    results = _run_branch(call, call.function, operands, frame.masks, {p: call.source(p) for p in call.shared}, frame)
     entering = [i for i in call.captured if node.operands[i] in frame.shared]
     frame.shared.update(node.results[c.output] for i in entering if (c := passed(node, i)) is not None)
     return results

@@ -92,6 +92,11 @@ class Region:
         return False
 
     @property
+    def always_read(self) -> tuple[Value, ...]:
+        """The operands that are read whatever the regions do."""
+        return self.lead
+
+    @property
     def own(self) -> bool:
         """Whether the derivative is stated, not that of the regions."""
         return False
@@ -366,13 +371,36 @@ class Call(Region):
         return self.node.regions[:1]
 
     @property
+    def function(self) -> Graph:
+        return self.node.regions[0]
+
+    @property
+    def rules(self) -> tuple[Graph, ...]:
+        """Those of its derivative: none, (tangent) or (forward, backward)."""
+        return self.node.regions[1:]
+
+    @property
+    def own_arguments(self) -> tuple[Value, ...]:
+        """The operands that rules are about."""
+        return self.node.operands[: self.node.attrs["arguments"]]
+
+    @property
+    def captures(self) -> tuple[Value, ...]:
+        """The operands that rules capture."""
+        return self.node.operands[self.node.attrs["arguments"] :]
+
+    @property
     def kind(self) -> str:
         name: str = self.node.attrs["kind"]
         return name
 
     @property
     def optional(self) -> bool:
-        return len(self.node.regions) == 1
+        return not self.rules
+
+    @property
+    def always_read(self) -> tuple[Value, ...]:
+        return () if self.optional else self.node.operands
 
     @property
     def captured(self) -> range:
@@ -387,7 +415,7 @@ class Call(Region):
     @property
     def moving_operands(self) -> list[int]:
         """The operands for which rules have tangents or cotangents."""
-        return _differentiable(self.node.operands[: self.node.attrs["arguments"]])
+        return _differentiable(self.own_arguments)
 
     @property
     def moving_results(self) -> list[int]:

@@ -113,7 +113,7 @@ def _emit_augmented(
     call: NormalCall, joint: Graph, saved: Sequence[Value]
 ) -> tuple[Sequence[Value], Sequence[Value]]:
     """The saved values; where none are, and the function calls others whose rules are inline here, a result."""
-    if not saved and not brings_rules(call.bodies[0]):
+    if not saved and not brings_rules(call.function):
         return (), ()
     results = len(call.node.results)
     region = extract((*joint.outputs[:results], *saved), joint.inputs[: len(call.arguments)])

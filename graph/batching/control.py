@@ -70,8 +70,8 @@ def _call(node: Node, operands: Values, context: Context) -> Values:
     plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
     given = _given(node, operands, plan, context)
     shared = _shared_results(call, context)
-    function, *rules = node.regions
-    regions = [_region(function, plan.operands, plan.results, context.mask, list(shared.values()), context)]
+    rules = call.rules
+    regions = [_region(call.function, plan.operands, plan.results, context.mask, list(shared.values()), context)]
     moved = tuple([plan.results[i] for i in call.moving_results])
     own = tuple([plan.operands[i] for i in call.moving_operands])
     if call.kind == "jvp":

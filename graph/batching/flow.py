@@ -161,11 +161,10 @@ class Flow:
         """A result is batched where the function or a rule makes it so. Under a mask all operands are: a cotangent that
         were summed over the batch would mix lanes."""
         flags = [masked or b for b in operands]
-        function, rule = call.node.regions[:2]
         tangents = [flags[i] for i in call.moving_operands] if call.kind == "jvp" else []
         places = [*range(len(call.node.results)), *(call.moving_results if call.kind == "jvp" else [])]
         results = [False] * len(call.node.results)
-        for region, inputs in ((function, flags), (rule, [*flags, *tangents])):
+        for region, inputs in ((call.function, flags), (call.rules[0], [*flags, *tangents])):
             inside = self._region(region, inputs, masked)
             for p, output in zip(places, region.outputs, strict=False):
                 results[p] |= output in inside

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import Builder, rebuild
+from loopgrad.graph.regions import Call
 from loopgrad.graph.types import TensorType, int64
 
 
@@ -37,19 +38,19 @@ def separate(graph: Graph) -> Graph:
 
 
 def _inlined(node: Node, builder: Builder) -> Sequence[Value] | None:
-    if node.op != "call" or node.attrs["kind"] == "again":
+    if node.op != "call" or Call.of(node).kind == "again":
         return None
-    return builder.inline(node.regions[0], node.operands)
+    return builder.inline(Call.of(node).function, node.operands)
 
 
 def _inlined_if_plain(node: Node, builder: Builder) -> Sequence[Value] | None:
-    if node.op != "call" or node.attrs["kind"] != "plain":
+    if node.op != "call" or Call.of(node).kind != "plain":
         return None
-    return builder.inline(node.regions[0], node.operands)
+    return builder.inline(Call.of(node).function, node.operands)
 
 
 def _as_switch(node: Node, builder: Builder) -> Sequence[Value] | None:
     if node.op != "call":
         return None
     index = builder.const(0, TensorType((), int64))
-    return builder.emit("switch", (index, *node.operands), {"lanes": 0, "shared": node.attrs["shared"]}, node.regions)
+    return builder.emit("switch", (index, *node.operands), {"lanes": 0, "shared": Call.of(node).shared}, node.regions)

@@ -174,7 +174,7 @@ def _read_for(node: Node, needed: set[Value]) -> list[Value]:
     """The operands of a region node on which those of its results depend that are needed."""
     region = Region.of(node)
     wanted = [j for j, v in enumerate(node.results) if v in needed]
-    read: list[Value] = [*region.lead] if isinstance(region, Loop) else [*node.operands[: region.captured.start]]
+    read = list(region.always_read)
     if isinstance(region, Loop):
         live, inner = _live(region, wanted, inside=True)
         read += [region.init(j) for j in sorted(live)]

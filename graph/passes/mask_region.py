@@ -165,7 +165,7 @@ def _masked_region(
 
 def _in_a_rule(call: Call, number: int, outputs: list[Value], masks: Sequence[Value]) -> tuple[int, list[Value]]:
     """Before which input a rule of a call takes the masks (captured ones, the last residuals), and its outputs."""
-    count, residuals = len(call.node.operands), len(call.node.regions[1].outputs) - len(call.node.results)
+    count, residuals = len(call.node.operands), len(call.rules[0].outputs) - len(call.node.results)
     if call.kind == "vjp":
         return (count, [*outputs, *masks]) if number == 1 else (residuals, outputs)
     return count, outputs
