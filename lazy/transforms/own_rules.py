@@ -187,7 +187,12 @@ class custom_vjp(OwnRule):  # a decorator
     `f.defvjp(fwd, bwd)`: `fwd(*args)` returns `(f(*args), residuals)`, a tree of what the reverse needs;
     `bwd(residuals, cotangent)` returns a tuple with one cotangent per argument, each a tree like the argument, or None
     for zero. Arguments at `nondiff_argnums` are handed to `bwd` first, as they are, and get no cotangent. Integers
-    get None.
+    get None. `vmap`, loops and compilation take it like any function; forward mode raises GradientError.
+
+    >>> f = lg.custom_vjp(lambda x: lg.sin(x))
+    >>> f.defvjp(lambda x: (lg.sin(x), lg.cos(x)), lambda c, ct: (2 * c * ct,))
+    >>> lg.grad(f)(0.0)
+    Tensor(2., dtype=float64)
     """
 
     _rule: tuple[Function, Function] | None = None
@@ -270,6 +275,11 @@ class custom_jvp(OwnRule):  # a decorator
     `f.defjvp(rule)`: `rule(primals, tangents)`, two tuples like the arguments, returns `(f(*primals), tangent)`, where
     the tangent is linear in the tangents. Arguments at `nondiff_argnums` are handed to the rule first, as they are.
     Tangents of integers are zeros.
+
+    >>> f = lg.custom_jvp(lambda x: lg.sin(x))
+    >>> f.defjvps(lambda t, ans, x: 2 * lg.cos(x) * t)
+    >>> lg.grad(f)(0.0), lg.jvp(f, (0.0,), (1.0,))[1]
+    (Tensor(2., dtype=float64), Tensor(2., dtype=float64))
     """
 
     _rule: Function | None = None
