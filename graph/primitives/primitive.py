@@ -57,8 +57,8 @@ class Primitive:
     interval   between which integers the elements of the result lie (`primitives.intervals`); None: anywhere
     axes       (node, operand, axes) -> the axes of the result along which elements have the coordinates that they had
                along `axes` of the operand, counted in row-major order: {perm=(1, 0)} takes (0,) to (1,), a reshape
-               of (2, 3) to (6,) takes (0, 1) to (0,). None where elements along `axes` meet or change places; no
-               rule says that they always may
+               of (2, 3) to (6,) takes (0, 1) to (0,). `axes` itself where they are the same with the same extents.
+               None where elements along `axes` meet or change places; no rule says that they always may
 
     For derivatives:
 

@@ -83,6 +83,7 @@ def test_lanes_stay_apart(op):
                 if moved is None:
                     continue
                 promised += 1
+                assert moved is not axes or all(x.shape[a] == before.shape[a] for a in axes)
                 mine, theirs = _lanes(x.shape, axes), _lanes(before.shape, moved)
                 for lane in np.unique(mine):
                     changed = [*arrays]
