@@ -440,3 +440,17 @@ def test_tangent_rules_that_return_something_else() -> None:
         slope(lambda primals, tangents: ((primals[0], primals[0]), tangents[0]))
     with pytest.raises(lg.ShapeError, match="tangent of the result"):
         slope(lambda primals, tangents: ((primals[0], primals[0]), (lg.sum(tangents[0]), None)))
+
+
+def test_captured_and_replayed(device: str) -> None:
+    def loss(x: Any, n: Any) -> Any:
+        return lg.sum(lg.fori_loop(0, n, lambda _, v: doubled_cos(lg.sin)(v), x))
+
+    replay = lg.compile(lg.value_and_grad(loss)).capture(lg.asarray(X), lg.asarray(3))
+    for n in (3, 1, 4):
+        value, slope = replay(lg.asarray(X), lg.asarray(n))
+        v, expected = X, np.ones(3)
+        for _ in range(n):
+            v, expected = np.sin(v), expected * 2 * np.cos(v)
+        np.testing.assert_allclose(value, v.sum(), rtol=1e-12)
+        np.testing.assert_allclose(slope, expected, rtol=1e-12)
