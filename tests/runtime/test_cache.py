@@ -266,3 +266,19 @@ def test_code_without_a_program(tmp_path):
     assert len(made) == 1
     assert kept_code(cache, ("a", "c"), make) == kept_code(None, ("a", "b"), make) == b"code"
     assert len(made) == 3
+
+
+@dataclass(frozen=True)
+class Other:
+    name: int
+
+
+def test_an_entry_that_holds_no_such_program_is_damaged(tmp_path: Path) -> None:
+    """Whoever wrote it had the key: it is a miss, is removed, and the program is compiled again."""
+    cache = DiskCache(tmp_path)
+    cache.store(PARTS, ARTIFACT)
+    with pytest.warns(CacheWarning, match="damaged"):
+        assert cache.load(PARTS, Other) is None
+    assert not entries(tmp_path)
+    cache.store(PARTS, ARTIFACT)
+    assert same(cache.load(PARTS, Record), ARTIFACT)
