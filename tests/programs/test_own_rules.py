@@ -247,3 +247,34 @@ def test_rules_with_loops(program: Any, rule: Any) -> None:
 
     with lg.default_device("interpreter"):
         agree(result(rule()), result(looping))
+
+
+@pytest.mark.parametrize("rule", ["vjp", "jvp"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_slopes_of_a_batch(program: Any, rule: str) -> None:
+    def result(f: Step) -> Any:
+        slopes = lg.grad(lambda x, y: program(f, x, y), argnums=(0, 1))
+        return lg.vmap(slopes, in_axes=(0, None))(lg.asarray(np.stack([X, -X])), lg.asarray(Y))
+
+    with lg.default_device("interpreter"):
+        agree(result(RULES[rule](3.0)), result(plain))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_slopes_with_named_values_saved(program: Any) -> None:
+    rule = by_vjp(3.0)
+
+    def named(x: Any, y: Any) -> Any:
+        s = lg.name(rule(x, y), "s")
+        return lg.cos(s) * s
+
+    def unnamed(x: Any, y: Any) -> Any:
+        s = plain(x, y)
+        return lg.cos(s) * s
+
+    def result(f: Step) -> Any:
+        return lg.grad(lambda x, y: program(f, x, y), argnums=(0, 1))(*point())
+
+    with lg.default_device("interpreter"):
+        saving = lg.checkpoint(named, policy=lg.checkpoint_policies.save_only_these_names("s"))
+        agree(result(saving), result(unnamed))
