@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -45,7 +46,7 @@ def codegen_modules(device, cache):
         text=True,
         timeout=200,
         check=True,
-        env={"LOOPGRAD_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "LOOPGRAD_CACHE_DIR": str(cache)},
     )
     return {module.removeprefix("loopgrad.codegen.") for module in run.stdout.split()}
 

@@ -78,6 +78,12 @@ VECTOR(v_mad_i64_i32, B64, MASK, B32, B32, I64, NONE,
        e.u = (uint64_t)__builtin_add_overflow((int64_t)a.s * b.s, c.i, &r.i))
 VECTOR3(v_mad_u32_u16, B32, B16, B16, B32, r.w = (uint32_t)a.h * b.h + c.w)
 VECTOR3(v_mad_i32_i16, B32, B16, B16, B32, r.w = LOW(a.hs * b.hs) + c.w)
+static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c) {
+    for (int i = 0; i < 32; i += 8)
+        c += (a >> i & 0xff) * (b >> i & 0xff);
+    return c;
+}
+VECTOR3(v_dot4_u32_u8, B32, B32, B32, B32, r.w = dot4(a.w, b.w, c.w))
 VECTOR3(v_sad_u32, B32, B32, B32, B32, r.w = (a.w > b.w ? a.w - b.w : b.w - a.w) + c.w)
 
 VECTOR1(v_not_b32, B32, B32, r.w = ~a.w)

@@ -36,6 +36,9 @@ class Reference:
     def checkpoint(self, f: Any) -> Any:
         return f
 
+    def name(self, x: Any, name: str) -> Any:
+        return x
+
     def vmap(self, f: Any) -> Any:
         return lambda *arrays: np.stack([f(*row) for row in zip(*arrays, strict=True)])
 
@@ -245,6 +248,7 @@ CONTROL: dict[str, list[Case]] = {
     "switch": [(lambda m, x, y: m.switch(1, [lambda a, b: a, lambda a, b: a * b * b], x, y), BOTH)],
     "vmap": [(lambda m, x, y: m.vmap(lambda a, b: m.sin(a * b) * a)(x, y), BOTH)],
     "checkpoint": [(lambda m, x, y: m.checkpoint(lambda a, b: m.sin(a * b) * a)(x, y), BOTH)],
+    "name": [(lambda m, x: m.name(m.sin(x) * x, "kept"), (X,))],
     "to_device": [],
 }
 

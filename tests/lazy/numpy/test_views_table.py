@@ -65,7 +65,7 @@ NEW = (
     "m.vmap(lambda a, b: b, in_axes=(0, None), out_axes=None)(x, x)",
     "m.grad(lambda v: m.sum(v))(x)",
     "m.value_and_grad(lambda v: m.sum(v * v))(x)",
-    "m.gradients(m.sum(x * x), [x])",
+    "m.gradients(m.sum(x * x), [x])", "m.name(x, 'kept')",
     "m.jvp(lambda v: v, (x,), (x,))",
     "(lambda r: (r[0], *r[1](x)))(m.vjp(lambda v: v, x))",
     "(lambda r: (r[0], r[1](x)))(m.linearize(lambda v: v, x))",
