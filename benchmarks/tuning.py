@@ -26,7 +26,8 @@ os.environ.setdefault("LOOPGRAD_BENCHMARK_DEVICE", "cuda:0")
 from benchmarks import place
 from benchmarks.contender import Contender
 from benchmarks.registry import contenders_of, load
-from loopgrad.codegen.targets.gpu import accumulate, layout, measured_order, plan
+from loopgrad.codegen.targets.gpu.emit import accumulate
+from loopgrad.codegen.targets.gpu.lanes import layout, measured_order, plan
 from loopgrad.codegen.targets.nvptx import flavour, target
 from loopgrad.runtime.gpu.streams import driver
 from loopgrad.runtime.session import SESSION

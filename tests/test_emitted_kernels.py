@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
-from loopgrad.codegen.targets.gpu.plan import UNTILED
-from loopgrad.codegen.targets.gpu.support import copy_kernel, fill_kernel, tree_kernel
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED
+from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel, fill_kernel, tree_kernel
 from loopgrad.graph.types import DType, float32, float64
 from tests import emitted_kernels
 from tests.amdgpu_checks import PROCESSORS, AmdCompiler

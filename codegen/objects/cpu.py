@@ -9,7 +9,7 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.objects.objects import Objects
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
-from loopgrad.codegen.targets.cpu.call_context import HEADER, HEADER_WORDS
+from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.module import emit_kernels

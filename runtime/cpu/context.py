@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.program import MatmulStep
-from loopgrad.codegen.targets.cpu.call_context import (
+from loopgrad.codegen.targets.cpu.entry.call_context import (
     HEADER,
     INITIAL_CAPACITY,
     RESERVE_HEAP,
@@ -39,7 +39,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class CallContext:
-    """`words[HEADER[...]]` and the rest as laid out by codegen.targets.cpu.call_context."""
+    """`words[HEADER[...]]` and the rest as laid out by codegen.targets.cpu.entry.call_context."""
 
     def __init__(self, program: ProgramRecord, pool: NativePool, constants: int, forced: int | None) -> None:
         self.program = program

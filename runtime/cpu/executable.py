@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.cpu.call_context import HEADER, INTERRUPTED, stack_stride
+from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, INTERRUPTED, stack_stride
 from loopgrad.codegen.targets.cpu.record import ProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.alive import Alive

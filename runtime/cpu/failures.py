@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.targets.cpu.call_context import (
+from loopgrad.codegen.targets.cpu.entry.call_context import (
     CHECK,
     HEADER,
     HEAP_MEMORY,

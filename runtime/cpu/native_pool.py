@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from loopgrad.codegen.targets.cpu.pool_interface import EXPORTS, MAX_THREADS
+from loopgrad.codegen.targets.cpu.pool.pool_interface import EXPORTS, MAX_THREADS
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
@@ -74,7 +74,7 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
 
 
 def _pool_text() -> str:
-    from loopgrad.codegen.targets.cpu.pool import pool_ir  # late: a warm cache needs no text
+    from loopgrad.codegen.targets.cpu.pool.pool_module import pool_ir  # late: a warm cache needs no text
 
     return pool_ir()
 

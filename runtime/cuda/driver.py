@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
+from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
 from loopgrad.runtime.cuda.api import CudaApi

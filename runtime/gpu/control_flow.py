@@ -2,7 +2,7 @@
 
 A list of items is the whole program: launches in order, loops and branches with bodies of their own. What the
 host would do between launches (change places of carries, count trips, test conditions, move on a stack) is done
-by update kernels (codegen.targets.gpu.update), of which there is one a trip where the steps allow it.
+by update kernels (codegen.targets.gpu.support.update_kernel), of which there is one a trip where the steps allow it.
 """
 
 from __future__ import annotations

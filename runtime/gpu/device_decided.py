@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.targets.gpu.update_list import (
+from loopgrad.codegen.targets.gpu.support.update_list import (
     BASE,
     CAPACITY,
     EMPTY_STACK,

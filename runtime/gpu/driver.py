@@ -176,7 +176,7 @@ class Driver(Protocol):
         ...
 
     def update(self) -> Pipeline:
-        """The update kernel (codegen.targets.gpu.update); it tells its decisions as `graph` needs it."""
+        """The update kernel (codegen.targets.gpu.support.update_kernel); it tells its decisions as `graph` needs it."""
         ...
 
     @property

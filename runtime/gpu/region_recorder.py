@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.update_list import UpdateList
+from loopgrad.codegen.targets.gpu.support.update_list import UpdateList
 from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
 from loopgrad.runtime.gpu.driver import Driver, Push, Shared, Words
 from loopgrad.runtime.gpu.recorder import Recorder

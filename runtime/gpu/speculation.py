@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.update_list import PAUSED, PROGRESS
+from loopgrad.codegen.targets.gpu.support.update_list import PAUSED, PROGRESS
 from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
 from loopgrad.runtime.gpu.driver import Commands, Driver, Shared, Words
 

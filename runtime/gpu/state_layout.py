@@ -7,7 +7,7 @@ from typing import Final
 
 from loopgrad.codegen.program import ForStep, Step, SwitchStep, WhileStep
 from loopgrad.codegen.steps import blocks
-from loopgrad.codegen.targets.gpu.update_list import HEADER, LOOP, STACK
+from loopgrad.codegen.targets.gpu.support.update_list import HEADER, LOOP, STACK
 
 EMPTY_LIST: Final = 2  # words: no operations, no pairs
 LOOPS: Final = (ForStep, WhileStep)

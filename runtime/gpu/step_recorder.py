@@ -23,7 +23,7 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.targets.gpu.update_list import integer_kind
+from loopgrad.codegen.targets.gpu.support.update_list import integer_kind
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.gpu.control_flow import Condition
 from loopgrad.runtime.gpu.launches import Launches

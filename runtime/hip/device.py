@@ -8,7 +8,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
-from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
+from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.cache import DiskCache, default_cache, kept_code
 from loopgrad.runtime.gpu.device import GpuDevice

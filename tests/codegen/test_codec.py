@@ -37,7 +37,7 @@ from loopgrad.codegen.targets.cpu import record as cpu
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.module import emit_kernels
 from loopgrad.codegen.targets.gpu.compile import compile_for
-from loopgrad.codegen.targets.gpu.plan import Geometry, Plan
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, Plan
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import DType, TensorType, bfloat16, bool_, float32, int32

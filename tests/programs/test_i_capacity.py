@@ -16,7 +16,7 @@ import pytest
 from oracles import check, tolerance
 
 import loopgrad as lg
-from loopgrad.codegen.targets.cpu import driver_launch
+from loopgrad.codegen.targets.cpu.entry import launch as driver_launch
 from loopgrad.runtime.cpu import memory
 
 STARTS = np.array([0.1, 0.3, 0.5, 0.8])

@@ -18,7 +18,7 @@ from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.gpu.assembler import Divide, Val
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
-from loopgrad.codegen.targets.gpu.update import emit_update
+from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
 from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.backend import optimised
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour

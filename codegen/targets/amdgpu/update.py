@@ -8,8 +8,8 @@ from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.amdgpu.code_object import check, loadable
 from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
 from loopgrad.codegen.targets.amdgpu.target import relocatable
-from loopgrad.codegen.targets.gpu.update import emit_update
-from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
+from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
+from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
 
 
 def update_text() -> str:

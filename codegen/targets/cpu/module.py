@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.targets.cpu.emit import KernelEmission
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.codegen.targets.cpu.halves import runtime_functions
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.vector.emit import KernelEmission
+from loopgrad.codegen.targets.cpu.vector.halves import runtime_functions
 
 
 def emit_kernels(

@@ -20,7 +20,7 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.steps import all_steps, launches
-from loopgrad.codegen.targets.cpu.call_context import Layout, plan_layout
+from loopgrad.codegen.targets.cpu.entry.call_context import Layout, plan_layout
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.graph.nodes import Location
 

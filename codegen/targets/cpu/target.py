@@ -7,7 +7,7 @@ from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
-from loopgrad.codegen.targets.cpu.driver import emit_entry
+from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.module import emit_kernels

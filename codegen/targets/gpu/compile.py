@@ -16,10 +16,10 @@ from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.arena import arena
-from loopgrad.codegen.targets.gpu.layout import interface, notes, plan
-from loopgrad.codegen.targets.gpu.plan import UNTILED, Geometry, Plan
+from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, Plan
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
-from loopgrad.codegen.targets.gpu.steps import supported
+from loopgrad.codegen.targets.gpu.support.steps import supported
 
 
 class Image(Protocol):

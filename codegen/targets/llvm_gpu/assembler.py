@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from loopgrad.codegen.targets.gpu.assembler import Divide, Val
-from loopgrad.codegen.targets.gpu.context import SIZE
+from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
 from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE, TYPE

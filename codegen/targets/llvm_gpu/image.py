@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.targets.gpu.analysis import small
-from loopgrad.codegen.targets.gpu.kernel import emit_kernel
-from loopgrad.codegen.targets.gpu.plan import Geometry, Plan, many_sums
+from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
+from loopgrad.codegen.targets.gpu.lanes.analysis import small
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, Plan, many_sums
 from loopgrad.codegen.targets.gpu.record import Module
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.update import emit_update
-from loopgrad.codegen.targets.gpu.update_list import ENTRY, GROUP
+from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
+from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.nvptx.flavour import NVPTX
 from loopgrad.codegen.targets.nvptx.target import generate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.context import SIZE
+from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.spirv.assembly import (
     FLOAT_MODES,
     FUNCTION,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
-from loopgrad.codegen.targets.gpu.context import SIZE, Emitter
-from loopgrad.codegen.targets.gpu.kernel import emit_body, emit_kernel
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter
+from loopgrad.codegen.targets.gpu.emit.kernel import emit_body, emit_kernel
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.graph.types import int64

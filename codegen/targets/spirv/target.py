@@ -10,8 +10,8 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
-from loopgrad.codegen.targets.gpu.kernel import emit_kernel
-from loopgrad.codegen.targets.gpu.plan import Geometry, Plan
+from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, Plan
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, Features

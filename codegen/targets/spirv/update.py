@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopgrad.codegen.targets.gpu.update import emit_update
+from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import Features
 

@@ -10,7 +10,7 @@ from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
 from loopgrad.codegen.targets.amdgpu.flavour import AMDGPU
 from loopgrad.codegen.targets.cpu.features import PLAIN, machine_from
 from loopgrad.codegen.targets.cpu.module import emit_kernels
-from loopgrad.codegen.targets.gpu.kernel import emit_kernel
+from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from loopgrad.codegen.targets.nvptx.flavour import NVPTX
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler

@@ -9,7 +9,7 @@ import pytest
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
-from loopgrad.codegen.targets.cpu.driver import emit_entry
+from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.llvm import compile_module

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.codegen.targets.gpu import update_list as u
+from loopgrad.codegen.targets.gpu.support import update_list as u
 from loopgrad.graph.errors import LoopLimitError
 from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 from tests.simulator.code import UPDATE_GROUP, update_code

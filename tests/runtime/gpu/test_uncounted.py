@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.codegen.targets.gpu import stacks
+from loopgrad.codegen.targets.gpu.emit import stacks
 from loopgrad.runtime.devices import devices, get_device
 from loopgrad.runtime.gpu import capacities, failures, stack_heap
 from loopgrad.runtime.vulkan.adapter import VulkanDriver

@@ -21,7 +21,7 @@ import pytest
 from loopgrad.codegen.targets.amdgpu import elf
 from loopgrad.codegen.targets.amdgpu.notes import kernel_notes
 from loopgrad.codegen.targets.amdgpu.update import update_code_object
-from loopgrad.codegen.targets.gpu.update_list import ENTRY
+from loopgrad.codegen.targets.gpu.support.update_list import ENTRY
 from loopgrad.runtime.gpu.streams.commands import Arguments
 
 ROOT: Final = Path(__file__).parents[3]

@@ -21,10 +21,10 @@ from loopgrad.codegen.targets.amdgpu.notes import descriptor, kernel_notes, note
 from loopgrad.codegen.targets.amdgpu.target import AmdgpuImage, assembly, lowered, relocatable
 from loopgrad.codegen.targets.amdgpu.update import update_code_object, update_text
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.layout import plan
-from loopgrad.codegen.targets.gpu.plan import UNTILED
-from loopgrad.codegen.targets.gpu.support import fill_kernel
-from loopgrad.codegen.targets.gpu.update_list import ENTRY
+from loopgrad.codegen.targets.gpu.lanes.layout import plan
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED
+from loopgrad.codegen.targets.gpu.support.support_kernels import fill_kernel
+from loopgrad.codegen.targets.gpu.support.update_list import ENTRY
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.graph.types import DTYPES, DType, bool_, float32, float64, int32
 from tests.codegen.targets.amdgpu.amdgpu_objects import assert_same, by_lld, needs_lld

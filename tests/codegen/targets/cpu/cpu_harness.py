@@ -10,7 +10,7 @@ import numpy as np
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.targets.cpu.call_context import CONTROL_TAIL, HEADER_WORDS
+from loopgrad.codegen.targets.cpu.entry.call_context import CONTROL_TAIL, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import Machine, host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.codegen.targets.cpu.llvm import compile_module

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
-from loopgrad.codegen.targets.gpu.context import Emitter
-from loopgrad.codegen.targets.gpu.together import LaneOps, Lanes
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.shared_branches import LaneOps, Lanes
 from tests.codegen.targets.cpu.kernel_build import Build
 
 PRECISION = {np.float32: 24, np.float64: 53}

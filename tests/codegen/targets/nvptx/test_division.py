@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from loopgrad.codegen.targets.gpu.context import Emitter
-from loopgrad.codegen.targets.gpu.joined import Joined, joined
-from loopgrad.codegen.targets.gpu.kernel import emit_block
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import Joined, joined
+from loopgrad.codegen.targets.gpu.emit.kernel import emit_block
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.guarded_quotients import guarded_quotients

@@ -7,7 +7,7 @@ import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.targets.gpu.support import tree_widths
+from loopgrad.codegen.targets.gpu.support.support_kernels import tree_widths
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
 from loopgrad.codegen.targets.spirv.listing import listing
 from loopgrad.codegen.targets.spirv.target import compile_program

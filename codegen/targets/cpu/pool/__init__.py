@@ -1,0 +1,1 @@
+"""The thread pool, its heaps and signals, as one LLVM module that all Programs share."""

@@ -1,0 +1,239 @@
+"""Loads, stores and accumulations.
+
+The index's form picks the instruction: uniform: a scalar; lane * 1: a vector at a scalar address; else a
+gather or scatter (32-bit offsets where they fit). A bool takes a byte in memory.
+
+`accumulate` on shared elements adds into this chunk's private copy of the parameter (or, in a serial
+kernel, into the parameter itself), lane after lane, so that the result doesn't depend on threads.
+"""
+
+from __future__ import annotations
+
+from loopgrad.codegen.kernel.nodes import KOp, KValue
+from loopgrad.codegen.targets.cpu.vector.context import Emitter, Strided, memory_type
+from loopgrad.codegen.targets.cpu.vector.copies import widened
+from loopgrad.codegen.targets.cpu.vector.lanes import copied_dtype
+from loopgrad.codegen.targets.cpu.vector.outline import accumulate_function, accumulate_name, combine
+from loopgrad.codegen.targets.cpu.vector.vectors import SUFFIX, Val
+from loopgrad.graph.types import DType
+
+
+def from_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A loaded byte as a bool."""
+    return e.b.inst("i1", "icmp ne {t0} {a}, {b}", x, e.b.const("i8", 0)) if dtype.kind == "b" else x
+
+
+def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    return e.b.inst("i8", "zext {t0} {a} to {r}", x) if dtype.kind == "b" else x
+
+
+def suffix(e: Emitter, type: str) -> str:
+    return f"v{e.layout.width}{SUFFIX.get(type, type)}"
+
+
+def element(e: Emitter, pointer: str, type: str, index: Val) -> str:
+    """The address of one element, index a scalar."""
+    name = e.b.fresh()
+    e.b.line(f"{name} = getelementptr {type}, ptr {pointer}, {index.type} {index.name}")
+    return name
+
+
+def offsets(e: Emitter, index: KValue, size: int) -> Val:
+    """The vector of element indices, in 32 bits where every valid one fits."""
+    v = e.vec(index)
+    return e.b.resize(v, "i32") if v.type == "i64" and size < 1 << 31 else v
+
+
+def addresses(e: Emitter, pointer: str, type: str, index: Val) -> tuple[str, ...]:
+    names = []
+    for lane in index.names:
+        name = e.b.fresh()
+        e.b.line(f"{name} = getelementptr {type}, ptr {pointer}, {e.b.vector_type(index.type)} {lane}")
+        names.append(name)
+    return tuple(names)
+
+
+def all_true(e: Emitter) -> Val:
+    return e.b.vector(e.b.const("i1", True))
+
+
+# -- loads
+
+
+def emit_load(e: Emitter, op: KOp) -> Val:
+    param = op.attrs["param"]
+    pointer, described = e.param_names[param], e.kernel.params[param]
+    result = load_at(
+        e, pointer, memory_type(described.dtype), op.operands[0], described.size, described.access == "read"
+    )
+    return from_memory(e, result, described.dtype)
+
+
+def load_at(e: Emitter, pointer: str, type: str, index: KValue, size: int, constant: bool = False) -> Val:
+    known = e.strided(index)
+    tag = ", !invariant.load !1" if constant else ""
+    if known is not None and known.step == 0:
+        address = element(e, pointer, type, known.start)
+        return e.b.scalar(type, f"load {type}, ptr {address}{tag}")
+    if known is not None and known.step == 1:
+        return load_vector(e, pointer, type, known, tag)
+    return gather(e, pointer, type, offsets(e, index, size))
+
+
+def load_vector(e: Emitter, pointer: str, type: str, known: Strided, tag: str = "") -> Val:
+    vt, width = e.b.vector_type(type), e.layout.width
+    first = element(e, pointer, type, known.start)
+    names = []
+    for u in range(e.layout.groups):
+        address, name = first, e.b.fresh()
+        if u:
+            address = e.b.fresh()
+            e.b.line(f"{address} = getelementptr {type}, ptr {first}, i64 {u * width}")
+        if e.mask is None:
+            e.b.line(f"{name} = load {vt}, ptr {address}, align {itemsize(type)}{tag}")
+        else:
+            e.b.line(
+                f"{name} = call {vt} @llvm.masked.load.{suffix(e, type)}.p0(ptr align {itemsize(type)} {address}, "
+                f"{e.b.vector_type('i1')} {e.mask.names[u]}, {vt} zeroinitializer)"
+            )
+        names.append(name)
+    return Val(type, tuple(names), False)
+
+
+def itemsize(type: str) -> int:
+    return {"half": 2, "bfloat": 2, "float": 4, "double": 8}.get(type) or max(int(type[1:]) // 8, 1)
+
+
+def gather(e: Emitter, pointer: str, type: str, index: Val) -> Val:
+    """Elements at a vector of indices; where the machine has no such gather, inactive lanes read
+    element 0 so that no branch is needed."""
+    native = e.machine.gathers and itemsize(type) >= 4
+    mask = e.mask if e.mask is not None else all_true(e)
+    if e.mask is not None and not native:
+        index = e.b.choose(e.mask, index, e.b.const(index.type, 0))
+        mask = all_true(e)
+    vt, names = e.b.vector_type(type), []
+    for address, lanes in zip(addresses(e, pointer, type, index), mask.names, strict=True):
+        name = e.b.fresh()
+        e.b.line(
+            f"{name} = call {vt} @llvm.masked.gather.{suffix(e, type)}.v{e.layout.width}p0(<{e.layout.width} x ptr> "
+            f"align {itemsize(type)} {address}, {e.b.vector_type('i1')} {lanes}, {vt} zeroinitializer)"
+        )
+        names.append(name)
+    return Val(type, tuple(names), False)
+
+
+# -- stores
+
+
+def emit_store(e: Emitter, op: KOp) -> None:
+    param = op.attrs["param"]
+    described = e.kernel.params[param]
+    value = to_memory(e, e.wide(op.operands[1]), described.dtype)
+    store_at(e, e.param_names[param], memory_type(described.dtype), op.operands[0], value, described.size)
+
+
+def store_at(e: Emitter, pointer: str, type: str, index: KValue, value: Val, size: int) -> None:
+    known = e.strided(index)
+    if e.layout.single and known is not None:
+        e.b.line(f"store {type} {value.name}, ptr {element(e, pointer, type, known.start)}")
+    elif known is not None and known.step == 1:
+        store_vector(e, element(e, pointer, type, known.start), e.b.vector(value), e.mask)
+    else:
+        scatter(e, pointer, type, offsets(e, index, size), e.b.vector(value), e.mask)
+
+
+def store_vector(e: Emitter, first: str, value: Val, mask: Val | None) -> None:
+    """Lanes side by side from one address."""
+    vt, width = e.b.vector_type(value.type), e.layout.width
+    for u, name in enumerate(value.names):
+        address = first
+        if u:
+            address = e.b.fresh()
+            e.b.line(f"{address} = getelementptr {value.type}, ptr {first}, i64 {u * width}")
+        if mask is None:
+            e.b.line(f"store {vt} {name}, ptr {address}, align {itemsize(value.type)}")
+        else:
+            e.b.line(
+                f"call void @llvm.masked.store.{suffix(e, value.type)}.p0({vt} {name}, "
+                f"ptr align {itemsize(value.type)} {address}, {e.b.vector_type('i1')} {mask.names[u]})"
+            )
+
+
+def scatter(e: Emitter, pointer: str, type: str, index: Val, value: Val, mask: Val | None) -> None:
+    mask = mask if mask is not None else all_true(e)
+    for address, name, lanes in zip(addresses(e, pointer, type, index), value.names, mask.names, strict=True):
+        e.b.line(
+            f"call void @llvm.masked.scatter.{suffix(e, type)}.v{e.layout.width}p0({e.b.vector_type(type)} {name}, "
+            f"<{e.layout.width} x ptr> align {itemsize(type)} {address}, {e.b.vector_type('i1')} {lanes})"
+        )
+
+
+# -- accumulations
+
+
+def emit_accumulate(e: Emitter, op: KOp) -> None:
+    index, x, pred = op.operands
+    param, kind = op.attrs["param"], op.attrs["kind"]
+    described = e.kernel.params[param]
+    dtype, pointer = described.dtype, e.copy_names.get(param, e.param_names[param])
+    type, value = memory_type(dtype), to_memory(e, e.wide(x), dtype)
+    condition = e.get(pred)
+    if param in e.copy_names:
+        dtype = copied_dtype(dtype, kind)
+        type = memory_type(dtype)
+        value = widened(e.b, value, dtype)
+    if e.layout.single:
+        address = element(e, pointer, type, e.b.resize(e.get(index), "i64"))
+        single_accumulate(e, kind, dtype, address, value, condition)
+        return
+    mask = e.b.both(e.mask, None if condition.uniform and condition.name == "true" else e.b.vector(condition))
+    known = e.strided(index)
+    if op.attrs["exclusive"] and known is not None and known.step == 1:
+        exclusive_vector(e, element(e, pointer, type, known.start), kind, described.dtype, value, mask)
+    elif op.attrs["exclusive"] and not (known is not None and known.step == 0):
+        with e.under(mask):
+            where = offsets(e, index, described.size)
+            old = gather(e, pointer, type, where)
+            scatter(e, pointer, type, where, e.b.vector(merged(e, kind, described.dtype, old, value)), mask)
+    else:
+        shared_accumulate(e, pointer, kind, dtype, offsets(e, index, described.size), value, mask)
+
+
+def merged(e: Emitter, kind: str, dtype: DType, old: Val, new: Val) -> Val:
+    return new if kind == "set" else combine(e.b, kind, dtype, old, new)
+
+
+def single_accumulate(e: Emitter, kind: str, dtype: DType, address: str, value: Val, condition: Val) -> None:
+    b = e.b
+    do, done = b.fresh_label("combine"), b.fresh_label("combined")
+    b.branch(condition.name, do, done)
+    b.start(do)
+    with b.scope():
+        old = b.scalar(value.type, f"load {value.type}, ptr {address}")
+        b.line(f"store {value.type} {merged(e, kind, dtype, old, value).name}, ptr {address}")
+    b.jump(done)
+    b.start(done)
+
+
+def exclusive_vector(e: Emitter, address: str, kind: str, dtype: DType, value: Val, mask: Val | None) -> None:
+    with e.under(mask):
+        old = load_vector(e, address, value.type, Strided(e.b.const("i64", 0), 1))
+        store_vector(e, address, e.b.vector(merged(e, kind, dtype, old, value)), mask)
+
+
+def shared_accumulate(
+    e: Emitter, pointer: str, kind: str, dtype: DType, index: Val, value: Val, mask: Val | None
+) -> None:
+    """One call per vector; the outlined function applies active lanes in order."""
+    b, width = e.b, e.layout.width
+    index = e.b.resize(index, "i64") if index.type not in ("i32", "i64") else index
+    type = value.type
+    name = accumulate_name(kind, dtype, index.type, width)
+    b.outlined.setdefault(name, lambda: accumulate_function(name, kind, dtype, type, index.type, width))
+    value, mask = b.vector(value), mask if mask is not None else all_true(e)
+    for where, x, lanes in zip(index.names, value.names, mask.names, strict=True):
+        b.line(
+            f"call void @{name}(ptr {pointer}, <{width} x {index.type}> {where}, <{width} x {type}> {x}, "
+            f"<{width} x i1> {lanes})"
+        )

@@ -1,0 +1,267 @@
+"""Reductions over lanes, by a fixed tree.
+
+Each vector lane sums its own share of a chunk (or of a row), the lanes of a chunk combine by halves into
+one partial, and `finish` combines a segment's partials pairwise: the result depends on shapes only.
+A row that lies in one chunk and is a whole segment needs no partial.
+
+A sum of floats is two numbers until it is stored, a total and its rest (see codegen.math.compensated). The vectors
+in flight are added up before they are added to these, which makes the compensation cheap: the roundings that are lost
+are those of a tree of four or eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
+from loopgrad.codegen.math.compensated import added, balanced, joined
+from loopgrad.codegen.math.compensated import rounded as one_number
+from loopgrad.codegen.scalar.identities import identity
+from loopgrad.codegen.targets.cpu.vector import copies
+from loopgrad.codegen.targets.cpu.vector.context import Emitter, memory_type
+from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
+from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
+from loopgrad.codegen.targets.cpu.vector.outline import combine
+from loopgrad.codegen.targets.cpu.vector.recipes import Scope, VectorOps
+from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val
+
+WHOLE, ROW, DIRECT, INNER = "whole", "row", "direct", "inner"
+
+
+def place_of(kernel: Kernel, layout: LaneLayout, r: Reduction) -> str:
+    """whole: one partial per chunk; row: one per piece of a row; direct: a row is a segment and is
+    stored at once; inner: a lane is a segment."""
+    if layout.inner:
+        return INNER
+    if r.rank == len(kernel.domain):
+        return WHOLE
+    alone = layout.pieces == 1 and r.rank == len(layout.lane)
+    return DIRECT if alone else ROW
+
+
+def partial_count(kernel: Kernel, layout: LaneLayout, r: Reduction) -> int:
+    """Elements of the partials array (0: none)."""
+    place = place_of(kernel, layout, r)
+    if place == WHOLE:
+        return layout.chunks
+    return layout.rows * layout.pieces if place == ROW else 0
+
+
+def parts(r: Reduction) -> int:
+    """Numbers that stand for what is reduced so far: a total, and of a sum of floats its rest."""
+    return 2 if r.kind == "add" and r.dtype.name in ("float32", "float64") else 1
+
+
+def partial_bytes(kernel: Kernel, layout: LaneLayout) -> tuple[int, ...]:
+    return tuple([
+        max(partial_count(kernel, layout, r) * r.dtype.itemsize * parts(r), 8) for r in kernel.reductions
+    ])  # fmt: skip
+
+
+def vectors(e: Emitter, r: Reduction) -> int:
+    """Accumulators of a reduction: one per vector in flight, or for sums of them one for all."""
+    merged = parts(r) == 2 and place_of(e.kernel, e.layout, r) != INNER
+    return 1 if merged else e.layout.groups
+
+
+def declare_accumulators(e: Emitter) -> None:
+    for i, r in enumerate(e.kernel.reductions):
+        type = memory_type(r.dtype)
+        shape = type if e.layout.single else e.b.vector_type(type)
+        for u in range(vectors(e, r)):
+            for part in range(parts(r)):
+                e.slot(shape, f"sum.{i}.{u}.{part}")
+
+
+def begin(e: Emitter, places: tuple[str, ...]) -> None:
+    """Set the accumulators of these places to the identity."""
+    for i, r in enumerate(e.kernel.reductions):
+        if place_of(e.kernel, e.layout, r) not in places:
+            continue
+        type = memory_type(r.dtype)
+        start = e.b.const(type, identity(r.kind, r.dtype))
+        text = f"{type} {start.name}" if e.layout.single else f"{e.b.vector_type(type)} {e.b.splat_name(start)}"
+        for u in range(vectors(e, r)):
+            for part in range(parts(r)):
+                e.b.line(f"store {text}, ptr %sum.{i}.{u}.{part}")
+
+
+def emit_reduce(e: Emitter, op: KOp) -> None:
+    i = op.attrs["slot"]
+    r = e.kernel.reductions[i]
+    (term,) = op.operands
+    x = to_memory(e, e.wide(term), r.dtype)
+    if not e.layout.single:
+        x = e.b.vector(x)
+        if e.mask is not None:
+            x = e.b.choose(e.mask, x, e.b.const(x.type, identity(r.kind, r.dtype)))
+    if parts(r) == 2:
+        m = VectorOps(Scope(e.b.of_width(e.b.width, vectors(e, r))))
+        if vectors(e, r) == 1:
+            x = balanced(m.add, [Val(x.type, (name,), x.uniform) for name in x.names])
+        total, rest = current(e, i, r)
+        keep(e, i, added(m, total, rest, x))
+    else:
+        keep(e, i, [combine(e.b, r.kind, r.dtype, current(e, i, r)[0], x)])
+
+
+def keep(e: Emitter, i: int, values: Sequence[Val]) -> None:
+    for part, value in enumerate(values):
+        shape = value.type if e.layout.single else e.b.vector_type(value.type)
+        for u, name in enumerate(value.names):
+            e.b.line(f"store {shape} {name}, ptr %sum.{i}.{u}.{part}")
+
+
+def current(e: Emitter, i: int, r: Reduction) -> tuple[Val, ...]:
+    type = memory_type(r.dtype)
+    shape = type if e.layout.single else e.b.vector_type(type)
+
+    def value(part: int) -> Val:
+        places = [f"%sum.{i}.{u}.{part}" for u in range(vectors(e, r))]
+        return Val(type, tuple([e.b.scalar(shape, f"load {shape}, ptr {p}").name for p in places]), e.layout.single)
+
+    return tuple([value(part) for part in range(parts(r))])
+
+
+def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
+    """Combine the lanes of these places' accumulators into element `index` of partials or result."""
+    for i, r in enumerate(e.kernel.reductions):
+        place = place_of(e.kernel, e.layout, r)
+        if place not in places:
+            continue
+        found, type = current(e, i, r), memory_type(r.dtype)
+        if place == INNER:
+            total = rounded(e.b, found)
+            store_vector(e, element(e, e.param_names[r.param], type, index), total, e.mask)
+            continue
+        if not e.layout.single:
+            found = e.b.horizontal(found, partial(combine_parts, r))
+        if place == DIRECT:
+            found = (rounded(e.b, found),)
+        target = e.param_names[r.param] if place == DIRECT else f"%partials.{i}"
+        store_parts(e.b, element(e, target, part_type(type, found), index), found)
+
+
+def combine_parts(r: Reduction, b: Builder, x: tuple[Val, ...], y: tuple[Val, ...]) -> tuple[Val, ...]:
+    """Two partial reductions as one."""
+    return joined(VectorOps(Scope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
+
+
+def rounded(b: Builder, found: tuple[Val, ...]) -> Val:
+    """What is stored."""
+    return found[0] if len(found) == 1 else one_number(VectorOps(Scope(b)), *found)
+
+
+def part_type(type: str, found: Sequence[object]) -> str:
+    """Of an element of partials."""
+    return type if len(found) == 1 else f"[{len(found)} x {type}]"
+
+
+def store_parts(b: Builder, place: str, found: Sequence[Val]) -> None:
+    for number, value in enumerate(found):
+        at = b.scalar("ptr", f"getelementptr {value.type}, ptr {place}, i64 {number}").name if number else place
+        b.line(f"store {value.type} {value.name}, ptr {at}")
+
+
+# -- finish
+
+
+def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
+    """The finish function, or nothing where every result is stored by the chunks themselves."""
+    b = Builder(1, 1, "f")
+    for i, r in enumerate(kernel.reductions):
+        if place_of(kernel, layout, r) in (WHOLE, ROW) or layout.chunks == 0:
+            combine_partials(b, kernel, layout, i, r)
+    scratch = len(kernel.params) + len(kernel.reductions)
+    for i, param in enumerate(layout.copies):
+        copies.combine(b, kernel, layout, param, pointer(b, param), pointer(b, scratch + i))
+    if not b.lines:
+        return ""
+    body = "\n".join(b.lines)
+    return f"define void @{symbol}_finish(ptr noalias %params) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
+
+
+def pointer(b: Builder, position: int) -> str:
+    at = b.scalar("ptr", f"getelementptr ptr, ptr %params, i64 {position}")
+    return b.scalar("ptr", f"load ptr, ptr {at.name}").name
+
+
+def combine_partials(b: Builder, kernel: Kernel, layout: LaneLayout, i: int, r: Reduction) -> None:
+    """param[s] = the tree over the partials of segment s."""
+    segments = prod(kernel.domain[: len(kernel.domain) - r.rank])
+    count = partial_count(kernel, layout, r)
+    each = count // max(segments, 1)
+    if not segments:
+        return
+    result, partials = pointer(b, r.param), pointer(b, len(kernel.params) + i)
+    type = memory_type(r.dtype)
+    whole, each_type = tree_type(r), part_type(type, range(parts(r)))
+    head, done = b.fresh_label("segments"), b.fresh_label("end")
+    enter = b.label
+    b.jump(head)
+    b.start(head)
+    index, following = b.fresh(), b.fresh()
+    b.line(f"{index} = phi i64 [ 0, %{enter} ], [ {following}, %{head} ]")
+    first = b.scalar("i64", f"mul i64 {index}, {each}")
+    source = b.scalar("ptr", f"getelementptr {each_type}, ptr {partials}, i64 {first.name}")
+    found = b.scalar(whole, f"call {whole} @{tree_name(r)}(ptr {source.name}, i64 {each})").name
+    total = rounded(b, tuple([b.scalar(type, f"extractvalue {whole} {found}, {k}") for k in range(parts(r))]))
+    target = b.scalar("ptr", f"getelementptr {type}, ptr {result}, i64 {index}")
+    b.line(f"store {type} {total.name}, ptr {target.name}")
+    b.line(f"{following} = add i64 {index}, 1")
+    again = b.scalar("i1", f"icmp slt i64 {following}, {segments}")
+    b.branch(again.name, head, done)
+    b.start(done)
+
+
+def tree_name(r: Reduction) -> str:
+    return f"lg.tree.{r.kind}.{r.dtype.name}"
+
+
+def tree_type(r: Reduction) -> str:
+    return f"[{parts(r)} x {memory_type(r.dtype)}]"
+
+
+def trees(kernel: Kernel) -> dict[str, str]:
+    """Per kind and dtype, `[parts x T] tree(ptr, n)`: halves recursively (Higham's pairwise summation)."""
+    return {tree_name(r): tree_function(r) for r in kernel.reductions}
+
+
+def tree_function(r: Reduction) -> str:
+    name, type, whole = tree_name(r), memory_type(r.dtype), tree_type(r)
+    b = Builder(1, 1, "t")
+    sides = [
+        tuple([b.scalar(type, f"extractvalue {whole} %{side}, {k}") for k in range(parts(r))])
+        for side in ("left", "right")
+    ]
+    merged = "undef"
+    for k, part in enumerate(combine_parts(r, b, *sides)):
+        merged = b.scalar(whole, f"insertvalue {whole} {merged}, {type} {part.name}, {k}").name
+    body = "\n".join(b.lines)
+    start = Builder(1, 1).const(type, identity(r.kind, r.dtype)).name
+    empty = ", ".join([f"{type} {start}"] * parts(r))
+    return f"""
+define internal {whole} @{name}(ptr %p, i64 %n) {{
+entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %more, label %empty
+empty:
+  ret {whole} [ {empty} ]
+more:
+  %one = icmp eq i64 %n, 1
+  br i1 %one, label %leaf, label %split
+leaf:
+  %value = load {whole}, ptr %p, align {r.dtype.itemsize}
+  ret {whole} %value
+split:
+  %half = lshr i64 %n, 1
+  %rest = sub i64 %n, %half
+  %left = call {whole} @{name}(ptr %p, i64 %half)
+  %q = getelementptr {whole}, ptr %p, i64 %half
+  %right = call {whole} @{name}(ptr %q, i64 %rest)
+{body}
+  ret {whole} {merged}
+}}
+"""

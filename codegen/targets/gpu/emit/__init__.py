@@ -1,0 +1,1 @@
+"""Kernels as scalar programs of one invocation, emitted through an Assembler."""

@@ -1,0 +1,187 @@
+"""Sums of floats in fixed point as wide as the exponents, so that no addition rounds and any order has the same bits.
+
+Kulisch, Computer Arithmetic and Validity, 2nd ed., 8; here with overlapping limbs. A limb is 64 bits and LIMB bits
+above the one before, so that a part of a mantissa fits into one limb wherever it lies, and many of them before the limb
+is full; where their number isn't bounded, who fills a limb carries into the next. A support kernel turns limbs into a
+float, rounded about once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import ClassVar, Final
+
+from loopgrad.codegen.kernel.nodes import Kernel, KOp
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
+from loopgrad.graph.types import DType
+
+LIMB: Final = 16
+SPECIALS: Final = 16  # bits of each count in the word of specials: NaN, infinity, -infinity
+FULL: Final = 61  # a limb of more bits carries
+MOST_COPIES: Final = 256
+COPIES_BYTES: Final = 16 << 20
+LARGEST_SUMS: Final = 1 << 31  # bytes of exact sums of one parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Of floats in exact sums: `mantissa` bits without the leading one, which is cut into parts of `part` bits;
+    the lowest bit of the lowest limb is worth 2**lowest."""
+
+    type: str
+    mantissa: int
+    exponents: int
+    part: int
+    lowest: int
+
+    @property
+    def limbs(self) -> int:
+        """One more than parts begin in, for carries."""
+        largest = self.exponents - 3 + self.mantissa // self.part * self.part
+        return largest // LIMB + 2
+
+    @property
+    def words(self) -> int:
+        """Of 64 bits per element: limbs, then the count of specials."""
+        return self.limbs + 1
+
+    @property
+    def bits(self) -> int:
+        """Of the largest part in a limb."""
+        return self.part + LIMB - 1
+
+
+FORMATS: Final = {"f32": Format("f32", 23, 256, 24, -149), "f64": Format("f64", 52, 2048, 27, -1074)}
+
+
+def exact_format(dtype: DType) -> Format:
+    """16-bit floats are summed as f32."""
+    return FORMATS["f64" if dtype.bits == 64 else "f32"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSum(Accumulator):
+    """`copies` of every limb, added up afterwards, so that fewer lanes wait for the same one; `carries` where limbs may
+    fill up."""
+
+    blocks: ClassVar[int] = 1
+
+    copies: int
+    carries: bool
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        _Addition(e, self, block).add(index, x)
+
+
+def exact_sum(kernel: Kernel, param: int) -> ExactSum | None:
+    described = kernel.params[param]
+    form = exact_format(described.dtype)
+    size = max(described.size, 1) * form.words * 8
+    if size > LARGEST_SUMS:
+        return None
+    most = min(COPIES_BYTES // size, MOST_COPIES, prod(kernel.domain) // 64)
+    copies = 1 << max(most.bit_length() - 1, 0)
+    numbers = contributions(kernel.body, param)
+    carries = numbers is None or numbers * prod(kernel.domain) >= 1 << (62 - form.bits)
+    return ExactSum(param, copies, carries)
+
+
+class _Addition:
+    """One float added to an element's limbs."""
+
+    def __init__(self, e: Emitter, acc: ExactSum, block: int) -> None:
+        self.e, self.b, self.acc, self.block = e, e.b, acc, block
+        self.form = exact_format(e.kernel.params[acc.param].dtype)
+
+    def add(self, index: Val, x: Val) -> None:
+        e, b, form = self.e, self.b, self.form
+        if x.type == "f16":
+            x = b.inst("FConvert", "f32", x)
+        bits = e.resize(e.bitcast(x, "i32" if form.type == "f32" else "i64"), "i64", signed=False)
+        top = b.const("i64", 31 if form.type == "f32" else 63)
+        negative = b.inst("INotEqual", "bool", b.inst("ShiftRightLogical", "i64", bits, top), b.const("i64", 0))
+        field = b.inst("ShiftRightLogical", "i64", bits, b.const("i64", form.mantissa))
+        field = b.inst("BitwiseAnd", "i64", field, b.const("i64", form.exponents - 1))
+        fraction = b.inst("BitwiseAnd", "i64", bits, b.const("i64", (1 << form.mantissa) - 1))
+        normal = b.inst("INotEqual", "bool", field, b.const("i64", 0))
+        leading = e.select(normal, b.const("i64", 1 << form.mantissa), b.const("i64", 0))
+        mantissa = b.inst("BitwiseOr", "i64", fraction, leading)
+        shift = b.inst("ISub", "i64", field, e.select(normal, b.const("i64", 1), b.const("i64", 0)))
+        first = b.inst("IMul", "i64", index, b.const("i64", form.words))
+        finite = b.inst("INotEqual", "bool", field, b.const("i64", form.exponents - 1))
+
+        def add_parts() -> None:
+            for low in range(0, form.mantissa + 1, form.part):
+                part = b.inst("ShiftRightLogical", "i64", mantissa, b.const("i64", low))
+                part = b.inst("BitwiseAnd", "i64", part, b.const("i64", (1 << form.part) - 1))
+                place = b.inst("IAdd", "i64", shift, b.const("i64", low))
+                nonzero = b.inst("INotEqual", "bool", part, b.const("i64", 0))
+                e.when(nonzero, partial(self._add_part, first, place, part, negative))
+
+        def count_special() -> None:
+            count = e.select(negative, b.const("i64", 1 << 2 * SPECIALS), b.const("i64", 1 << SPECIALS))
+            infinite = b.inst("IEqual", "bool", fraction, b.const("i64", 0))
+            count = e.select(infinite, count, b.const("i64", 1))
+            b.atomic("AtomicOr", self._word(first, b.const("i64", form.limbs)), count)
+
+        e.one_of(finite, add_parts, count_special)
+
+    def _word(self, first: Val, word: Val) -> Val:
+        """The address of a word of the element whose words begin at `first`, in this invocation's copy."""
+        e, b, copies = self.e, self.b, self.acc.copies
+        at = b.inst("IAdd", "i64", first, word)
+        if copies > 1:
+            own = b.inst("BitwiseAnd", "i64", e.table.invocation, b.const("i64", copies - 1))
+            at = b.inst("IAdd", "i64", b.inst("IMul", "i64", at, b.const("i64", copies)), own)
+        return e.at(e.table.scratch[self.block], at, 8)
+
+    def _add_part(self, first: Val, place: Val, part: Val, negative: Val) -> None:
+        e, b = self.e, self.b
+        limb = b.inst("ShiftRightLogical", "i64", place, b.const("i64", LIMB.bit_length() - 1))
+        up = b.inst("BitwiseAnd", "i64", place, b.const("i64", LIMB - 1))
+        size = b.inst("ShiftLeftLogical", "i64", part, up)
+        amount = e.select(negative, b.inst("ISub", "i64", b.const("i64", 0), size), size)
+        address = self._word(first, limb)
+        if not self.acc.carries:
+            b.atomic("AtomicIAdd", address, amount)
+            return
+        now = b.inst("IAdd", "i64", b.atomic("AtomicIAdd", address, amount), amount)
+        e.when(self._full(now), lambda: self._carry(first, limb, now))
+
+    def _full(self, value: Val) -> Val:
+        """Whether a limb, or the sum of its copies, could overflow before all who write now are done."""
+        b, limit = self.b, 1 << (FULL - (self.acc.copies.bit_length() - 1))
+        moved = b.inst("IAdd", "i64", value, b.const("i64", limit))
+        return b.inst("UGreaterThan", "bool", moved, b.const("i64", 2 * limit))
+
+    def _carry(self, first: Val, limb: Val, now: Val) -> None:
+        """What is above the limb goes to the next one, in one step that nobody else comes between; whoever adds
+        meanwhile finds the limb full as well, and does the same."""
+        e, b = self.e, self.b
+        at, value, going = b.local("i64"), b.local("i64"), b.local("bool")
+        b.set(at, limb)
+        b.set(value, now)
+        b.set(going, b.const("bool", True))
+        copies = self.acc.copies * 8
+
+        def step() -> None:
+            found, here = b.get(value, "i64"), self._word(first, b.get(at, "i64"))
+            carry = b.inst("ShiftRightArithmetic", "i64", found, b.const("i64", LIMB))
+            left = b.inst("BitwiseAnd", "i64", found, b.const("i64", (1 << LIMB) - 1))
+            seen = b.compare_exchange(here, found, left)
+
+            def moved() -> tuple[Val, ...]:
+                old = b.atomic("AtomicIAdd", e.offset(here, copies), carry)
+                b.set(at, b.inst("IAdd", "i64", b.get(at, "i64"), b.const("i64", 1)))
+                return (b.inst("IAdd", "i64", old, carry),)
+
+            (after,) = e.choose(b.inst("IEqual", "bool", seen, found), moved, lambda: (seen,))
+            b.set(value, after)
+            b.set(going, self._full(after))
+
+        emit_loop(e, lambda: b.get(going, "bool"), step)

@@ -1,0 +1,161 @@
+"""Quotients of one lane that don't need each other share one rare way, and what only guards them lies there.
+
+Where a quotient has a usual way and a rare one behind a branch (see Assembler.usual_quotients), a run of operations
+
+    z = eq(c, 0); q = div(c, y); r = div(x, y); p = mul(q, r); s = select(and(z, is_nan(p)), 0, p)
+
+becomes: q, r and p by their usual ways; if not all quotients were usual, everything once more as it is written.
+A numerator of 0 is never usual, so that a select that asks for one passes its last operand on, and the guards that
+reverse passes put around infinite derivatives cost nothing in the usual way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import or_
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+
+MOST_JOINED: Final = 4  # quotients, whose results and rare ways take registers
+REACH: Final = 32  # operations that are looked at behind the first of them
+LONGEST_RUN: Final = 256  # of which every operation knows all that it needs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Operations in order, among them `quotients`, and `guards`: selects that pass their last operand on where all
+    quotients are usual."""
+
+    ops: tuple[KOp, ...]
+    quotients: frozenset[KOp]
+    guards: frozenset[KOp]
+
+
+def joined(ops: Sequence[KOp]) -> Iterator[KOp | Joined]:
+    """The operations of a block; those without effects may come earlier than they were."""
+    for plain, found in groupby(ops, lambda op: bool(op.results) and not op.blocks):
+        run = list(found)
+        for start in range(0, len(run), LONGEST_RUN):
+            piece = run[start : start + LONGEST_RUN]
+            yield from _Run(piece).arranged() if plain and any(map(_divides, piece)) else piece
+
+
+def emit_joined(e: Emitter, group: Joined, emit_block: Callable[[Emitter, Block], tuple[Val, ...]]) -> None:
+    divide = e.b.usual_quotients
+    assert divide is not None
+    first = [op for op in group.ops if op in group.quotients]
+    values, usual = divide([(e.get(x), e.get(y)) for x, y in (op.operands for op in first)])
+    e.values.update(zip([op.results[0] for op in first], values, strict=True))
+    for op in group.ops:
+        if op in group.guards:
+            e.values[op.results[0]] = e.get(op.operands[-1])
+        elif op not in group.quotients:
+            emit_block(e, Block((), [op]))
+    results = [op.results[0] for op in group.ops]
+    common = tuple([e.get(v) for v in results])
+
+    def rare() -> tuple[Val, ...]:
+        for op in group.ops:
+            emit_block(e, Block((), [op]))
+        return tuple([e.get(v) for v in results])
+
+    e.values.update(zip(results, e.choose(usual, lambda: common, rare), strict=True))
+
+
+class _Run:
+    """Operations without effects. `needs`: of each, as bits, those that it needs, itself among them; pops stay in
+    their order."""
+
+    def __init__(self, ops: Sequence[KOp]) -> None:
+        self.ops = ops
+        self.needs: list[int] = []
+        self.quotients = sum(1 << i for i, op in enumerate(ops) if _divides(op))
+        made: dict[KValue, int] = {}
+        popped = 0
+        for i, op in enumerate(ops):
+            needed = reduce(or_, [made.get(v, 0) for v in op.operands], 1 << i)
+            if op.opcode == "pop":
+                needed |= popped
+                popped = needed
+            self.needs.append(needed)
+            made.update(dict.fromkeys(op.results, needed))
+
+    def arranged(self) -> Iterator[KOp | Joined]:
+        done = 0
+        for i, op in enumerate(self.ops):
+            if done >> i & 1:
+                continue
+            group = self._group(i, done) if self.quotients >> i & 1 else None
+            if group is None:
+                yield op
+                done |= 1 << i
+                continue
+            taken, result = group
+            before = reduce(or_, [self.needs[k] for k in _bits(taken)]) & ~(taken | done)
+            yield from [self.ops[k] for k in _bits(before)]
+            yield result
+            done |= before | taken
+
+    def _group(self, first: int, done: int) -> tuple[int, Joined] | None:
+        """What is joined with a quotient, if that is anything; as bits too."""
+        end = min(first + REACH, len(self.ops))
+        members = 1 << first
+        for i in range(first + 1, end):
+            alone = self.needs[i] & self.quotients & ~done == 1 << i
+            if alone and not done >> i & 1 and members.bit_count() < MOST_JOINED:
+                members |= 1 << i
+        taken, guards = members, 0
+        zeros = {_unsigned(self.ops[i].operands[0]) for i in _bits(members)}
+        for i in range(first + 1, end):
+            if self.ops[i].opcode == "select" and _asks_for(zeros, self.ops[i].operands[0]):
+                way = self._way(members, i, done)
+                taken, guards = taken | way, guards | (1 << i if way else 0)
+        if taken == 1 << first:
+            return None
+        ops, quotients, selects = ([self.ops[i] for i in _bits(bits)] for bits in (taken, members, guards))
+        return taken, Joined(tuple(ops), frozenset(quotients), frozenset(selects))
+
+    def _way(self, members: int, to: int, done: int) -> int:
+        """The operations on the ways from the quotients to another one; none where they can't be in the group."""
+        way = sum(1 << k for k in _bits(self.needs[to] & ~done) if self.needs[k] & members)
+        cheap = all(OPCODES[self.ops[k].opcode].quick for k in _bits(way & ~members))
+        return way if cheap and not self.needs[to] & self.quotients & ~(done | members) else 0
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The places of the ones, rising."""
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def _divides(op: KOp) -> bool:
+    return op.opcode == "div" and op.results[0].dtype.name == "float32"
+
+
+def _unsigned(v: KValue) -> KValue:
+    """What it is but for its sign."""
+    while v.op is not None and v.op.opcode in ("neg", "abs"):
+        (v,) = v.op.operands
+    return v
+
+
+def _asks_for(zeros: set[KValue], condition: KValue) -> bool:
+    """Whether it holds only where one of these is 0."""
+    op = condition.op
+    if op is None or op.opcode not in ("and", "eq"):
+        return False
+    if op.opcode == "and":
+        return any(_asks_for(zeros, v) for v in op.operands)
+    return any(_unsigned(x) in zeros and _is_zero(y) for x, y in (op.operands, op.operands[::-1]))
+
+
+def _is_zero(v: KValue) -> bool:
+    return v.op is not None and v.op.opcode == "const" and v.op.attrs["value"] == 0

@@ -1,0 +1,249 @@
+"""One Kernel as the program of an invocation: prologue, the loop over its lanes or its workgroup's tiles, the body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from math import prod
+from typing import Final, NamedTuple
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
+from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
+from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
+from loopgrad.codegen.targets.gpu.emit import control, elementwise, memory, stacks
+from loopgrad.codegen.targets.gpu.emit.context import (
+    SIZE,
+    Emitter,
+    KernelTable,
+    LaneStack,
+    LaneStacks,
+    LoopGuards,
+    Reporting,
+    SharedParams,
+    memory_type,
+)
+from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import Joined, emit_joined, joined
+from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
+from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
+from loopgrad.codegen.targets.gpu.emit.resume import Resume
+from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
+from loopgrad.codegen.targets.gpu.lanes.order import TileOrder
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan, Tiles, batches, left_by
+from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_square
+from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
+from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, shared_idle, short
+from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
+
+VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
+    "const": elementwise.emit_const,
+    "cast": elementwise.emit_cast,
+    "select": elementwise.emit_select,
+    "whole_power": elementwise.emit_whole_power,
+    "alias": lambda e, op: e.get(op.operands[0]),
+    "stop_gradient": lambda e, op: e.get(op.operands[0]),
+    "load": memory.emit_load,
+    "pop": stacks.emit_pop,
+    **dict.fromkeys(FLOAT_ORDER, elementwise.emit_compare),
+    **dict.fromkeys(PREDICATES, elementwise.emit_predicate),
+}
+EFFECT: Final[dict[str, Callable[[Emitter, KOp], None]]] = {
+    "store": memory.emit_store,
+    "accumulate": memory.emit_accumulate,
+    "reduce": memory.emit_reduce,
+    "push": stacks.emit_push,
+    "check": control.emit_check,
+}
+REGION: Final[dict[str, Callable[[Emitter, KOp, control.EmitBlock], None]]] = {
+    "for": control.emit_for,
+    "while": control.emit_while,
+    "if": control.emit_if,
+}
+
+
+def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
+    """The block's operations; its arguments are bound already."""
+    for op in block.ops if e.b.usual_quotients is None else joined(block.ops):
+        if isinstance(op, Joined):
+            emit_joined(e, op, emit_block)
+        elif op.opcode in REGION:
+            REGION[op.opcode](e, op, emit_block)
+        elif op.opcode in EFFECT:
+            EFFECT[op.opcode](e, op)
+        else:
+            e.values[op.results[0]] = VALUE.get(op.opcode, elementwise.emit_elementwise)(e, op)
+    return tuple([e.get(v) for v in block.yields])
+
+
+def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = UNTILED) -> None:
+    """The kernel's program, into `b`. Scratch blocks of the table: the reductions', then those of the
+    parameters that have private copies, those of accumulators, then the state of a kernel that can be left."""
+    blocks = batches(kernel, plan.tiles)
+    scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.rows)
+    start = prologue(kernel, b, scratch)
+    table = replace(start.table, partials=reduction_places(kernel, plan.tiles, blocks))
+    shared, resume = shared_params(kernel, b, plan, table, len(blocks)), None
+    if plan.rows:
+        start.stacks.spilled = None  # it wouldn't know after a pause
+        resume = Resume(b, table, start.stacks, plan.rows)
+    e = Emitter(
+        kernel,
+        b,
+        fast,
+        table=table,
+        reporting=start.reporting,
+        stacks=start.stacks,
+        guards=start.guards,
+        shared=shared,
+        contribution=LeftInScratch(),
+        continuation=resume,
+    )
+    words, invocation = start.words, table.invocation
+    if plan.product is not None:
+        unit = e.resize(b.group_id(), "i64", signed=False)
+        stride(e, words, unit, shared_idle(e), partial(emit_square, e, plan.product))
+    elif resume is not None:
+        first = b.inst("IMul", "i64", invocation, words.across)
+        again = partial(resume.lane, e, start=first, along=words.along, run=partial(emit_lane, e))
+        stride(e, words, invocation, idle(e), again)
+    elif plan.tiles is None:
+        stride(e, words, invocation, idle(e), partial(emit_lane, e))
+    else:
+        emit_tiles(e, words, plan.tiles)
+
+
+def shared_params(kernel: Kernel, b: Assembler, plan: Plan, table: KernelTable, block: int) -> SharedParams:
+    """How lanes write parameters that others write too; their scratch blocks begin at `block`."""
+    copies, accumulations = {}, {}
+    for i, param in enumerate(plan.copied):
+        described = kernel.params[param]
+        size = described.size * SIZE[memory_type(described.dtype)]
+        copies[param] = Instructions(b).at(table.scratch[block + i], table.invocation, size)
+    block += len(plan.copied)
+    for acc in plan.accumulators:
+        accumulations[acc.param] = (acc, block)
+        block += acc.blocks
+    return SharedParams(plan.copies > 0, copies, accumulations)
+
+
+def reduction_places(kernel: Kernel, tiles: Tiles | None, blocks: list[list[int]]) -> list[tuple[int, int, int]]:
+    """Of every reduction: its scratch block, its first element there, and how far from it its rest is."""
+    places = [(0, 0, 0)] * len(kernel.reductions)
+    for block, slots in enumerate(blocks):
+        for i, slot in enumerate(slots):
+            each = prod(left_by(kernel, tiles, kernel.reductions[slot]))
+            places[slot] = (block, i * each, len(slots) * each)
+    return places
+
+
+def emit_body(kernel: Kernel, b: Assembler, body: Callable[[Emitter], None]) -> None:
+    """A program with `kernel`'s table whose every invocation runs `body`."""
+    start = prologue(kernel, b, len(kernel.reductions))
+    body(Emitter(kernel, b, table=start.table, reporting=start.reporting, stacks=start.stacks, guards=start.guards))
+
+
+class LaunchWords(NamedTuple):
+    """See interface."""
+
+    across: Val
+    along: Val
+    first: Val
+    end: Val
+    lanes: Val
+
+
+@dataclass(frozen=True, slots=True)
+class Prologue:
+    """What every invocation reads first."""
+
+    words: LaunchWords
+    table: KernelTable
+    reporting: Reporting
+    stacks: LaneStacks
+    guards: LoopGuards
+
+
+def prologue(kernel: Kernel, b: Assembler, scratch: int) -> Prologue:
+    """Reads the launch's words and the table, which has so many scratch blocks."""
+    i = Instructions(b)
+    failed = b.local("bool") if kernel.errors else None
+    spilled = b.local("bool") if kernel.stacks else None
+    table, *words = b.launch_words()
+    invocation = i.resize(b.invocation(), "i64", signed=False)
+    positions = count()
+
+    def word() -> Val:
+        return b.load(i.offset(table, 8 * next(positions)), "i64", invariant=True)
+
+    params = [word() for _ in kernel.params]
+    blocks = [word() for _ in range(scratch)]
+    control, _ = next(positions), next(positions)
+    opaque = (i.resize(word(), "i32"), i.resize(word(), "i32"))
+    resident = word()
+    stacks = []
+    for slot in kernel.stacks:
+        size = SIZE[memory_type(slot.dtype)]
+        base = i.at(word(), invocation, size)
+        pitch = i.resize(b.inst("IMul", "i64", resident, b.const("i64", size)), "i32")
+        stacks.append(LaneStack(base, pitch, i.resize(word(), "i32"), b.local("i32")))
+    return Prologue(
+        LaunchWords(*words),
+        KernelTable(params, blocks, (), invocation, opaque[1]),
+        Reporting(table, control, failed),
+        LaneStacks(stacks, spilled),
+        LoopGuards(opaque if b.guarded else None),
+    )
+
+
+def idle(e: Emitter) -> Val:
+    """Whether this launch does nothing."""
+    return e.b.inst("INotEqual", "bool", e.b.load(e.reporting.void(e.b), "i32"), e.b.const("i32", 0))
+
+
+def stride(e: Emitter, words: LaunchWords, unit: Val, nothing: Val, body: Callable[[Val], object]) -> None:
+    """body(the item at unit * across + p * along) for p in [first, end), while there is one."""
+    b = e.b
+    start = b.inst("IMul", "i64", unit, words.across)
+    pass_number, item = b.local("i64"), b.local("i64")
+    b.set(pass_number, words.first)
+    b.set(item, b.inst("IAdd", "i64", start, b.inst("IMul", "i64", words.first, words.along)))
+    end = e.select(nothing, words.first, words.end)
+
+    def test() -> Val:
+        inside = b.inst("SLessThan", "bool", b.get(item, "i64"), words.lanes)
+        return e.both(inside, b.inst("SLessThan", "bool", b.get(pass_number, "i64"), end))
+
+    def step() -> None:
+        now = b.get(item, "i64")
+        body(now)
+        b.set(item, b.inst("IAdd", "i64", now, words.along))
+        b.set(pass_number, b.inst("IAdd", "i64", b.get(pass_number, "i64"), b.const("i64", 1)))
+
+    emit_loop(e, test, step)
+
+
+def emit_lane(e: Emitter, lane: Val) -> None:
+    e.lane = short(e, lane)
+    e.restart()
+    e.values.update(zip(e.kernel.body.arguments, digits(e, e.lane, e.kernel.domain), strict=True))
+    emit_block(e, e.kernel.body)
+
+
+def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
+    """The tiles of this workgroup."""
+    b = e.b
+    meets = tiles.sorted or tiles.partials
+    nothing = shared_idle(e) if meets else idle(e)
+    unit = e.resize(b.group_id(), "i64", signed=False)
+    if tiles.sorted:
+        trips = trip_count(e.kernel) if tiles.measured else None
+        order = TileOrder(e, tiles) if trips is None else MeasuredOrder(e, tiles, trips)
+        stride(e, words, unit, nothing, lambda number: order.emit_tile(number, emit_block))
+    elif tiles.row_length:
+        rows = ShortRows(e, tiles)
+        with e.contributing(rows):
+            stride(e, words, unit, nothing, lambda number: rows.fold(emit_tile(e, tiles, number, emit_block)))
+    else:
+        stride(e, words, unit, nothing, lambda number: emit_tile(e, tiles, number, emit_block))

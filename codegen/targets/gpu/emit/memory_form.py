@@ -1,0 +1,27 @@
+"""How values look in memory: a bool is one byte, a bfloat16 the upper half of an f32."""
+
+from __future__ import annotations
+
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.graph.types import DType
+
+
+def from_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A loaded element as a register value."""
+    if dtype.kind == "b":
+        return e.b.inst("INotEqual", "bool", x, e.b.const("i8", 0))
+    if dtype.name == "bfloat16":
+        wide = e.b.inst("UConvert", "i32", x)
+        return e.bitcast(e.b.inst("ShiftLeftLogical", "i32", wide, e.b.const("i32", 16)), "f32")
+    return x
+
+
+def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A register value as it is stored."""
+    if dtype.kind == "b":
+        return e.select(x, e.b.const("i8", 1), e.b.const("i8", 0))
+    if dtype.name == "bfloat16":
+        bits = e.b.inst("ShiftRightLogical", "i32", e.bitcast(x, "i32"), e.b.const("i32", 16))
+        return e.b.inst("UConvert", "i16", bits)
+    return x

@@ -1,0 +1,178 @@
+"""The GPUs' side of codegen.scalar: operations as scalar instructions of one lane.
+
+Every float operation is marked as not contractible. Where the driver's fma rounds twice, an f32 one runs in
+f64, and an f64 one is built from exact products and sums (Dekker 1971, Knuth TAOCP 2, 4.2.2), but for
+additions of a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from loopgrad.codegen.math.table import RECIPES
+from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
+from loopgrad.codegen.scalar.integers import unsigned_quotient
+from loopgrad.codegen.scalar.ops import Ops
+from loopgrad.codegen.targets.gpu.assembler import ARITHMETIC, EXTENDED, Assembler, Val
+from loopgrad.codegen.targets.gpu.emit.context import Emitter, register_type
+from loopgrad.codegen.targets.gpu.emit.huge_angles import reduce_large, remainder
+from loopgrad.graph.types import DType
+
+SPLITTER = float(2**27 + 1)
+
+
+def quotient(b: Assembler, make: Callable[..., Val], x: Val, y: Val) -> Val:
+    """x / y by `make`. lavapipe takes x / 0 for undefined and 0 / x for 0, where it knows the 0: written otherwise."""
+    if any(map(b.is_constant, (x, y))):
+        zero = b.const(x.type, 0.0).id
+        if y.id == zero:
+            return make("FMul", x.type, x, b.const(x.type, math.inf))
+        if x.id == zero:
+            return make("FNegate", x.type, make("FDiv", x.type, b.const(x.type, -0.0), y))
+    return make("FDiv", x.type, x, y)
+
+
+class ScalarOps(Ops[Val]):
+    """Implements codegen.scalar.ops.Ops over `Val`; a bfloat16 is an f32."""
+
+    halved_shifts = True  # LLVM 22 drops a test of the count for PTX, whose shifts have a bound but see half of it
+
+    def __init__(self, e: Emitter) -> None:
+        self.e = e
+        self.b = e.b
+        self.fast, self.fused, self.rearranges = e.fast, e.b.fused, e.b.rearranges
+
+    def inst(self, opcode: str, type: str, *operands: Val) -> Val:
+        if opcode == "FDiv":
+            return quotient(self.b, self.b.exact, *operands)
+        if opcode in ARITHMETIC:
+            return self.b.exact(opcode, type, *operands)
+        return (self.b.extended if opcode in EXTENDED else self.b.inst)(opcode, type, *operands)
+
+    def same(self, opcode: str, *operands: Val) -> Val:
+        return self.inst(opcode, operands[0].type, *operands)
+
+    def loose(self, opcode: str, *operands: Val) -> Val:
+        make = self.b.inst if self.fast else self.b.exact
+        return quotient(self.b, make, *operands) if opcode == "FDiv" else make(opcode, operands[0].type, *operands)
+
+    def type(self, x: Val, /) -> str:
+        return x.type
+
+    def const(self, like: Val, value: float, /) -> Val:
+        return self.b.const(like.type, value)
+
+    def number(self, type: str, value: float | int | bool, /) -> Val:
+        return self.b.const(type, value)
+
+    def element(self, dtype: DType, value: float | int | bool, /) -> Val:
+        if dtype.name == "bfloat16":
+            value = float(np.asarray(value).astype(dtype.np).astype(np.float32))
+        if dtype.kind == "c":
+            value = dtype.pattern(value)
+        return self.b.const(register_type(dtype), value)
+
+    def resize(self, i: Val, type: str, /, signed: bool = True) -> Val:
+        return self.e.resize(i, type, signed)
+
+    def widened(self, x: Val, dtype: DType, /) -> Val:
+        if x.type != "f16":
+            return x
+        if self.b.is_constant(x) and x.id == self.b.const(x.type, 0.0).id:
+            return self.b.const("f32", 0.0)  # a constant that `quotient` knows
+        return self.b.inst("FConvert", "f32", x)
+
+    def rounded(self, x: Val, dtype: DType, /) -> Val:
+        if dtype.name == "bfloat16":
+            x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
+            bits = bfloat_bits(self, x)
+            return self.as_float(self.iand(bits, self.b.const("i32", -0x10000)))
+        type = register_type(dtype)
+        return x if x.type == type else self.b.inst("FConvert", type, x)
+
+    def quotient(self, i: Val, j: Val, /, signed: bool, constant: int | None = None) -> Val:
+        """Without a sign: GPUs have no instruction for division, and signed ones take more of others. NVIDIA's Vulkan
+        driver 580 gets signed divisions wrong whose dividend was 32 bits without a sign before (seen on an H200)."""
+        return unsigned_quotient(self, i, j) if signed else self.same("UDiv", i, j)
+
+    def minus(self, i: Val, /) -> Val:
+        """0 - i, where the compiler doesn't know that it is 0. NVIDIA's (ptxas 13, the Vulkan driver 580; seen on an
+        H200) take the negation of 8 or 16 bits for one that doesn't wrap, and the size of a number for never negative:
+        MIN, widened or compared, was positive."""
+        zero = self.e.unknown_zero
+        return self.isub(self.const(i, 0) if zero is None else self.resize(zero, i.type, signed=False), i)
+
+    def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
+        quick = self.b.approximate(name, operands[0].type, *operands) if self.fast else None
+        result: Val = RECIPES[name](self, *operands) if quick is None else quick
+        return result
+
+    def bound(self, name: str, x: Val, limit: Val, /) -> Val:
+        return self.b.extreme(name, x, limit) or super().bound(name, x, limit)
+
+    def extreme(self, name: str, x: Val, y: Val, /) -> Val:
+        return self.b.extreme(name, x, y) or super().extreme(name, x, y)
+
+    def abs(self, x: Val, /) -> Val:
+        if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:
+            return self.b.const(x.type, 0.0)  # a constant that `quotient` knows
+        return super().abs(x)
+
+    def fma(self, x: Val, y: Val, z: Val, /) -> Val:
+        if self.fused:
+            return super().fma(x, y, z)
+        if x.type == "f32":
+            product = self.mul(self.widen(x), self.widen(y))
+            return self.narrow(self.add(product, self.widen(z)))
+        if self.b.is_constant(z):  # a step of Horner's rule: the lost half unit shrinks with every power
+            return self.add(self.mul(x, y), z)
+        return self._fused_from_parts(x, y, z)
+
+    def _fused_from_parts(self, x: Val, y: Val, z: Val) -> Val:
+        """x*y = p + q exactly, p + z = s + t exactly; s + (t + q). Beyond 2**996 the split overflows: plain."""
+        product = self.mul(x, y)
+        lost = self._product_error(x, y, product)
+        total = self.add(product, z)
+        back = self.sub(total, product)
+        slip = self.add(self.sub(product, self.sub(total, back)), self.sub(z, back))
+        rest = self.add(slip, lost)
+        result = self.add(total, rest)
+        finite = self.lt(self.abs(result), self.const(x, float("inf")))
+        inexact = self.lt(self.const(x, 0.0), self.abs(rest))  # -0.0 + 0.0 would be 0.0
+        return self.select(self.both(inexact, finite), result, total)
+
+    def _product_error(self, x: Val, y: Val, product: Val) -> Val:
+        xh, xl = self._halves(x)
+        yh, yl = self._halves(y)
+        error = self.sub(self.mul(xh, yh), product)
+        error = self.add(self.add(error, self.mul(xh, yl)), self.mul(xl, yh))
+        return self.add(error, self.mul(xl, yl))
+
+    def _halves(self, x: Val) -> tuple[Val, Val]:
+        def make() -> tuple[Val, ...]:
+            wide = self.mul(x, self.const(x, SPLITTER))
+            high = self.sub(wide, self.sub(wide, x))
+            return high, self.sub(x, high)
+
+        high, low = self.once(("halves", x), make)
+        return high, low
+
+    def remainder(self, x: Val, y: Val, /) -> Val:
+        return remainder(self, self.e, x, y)
+
+    def times_power(self, x: Val, shifted: Val, /) -> Val:
+        return self.scale(x, self.as_int(shifted))
+
+    def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
+        return self.e.once(key, make)
+
+    def rarely(self, m: Val, make: Callable[[], Val], common: Val, /) -> Val:
+        (result,) = self.e.choose(m, lambda: (make(),), lambda: (common,))
+        return result
+
+    def reduce_large(self, x: Val, large: Val, quadrant: Val, rest: Val, /) -> tuple[Val, Val]:
+        first, second = self.e.choose(large, lambda: reduce_large(self, self.e, x), lambda: (quadrant, rest))
+        return first, second

@@ -1,0 +1,294 @@
+"""How a kernel's lanes and shared elements are laid out for launches; everything by shape alone.
+
+Lanes that meet in elements do so in ways that don't depend on their order (see accumulate). Where there is none
+(products of floats, several kinds on one parameter, a `set` in a loop, sums of more elements than there is room
+for), the parameter gets private copies, one per invocation that owns a stretch of lanes, combined in order
+afterwards; where a copy is large there are few, down to one invocation for all lanes, which is announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Final, Protocol
+
+from loopgrad.codegen.kernel.nodes import Kernel, Reduction, walk
+from loopgrad.codegen.options import Options
+from loopgrad.codegen.scalar.identities import identity
+from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type
+from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
+from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
+from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
+from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
+from loopgrad.codegen.targets.gpu.lanes.plan import (
+    UNTILED,
+    Geometry,
+    Plan,
+    Tiles,
+    batches,
+    by_groups,
+    fold_tiles,
+    left_by,
+    parts,
+    tiling,
+)
+from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel
+from loopgrad.codegen.targets.gpu.support.support_kernels import (
+    combine_kernel,
+    copy_kernel,
+    fill_kernel,
+    fold_kernel,
+    tree_kernel,
+    tree_widths,
+)
+from loopgrad.graph.types import int64
+
+COPY_ELEMENTS: Final = 1 << 22
+MOST_COPIES: Final = 4096
+LARGEST_GROUP: Final = 1024  # invocations of any workgroup
+FEW_LANES: Final = 8  # that one invocation runs in order, without anything around it
+LARGE_SUMS: Final = 1 << 28  # bytes of exact sums that are announced
+FEW_COPIES: Final = 64  # fewer invocations than this for more lanes are announced
+
+AddModule = Callable[[Kernel], int]
+Array = tuple[str, int]
+
+
+class Support(Protocol):
+    """Where kernels around a program's own come from: `add` gives the number of a kernel's module."""
+
+    options: Options
+    geometry: Geometry
+
+    def add(self, kernel: Kernel, plan: Plan = UNTILED) -> int: ...
+
+
+def plan(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
+    """How lanes of this kernel are laid out and how they may meet."""
+    shape = arrangement(kernel, options, geometry)
+    if not geometry.rows or not has_loops(kernel):
+        return shape
+    rows = shape.copies or min(prod(kernel.domain), geometry.rows)
+    return replace(shape, group=0, tiles=None, rows=max(-(-rows // LARGEST_GROUP), 1) * LARGEST_GROUP)
+
+
+def has_loops(kernel: Kernel) -> bool:
+    return any(op.opcode in ("for", "while") for op in walk(kernel.body))
+
+
+def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
+    """The plan, as if no lane were ever left."""
+    shared = shared_params(kernel)
+    found = [accumulator(kernel, p, kinds, options.atomics, geometry.wide) for p, kinds in sorted(shared.items())]
+    accumulators = tuple([a for a in found if a is not None])
+    lanes = prod(kernel.domain)
+    if lanes <= FEW_LANES and any(a is None or a.blocks for a in found):
+        return Plan(1)
+    if len(accumulators) == len(found):
+        tiles = tiling(kernel, options, geometry)
+        group = (tiles.group or geometry.group) if tiles else 0
+        return Plan(group=group, tiles=tiles, accumulators=accumulators)
+    if any(len(kinds) > 1 or "set" in kinds for kinds in shared.values()):
+        return Plan(1)
+    elements = sum(kernel.params[p].size for p in shared)
+    copies = max(min(COPY_ELEMENTS // max(elements, 1), MOST_COPIES, lanes), 1)
+    return Plan(copies, tuple(sorted(shared)) if copies > 1 else ())
+
+
+def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> KernelInterface:
+    """What surrounds the kernel's own module."""
+    lanes, tiles, add = prod(kernel.domain), shared.tiles, support.add
+    blocks = batches(kernel, tiles)
+    scratch: list[int] = [block_bytes(kernel, tiles, slots) for slots in blocks]
+    before: list[Dispatch] = []
+    after: list[Dispatch] = []
+    for param in shared.copied:
+        described = kernel.params[param]
+        (kind,) = shared_params(kernel)[param]
+        position, size = len(scratch), described.size
+        scratch.append(max(size * shared.copies * SIZE[memory_type(described.dtype)], 8))
+        fill = add(fill_kernel(described.dtype, identity(kind, described.dtype)))
+        before.append(Dispatch(fill, size * shared.copies, ((SCRATCH, position),)))
+        merge = add(combine_kernel(kind, described.dtype, size, shared.copies))
+        after.append(Dispatch(merge, size, ((SCRATCH, position), (PARAM, param))))
+    positions = accumulator_blocks(kernel, shared.accumulators, scratch)
+    if shared.rows:
+        state = len(scratch)
+        scratch.append(state_words(kernel) * WORD * shared.rows)
+        before.append(Dispatch(add(fill_kernel(int64, 0)), DEPTHS * shared.rows, ((SCRATCH, state),)))
+    for acc, position in zip(shared.accumulators, positions, strict=True):
+        first, last = around_accumulator(kernel, acc, position, scratch, support)
+        before += first
+        after += last
+    for number, slots in enumerate(blocks):
+        after += folds(kernel, number, slots, tiles, scratch, support)
+    return KernelInterface(
+        name=kernel.name,
+        domain=kernel.domain,
+        params=len(kernel.params),
+        module=module,
+        lanes=lanes,
+        tiles=0 if tiles is None else tiles.count,
+        copies=shared.copies,
+        loops=has_loops(kernel),
+        scratch=tuple(scratch),
+        own_scratch=len(blocks) + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + bool(shared.rows),
+        rows=shared.rows,
+        before=tuple(before),
+        after=tuple(after),
+        stacks=kernel.stacks,
+        errors=kernel.errors,
+    )
+
+
+def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], scratch: list[int]) -> list[int]:
+    """Adds their scratch blocks; gives the position of each one's first."""
+    positions = []
+    for acc in accumulators:
+        described = kernel.params[acc.param]
+        positions.append(len(scratch))
+        if isinstance(acc, ExactSum):
+            scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
+        elif isinstance(acc, LastWriter):
+            values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
+            scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
+    return positions
+
+
+def around_accumulator(
+    kernel: Kernel, acc: Accumulator, position: int, scratch: list[int], support: Support
+) -> tuple[list[Dispatch], list[Dispatch]]:
+    """What comes before and after the kernel, for a parameter that several lanes write in any order."""
+    dtype, size = kernel.params[acc.param].dtype, kernel.params[acc.param].size
+    block, target = (SCRATCH, position), (PARAM, acc.param)
+    if isinstance(acc, ExactSum):
+        words = size * exact_format(dtype).words
+        fill = Dispatch(support.add(fill_kernel(int64, 0)), words * acc.copies, (block,))
+        rounding = support.add(round_kernel(dtype, size))
+        if acc.copies == 1:
+            return [fill], [Dispatch(rounding, size, (block, target))]
+        sums = (SCRATCH, len(scratch))
+        scratch.append(max(8 * words, 8))
+        added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
+        return [fill], [*added, Dispatch(rounding, size, (sums, target))]
+    if isinstance(acc, LastWriter):
+        number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
+        fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
+        arrays = (block, (SCRATCH, position + 1), target)
+        return [fill], [Dispatch(support.add(last_kernel(dtype, size, number, values)), size, arrays)]
+    return [], []
+
+
+def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:
+    """Of a scratch block with what the kernel leaves of these reductions."""
+    r = kernel.reductions[slots[0]]
+    rows, left = left_by(kernel, tiles, r)
+    if tiles is not None and tiles.partials and left == 1:  # these are results
+        return 8
+    each = SIZE[memory_type(r.dtype)] * (parts(r) if in_parts(r, tiles) else 1)
+    return max(len(slots) * rows * left * each, 8)
+
+
+def in_parts(r: Reduction, tiles: Tiles | None) -> bool:
+    """Whether the kernel leaves totals and their rests, rather than contributions."""
+    return tiles is not None and tiles.partials and parts(r) == 2
+
+
+def folds(
+    kernel: Kernel, number: int, slots: list[int], tiles: Tiles | None, scratch: list[int], support: Support
+) -> list[Dispatch]:
+    """From what the kernel leaves in a scratch block (a contribution per lane or per tile) to an element per
+    row, for all reductions of the block."""
+    r = kernel.reductions[slots[0]]
+    rows, length = left_by(kernel, tiles, r)
+    targets = [(PARAM, kernel.reductions[slot].param) for slot in slots]
+    if not rows:
+        return []
+    if not length:
+        fill = support.add(fill_kernel(r.dtype, identity(r.kind, r.dtype)))
+        return [Dispatch(fill, rows, (target,)) for target in targets]
+    if tiles is not None and tiles.partials and length == 1:
+        return []
+    return fold(r, (SCRATCH, number), targets, (rows, length), scratch, support, in_parts(r, tiles))
+
+
+def fold(
+    r: Reduction,
+    source: Array,
+    targets: list[Array],
+    shape: tuple[int, int],
+    scratch: list[int],
+    support: Support,
+    partial: bool = False,
+) -> list[Dispatch]:
+    """Passes over (rows, length) elements per target, down to one element per row. `partial`: rests follow them."""
+    rows, length = shape
+    size = SIZE[memory_type(r.dtype)]
+    if length == 1:
+        return [Dispatch(support.add(copy_kernel(size)), rows, (source, *targets))]
+    if not by_groups(rows, length):
+        return tree(r, source, targets[0], shape, scratch, support.add, partial)
+    count = len(targets)
+    tiles = fold_tiles(rows * count, length, support.geometry.group, count)
+    kernel = fold_kernel(r, tiles.rows, length, count, partial)
+    module = support.add(kernel, Plan(group=support.geometry.group, tiles=tiles))
+    partials = (SCRATCH, len(scratch))
+    scratch.append(max(tiles.count * size * parts(r), 8))
+    passes = [Dispatch(module, tiles.rows * length, (source, *targets, partials), tiles.count)]
+    if tiles.per_row == 1:
+        return passes
+    return passes + fold(r, partials, targets, (rows, tiles.per_row), scratch, support, parts(r) == 2)
+
+
+def tree(
+    r: Reduction,
+    source: Array,
+    result: Array,
+    shape: tuple[int, int],
+    scratch: list[int],
+    add: AddModule,
+    partial: bool,
+) -> list[Dispatch]:
+    """As `fold`, for many short rows: passes of one invocation per element that is left."""
+    rows, length = shape
+    passes = []
+    for width in tree_widths(length):
+        target = result
+        if width > 1:
+            target = (SCRATCH, len(scratch))
+            scratch.append(rows * width * SIZE[memory_type(r.dtype)] * parts(r))
+        module = add(tree_kernel(r, rows, length, width, partial))
+        passes.append(Dispatch(module, rows * width, (source, target)))
+        source, length, partial = target, width, parts(r) == 2
+    return passes
+
+
+def notes(kernel: Kernel, shared: Plan) -> tuple[str, ...]:
+    """What runs slower than one would expect."""
+    found = [large_sums(kernel, acc) for acc in shared.accumulators if isinstance(acc, ExactSum)]
+    return (*[note for note in found if note], *serial_note(kernel, shared, prod(kernel.domain)))
+
+
+def large_sums(kernel: Kernel, acc: ExactSum) -> str:
+    described = kernel.params[acc.param]
+    size = 8 * exact_format(described.dtype).words * described.size
+    if size < LARGE_SUMS:
+        return ""
+    return (
+        f"kernel {kernel.name}: lanes add {described.dtype.name} values to {described.size:,} elements in any order; "
+        f"that the sums have the same bits every time takes {size:,} bytes of scratch memory, which are written and "
+        "read in every run; with atomics=True there are none"
+    )
+
+
+def serial_note(kernel: Kernel, shared: Plan, lanes: int) -> tuple[str, ...]:
+    if not shared.copies or shared.copies >= min(lanes, FEW_COPIES):
+        return ()
+    how = "one invocation" if shared.copies == 1 else f"{shared.copies} invocations"
+    return (
+        f"kernel {kernel.name}: {lanes:,} lanes accumulate in a fixed order, so {how} of the device run it; "
+        "sums, minima and maxima of one kind into fewer elements don't need that",
+    )

@@ -1,0 +1,302 @@
+"""How a kernel's lanes are laid over invocations: by its shape and its options, never by the device's size.
+
+Untiled, any invocation may run any lane. A tiled kernel's unit is the workgroup, and a tile some thousand
+consecutive lanes of one row, where a row is what a reduction makes one element of:
+
+- reductions: every invocation folds its lanes of the tile, the workgroup folds those, and one partial
+  result per tile goes to memory, so that reading the inputs is nearly all the traffic that is left;
+- reductions over many short rows: a tile is some whole rows, which are folded side by side (see short_rows);
+- sorted lanes (`order_key`): the workgroup sorts its tile by expected trip counts, so that invocations that
+  step together end together. Contributions then go by lane number through memory of the workgroup;
+- measured lanes: the same where a loop on values has the trip counts, and only where they turn out to be uneven
+  enough (see measured_order);
+- kernels that only stream: an invocation runs some lanes at once, so that their loads are under way together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.options import Options
+from loopgrad.codegen.scalar.sort_key import BUCKETS
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
+from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, register_type
+from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
+from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
+
+MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
+UNROLLED_WEIGHT: Final = 400
+SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation
+FOLDED_LANES: Final = 32  # lanes of a reduced tile per invocation, at most
+FEW_TILES: Final = 512  # a kernel has at least so many tiles before an invocation gets more lanes of each
+SHORT_ROW: Final = 128  # shorter rows are folded by single invocations
+LONG_ROW: Final = 512  # longer rows are folded by a workgroup each
+MOST_PARTS: Final = 8  # of a short row
+FEW_ROWS: Final = 256  # but for so few of them
+FEW_SUMS: Final = 8  # that an invocation keeps in registers while it runs loops
+FEW_LANES: Final = 8  # with loops, per invocation
+MEASURED_LANES: Final = 4  # of a tile per invocation, at least, where its first is looked at
+SORTED: Final = 256  # fewer lanes aren't worth sorting
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What the workgroups of a target can be: `group` invocations where they share a tile, and `memory`
+    bytes for all of them together. `wide`: there are atomics of 64 bits. `rows`: kernels with loops must be able
+    to be left and continued, by at most so many invocations; 0: they needn't. `summed`: invocations where loops
+    have many sums beside them; 0: as many as elsewhere."""
+
+    group: int = 256
+    memory: int = 48 << 10
+    rows: int = 0
+    wide: bool = True
+    summed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """`rows` of `length` lanes each, cut into tiles of `size` lanes; the last of a row may be shorter.
+    `unrolled`: lanes that an invocation runs at once. `sorted`: by the kernel's order_key, or `measured`. `partials`: a
+    reduction leaves one element per tile; otherwise every lane leaves its contribution. `together`: reductions
+    that are folded at a time. `targets`: parameters, from that of the reduction on, among which its rows are
+    divided. `row_length`: a tile is some rows of so many lanes, which are folded side by side, each in `parts`
+    (then `rows` is 1, and `length` counts all lanes). `group`: invocations that share a tile, where they aren't as
+    many as elsewhere. `kept`: what an invocation has folded waits in memory of the workgroup for its next lane."""
+
+    size: int
+    rows: int
+    length: int
+    unrolled: int = 1
+    sorted: bool = False
+    measured: bool = False
+    partials: bool = False
+    together: int = 1
+    targets: int = 1
+    row_length: int = 0
+    parts: int = 1
+    group: int = 0
+    kept: bool = False
+
+    @property
+    def per_row(self) -> int:
+        return -(-self.length // self.size)
+
+    @property
+    def count(self) -> int:
+        return self.rows * self.per_row
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`copies` invocations in order, 0 where any order will do; `copied` parameters have private copies.
+    `accumulators`: how lanes in any order meet in a parameter.
+    `group`: invocations of a workgroup, 0 where that is the target's choice. `product`: the kernel is a matrix
+    product, which workgroups make in squares. `rows`: the most invocations of a kernel that can be left and
+    continued, 0 where it can't (see resume)."""
+
+    copies: int = 0
+    copied: tuple[int, ...] = ()
+    group: int = 0
+    tiles: Tiles | None = None
+    product: Product | None = None
+    rows: int = 0
+    accumulators: tuple[Accumulator, ...] = ()
+
+
+UNTILED: Final = Plan()
+
+
+def power_below(value: int) -> int:
+    """The largest power of two that isn't above; 1 at least."""
+    return 1 << max(value.bit_length() - 1, 0)
+
+
+def tiling(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None:
+    """The tiles of a kernel whose lanes may run in any order."""
+    lanes = prod(kernel.domain)
+    if not lanes:
+        return None
+    if kernel.order_key is not None and options.sort_lanes and lanes >= SORTED:
+        return sorted_tiles(kernel, geometry)
+    if (measured := measured_tiles(kernel, options, geometry)) is not None:
+        return measured
+    if kernel.reductions:
+        return folded_tiles(kernel, geometry)
+    return streamed_tiles(kernel, geometry) if straight(kernel) else None
+
+
+def reduced_rows(kernel: Kernel) -> tuple[int, int] | None:
+    """(rows, length) of all reductions, where these agree."""
+    ranks = {r.rank for r in kernel.reductions}
+    if len(ranks) != 1:
+        return None
+    cut = len(kernel.domain) - ranks.pop()
+    rows, length = prod(kernel.domain[:cut]), prod(kernel.domain[cut:])
+    return rows, length
+
+
+def many_sums(kernel: Kernel) -> bool:
+    """Whether loops have more sums beside them than an invocation should keep in registers."""
+    return len(kernel.reductions) > FEW_SUMS and not straight(kernel)
+
+
+def most_unrolled(kernel: Kernel) -> int:
+    """As many lanes at once as keep the code small."""
+    if not straight(kernel):
+        return 1
+    return power_below(min(MOST_UNROLLED, UNROLLED_WEIGHT // weight(kernel)))
+
+
+def streamed_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
+    """As many lanes at once as keep the device full."""
+    lanes = prod(kernel.domain)
+    unrolled = min(most_unrolled(kernel), power_below(lanes // (geometry.group * FEW_TILES)))
+    return Tiles(geometry.group * unrolled, 1, lanes, unrolled) if unrolled > 1 else None
+
+
+def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
+    """Lanes with loops wait for the longest of their tile, so an invocation gets few of them. Many sums would take
+    registers in the loops of the next: they are kept elsewhere meanwhile."""
+    found = reduced_rows(kernel)
+    if found is None:
+        return None
+    short = short_rows(kernel, geometry, *found) if found[0] > FEW_ROWS and 1 < found[1] <= LONG_ROW else None
+    if short is not None or not by_groups(*found):
+        return short
+    rows, length = found
+    many, unrolled = many_sums(kernel), most_unrolled(kernel)
+    own_group = geometry.summed if many else 0
+    group = own_group or geometry.group
+    if straight(kernel):
+        each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
+    else:  # smaller groups don't mean that fewer lanes fill the device
+        each = power_below(min(FEW_LANES, rows * length // (geometry.group * FEW_TILES)))
+    kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0
+    together = folds_together(kernel, group, geometry.memory - kept)
+    if kept and not together > 0:
+        each, kept, together = 1, 0, folds_together(kernel, group, geometry.memory)
+    return Tiles(
+        each * group, rows, length, min(each, unrolled),
+        partials=True, together=together, group=own_group, kept=kept > 0,
+    )  # fmt: skip
+
+
+def short_rows(kernel: Kernel, geometry: Geometry, rows: int, length: int) -> Tiles | None:
+    """As many rows a tile as memory of the workgroup and the number of tiles allow."""
+    group, unrolled = geometry.group, most_unrolled(kernel)
+    each = unrolled if straight(kernel) else power_below(min(FEW_LANES, rows * length // (group * FEW_TILES)))
+    size = sum(group_size(r) * row_pitch(length) + partial_size(r) * MOST_PARTS for r in kernel.reductions)
+    most = min(each * group // length, geometry.memory // (2 * size), max(rows // FEW_TILES, group // length, 1))
+    if most < 1:
+        return None
+    parts = power_below(min(MOST_PARTS, group // most, length))
+    unrolled = min(unrolled, power_below(most * length // group))
+    return Tiles(most * length, 1, rows * length, unrolled, partials=True, row_length=length, parts=parts)
+
+
+def row_pitch(length: int) -> int:
+    """The distance of short rows in memory of a workgroup: odd, so that rows begin in different banks."""
+    return length | 1
+
+
+def folded_lanes(rows: int, length: int, group: int, once: int = FOLDED_LANES) -> int:
+    """Lanes per invocation: where that takes at most `once`, so many that a row is one tile, which saves a
+    launch; else so few that the tiles fill the device, yet few enough tiles for one launch to fold them."""
+    each = 1
+    while each < FOLDED_LANES and each * group < length:
+        tiles = rows * -(-length // (each * group))
+        if length > once * group and tiles <= MOST_UNROLLED * group:
+            break
+        each *= 2
+    return each
+
+
+def sorted_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
+    lanes, group = prod(kernel.domain), geometry.group
+    found = reduced_rows(kernel)
+    rows, length = found if found is not None and found[1] >= SORTED_LANES * group else (1, lanes)
+    size = group * power_below(min(SORTED_LANES, lanes // (group * FEW_TILES)))
+    left = geometry.memory - 4 * (BUCKETS + size + 2 * group + 2)
+    if left < 0:
+        return None
+    left -= sum(size * group_size(r) for r in kernel.reductions)
+    together = folds_together(kernel, group, left)
+    return Tiles(size, rows, length, sorted=True, partials=(rows, length) == found and together > 0, together=together)
+
+
+def measured_tiles(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None:
+    """Not where every lane's contributions would go through the device's memory, nor where the lanes that are looked
+    at were a good part of all."""
+    lanes = prod(kernel.domain)
+    if kernel.order_key is not None or not options.sort_lanes or lanes < SORTED or geometry.rows:
+        return None
+    tiles = sorted_tiles(kernel, geometry) if trip_count(kernel) is not None else None
+    if tiles is None or tiles.size < MEASURED_LANES * geometry.group or (kernel.reductions and not tiles.partials):
+        return None
+    return replace(tiles, measured=True)
+
+
+def folds_together(kernel: Kernel, group: int, memory: int) -> int:
+    """Reductions of one kind that a workgroup folds at a time."""
+    columns = fold_columns(group)
+    largest = max([partial_size(r) for r in kernel.reductions], default=4)
+    types = len({(register_type(r.dtype), parts(r)) for r in kernel.reductions})
+    room = memory // (largest * max(types, 1) * (group + columns))
+    return min(room, len(kernel.reductions), group // columns)
+
+
+def fold_columns(group: int) -> int:
+    """Into so many elements a workgroup first folds those of its invocations; it divides them."""
+    return power_below(max(int(group**0.5), 1))
+
+
+def group_size(reduction: Reduction) -> int:
+    """Bytes of a contribution in memory of a workgroup."""
+    type = register_type(reduction.dtype)
+    return SIZE[GROUP_TYPE.get(type, type)]
+
+
+def parts(reduction: Reduction) -> int:
+    """Numbers that a reduction is until it is stored: sums of floats have a rest (see partials)."""
+    return 2 if reduction.kind == "add" and reduction.dtype.name in ("float32", "float64") else 1
+
+
+def partial_size(reduction: Reduction) -> int:
+    """Bytes of what is reduced so far, in memory of a workgroup."""
+    return group_size(reduction) * parts(reduction)
+
+
+def by_groups(rows: int, length: int) -> bool:
+    """Whether rows are folded by a workgroup each: long ones, and few short ones, for which it is one launch."""
+    return length >= SHORT_ROW or (length > 1 and rows <= FEW_ROWS)
+
+
+def fold_tiles(rows: int, length: int, group: int, targets: int) -> Tiles:
+    """Of a kernel that only folds; its rows make `targets` arrays."""
+    each = folded_lanes(rows, length, group)
+    return Tiles(each * group, rows, length, min(each, MOST_UNROLLED), partials=True, targets=targets)
+
+
+def batches(kernel: Kernel, tiles: Tiles | None) -> list[list[int]]:
+    """Reductions that share a scratch block and the launches that fold it: those of one kind, dtype and rank."""
+    found: dict[tuple[str, str, int], list[list[int]]] = {}
+    for slot, r in enumerate(kernel.reductions):
+        row_lists = found.setdefault((r.kind, r.dtype.name, r.rank), [])
+        if row_lists and by_groups(*left_by(kernel, tiles, r)):
+            row_lists[0].append(slot)
+        else:
+            row_lists.append([slot])
+    return sorted([batch for row_lists in found.values() for batch in row_lists])
+
+
+def left_by(kernel: Kernel, tiles: Tiles | None, r: Reduction) -> tuple[int, int]:
+    """(rows, length) of what the kernel leaves of a reduction."""
+    cut = len(kernel.domain) - r.rank
+    rows, length = prod(kernel.domain[:cut]), prod(kernel.domain[cut:])
+    if tiles is None or not tiles.partials:
+        return rows, length
+    return rows, 1 if tiles.row_length else tiles.per_row

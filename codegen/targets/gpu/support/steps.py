@@ -1,0 +1,82 @@
+"""The steps of a Program as a GPU does them: copies, fills, products and pushes get support kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loopgrad.codegen.program import (
+    CopyStep,
+    ForStep,
+    Initial,
+    LaunchStep,
+    MatmulStep,
+    Program,
+    PushStep,
+    Step,
+    SwitchStep,
+    WhileStep,
+)
+from loopgrad.codegen.targets.gpu.interface import SupportLaunch
+from loopgrad.codegen.targets.gpu.lanes.layout import Support
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan
+from loopgrad.codegen.targets.gpu.lanes.product_plan import squared
+from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel, fill_kernel, matmul_kernel
+
+
+def supported(program: Program, support: Support) -> tuple[tuple[Step, ...], tuple[SupportLaunch, ...]]:
+    """The program's steps, and the support launches that they name."""
+    made = _Supported(program, support)
+    return made.steps(program.steps), tuple(made.launches)
+
+
+class _Supported:
+    def __init__(self, program: Program, support: Support) -> None:
+        self.slots, self.support = program.slots, support
+        self.launches: dict[SupportLaunch, int] = {}
+
+    def steps(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        return tuple([self.step(step) for step in steps])
+
+    def step(self, step: Step) -> Step:
+        match step:
+            case LaunchStep():
+                initials = [(i, replace(start, by=self.start(start, step.slots[i]))) for i, start in step.initials]
+                return replace(step, initials=tuple(initials))
+            case CopyStep():
+                return replace(step, by=self.copy(step.target))
+            case PushStep():
+                return replace(step, by=self.copy(step.slot))
+            case MatmulStep():
+                return replace(step, by=self.product(step))
+            case ForStep():
+                return replace(step, body=self.steps(step.body))
+            case WhileStep():
+                return replace(step, condition=self.steps(step.condition), body=self.steps(step.body))
+            case SwitchStep():
+                return replace(step, branches=tuple(map(self.steps, step.branches)))
+            case _:
+                return step
+
+    def launch(self, module: int, lanes: int, tiles: int = 0) -> int:
+        """The number of a support launch."""
+        return self.launches.setdefault(SupportLaunch(module, lanes, tiles), len(self.launches))
+
+    def start(self, initial: Initial, slot: int) -> int:
+        if initial.source is not None:
+            return self.copy(slot)
+        type = self.slots[slot].type
+        return self.launch(self.support.add(fill_kernel(type.dtype, initial.value)), type.size)
+
+    def copy(self, target: int) -> int:
+        """By the widest element that fits."""
+        size = self.slots[target].type.nbytes
+        width = next(w for w in (8, 4, 2, 1) if size % w == 0)
+        return self.launch(self.support.add(copy_kernel(width)), size // width)
+
+    def product(self, step: MatmulStep) -> int:
+        dtype, geometry = self.slots[step.out].type.dtype, self.support.geometry
+        product = squared(step, dtype, geometry.group, geometry.memory)
+        plan = UNTILED if product is None else Plan(group=geometry.group, product=product)
+        module = self.support.add(matmul_kernel(step, dtype), plan)
+        return self.launch(module, step.batch * step.m * step.n, 0 if product is None else product.tiles)

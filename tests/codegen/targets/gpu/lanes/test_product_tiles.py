@@ -1,0 +1,73 @@
+"""Matrix products in squares: every size of square, edges, transposed operands, batches."""
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.program import MatmulStep, Program, Slot
+from loopgrad.codegen.targets.gpu.lanes import product_plan as product
+from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, squared
+from loopgrad.graph.types import TensorType, dtype_named, float32, float64, int32
+from tests.codegen.targets.gpu.gpu_harness import device, executable_of
+
+
+def multiplied(left, right, transpose_left=False, transpose_right=False):
+    """left @ right on the device; the operands are stored as the flags say."""
+    batch, m, k = left.shape
+    n = right.shape[2]
+    dtype = dtype_named(left.dtype.name)
+    stored = [x.swapaxes(1, 2) if flag else x for x, flag in ((left, transpose_left), (right, transpose_right))]
+    slots = [Slot(TensorType(x.shape, dtype), "input") for x in stored]
+    slots.append(Slot(TensorType((batch, m, n), dtype), "output"))
+    step = MatmulStep(0, 1, 2, batch, m, k, n, transpose_left, transpose_right)
+    executable = executable_of(Program(tuple(slots), (0, 1), (2,), (), (step,)))
+    (result,) = executable.run([device().put(np.ascontiguousarray(x)) for x in stored])
+    return device().get(result)
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("few", [1, 6, 20, 1000])
+def test_squares_of_every_size(monkeypatch, few, dtype):
+    monkeypatch.setattr(product, "FEW_SQUARES", few)
+    rng = np.random.default_rng(few)
+    left, right = (rng.normal(size=shape).astype(dtype) for shape in ((1, 140, 37), (1, 37, 133)))
+    wanted = left.astype(np.float64) @ right.astype(np.float64)
+    for flags in ((False, False), (True, True)) if few % 4 else ((True, False), (False, True)):
+        np.testing.assert_allclose(multiplied(left, right, *flags), wanted, rtol=0, atol=1e2 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 64, 64), (3, 40, 50, 60), (2, 8, 1000, 9), (5, 17, 31, 100)])
+def test_edges_and_batches(shape):
+    batch, m, k, n = shape
+    rng = np.random.default_rng(m)
+    left, right = rng.normal(size=(batch, m, k)), rng.normal(size=(batch, k, n))
+    np.testing.assert_allclose(multiplied(left, right), left @ right, rtol=0, atol=1e-12)
+
+
+def test_nothing_beyond_the_matrix_is_read():
+    left, right = np.full((1, 33, 40), np.nan), np.zeros((1, 40, 41))
+    left[0, 1:] = 1.0
+    right[0, :, 0] = 2.0
+    got = multiplied(left, right)
+    assert np.isnan(got[0, 0]).all()
+    np.testing.assert_array_equal(got[0, 1:, 0], 80.0)
+    np.testing.assert_array_equal(got[0, 1:, 1:], 0.0)
+
+
+def test_squares_are_chosen_by_shape():
+    def side(m, k, n, dtype=float32, group=256, memory=48 << 10):
+        found = squared(MatmulStep(0, 1, 2, 1, m, k, n), dtype, group, memory)
+        return None if found is None else found.side
+
+    assert side(4096, 4096, 4096) == 128
+    assert side(1024, 64, 1024) == 64
+    assert side(256, 256, 256) == 16
+    assert side(4, 4096, 4096) is None
+    assert side(64, 64, 64, int32) is None
+    assert side(4096, 4096, 4096, group=100) is None
+    assert side(4096, 4096, 4096, group=128) == 64
+    assert side(4096, 4096, 4096, float64, memory=16 << 10) == 64
+    assert side(4096, 4096, 4096, float64, memory=1 << 10) is None
+    for dtype in (float32, float64):
+        found = squared(MatmulStep(0, 1, 2, 1, 512, 512, 512), dtype, 128, 16 << 10)
+        assert found.side * found.side // found.group <= MOST_SUMS
