@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import differentiable
+from loopgrad.graph.accumulators import passed
 from loopgrad.graph.build import at, copy_node, current_scope, emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -174,8 +175,9 @@ def _branches(region: Region, lanes: tuple[int, ...]) -> Normal:
     hoisted: list[Value] = []
     parts: list[tuple[Graph, int, int]] = []
     operands = region.arguments
-    # these come in from outside, constants too, and are only updated inside
-    shared = [i - region.offset for i in region.accumulators]
+    # these come in from outside, constants too, and are only updated inside: those of lanes around as well
+    around = [i for i in range(len(operands)) if (c := passed(region.node, region.first + i)) and c.scatters]
+    shared = {*around, *[i - region.offset for i in region.accumulators]}
     sunk = {i: v for i, v in enumerate(operands) if _is_constant(v) and i not in shared}
     for branch in region.bodies:
         outer = dict(zip(branch.inputs, operands, strict=True))

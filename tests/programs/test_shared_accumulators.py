@@ -155,3 +155,27 @@ def test_rows_that_lanes_share_are_refused(device):
 
     with pytest.raises(lg.ShapeError, match="per-lane positions"):
         lg.fori_loop(0, lg.asarray(TRIPS), trip, (lg.asarray(START), lg.zeros((3, LANES))))
+
+
+def test_a_constant_update_in_a_branch_within_lanes(device):
+    """An update that all lanes make alike at one place isn't computed before the branch: it is the table's."""
+
+    def program(scale, start):
+        def chosen(table, value):
+            add = lambda t: t.at[lg.zeros(LANES, dtype=lg.int64)].add(lg.full((LANES,), 0.25))
+            table = lg.cond(scale > 0, add, lambda t: t.at[lg.asarray(PLACES)].add(value), table)
+            return table, value * scale
+
+        index = lg.asarray(np.array([0, 1, 0, 1, 1]))
+        table, value = lg.switch(index, [lambda t, v: (t, v), chosen], lg.ones(BINS), start)
+        return lg.sum(table * table) + lg.sum(value)
+
+    gradient = lg.compile(lg.grad(program, argnums=(0, 1)))
+    active = np.array([0, 1, 0, 1, 1])
+    for scale in (2.0, -2.0):
+        table = np.ones(BINS)
+        np.add.at(table, PLACES, active * START) if scale < 0 else table.__setitem__(0, 1 + 0.25 * active.sum())
+        by_start = np.where(active, scale, 1.0) + (active * 2 * table[PLACES] if scale < 0 else 0)
+        got = gradient(np.array(scale), START)
+        np.testing.assert_allclose(np.asarray(got[0]), np.sum(active * START), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(got[1]), by_start, rtol=1e-12)
