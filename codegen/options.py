@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Final
 
 from loopgrad.graph.errors import explained
+
+PUBLIC: Final = "Options"
 
 
 @dataclass(frozen=True, slots=True)

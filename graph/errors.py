@@ -3,8 +3,14 @@ that it refines. runtime.failures and lazy.errors have those of stacks, devices 
 
 from __future__ import annotations
 
+from typing import Final
+
 from loopgrad.graph.location import describe, located, user_location
 from loopgrad.graph.nodes import Location
+
+PUBLIC: Final = (
+    "DTypeError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError ShapeError"
+)
 
 
 class LoopgradError(Exception):

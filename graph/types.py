@@ -10,6 +10,11 @@ from typing import Any, Final
 import numpy
 import numpy as np
 
+PUBLIC: Final = (
+    "bfloat16 bool_ bool=bool_ complex128 complex64 DType float16 float32 float64 int16 int32 int64 int8 uint16 uint32 "
+    "uint64 uint8"
+)
+
 
 class DType:
     """An element type; compare with ``is``. ``kind`` is one of ``b i u f c`` as in NumPy.

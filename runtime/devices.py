@@ -21,6 +21,8 @@ from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
+PUBLIC: Final = "devices DeviceStatus"
+
 
 class Device(Protocol):
     """Where buffers live and graphs run."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Protocol
+from typing import Final, Protocol
 
 from loopgrad.graph.errors import IndexRangeError, LoopgradError, LoopLimitError
 from loopgrad.graph.location import describe, located
 from loopgrad.graph.nodes import Location
+
+PUBLIC: Final = "StackCapacityError"
 
 
 class StackCapacityError(LoopgradError, RuntimeError):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from loopgrad.codegen.program import Residual
 from loopgrad.graph.nodes import Location
+
+PUBLIC: Final = "MemoryStats Plan"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from loopgrad.graph.errors import explained
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.processes import child_safe_lock
+
+PUBLIC: Final = "ReplayStats"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.graph import region_ops
 from loopgrad.graph.nodes import Value
@@ -22,6 +22,8 @@ from loopgrad.lazy.loops.traced_functions import (
 from loopgrad.lazy.loops.trip_count import trip_count
 from loopgrad.lazy.tensor.core import ArrayLike
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten
+
+PUBLIC: Final = "fori_loop"
 
 
 def fori_loop(

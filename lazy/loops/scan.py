@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.graph import ops, region_ops
 from loopgrad.graph.build import inline, trace
@@ -26,6 +26,8 @@ from loopgrad.lazy.loops.traced_functions import (
 from loopgrad.lazy.loops.trip_count import note_span
 from loopgrad.lazy.tensor.core import as_tensor, constant, wrap
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, unflatten
+
+PUBLIC: Final = "scan"
 
 
 def scan(

@@ -10,7 +10,7 @@ max, multiply, set) at per-lane positions is shared by all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from loopgrad.lazy.loops.traced_functions import (
 from loopgrad.lazy.tensor.core import ArrayLike
 from loopgrad.lazy.tensor.operands import Shape
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten
+
+PUBLIC: Final = "EndlessLoopError while_loop"
 
 
 class EndlessLoopError(LoopgradError, ValueError):

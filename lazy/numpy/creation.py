@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -40,6 +40,11 @@ from loopgrad.runtime.devices import get_device
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = (
+    "arange array asarray astype copy empty empty_like eye from_dlpack fromfunction full full_like geomspace identity "
+    "indices linspace logspace ones ones_like tri zeros zeros_like"
+)
 
 
 def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Tensor:

@@ -7,7 +7,7 @@ default float. Functions that repeat one pattern come from the small factories a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -32,6 +32,16 @@ from loopgrad.lazy.tensor.trees import is_dynamic, map_leaves
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = (
+    "absolute abs=absolute acos arccos=acos acosh arccosh=acosh add asin arcsin=asin asinh arcsinh=asinh atan "
+    "arctan=atan atan2 arctan2=atan2 atanh arctanh=atanh bitwise_and bitwise_invert bitwise_not=bitwise_invert "
+    "invert=bitwise_invert bitwise_left_shift left_shift=bitwise_left_shift bitwise_or bitwise_right_shift "
+    "right_shift=bitwise_right_shift bitwise_xor ceil cos cosh digamma divide true_divide=divide equal erf erfc exp "
+    "exp2 expm1 floor floor_divide fmod greater greater_equal less less_equal lgamma log log10 log1p log2 logical_and "
+    "logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power pow=power "
+    "reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient subtract tan "
+    "tanh trunc"
+)
 Unary: TypeAlias = "Callable[[ArrayLike], Tensor]"
 Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"
 

@@ -45,6 +45,10 @@ from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = (
+    "allclose array_equal bitwise_count deg2rad degrees divmod fabs float_power fmax fmin gcd heaviside isclose isin "
+    "isneginf isposinf lcm ldexp logaddexp2 modf rad2deg radians rint select sinc"
+)
 
 # the smallest normal power of two, a step towards it after which the digits of a number still count, the largest
 _POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102, 127), float64: (-1022, -969, 1023)}

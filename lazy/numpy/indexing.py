@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from loopgrad.lazy.tensor.promotion import promote
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = "argwhere compress delete extract flatnonzero nonzero take take_along_axis unravel_index"
 FULL = slice(None)
 
 

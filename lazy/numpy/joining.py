@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import multiply
@@ -14,6 +14,11 @@ from loopgrad.lazy.tensor.storage import whole
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = (
+    "append array_split atleast_1d atleast_2d atleast_3d block column_stack dsplit dstack fliplr flipud hsplit hstack "
+    "kron rot90 vsplit vstack"
+)
 
 
 def atleast_1d(x: ArrayLike, /) -> Tensor:

@@ -24,6 +24,7 @@ from loopgrad.lazy.tensor.storage import viewed
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul outer tensordot trace vdot vecdot"
 ELLIPSIS: Final = "..."
 FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
 

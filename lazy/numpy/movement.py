@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from loopgrad.lazy.tensor.view_steps import Flipped, Reshaped, Stretched, Transp
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = (
+    "broadcast_arrays broadcast_shapes broadcast_to concat concatenate=concat expand_dims flip matrix_transpose "
+    "moveaxis permute_dims ravel reshape roll split squeeze stack swapaxes transpose tril triu unstack"
+)
 
 
 # ---- shape

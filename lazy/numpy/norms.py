@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.creation import eye
@@ -22,6 +22,7 @@ from loopgrad.lazy.tensor.promotion import float_dtype
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = "matrix_norm vector_norm"
 Axes = int | tuple[int, ...] | None
 
 

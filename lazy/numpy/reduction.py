@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from math import prod as product_of
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -54,6 +54,11 @@ from loopgrad.lazy.tensor.storage import whole
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = (
+    "all any argmax argmin argsort count_nonzero cummax cummin cumprod cumulative_prod=cumprod cumsum "
+    "cumulative_sum=cumsum diff logsumexp max amax=max mean min amin=min prod searchsorted sort std sum var"
+)
 
 
 def _reduced(op: str, value: Value, axis: Any, keepdims: bool) -> Value:

@@ -18,6 +18,8 @@ from loopgrad.lazy.tensor.operands import normal_axis, normal_shape
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = "meshgrid pad repeat tile"
+
 
 def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = None) -> Tensor:
     """Each element `repeats` times in a row: one int, or one per element along the axis (None: of x raveled).

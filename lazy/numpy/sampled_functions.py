@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from loopgrad.lazy.tensor.promotion import float_dtype, promote, promote_arrays
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "convolve correlate gradient interp polyval trapezoid vander"
 
 
 def _vector(op: str, x: ArrayLike) -> Tensor:

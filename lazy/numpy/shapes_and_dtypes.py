@@ -15,6 +15,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, is_scala
 from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.promotion import as_dtype, promote, promote_all
 
+PUBLIC: Final = "finfo iinfo isdtype ndim promote_types result_type shape size"
 _KINDS: Final = {
     "bool": "b",
     "signed integer": "i",

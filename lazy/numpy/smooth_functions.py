@@ -6,7 +6,7 @@ Each piece is the function on both sides of its border, so that derivatives of e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
@@ -39,6 +39,8 @@ from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "cbrt hypot logaddexp sigmoid"
 
 
 def root_of_squares(total: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -36,6 +36,8 @@ from loopgrad.lazy.tensor.operands import as_bool, joined_shape, meet
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "clip copysign isfinite isinf isnan nan_to_num signbit where"
 
 
 @overload

@@ -55,6 +55,11 @@ from loopgrad.lazy.tensor.promotion import float_dtype, promote
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = (
+    "average bincount corrcoef cov digitize histogram median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
+    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"
+)
+
 
 _PLACES_OF_FLOAT32: Final = 1 << 20
 

@@ -17,6 +17,7 @@ from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.types import DType, complex64, complex128, float64
 from loopgrad.runtime.devices import get_device
 
+PUBLIC: Final = "default_device default_dtype options set_default_dtype"
 HOST_DEVICE: Final = "cpu"
 
 

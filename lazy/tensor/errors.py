@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Value
 
+PUBLIC: Final = "DeviceError HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
 _INSTEAD = {
     "bool": "branch with lg.cond or lg.where, loop with lg.while_loop, or name the argument in static_argnums",
     "int": "pass it as a bound to lg.fori_loop, index with the tensor itself, or name the argument in static_argnums",

@@ -34,7 +34,7 @@ from loopgrad.runtime.plan import MemoryStats
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-
+PUBLIC: Final = "eval=evaluate memory_stats synchronize to_device"
 GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
 
 

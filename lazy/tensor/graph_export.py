@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import networkx
 
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "to_dot to_networkx to_text"
 
 
 def graph_of(*tensors: Tensor) -> Graph:

@@ -33,6 +33,7 @@ from loopgrad.graph.types import (
 )
 from loopgrad.lazy.tensor.config import current
 
+PUBLIC: Final = "can_cast"
 _RANK: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _promoted: dict[tuple[DType, DType], DType] = {}
 _named: dict[Any, DType] = {}

@@ -9,7 +9,7 @@ what was computed from the elements before stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from loopgrad.lazy.tensor.errors import traced_value_error
 from loopgrad.lazy.tensor.evaluation import device_of, to_device, to_numpy
 from loopgrad.lazy.tensor.operators import Operators
 from loopgrad.lazy.tensor.storage import as_array
+
+PUBLIC: Final = "Tensor"
 
 
 class Tensor(Operators):

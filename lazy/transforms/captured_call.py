@@ -20,6 +20,7 @@ from loopgrad.runtime.replay import ReplayStats
 if TYPE_CHECKING:
     from loopgrad.lazy.transforms.compile import Compiled
 
+PUBLIC: Final = "Replay"
 _SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
 
 

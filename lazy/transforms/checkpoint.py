@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.autodiff.loops.recompute import recomputed
 from loopgrad.graph.build import emit
@@ -18,6 +18,8 @@ from loopgrad.lazy.loops.traced_functions import kind_of, trace_tree
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
 from loopgrad.lazy.transforms.policies import Policy
+
+PUBLIC: Final = "checkpoint name"
 
 
 def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None = None) -> Callable[..., Any]:

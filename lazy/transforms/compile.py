@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
 import numpy as np
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from loopgrad.runtime.executable import Executable
     from loopgrad.runtime.plan import MemoryStats, Plan
 
+PUBLIC: Final = "compile Compiled"
 Key = tuple[Any, ...]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.autodiff.forward import jvp_emit
 from loopgrad.autodiff.reverse import vjp_emit
@@ -33,6 +33,7 @@ from loopgrad.lazy.transforms.vmap import vmap
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = "grad hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 Function = Callable[..., Any]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
@@ -23,6 +23,8 @@ from loopgrad.lazy.tensor.errors import HistoryError
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "gradients"
 
 
 def gradients(loss: Any, xs: Sequence[Tensor]) -> list[Tensor]:

@@ -45,6 +45,7 @@ from loopgrad.lazy.tensor.trees import (
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+PUBLIC: Final = "custom_jvp custom_vjp"
 Function = Callable[..., Any]
 ORDERS: Final = 2  # that are taken of what was computed before, without naming a function; transforms ask for theirs
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+PUBLIC: Final = "checkpoint_policies"
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:

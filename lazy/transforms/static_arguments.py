@@ -27,6 +27,7 @@ from loopgrad.lazy.tensor.errors import StaticArgumentError
 from loopgrad.lazy.tensor.trees import STATIC_CLASSES, is_dynamic, is_node, leaf_names, register_node
 from loopgrad.lazy.transforms.compiled_methods import BoundCompiled
 
+PUBLIC: Final = "register_pytree register_static"
 Class = TypeVar("Class", bound=type)
 Names = frozenset[str]
 

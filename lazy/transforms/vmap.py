@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.batching import batch
@@ -23,6 +23,7 @@ from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
 
+PUBLIC: Final = "vmap"
 Function = Callable[..., Any]
 
 

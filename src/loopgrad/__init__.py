@@ -1,7 +1,7 @@
 """loopgrad: write the loop, get the gradient.
 
-`public_names` lists what is offered. What is heavy (compilers, graph export) is imported by the layers when it is
-first used; this import costs little more than NumPy's.
+`__init__.pyi` lists what is offered, and `public_names` imports it when it is first used. What is heavy (compilers,
+graph export) is imported by the layers when it is first used; this import costs little more than NumPy's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import loopgrad.lazy.tensor.tensor  # noqa: F401  # the class of what array func
 from loopgrad.public_names import ORIGINS, find
 
 __version__ = "0.1.0"
-newaxis = None
-__all__ = sorted([*ORIGINS, "linalg", "newaxis"])
+__all__ = sorted(ORIGINS)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-# written by `python -m tests.architecture.public_stub` from public_names.py
+# written by `python -m tests.architecture.public_stub` from the statements PUBLIC
 from loopgrad import linalg as linalg
 from loopgrad.codegen.options import Options as Options
 from loopgrad.graph.errors import DTypeError as DTypeError
@@ -31,6 +31,11 @@ from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
 from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
+from loopgrad.lazy.numpy.constants import e as e
+from loopgrad.lazy.numpy.constants import inf as inf
+from loopgrad.lazy.numpy.constants import nan as nan
+from loopgrad.lazy.numpy.constants import newaxis as newaxis
+from loopgrad.lazy.numpy.constants import pi as pi
 from loopgrad.lazy.numpy.creation import arange as arange
 from loopgrad.lazy.numpy.creation import array as array
 from loopgrad.lazy.numpy.creation import asarray as asarray
@@ -324,13 +329,8 @@ from loopgrad.runtime.failures import StackCapacityError as StackCapacityError
 from loopgrad.runtime.plan import MemoryStats as MemoryStats
 from loopgrad.runtime.plan import Plan as Plan
 from loopgrad.runtime.replay import ReplayStats as ReplayStats
-from math import e as e
-from math import inf as inf
-from math import nan as nan
-from math import pi as pi
 
 __version__: str
-newaxis: None
 bool = bool_
 abs = absolute
 arccos = acos

@@ -1,28 +1,114 @@
-"""Write `src/loopgrad/__init__.pyi`, which tells type checkers where the public names come from."""
+"""Write where the public names are found, from the statements `PUBLIC = "..."` beside the functions.
+
+`python -m tests.architecture.public_stub` writes `src/loopgrad/__init__.pyi`, which type checkers read and by which the
+package imports names when they are first used, and the tables of docs/numpy.md between its two marks.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import ast
+import re
+from collections.abc import Iterable
 from typing import Final
 
-from loopgrad.public_names import ORIGINS
+from loopgrad import linalg
+from loopgrad.public_names import Origin
+from tests.architecture.sources import ROOT, SOURCES, parsed
 
-STUB: Final = Path(__file__).parents[2] / "src" / "loopgrad" / "__init__.pyi"
+STUB: Final = ROOT / "src" / "loopgrad" / "__init__.pyi"
+PAGE: Final = ROOT / "docs" / "numpy.md"
+BEGIN: Final = "<!-- python -m tests.architecture.public_stub writes this table -->\n"
+END: Final = "<!-- end of the table -->\n"
+
+# title of a row -> beginnings of the modules whose names stand in it; the first row that fits
+ROWS: Final = {
+    "Making arrays": ("lazy.numpy.creation",),
+    "Element by element": (
+        "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions", "lazy.numpy.smooth_functions",
+        "lazy.numpy.special_values",
+    ),
+    "Reductions, order": ("lazy.numpy.reduction", "lazy.numpy.statistics"),
+    "Shape, joining, splitting": ("lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.repetition"),
+    "Positions": ("lazy.numpy.indexing",),
+    "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
+    "Samples, polynomials": ("lazy.numpy.sampled_functions",),
+    "Shapes, dtypes": ("lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
+    "Loops, branches": ("lazy.loops",),
+    "Derivatives, batching": (
+        "lazy.transforms.checkpoint", "lazy.transforms.derivatives", "lazy.transforms.gradients_of_tensors",
+        "lazy.transforms.own_rules", "lazy.transforms.policies", "lazy.transforms.vmap",
+    ),
+    "Dtypes, constants": ("graph.types", "lazy.numpy.constants"),
+    "Compiling, devices, settings": ("",),
+}  # fmt: skip
+CLASSES: Final = "Classes, errors"
 
 
-def stub() -> str:
-    """The text of the stub. `import x as x` hands a name on; what has another name in its module is assigned."""
-    imports, assignments = ["from loopgrad import linalg as linalg"], ["__version__: str", "newaxis: None"]
-    for public, origin in ORIGINS.items():
+def statements() -> dict[str, list[str]]:
+    """Module -> the entries of its statement: `absolute`, `abs=absolute`."""
+    return {
+        "loopgrad." + ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.literal_eval(statement.value).split()
+        for path in SOURCES
+        for statement in parsed(path)[1].body
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "PUBLIC" and statement.value
+    }
+
+
+def origins() -> dict[str, Origin]:
+    found = {"linalg": Origin("loopgrad", "linalg")}
+    for module, entries in statements().items():
+        for entry in entries:
+            public, _, name = entry.partition("=")
+            if public in found:
+                raise ValueError(f"{public} is stated in {found[public].module} and in {module}")
+            found[public] = Origin(module, name or public)
+    return found
+
+
+def stub(names: dict[str, Origin]) -> str:
+    """`import x as x` hands a name on; what has another name in its module is assigned."""
+    imports, assignments = [], ["__version__: str"]
+    for public, origin in names.items():
         if public == origin.name:
             imports.append(f"from {origin.module} import {public} as {public}")
         else:
             assignments.append(f"{public} = {origin.name}")
-            if origin.name not in ORIGINS:
+            if origin.name not in names:
                 imports.append(f"from {origin.module} import {origin.name}")
-    head = "# written by `python -m tests.architecture.public_stub` from public_names.py"
+    head = "# written by `python -m tests.architecture.public_stub` from the statements PUBLIC"
     return "\n".join([head, *imports, "", *assignments, ""])
 
 
+def tables(names: dict[str, Origin]) -> str:
+    """The rows of the page for users of NumPy."""
+    rows: dict[str, list[str]] = {title: [] for title in (*ROWS, CLASSES)}
+    for public, origin in names.items():
+        if public != "linalg":
+            module = origin.module.removeprefix("loopgrad.") + "."
+            title = next(t for t, parts in ROWS.items() if any(module.startswith(f"{p}." if p else "") for p in parts))
+            rows[CLASSES if origin.name[0].isupper() else title].append(public)
+    rows["`linalg`"] = list(linalg.__all__)
+    return "\n".join(["| | |", "|---|---|", *(f"| {title} | {_words(held)} |" for title, held in rows.items()), ""])
+
+
+def _words(names: Iterable[str]) -> str:
+    """In alphabetical order, with numbers in theirs."""
+    return " ".join(f"`{name}`" for name in sorted(names, key=_natural))
+
+
+def _natural(name: str) -> list[str | int]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def page(names: dict[str, Origin], text: str) -> str:
+    """The text of docs/numpy.md with the tables as they should be."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE.name} lacks the marks around its table: {BEGIN}... {END}")
+    return before + begin + tables(names) + end + after
+
+
 if __name__ == "__main__":
-    STUB.write_text(stub())
+    STUB.write_text(stub(origins()))
+    PAGE.write_text(page(origins(), PAGE.read_text()))

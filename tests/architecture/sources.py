@@ -26,6 +26,18 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def defined(path: Path) -> set[str]:
+    """The names that a file defines at its top."""
+    names: set[str] = set()
+    for statement in parsed(path)[1].body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
 def imported(tree: ast.AST) -> list[tuple[str, ast.Import | ast.ImportFrom]]:
     """The modules that a file imports, at its top or later."""
     found: list[tuple[str, ast.Import | ast.ImportFrom]] = []

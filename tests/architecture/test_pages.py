@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
-from tests.architecture.sources import PYTHON, ROOT, parsed
+from tests.architecture.sources import PYTHON, ROOT, defined
 
 QUOTED = re.compile(r"`([^`\s]+)`")
 TOP = ("autodiff", "benchmarks", "codegen", "docs", "graph", "lazy", "runtime", "src", "tests")
-
-
-def defined(path):
-    """The names that a file defines at its top."""
-    names = set()
-    for statement in parsed(path)[1].body:
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            names.add(statement.name)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            names |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return names
 
 
 def missing(quoted):

@@ -1,18 +1,18 @@
-"""The list of public names: type checkers, completion and the package itself say the same."""
+"""Public names are stated where the functions are: type checkers, completion, pages and the package say the same."""
 
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 import loopgrad as lg
-from loopgrad.public_names import MODULES, ORIGINS
-from tests.architecture.public_stub import STUB, stub
+from loopgrad.public_names import ORIGINS, Origin, read
+from tests.architecture import public_stub
+from tests.architecture.sources import ROOT, SOURCES, defined
 
-ROOT: Final = Path(__file__).parents[2]
+AGAIN: Final = "write it anew: python -m tests.architecture.public_stub"
 
 TYPED: Final = """
 import loopgrad as lg
@@ -30,18 +30,54 @@ lg.nonsense
 """
 
 
-def test_no_name_is_listed_twice():
-    assert len(ORIGINS) == sum(len(names.split()) for names in MODULES.values())
+def test_every_name_is_stated_beside_what_it_names():
+    """Once, and all functions are whose docstring calls them as users do."""
+    stated = set(public_stub.origins().values())  # raises for a name that is stated twice
+    missing = []
+    for path in (path for path in SOURCES if path.is_relative_to(ROOT / "lazy")):
+        module = "loopgrad." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        values = {name: getattr(importlib.import_module(module), name) for name in sorted(defined(path))}
+        shown = {name: value for name, value in values.items() if f"lg.{name}(" in (value.__doc__ or "")}
+        offered = [n for n, value in shown.items() if Origin(module, n) in stated or getattr(lg.linalg, n, 0) is value]
+        missing += [f"{module}.{name}" for name in shown if name not in offered]
+    assert missing == [], "add them to the statement PUBLIC of the module"
 
 
-def test_the_stub_is_written_from_the_list():
-    assert STUB.read_text() == stub(), "write it anew: python -m tests.architecture.public_stub"
+def test_what_is_written_says_what_the_modules_state():
+    """The package imports by this file, and type checkers read it."""
+    stated, written = public_stub.origins(), read(public_stub.STUB.read_text())
+    missing = sorted(set(stated) - set(written))
+    stale = sorted(name for name in written if written[name] != stated.get(name))
+    assert (missing, stale) == ([], []), AGAIN
+    assert public_stub.STUB.read_text() == public_stub.stub(stated), AGAIN
+
+
+def test_the_page_for_users_of_numpy_has_the_names():
+    text = public_stub.PAGE.read_text()
+    table = text.partition(public_stub.BEGIN)[2].partition(public_stub.END)[0]
+    assert [name for name in lg.__all__ if name != "linalg" and f"`{name}`" not in table] == [], AGAIN
+    assert text == public_stub.page(public_stub.origins(), text), AGAIN
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("from a.b import sin as sin", {"sin": ("a.b", "sin")}),
+        (
+            "from a.b import absolute as absolute\n\nabs = absolute",
+            {"absolute": ("a.b", "absolute"), "abs": ("a.b", "absolute")},
+        ),
+        ("# from\nfrom a import evaluate\n__version__: str\neval = evaluate", {"eval": ("a", "evaluate")}),
+    ],
+)
+def test_what_is_written_is_read(text, names):
+    assert read(text) == names
 
 
 def test_names_are_what_the_list_says():
     for public, origin in ORIGINS.items():
         assert getattr(lg, public) is getattr(importlib.import_module(origin.module), origin.name)
-    assert dir(lg) == sorted([*ORIGINS, "linalg", "newaxis"])
+    assert dir(lg) == sorted(ORIGINS)
 
 
 def test_type_checkers_see_types(tmp_path):
