@@ -6,6 +6,8 @@ stored after all; then it starts over with that decision made:
     an expensive value is computed in two kernels          store it where it is computed first
     a kernel has too many operations                       cut it where few values cross
     a region's result is read by a kernel without it       store it
+    a value was stored that no kernel then loads           don't store it: kernels of one level can't load from each
+                                                           other, and what a cut made loads what comes after
 """
 
 from __future__ import annotations
@@ -48,16 +50,22 @@ def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
     segments: dict[Node, Segment] = {}
     costs = inline_costs(partition, stored)
     rounds, cut = 0, [0]
+    in_vain: set[Value] = set()
     while True:
         levels = Levels(partition, stored, segments)
         more = {v for v in levels.missing if v not in stored}
         if not more:
             groups = _collect(partition, levels)
             large = [g for g in groups if len(g.nodes) > MAX_NODES]
-            more = _shared(partition, groups, costs, stored)
+            more = _shared(partition, groups, costs, stored) - in_vain
             sizes = [len(g.nodes) for g in large]
             if rounds == ROUNDS or not (more or (large and sizes != cut)):
-                return groups, levels
+                unread = _unread(partition, groups, stored)
+                if not unread:
+                    return groups, levels
+                in_vain |= unread
+                stored -= unread
+                continue
             rounds, cut = rounds + 1, sizes
             for group in large:
                 more |= _cut(partition, group, segments)
@@ -165,6 +173,12 @@ def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float]
             if v.node in twice and (node not in twice or node in roots) and costs.get(v, 0.0) >= EXPENSIVE:
                 found.add(v)
     return {v for v in found if v not in stored and not is_stack(v)}
+
+
+def _unread(partition: Partition, groups: list[Group], stored: set[Value]) -> set[Value]:
+    """Values that are stored for kernels, none of which loads them."""
+    read = set(partition.must_store).union(*[g.loads for g in groups])
+    return {v for v in stored if v not in read and v.node is not None and partition.role[v.node] == "inline"}
 
 
 def _computations(partition: Partition, node: Node, held: list[Group]) -> int:

@@ -43,6 +43,28 @@ def value_and_gradient(function, wrt):
     return both
 
 
+def normalised(x):
+    """Rows with mean 0 and variance 1, twice their sum of squares."""
+    rows, columns = x.shape
+    mean = ops.div(ops.reduce_sum(x, (1,)), float(columns))
+    off = ops.sub(x, ops.broadcast_to(ops.reshape(mean, (rows, 1)), x.shape))
+    variance = ops.div(ops.reduce_sum(ops.mul(off, off), (1,)), float(columns))
+    scale = ops.sqrt(ops.add(variance, 1e-5))
+    y = ops.div(off, ops.broadcast_to(ops.reshape(scale, (rows, 1)), x.shape))
+    return [ops.reduce_sum(ops.mul(ops.sin(y), y), (0, 1))]
+
+
+def test_no_array_is_stored_that_nothing_loads(check, rng):
+    matrix = TensorType((40, 300), float64)
+    both = value_and_gradient(normalised, (0,))
+    program = check(both, [matrix], [rng.normal(size=(40, 300))], rtol=1e-5, atol=1e-9)
+    launches = [(step, program.kernels[step.kernel].params) for step in program.steps if isinstance(step, LaunchStep)]
+    touched = [(s, p.access) for step, params in launches for s, p in zip(step.slots, params, strict=True)]
+    written = {slot for slot, access in touched if access == "write"}
+    read = {slot for slot, access in touched if access == "read"}
+    assert written <= read | set(program.outputs)
+
+
 def test_map_and_reduction_are_one_kernel_that_reads_each_input_once(check, rng):
     program = check(stream, [VECTOR, VECTOR, SCALAR], [rng.normal(size=N), rng.normal(size=N), 2.0], kernels=1)
     (kernel,) = program.kernels
