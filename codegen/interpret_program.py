@@ -15,12 +15,12 @@ from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     Program,
     PushStep,
+    RoutineStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -63,7 +63,7 @@ class _Machine:
                 memory[step.target].reshape(-1)[:] = memory[step.source].reshape(-1)
             case MatmulStep():
                 self.matmul(step)
-            case HostCallStep():
+            case RoutineStep():
                 self.call(step)
             case PushStep():
                 self.stacks[step.stack].append(memory[step.slot].copy())
@@ -117,7 +117,7 @@ class _Machine:
         b = b.swapaxes(1, 2) if step.transpose_right else b
         self.memory[step.out].reshape(-1)[:] = np.matmul(a, b).reshape(-1)
 
-    def call(self, step: HostCallStep) -> None:
+    def call(self, step: RoutineStep) -> None:
         results = REFERENCE[step.name](dict(step.attrs), *[self.memory[i] for i in step.inputs])
         for slot, result in zip(step.outputs, results, strict=True):
             self.memory[slot].reshape(-1)[:] = np.asarray(result).reshape(-1)

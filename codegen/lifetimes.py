@@ -14,12 +14,12 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
+    RoutineStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -109,9 +109,9 @@ class Lifetimes:
                 yield from ((step.source, True), (step.target, False))
             case MatmulStep():
                 yield from ((step.left, True), (step.right, True), (step.out, False))
-            case HostCallStep():
+            case RoutineStep():
                 yield from ((slot, True) for slot in step.inputs)
-                yield from ((slot, False) for slot in step.outputs)
+                yield from ((slot, False) for slot in (*step.outputs, *step.scratch))
             case ReserveStep():
                 yield (step.depth, True)
             case PushStep():

@@ -16,6 +16,7 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType
 
+HOST: Final = "NumPy, on the host"  # as who does a library routine
 ALIGNMENT: Final = 64  # bytes, of constants and of memory on the CPU
 
 
@@ -71,13 +72,25 @@ class MatmulStep:
 
 
 @dataclass(frozen=True, slots=True)
-class HostCallStep:
-    """A library call by name on whole slots (runtime.host_calls); `attrs` are sorted pairs."""
+class RoutineLaunch:
+    """One launch of a routine: `by` is a support launch, `slots` are its arrays in the order of its parameters."""
+
+    by: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutineStep:
+    """A library routine, a primitive of the graph by its name, on whole slots; `attrs` are sorted pairs. A GPU's
+    `launches` do it one after the other, with what they need besides in the slots `scratch`; None: the host calls
+    NumPy (runtime.cpu.host_calls)."""
 
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     attrs: tuple[tuple[str, object], ...] = ()
+    scratch: tuple[int, ...] = ()
+    launches: tuple[RoutineLaunch, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +156,7 @@ Step = (
     LaunchStep
     | CopyStep
     | MatmulStep
-    | HostCallStep
+    | RoutineStep
     | ReserveStep
     | PushStep
     | PopStep
@@ -173,6 +186,19 @@ class Residual:
     reason: str
     place: str  # kernel | program
     loc: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutineRow:
+    """One row of `plan`: a library routine, what it works on, who does it, and why nobody faster."""
+
+    name: str
+    operands: str
+    provider: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.operands}: {self.provider}{f' ({self.reason})' if self.reason else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from loopgrad.codegen.program import (
+    HOST,
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
+    RoutineRow,
+    RoutineStep,
+    Slot,
     Step,
     SwitchStep,
     WhileStep,
@@ -46,6 +49,12 @@ def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
             yield from all_steps(block)
 
 
+def routine_row(step: RoutineStep, slots: Sequence[Slot], provider: str = HOST, reason: str = "") -> RoutineRow:
+    """What `plan` says of a library routine."""
+    operands = ", ".join([str(slots[slot].type) for slot in step.inputs])
+    return RoutineRow(step.name, operands, provider, reason)
+
+
 def rotated(step: Step) -> tuple[int, ...]:
     """Slots that change places after each pass of a loop."""
     pairs = step.rotate if isinstance(step, ForStep | WhileStep) else ()
@@ -62,8 +71,8 @@ def named(step: Step) -> Iterator[int]:
             yield from (step.source, step.target)
         case MatmulStep():
             yield from (step.left, step.right, step.out)
-        case HostCallStep():
-            yield from (*step.inputs, *step.outputs)
+        case RoutineStep():
+            yield from (*step.inputs, *step.outputs, *step.scratch)
         case ReserveStep():
             yield step.depth
         case PushStep() | PopStep():

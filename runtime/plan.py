@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from loopgrad.codegen.program import Residual
+from loopgrad.codegen.program import Residual, RoutineRow
 from loopgrad.graph.nodes import Location
 
 PUBLIC: Final = "MemoryStats Plan"
@@ -63,6 +63,7 @@ class Plan:
     notes: tuple[str, ...]
     arena_bytes: int
     stack_bytes: int
+    routines: tuple[RoutineRow, ...] = ()
 
     def __str__(self) -> str:
         sections = [
@@ -80,6 +81,9 @@ class Plan:
                 [_residual_cells(r) for r in self.residuals],
             ),
         ]
+        if self.routines:
+            cells = [(row.name, row.operands, row.provider, row.reason) for row in self.routines]
+            sections.append(_table("library routines", ("name", "operands", "by", "reason"), cells))
         if self.notes:
             sections.append("notes\n" + "\n".join(f"  {note}" for note in self.notes))
         return "\n".join(section for section in sections if section)
@@ -144,7 +148,7 @@ def _residual_cells(row: ResidualRow) -> tuple[str, ...]:
     return (row.name, row.type, row.formula, depth, f"{row.bytes:,}", row.place, line, row.reason)
 
 
-def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     if not rows:
         return ""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]

@@ -19,12 +19,12 @@ from loopgrad.codegen.program import (
     ALIGNMENT,
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
+    RoutineStep,
     Slot,
     Step,
     SwitchStep,
@@ -93,7 +93,7 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
             return CopyStep(number(step.source), number(step.target))
         case MatmulStep():
             return replace(step, left=number(step.left), right=number(step.right), out=number(step.out))
-        case HostCallStep():
+        case RoutineStep():
             return replace(step, inputs=tuple(map(number, step.inputs)), outputs=tuple(map(number, step.outputs)))
         case ReserveStep():
             return replace(step, depth=number(step.depth))

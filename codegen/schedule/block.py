@@ -22,7 +22,7 @@ from loopgrad.codegen.lower.kernel import (
     Store,
 )
 from loopgrad.codegen.lower.liveness import Liveness
-from loopgrad.codegen.program import CopyStep, HostCallStep, Initial, LaunchStep, MatmulStep, Step
+from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, MatmulStep, RoutineStep, Step
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
 from loopgrad.codegen.schedule.order import reads_first
@@ -330,21 +330,22 @@ class BlockScheduler:
     # ---- calls and sub-programs
 
     def _library(self, node: Node) -> None:
-        result = node.results[0]
         if node.op == "matmul":
             (left, flip_left), (right, flip_right) = matmul_source(node.operands[0]), matmul_source(node.operands[1])
             a, b = self.buffer_of(left), self.buffer_of(right)
-            out = self.buffer_for(result)
+            out = self.buffer_for(node.results[0])
             *batch, m, k = node.operands[0].shape
             n = node.operands[1].shape[-1]
             self.steps.append(MatmulStep(a.number, b.number, out.number, prod(batch), m, k, n, flip_left, flip_right))
+            self.storage[node.results[0]] = Stored((out,))
         else:
-            source = self.buffer_of(node.operands[0])
-            out = self.buffer_for(result)
-            out.exact = source.exact = True
-            attrs = (("axis", node.attrs["axis"]),)
-            self.steps.append(HostCallStep(node.op, (source.number,), (out.number,), attrs))
-        self.storage[result] = Stored((out,))
+            sources = [self.buffer_of(v) for v in node.operands]
+            results = [self.buffer_for(v) for v in node.results]
+            for buffer in (*sources, *results):
+                buffer.exact = True
+            inputs, outputs = (tuple([b.number for b in buffers]) for buffers in (sources, results))
+            self.steps.append(RoutineStep(node.op, inputs, outputs, tuple(sorted(node.attrs.items()))))
+            self.storage.update({v: Stored((b,)) for v, b in zip(node.results, results, strict=True)})
 
     def _program_step(self, node: Node) -> None:
         for v in node.operands:

@@ -5,6 +5,7 @@ a value without elements                ->  const
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
+sort along any axis                     ->  along the last one of the transpose
 concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather
 """
@@ -61,6 +62,8 @@ def rewrite_block(graph: Graph) -> Graph:
             results = _scatter(current, builder)
         elif current.op in ("argmin", "argmax"):
             results = _arg(current, builder)
+        elif current.op in ("sort", "argsort"):
+            results = _sort(current, builder)
         elif current.op == "concat" and len(current.operands) > MOST_PIECES:
             results = [_in_pieces(current, builder)]
         if results is None:
@@ -250,6 +253,21 @@ def _arg(node: Node, builder: Builder) -> Sequence[Value] | None:
     candidate = builder.value("select", equal, place, builder.const((1 << 63) - 1, lanes))
     first = builder.value("reduce_min", candidate, axes=(0,))
     return [builder.value("reshape", first, shape=node.results[0].shape)]
+
+
+# ---- sorting
+
+
+def _sort(node: Node, builder: Builder) -> Sequence[Value] | None:
+    """What is sorted lies side by side; whoever makes the operand and reads the result transposes."""
+    operand, axis, rank = node.operands[0], node.attrs["axis"], len(node.operands[0].shape)
+    if axis == rank - 1:
+        return None
+    perm = list(range(rank))
+    perm[axis], perm[-1] = rank - 1, axis
+    turned = builder.value("transpose", operand, perm=tuple(perm))
+    done = builder.value(node.op, turned, axis=rank - 1)
+    return [builder.value("transpose", done, perm=tuple(perm))]
 
 
 # ---- scatter

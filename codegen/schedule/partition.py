@@ -129,7 +129,8 @@ class Partition:
             case "matmul":
                 return self._matmul(node)
             case op if op in LIBRARY:
-                self.store(node.operands[0])
+                for v in node.operands:
+                    self.store(v)
                 return "library"
             case "concat" if len(node.operands) > FEW_PIECES:
                 self._concat(node)

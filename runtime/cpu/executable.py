@@ -13,6 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from loopgrad.codegen.program import RoutineRow, RoutineStep
+from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, INTERRUPTED, stack_stride
 from loopgrad.codegen.targets.cpu.record import ProgramRecord
 from loopgrad.graph.types import TensorType
@@ -205,7 +207,12 @@ class CpuExecutable(Executable):
         )
         residuals = self._residual_rows()
         stack_bytes = sum(row.bytes for row in residuals)
-        return Plan(self.device, kernels, buffers, residuals, program.notes, program.layout.arena.size, stack_bytes)
+        arena = program.layout.arena.size
+        return Plan(self.device, kernels, buffers, residuals, program.notes, arena, stack_bytes, self._routine_rows())
+
+    def _routine_rows(self) -> tuple[RoutineRow, ...]:
+        program = self.program
+        return tuple([routine_row(s, program.slots) for s in program.host_calls if isinstance(s, RoutineStep)])
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
         """The largest of all contexts."""
@@ -228,7 +235,7 @@ class CpuExecutable(Executable):
         return self._texts(stage)
 
     def explain(self) -> tuple[str, ...]:
-        return (*self._origin, *self.program.notes)
+        return (*self._origin, *map(str, self._routine_rows()), *self.program.notes)
 
     def memory_stats(self) -> MemoryStats:
         program, contexts = self.program, self._contexts.members()

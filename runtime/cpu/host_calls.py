@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.codegen.program import HostCallStep, MatmulStep
+from loopgrad.codegen.program import MatmulStep, RoutineStep
 from loopgrad.graph.primitives import REFERENCE
 
 Array = np.ndarray[Any, Any]
 
 
-def call(step: HostCallStep | MatmulStep, array: Callable[[int], Array]) -> None:
+def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array]) -> None:
     """Do one step; `array(slot)` is the memory of a slot."""
     if isinstance(step, MatmulStep):
         outputs: tuple[int, ...] = (step.out,)

@@ -22,7 +22,7 @@ Revise = Callable[[], LoadedProgram]
 CONTINUED = (
     "compiled again, since the driver stops long loops: kernels end before that, and the host launches them again"
 )
-HOST_DRIVEN = "replay: library calls run on the host, so loops and branches around them are driven by the host too"
+HOST_DRIVEN = "replay: library routines run on the host, so loops and branches around them are driven by the host too"
 LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
 FORESEEN = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
 
@@ -172,7 +172,14 @@ class GpuExecutable(Executable):
         notes = self.notes()
         stack_bytes = sum(row.bytes for row in residuals)
         return Plan(
-            f"{self.device} ({self.loaded.driver.name})", kernels, buffers, residuals, notes, arena, stack_bytes
+            f"{self.device} ({self.loaded.driver.name})",
+            kernels,
+            buffers,
+            residuals,
+            notes,
+            arena,
+            stack_bytes,
+            program.routines,
         )
 
     def notes(self) -> tuple[str, ...]:
@@ -206,7 +213,7 @@ class GpuExecutable(Executable):
         return self._texts(stage)
 
     def explain(self) -> tuple[str, ...]:
-        return (self._origin, *self.notes())
+        return (self._origin, *map(str, self.program.routines), *self.notes())
 
     def memory_stats(self) -> MemoryStats:
         self.look()

@@ -14,12 +14,12 @@ import numpy as np
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
+    RoutineStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -122,8 +122,10 @@ class HostDriven:
                 self._while_loop(step)
             case SwitchStep():
                 self._switch(step)
-            case HostCallStep():
+            case RoutineStep(launches=None):
                 self._host(step)
+            case RoutineStep():
+                self._launches.routine(step)
 
     def _launch(self, step: LaunchStep) -> None:
         k, slots = step.kernel, step.slots
@@ -174,7 +176,7 @@ class HostDriven:
         """The slot's only element; the batch has run."""
         return int(self._array(slot).reshape(-1)[0])
 
-    def _host(self, step: HostCallStep) -> None:
+    def _host(self, step: RoutineStep) -> None:
         self._flush()
         arrays = [self._array(slot) for slot in step.inputs]
         with np.errstate(all="ignore"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep
+from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep
 from loopgrad.codegen.targets.gpu.interface import SCRATCH, Dispatch, KernelInterface
 from loopgrad.runtime.gpu.driver import Driver, product_shape
 from loopgrad.runtime.gpu.placement import SLOTS, SUPPORT, VOID, ZERO
@@ -94,6 +94,11 @@ class Launches:
 
     def copy(self, step: CopyStep) -> None:
         self.supported(step.by, [SLOTS + step.source, SLOTS + step.target])
+
+    def routine(self, step: RoutineStep) -> None:
+        assert step.launches is not None, "programs with library calls on the host aren't recorded"
+        for launch in step.launches:
+            self.supported(launch.by, [SLOTS + slot for slot in launch.slots])
 
     def matmul(self, step: MatmulStep) -> None:
         work, arrays = self._work, [SLOTS + slot for slot in (step.left, step.right, step.out)]

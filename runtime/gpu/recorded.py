@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep
+from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.workspace import Workspace
@@ -59,6 +59,8 @@ class Recorded:
                     self._launches.copy(step)
                 case MatmulStep():
                     self._launches.matmul(step)
+                case RoutineStep():
+                    self._launches.routine(step)
                 case _:
                     raise AssertionError(f"{step} in a program without loops and branches")
         self._recorder.end(again=True)

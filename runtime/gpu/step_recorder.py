@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
+    RoutineStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -70,8 +70,8 @@ class StepRecorder:
                 self._while_loop(step)
             case SwitchStep():
                 self._switch(step)
-            case HostCallStep():
-                raise AssertionError("programs with library calls on the host aren't recorded")
+            case RoutineStep():
+                self._launches.routine(step)
 
     def _launch(self, step: LaunchStep) -> None:
         self._launches.kernel(step)

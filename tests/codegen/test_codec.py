@@ -18,7 +18,6 @@ from loopgrad.codegen.pipeline import build_program
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     Initial,
     LaunchStep,
     MatmulStep,
@@ -27,6 +26,7 @@ from loopgrad.codegen.program import (
     ProgramStack,
     PushStep,
     ReserveStep,
+    RoutineStep,
     Slot,
     Step,
     SwitchStep,
@@ -95,7 +95,7 @@ def every_step() -> Steps:
     loop = ForStep(5, 3, (launch, ReserveStep(0, 5), PushStep(0, 1, by)), ((1, 2),), True, HERE)
     body = (PopStep(0, 1), MatmulStep(0, 0, 2, 1, 10, 10, 10, by=by), SwitchStep(4, ((), (CopyStep(0, 2, by),))))
     attrs = (("axis", -1), ("axes", (0, (1, None))), ("name", "x"), ("flag", True), ("scale", -0.0))
-    return (loop, WhileStep((), 4, body, (), 100, None), HostCallStep("sort", (0,), (1,), attrs))
+    return (loop, WhileStep((), 4, body, (), 100, None), RoutineStep("sort", (0,), (1,), attrs))
 
 
 def random_programs() -> list[Program]:
@@ -225,7 +225,7 @@ def test_what_a_field_does_not_allow_is_not_written() -> None:
     with pytest.raises(CodecError, match="expected Initial, got 1"):
         encode(Initial, 1)
     with pytest.raises(CodecError, match="None, a finite number, a text or a tuple"):
-        encode(HostCallStep, HostCallStep("sort", (), (), (("axis", [1]),)))
+        encode(RoutineStep, RoutineStep("sort", (), (), (("axis", [1]),)))
 
 
 @pytest.mark.parametrize("kind", [Wrong, tuple[complex, ...], int | bool | tuple[int, ...] | Pair, float | str])

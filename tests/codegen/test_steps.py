@@ -3,13 +3,13 @@
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     Initial,
     LaunchStep,
     MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
+    RoutineStep,
     SwitchStep,
     WhileStep,
 )
@@ -31,7 +31,7 @@ def test_steps_come_in_program_order():
 
 def test_every_slot_is_named_once_and_nothing_of_the_steps_inside():
     launch = LaunchStep(0, (20, 21), ((1, Initial(22)),))
-    call = HostCallStep("sort", (23,), (24,), ())
+    call = RoutineStep("sort", (23,), (24,), ())
     for step, wanted in (
         (COPY, [1, 2]),
         (FOR, [3, 4, 5, 6, 7, 8]),

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from loopgrad.codegen.kernel.nodes import ErrorSite, StackSlot
 from loopgrad.codegen.program import (
     ForStep,
-    HostCallStep,
     MatmulStep,
     Program,
     ProgramStack,
     Residual,
+    RoutineStep,
     Slot,
     WhileStep,
 )
@@ -48,7 +48,7 @@ class ProgramRecord:
     kernels: tuple[KernelRecord, ...]
     stacks: tuple[ProgramStack, ...]
     loops: tuple[Location | None, ...]
-    host_calls: tuple[HostCallStep | MatmulStep, ...]
+    host_calls: tuple[RoutineStep | MatmulStep, ...]
     residuals: tuple[Residual, ...]
     notes: tuple[str, ...]
 
@@ -73,11 +73,11 @@ def record(program: Program, interfaces: Sequence[KernelInterface]) -> ProgramRe
     )
 
 
-def host_calls(program: Program) -> tuple[HostCallStep | MatmulStep, ...]:
-    """The calls back into Python, in the order of their numbers: HostCallSteps, and a matrix product
+def host_calls(program: Program) -> tuple[RoutineStep | MatmulStep, ...]:
+    """The calls back into Python, in the order of their numbers: RoutineSteps, and a matrix product
     wherever no BLAS was found or its dtype has none."""
-    steps = [step for step in all_steps(program.steps) if isinstance(step, HostCallStep | MatmulStep)]
-    return tuple([s for s in steps if isinstance(s, HostCallStep) or not program.slots[s.out].type.dtype.is_integer])
+    steps = [step for step in all_steps(program.steps) if isinstance(step, RoutineStep | MatmulStep)]
+    return tuple([s for s in steps if isinstance(s, RoutineStep) or not program.slots[s.out].type.dtype.is_integer])
 
 
 def loop_locations(program: Program) -> tuple[Location | None, ...]:

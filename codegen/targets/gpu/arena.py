@@ -12,11 +12,11 @@ from typing import Final
 from loopgrad.codegen.arena import Arena, plan_arena
 from loopgrad.codegen.program import (
     ForStep,
-    HostCallStep,
     LaunchStep,
     PopStep,
     Program,
     ReserveStep,
+    RoutineStep,
     SwitchStep,
     WhileStep,
 )
@@ -37,7 +37,9 @@ def _apart(program: Program) -> Iterator[int]:
     """Slots that need memory of their own."""
     for step in all_steps(program.steps):
         match step:
-            case ForStep() | WhileStep() | SwitchStep() | HostCallStep() | PopStep() | ReserveStep():
+            case ForStep() | WhileStep() | SwitchStep() | PopStep() | ReserveStep():
+                yield from named(step)
+            case RoutineStep(launches=None):
                 yield from named(step)
             case LaunchStep():
                 stacks = program.kernels[step.kernel].stacks

@@ -70,20 +70,21 @@ def compile_for(program: Program, options: Options, image: Image) -> Artifact[Pr
         number = kernels.own(kernel, options.fast_math, shape)
         interfaces.append(interface(kernel, number, shape, kernels))
         found += notes(kernel, shape)
-    steps, launches = supported(program, kernels)
+    done = supported(program, kernels)
     modules, code, texts = image.finish()
     record = ProgramRecord(
-        slots=program.slots,
+        slots=done.program.slots,
         inputs=program.inputs,
         outputs=program.outputs,
         kernels=tuple(interfaces),
         modules=tuple(modules),
-        steps=steps,
-        support=launches,
+        steps=done.program.steps,
+        support=done.launches,
         stacks=program.stacks,
         residuals=program.residuals,
         notes=tuple(found),
-        arena=arena(program, interfaces),
+        arena=arena(done.program, interfaces),
+        routines=done.routines,
     )
     texts = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts}
     return Artifact(record, program.constants, code, texts)

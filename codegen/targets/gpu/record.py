@@ -13,12 +13,13 @@ from loopgrad.codegen.arena import Arena
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     ProgramStack,
     Residual,
+    RoutineRow,
+    RoutineStep,
     Slot,
     Step,
     WhileStep,
@@ -56,6 +57,7 @@ class ProgramRecord:
     residuals: tuple[Residual, ...]
     notes: tuple[str, ...]
     arena: Arena
+    routines: tuple[RoutineRow, ...] = ()
 
     @cached_property
     def kept(self) -> frozenset[int]:
@@ -80,7 +82,8 @@ class ProgramRecord:
     @cached_property
     def straight(self) -> bool:
         """Launches one after the other, so that one list of commands holds the program."""
-        straight = all(isinstance(step, LaunchStep | CopyStep | MatmulStep) for step in self.steps)
+        kinds = (LaunchStep, CopyStep, MatmulStep, RoutineStep)
+        straight = all(isinstance(step, kinds) and not by_host(step) for step in self.steps)
         return straight and not self.continued and not self.shadowed
 
     @cached_property
@@ -88,13 +91,18 @@ class ProgramRecord:
         """No step needs the host, but for loops and branches, and no result lies in a stack."""
         steps = list(all_steps(self.steps))
         popped = {step.slot for step in steps if isinstance(step, PopStep)}
-        host = any(isinstance(step, HostCallStep) for step in steps)
+        host = any(map(by_host, steps))
         return not (self.continued or host or popped.intersection(self.outputs))
 
     @cached_property
     def kernel_stacks(self) -> bool:
         """Some kernel has stacks."""
         return any(kernel.stacks for kernel in self.kernels)
+
+
+def by_host(step: Step) -> bool:
+    """Whether it is a library routine that only the host has."""
+    return isinstance(step, RoutineStep) and step.launches is None
 
 
 def _moved(step: Step) -> tuple[int, ...]:
@@ -104,7 +112,7 @@ def _moved(step: Step) -> tuple[int, ...]:
             return tuple([step.slots[position] for position, _ in step.initials])
         case CopyStep():
             return (step.target,)
-        case HostCallStep():
+        case RoutineStep():
             return step.outputs
         case PopStep():
             return (step.slot,)

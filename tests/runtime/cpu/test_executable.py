@@ -13,7 +13,6 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, Reduction
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     Initial,
     LaunchStep,
     MatmulStep,
@@ -23,6 +22,7 @@ from loopgrad.codegen.program import (
     PushStep,
     ReserveStep,
     Residual,
+    RoutineStep,
     Slot,
     SwitchStep,
     WhileStep,
@@ -418,13 +418,13 @@ def test_matmul_without_blas_calls_numpy(load: Any, monkeypatch: pytest.MonkeyPa
 def test_host_calls_and_their_errors(load: Any) -> None:
     program = Program(
         slots((VECTOR, "input"), (VECTOR, "output"), (VECTOR, "temp")), (0,), (1,), (INCREMENT_KERNEL,),
-        (HostCallStep("sort", (0,), (2,), (("axis", 0),)), increment(2, 1)),
+        (RoutineStep("sort", (0,), (2,), (("axis", 0),)), increment(2, 1)),
     )  # fmt: skip
     x = np.random.default_rng(1).normal(size=N)
     (y,) = load(program, (INCREMENT_INTERFACE,), INCREMENT).run([buffer(x)])
     np.testing.assert_array_equal(y.array, np.sort(x) + 1)
     broken = Program(
-        slots((VECTOR, "input"), (VECTOR, "output")), (0,), (1,), (), (HostCallStep("no such", (0,), (1,)),)
+        slots((VECTOR, "input"), (VECTOR, "output")), (0,), (1,), (), (RoutineStep("no such", (0,), (1,)),)
     )
     executable = load(broken)
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from loopgrad.codegen.targets.gpu.routines.table import PROVIDERS
 from loopgrad.runtime.devices import NUMBERED
 from tests.simulator.device import install
 
@@ -10,3 +11,11 @@ from tests.simulator.device import install
 def simulator(monkeypatch):
     monkeypatch.setitem(NUMBERED, "simulator", NUMBERED.get("simulator"))
     install()
+
+
+@pytest.fixture
+def sorted_by_host(monkeypatch, tmp_path):
+    """Programs that sort are driven by the host, as if GPUs had no kernels for that."""
+    monkeypatch.setenv("LOOPGRAD_CACHE_DIR", str(tmp_path))
+    for name in ("sort", "argsort"):
+        monkeypatch.setitem(PROVIDERS, name, ())

@@ -44,7 +44,7 @@ def contexts(device, fun, *arguments):
     [
         (gradient_of_ragged_loops(), (X, np.arange(300) % 7), HostDriven, Recorded),
         (lg.grad(sum_of_mixing_loop), (X, np.asarray(3)), HostDriven, DeviceDecided),
-        (lambda x: lg.sort(x) * 2.0, (X,), HostDriven, HostDriven),
+        (lambda x: lg.sort(x) * 2.0, (X,), HostDriven, Recorded),
     ],
 )
 def test_what_is_known_decides_how_a_program_runs(on, fun, arguments, first, then):
@@ -56,6 +56,20 @@ def test_what_is_known_decides_how_a_program_runs(on, fun, arguments, first, the
     capacities.forget()
     run()
     assert type(context._execution) is first
+
+
+def test_a_routine_of_the_host_is_driven_by_it(on, sorted_by_host):
+    context, _, run = contexts(on, lambda x: lg.sort(x) * 3.0, X)
+    for _ in range(3):
+        run()
+        assert type(context._execution) is HostDriven
+
+
+def test_a_loop_with_a_routine_is_decided_on_by_the_device(on):
+    context, _, run = contexts(on, lambda x, n: lg.fori_loop(0, n, lambda _, v: lg.sort(-v), x), X, np.asarray(3))
+    for _ in range(2):
+        run()
+    assert type(context._execution) is DeviceDecided
 
 
 def test_a_program_with_nothing_to_learn_is_recorded_at_once_where_the_host_decides(on):

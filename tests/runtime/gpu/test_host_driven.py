@@ -19,12 +19,13 @@ def on(request):
         yield get_device(request.param)
 
 
-def test_a_loop_with_library_calls_counts_through_the_tables(on):
+def test_a_loop_with_library_calls_counts_through_the_tables(on, sorted_by_host):
     def sorted_sums(x, n):
         return lg.fori_loop(0, n, lambda k, v: lg.sort(v * -1.0) + k.astype(lg.float64), x)
 
     x = np.random.default_rng(0).normal(size=500)
     compiled = lg.compile(sorted_sums)
+    assert "NumPy, on the host" in str(compiled.plan(lg.asarray(x), lg.asarray(1)))
     for trips in (0, 1, 7):
         wanted = x
         for k in range(trips):
@@ -33,7 +34,7 @@ def test_a_loop_with_library_calls_counts_through_the_tables(on):
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_an_index_that_a_loop_inside_uses_after_the_host_looked(on):
+def test_an_index_that_a_loop_inside_uses_after_the_host_looked(on, sorted_by_host):
     def nested(x, n):
         def outer(i, v):
             inner = lg.fori_loop(0, i, lambda j, w: lg.sort(w) * 0.5 + j.astype(lg.float64), v)
@@ -51,7 +52,7 @@ def test_an_index_that_a_loop_inside_uses_after_the_host_looked(on):
     np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-12)
 
 
-def test_an_index_that_is_carried_on(on):
+def test_an_index_that_is_carried_on(on, sorted_by_host):
     def last_indices(x, n):
         def body(k, carry):
             v, last = carry

@@ -23,13 +23,13 @@ from typing import Final
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     LaunchStep,
     MatmulStep,
     PopStep,
     Program,
     PushStep,
     ReserveStep,
+    RoutineStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -196,7 +196,7 @@ class EntryEmitter:
                 self.move(self.pointer(step.target), self.pointer(step.source), size)
             case MatmulStep():
                 self.matmul(step)
-            case HostCallStep():
+            case RoutineStep():
                 self.host_call()
             case ReserveStep():
                 self.reserve(step)

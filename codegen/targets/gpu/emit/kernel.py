@@ -101,7 +101,10 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = U
         continuation=resume,
     )
     words, invocation = start.words, table.invocation
-    if plan.product is not None:
+    if plan.program is not None:
+        unit = e.resize(b.group_id(), "i64", signed=False)
+        stride(e, words, unit, shared_idle(e), partial(plan.program.emit, e))
+    elif plan.product is not None:
         unit = e.resize(b.group_id(), "i64", signed=False)
         stride(e, words, unit, shared_idle(e), partial(emit_square, e, plan.product))
     elif resume is not None:

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Final
+from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.sort_key import BUCKETS
+from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
-from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, register_type
+from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
@@ -90,19 +91,29 @@ class Tiles:
         return self.rows * self.per_row
 
 
+class GroupProgram(Protocol):
+    """What a workgroup does for one tile, where a kernel isn't written as a program of lanes. Equal ones are the same
+    code, so they are frozen dataclasses of what the code depends on."""
+
+    def emit(self, e: Emitter, tile: Val) -> None:
+        """The program of tile `tile` (an i64). All invocations of the workgroup run it, one tile after the other."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`copies` invocations in order, 0 where any order will do; `copied` parameters have private copies.
     `accumulators`: how lanes in any order meet in a parameter.
     `group`: invocations of a workgroup, 0 where that is the target's choice. `product`: the kernel is a matrix
-    product, which workgroups make in squares. `rows`: the most invocations of a kernel that can be left and
-    continued, 0 where it can't (see resume)."""
+    product, which workgroups make in squares. `program`: what workgroups do in place of the kernel's body. `rows`: the
+    most invocations of a kernel that can be left and continued, 0 where it can't (see resume)."""
 
     copies: int = 0
     copied: tuple[int, ...] = ()
     group: int = 0
     tiles: Tiles | None = None
     product: Product | None = None
+    program: GroupProgram | None = None
     rows: int = 0
     accumulators: tuple[Accumulator, ...] = ()
 

@@ -1,9 +1,10 @@
-"""The steps of a Program as a GPU does them: copies, fills, products and pushes get support kernels."""
+"""The steps of a Program as a GPU does them: copies, fills, products, pushes and library routines get
+support kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from loopgrad.codegen.program import (
     CopyStep,
@@ -13,6 +14,8 @@ from loopgrad.codegen.program import (
     MatmulStep,
     Program,
     PushStep,
+    RoutineRow,
+    RoutineStep,
     Step,
     SwitchStep,
     WhileStep,
@@ -21,18 +24,33 @@ from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan
 from loopgrad.codegen.targets.gpu.lanes.product_plan import squared
+from loopgrad.codegen.targets.gpu.routines.routine import begun
+from loopgrad.codegen.targets.gpu.routines.table import provided
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel, fill_kernel, matmul_kernel
 
 
-def supported(program: Program, support: Support) -> tuple[tuple[Step, ...], tuple[SupportLaunch, ...]]:
-    """The program's steps, and the support launches that they name."""
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """`program`: with steps that name support `launches`, and the slots that library routines need besides.
+    `routines`: who does each of these."""
+
+    program: Program
+    launches: tuple[SupportLaunch, ...]
+    routines: tuple[RoutineRow, ...]
+
+
+def supported(program: Program, support: Support) -> Supported:
+    """The program as a GPU does it."""
     made = _Supported(program, support)
-    return made.steps(program.steps), tuple(made.launches)
+    steps = made.steps(program.steps)
+    changed = replace(program, steps=steps, slots=tuple(made.slots))
+    return Supported(changed, tuple(made.launches), tuple(made.routines))
 
 
 class _Supported:
     def __init__(self, program: Program, support: Support) -> None:
-        self.slots, self.support = program.slots, support
+        self.slots, self.support = list(program.slots), support
+        self.routines: dict[RoutineRow, None] = {}
         self.launches: dict[SupportLaunch, int] = {}
 
     def steps(self, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -49,6 +67,10 @@ class _Supported:
                 return replace(step, by=self.copy(step.slot))
             case MatmulStep():
                 return replace(step, by=self.product(step))
+            case RoutineStep():
+                done, row = provided(step, begun(step, self.slots, self.support, self.launch))
+                self.routines[row] = None
+                return done
             case ForStep():
                 return replace(step, body=self.steps(step.body))
             case WhileStep():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopgrad.codegen.program import CopyStep, ForStep, HostCallStep, Program, Slot, SwitchStep, WhileStep
+from loopgrad.codegen.program import CopyStep, ForStep, Program, RoutineStep, Slot, SwitchStep, WhileStep
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.graph.types import TensorType, bool_, float64, int64
 
@@ -28,7 +28,7 @@ def test_what_moves_or_meets_the_host_has_memory_of_its_own():
     steps = (
         ForStep(1, 2, (CopyStep(0, 4),), ((3, 4),), False, None),
         WhileStep((CopyStep(0, 6),), 5, (), (), None, None),
-        HostCallStep("sort", (6,), (7,)),
+        RoutineStep("sort", (6,), (7,)),
         SwitchStep(8, ((CopyStep(7, 9),),)),
     )
     assert placed(types, steps, 9) == (0, {})

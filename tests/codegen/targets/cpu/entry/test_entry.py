@@ -11,7 +11,6 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel,
 from loopgrad.codegen.program import (
     CopyStep,
     ForStep,
-    HostCallStep,
     Initial,
     LaunchStep,
     MatmulStep,
@@ -19,6 +18,7 @@ from loopgrad.codegen.program import (
     Program,
     ProgramStack,
     PushStep,
+    RoutineStep,
     Slot,
     SwitchStep,
     WhileStep,
@@ -56,7 +56,7 @@ def everything() -> Program:
     launch = LaunchStep(0, (0, 1), ((1, Initial(None, 1.5)),))
     loop = ForStep(5, 3, (launch, PushStep(0, 1)), ((1, 2),), True, HERE)
     body = (PopStep(0, 1), MatmulStep(0, 0, 2, 1, 10, 10, 10), SwitchStep(4, ((), (CopyStep(0, 2),))))
-    steps = (loop, WhileStep((), 4, body, (), 100, HERE), HostCallStep("sort", (0,), (1,), (("axis", 0),)))
+    steps = (loop, WhileStep((), 4, body, (), 100, HERE), RoutineStep("sort", (0,), (1,), (("axis", 0),)))
     return Program(slots, (0, 5), (1,), (KERNEL,), steps, (ProgramStack(VECTOR, "v", HERE),), constants=bytes(832))
 
 
@@ -79,7 +79,7 @@ def test_the_text_is_the_same_every_time() -> None:
 
 
 def test_host_calls_are_numbered_in_program_order() -> None:
-    assert [type(call) for call in host_calls(everything())] == [MatmulStep, HostCallStep]
+    assert [type(call) for call in host_calls(everything())] == [MatmulStep, RoutineStep]
 
 
 def test_the_record_survives_json() -> None:

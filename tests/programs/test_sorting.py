@@ -1,0 +1,84 @@
+"""Sorting on every device, against NumPy's stable sort, bit for bit."""
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+DTYPES = ["bool", *INTEGERS, "float16", "float32", "float64"]
+SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 6e-8, -6e-8, 2.5, -3.0, 100.0]
+
+
+def elements(dtype, shape, seed=0):
+    """Of the whole range, with many duplicates and everything special."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        return rng.choice(np.array(SPECIAL).astype(dtype), shape)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    limits = np.iinfo(dtype)
+    few = rng.integers(limits.min, limits.max, 9, dtype=dtype, endpoint=True)
+    return rng.choice(np.append(few, np.array([limits.min, limits.max, 0], dtype)), shape)
+
+
+def check(x, axis=-1):
+    t = lg.asarray(x)
+    assert np.asarray(lg.sort(t, axis=axis)).tobytes() == np.sort(x, axis=axis, kind="stable").tobytes()
+    np.testing.assert_array_equal(np.asarray(lg.argsort(t, axis=axis)), np.argsort(x, axis=axis, kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(7, 33), (300,)], ids=str)
+def test_every_dtype(device, dtype, shape):
+    check(elements(dtype, shape))
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 1), (2, 0), (0, 4), (1000, 3), (5, 256), (2, 1500)], ids=str)
+def test_shapes(device, shape):
+    check(elements("float32", shape))
+    check(elements("int64", shape))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+def test_any_axis(device, axis):
+    check(elements("float64", (5, 6, 7)), axis)
+
+
+def test_loops_and_branches_over_sorted_arrays(device):
+    """On GPUs neither the loop nor the branch waits for the host."""
+
+    def step(i, v):
+        turned = lg.cond(lg.sum(v) > 0, lambda u: lg.sort(u)[::-1], lambda u: lg.sort(u), v)
+        return turned * 0.5 + lg.roll(v, 1)
+
+    x = np.random.default_rng(1).standard_normal(40)
+    run = lg.compile(lambda v, n: lg.fori_loop(0, n, step, v))
+    for trips in (3, 0, 7):
+        wanted = x
+        for _ in range(trips):
+            ordered = np.sort(wanted)
+            wanted = (ordered[::-1] if wanted.sum() > 0 else ordered) * 0.5 + np.roll(wanted, 1)
+        np.testing.assert_array_equal(np.asarray(run(lg.asarray(x), lg.asarray(trips))), wanted)
+
+
+def test_replay(device):
+    run = lg.compile(lambda v: lg.argsort(lg.sin(v)) + 1).capture(lg.asarray(np.zeros(50)))
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal(50).round(1)
+        wanted = np.argsort(np.asarray(lg.sin(lg.asarray(x))), kind="stable") + 1
+        np.testing.assert_array_equal(np.asarray(run.replay(lg.asarray(x))), wanted)
+
+
+def test_the_plan_says_who_sorts(device):
+    if device == "interpreter":
+        return
+    sorts = lg.compile(lg.sort)
+    x = lg.zeros((4, 9), dtype=lg.float32)
+    (row,) = sorts.plan(x).routines
+    assert (row.name, row.operands) == ("sort", "float32[4,9]")
+    assert ("host" in row.provider) == (device == "cpu")
+    assert row.provider in str(sorts.plan(x))
+    sorts(x)
+    assert row.provider in sorts.explain()
