@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from loopgrad.codegen.program import Residual, RoutineRow
 from loopgrad.graph.nodes import Location
+
+if TYPE_CHECKING:
+    from loopgrad.codegen.program import Residual, RoutineRow  # importing loopgrad needs reports, but no programs
 
 PUBLIC: Final = "MemoryStats Plan"
 

@@ -1,4 +1,4 @@
-"""vmap: a graph for many inputs at once, by one row per primitive and region.
+"""vmap: a graph for many inputs at once, by the batched form of a primitive's record, or one row here.
 
 Enters: a Graph, values for its inputs, and which of these carry the batch axis (in front). Leaves: values of
 the ambient scope for its outputs, and which of them carry the batch axis; each batch element is what the
@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, reduction, stack
+from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, stack
 from loopgrad.graph.batching.flow import Flow
-from loopgrad.graph.batching.row import Context, Row
+from loopgrad.graph.batching.row import Context, Row, in_front
 from loopgrad.graph.batching.walk import walk
 from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.primitives import PRIMITIVES
 
 __all__ = ["ROWS", "batch"]
 
 ROWS: Final[dict[str, Row]] = {
+    **{op: in_front for op, record in PRIMITIVES.items() if record.batched},
     **elementwise.ROWS,
     **movement.ROWS,
-    **reduction.ROWS,
     **indexing.ROWS,
     **linalg.ROWS,
     **control.ROWS,

@@ -1,4 +1,4 @@
-"""Creation and movement: every axis moves up by one, the batch axis stays whole."""
+"""Creation, which is no part of a batch, and padding, whose scalar may be. All other movement has a batched form."""
 
 from __future__ import annotations
 
@@ -19,24 +19,6 @@ def _created(node: Node, operands: Values, context: Context) -> Values:
     return emit(node.op, operands, node.attrs)
 
 
-def _broadcast(node: Node, operands: Values, context: Context) -> Values:
-    dims = (0, *(d + 1 for d in node.attrs["dims"]))
-    return (ops.broadcast(operands[0], (context.size, *node.attrs["shape"]), dims),)
-
-
-def _reshape(node: Node, operands: Values, context: Context) -> Values:
-    return emit("reshape", operands, {"shape": (context.size, *node.attrs["shape"])})
-
-
-def _transpose(node: Node, operands: Values, context: Context) -> Values:
-    return emit("transpose", operands, {"perm": (0, *(p + 1 for p in node.attrs["perm"]))})
-
-
-def _slice(node: Node, operands: Values, context: Context) -> Values:
-    start, stop, step = node.attrs["start"], node.attrs["stop"], node.attrs["step"]
-    return (ops.slice(operands[0], (0, *start), (context.size, *stop), (1, *step)),)
-
-
 def _pad(node: Node, operands: Values, context: Context) -> Values:
     attrs = {"low": (0, *node.attrs["low"]), "high": (0, *node.attrs["high"])}
     if node.operands[1] not in context.batched:
@@ -49,23 +31,4 @@ def _pad(node: Node, operands: Values, context: Context) -> Values:
     return (ops.select(kept, padded, ops.broadcast_leading(filling, padded.shape)),)
 
 
-def _concat(node: Node, operands: Values, context: Context) -> Values:
-    return emit("concat", all_expanded(node, operands, context), {"axis": node.attrs["axis"] + 1})
-
-
-def _flip(node: Node, operands: Values, context: Context) -> Values:
-    return emit("flip", operands, {"axes": tuple([a + 1 for a in node.attrs["axes"]])})
-
-
-ROWS: Final[dict[str, Row]] = {
-    "const": _created,
-    "literal": _created,
-    "iota": _created,
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "slice": _slice,
-    "pad": _pad,
-    "concat": _concat,
-    "flip": _flip,
-}
+ROWS: Final[dict[str, Row]] = {"const": _created, "literal": _created, "iota": _created, "pad": _pad}

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from loopgrad.graph import ops
 from loopgrad.graph.batching.flow import Flags, Flow
+from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.types import StackType, TensorType
 
 
@@ -64,6 +66,13 @@ def all_expanded(node: Node, operands: Sequence[Value], context: Context) -> lis
     """All operands of `node` with the batch axis."""
     flags = context.flags(node.operands)
     return [expanded(v, b, context.size) for v, b in zip(operands, flags, strict=True)]
+
+
+def in_front(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+    """The row of a primitive whose record has a batched form: the batch axis is in front of all operands."""
+    batched = PRIMITIVES[node.op].batched
+    assert batched is not None
+    return emit(node.op, all_expanded(node, operands, context), batched(node.attrs, context.size))
 
 
 def batched_type(type: TensorType | StackType, batched: bool, size: int) -> TensorType | StackType:

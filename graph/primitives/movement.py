@@ -30,12 +30,15 @@ from loopgrad.graph.primitives.primitive import (
     Attrs,
     Axes,
     AxisRule,
+    BatchRule,
     Infer,
     Kind,
     Primitive,
     Reference,
     Types,
+    axes_after_batch,
     axes_in_range,
+    axis_after_batch,
     axis_in_range,
     dtype_error,
     shape_error,
@@ -271,6 +274,25 @@ def _flip_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     return None if any(a in node.attrs["axes"] for a in axes) else axes
 
 
+# ---- batches
+
+
+def _batched_broadcast(attrs: Attrs, size: int) -> Attrs:
+    return {"shape": (size, *attrs["shape"]), "dims": (0, *(d + 1 for d in attrs["dims"]))}
+
+
+def _batched_reshape(attrs: Attrs, size: int) -> Attrs:
+    return {"shape": (size, *attrs["shape"])}
+
+
+def _batched_transpose(attrs: Attrs, size: int) -> Attrs:
+    return {"perm": (0, *(p + 1 for p in attrs["perm"]))}
+
+
+def _batched_slice(attrs: Attrs, size: int) -> Attrs:
+    return {"start": (0, *attrs["start"]), "stop": (size, *attrs["stop"]), "step": (1, *attrs["step"])}
+
+
 # ---- the rows
 
 
@@ -281,19 +303,21 @@ def _created(name: str, public: str | None, infer: Infer, reference: Reference, 
     )  # fmt: skip
 
 
-def _arranged(name: str, infer: Infer, reference: Reference, axes: AxisRule, **traits: Any) -> Primitive:
+def _arranged(
+    name: str, infer: Infer, reference: Reference, axes: AxisRule, batched: BatchRule, **traits: Any
+) -> Primitive:
     """One operand's elements in another order or number."""
     return Primitive(
         name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=intervals.moved, axes=axes,
-        linear=True, keeps_splats=True, **traits,
+        batched=batched, linear=True, keeps_splats=True, **traits,
     )  # fmt: skip
 
 
-def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, cost: float) -> Primitive:
+def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, **traits: Any) -> Primitive:
     """Elements of several operands."""
     return Primitive(
         name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=between(0), axes=axes,
-        linear=True, cost=cost,
+        linear=True, cost=2.0, **traits,
     )  # fmt: skip
 
 
@@ -301,11 +325,13 @@ ROWS: Final[dict[str, Primitive]] = table(
     _created("const", "full", _infer_const, _const, intervals.const),
     _created("literal", None, _infer_literal, _literal, intervals.literal),
     _created("iota", "arange", _infer_iota, _iota, intervals.iota),
-    _arranged("broadcast", _infer_broadcast, _broadcast, _broadcast_axes, public="broadcast_to", cost=0.0),
-    _arranged("reshape", _infer_reshape, _reshape, _reshape_axes, cost=0.0),
-    _arranged("transpose", _infer_transpose, _transpose, _transpose_axes, cost=0.0),
-    _arranged("slice", _infer_slice, _slice, _slice_axes, public=None, cost=0.5),
-    _arranged("flip", _infer_flip, _flip, _flip_axes, cost=0.5),
-    _joined("pad", _infer_pad, _pad, _pad_axes, cost=2.0),
-    _joined("concat", _infer_concat, _concat, _concat_axes, cost=2.0),
+    _arranged(
+        "broadcast", _infer_broadcast, _broadcast, _broadcast_axes, _batched_broadcast, public="broadcast_to", cost=0.0
+    ),
+    _arranged("reshape", _infer_reshape, _reshape, _reshape_axes, _batched_reshape, cost=0.0),
+    _arranged("transpose", _infer_transpose, _transpose, _transpose_axes, _batched_transpose, cost=0.0),
+    _arranged("slice", _infer_slice, _slice, _slice_axes, _batched_slice, public=None, cost=0.5),
+    _arranged("flip", _infer_flip, _flip, _flip_axes, axes_after_batch, cost=0.5),
+    _joined("pad", _infer_pad, _pad, _pad_axes),
+    _joined("concat", _infer_concat, _concat, _concat_axes, batched=axis_after_batch),
 )

@@ -22,6 +22,7 @@ Infer = Callable[[tuple[Value, ...], Attrs, tuple[Graph, ...]], Types]
 Reference = Callable[..., tuple[Array, ...]]
 Axes = tuple[int, ...]
 AxisRule = Callable[[Node, int, Axes], Axes | None]
+BatchRule = Callable[[Attrs, int], Attrs]
 
 KIND_NAMES: Final = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float", "c": "complex"}
 LARGEST: Final = 2**63 - 1
@@ -59,6 +60,8 @@ class Primitive:
                along `axes` of the operand, counted in row-major order: {perm=(1, 0)} takes (0,) to (1,), a reshape
                of (2, 3) to (6,) takes (0, 1) to (0,). `axes` itself where they are the same with the same extents.
                None where elements along `axes` meet or change places; no rule says that they always may
+    batched    (attrs, n) -> the attributes with which it does the same for n operands at once: these, and the result,
+               have an axis of n in front. {perm=(1, 0)} becomes {perm=(0, 2, 1)}. None: see `graph.batching`
 
     For derivatives:
 
@@ -90,6 +93,7 @@ class Primitive:
     reference: Reference | None = None
     interval: IntervalRule | None = None
     axes: AxisRule | None = None
+    batched: BatchRule | None = None
     not_differentiable: str = ""
     linear: bool = False
     singular: bool = False
@@ -109,6 +113,16 @@ class Primitive:
 def table(*rows: Primitive) -> dict[str, Primitive]:
     """The rows by their names."""
     return {row.name: row for row in rows}
+
+
+def axis_after_batch(attrs: Attrs, size: int) -> Attrs:
+    """The batched attributes of what works along `axis`."""
+    return {**attrs, "axis": attrs["axis"] + 1}
+
+
+def axes_after_batch(attrs: Attrs, size: int) -> Attrs:
+    """The batched attributes of what works along `axes`."""
+    return {**attrs, "axes": tuple([axis + 1 for axis in attrs["axes"]])}
 
 
 def kinds_text(kinds: str) -> str:

@@ -27,7 +27,9 @@ from loopgrad.graph.primitives.primitive import (
     Reference,
     Types,
     added_in,
+    axes_after_batch,
     axes_in_range,
+    axis_after_batch,
     axis_in_range,
     require_kinds,
     shape_error,
@@ -160,21 +162,23 @@ def _along_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 def _fold(name: str, kinds: str, reference: Reference, combine: str, has_identity: bool, **traits: Any) -> Primitive:
     return Primitive(
         name=name, kind=Kind.REDUCTION, kinds=kinds, infer=_infer_reduce(name, kinds, has_identity),
-        reference=reference, combine=combine, axes=_reduce_axes, **traits,
+        reference=reference, combine=combine, axes=_reduce_axes, batched=axes_after_batch,
+        **traits,
     )  # fmt: skip
 
 
 def _position(name: str, function: NumPyFunction) -> Primitive:
     return Primitive(
         name=name, kind=Kind.REDUCTION, kinds=ORDERED, infer=_infer_arg(name, ORDERED), reference=_arg(function),
-        interval=intervals.position, axes=_arg_axes, not_differentiable="gives integers", heavy=True,
+        interval=intervals.position, axes=_arg_axes, batched=axis_after_batch, not_differentiable="gives integers",
+        heavy=True,
     )  # fmt: skip
 
 
 def _running(name: str, reference: Reference, combine: str, **traits: Any) -> Primitive:
     return Primitive(
         name=name, kind=Kind.RUNNING_TOTAL, kinds=NUMBERS, infer=_infer_along(name, NUMBERS), reference=reference,
-        combine=combine, axes=_along_axes, heavy=True, **traits,
+        combine=combine, axes=_along_axes, batched=axis_after_batch, heavy=True, **traits,
     )  # fmt: skip
 
 
@@ -199,11 +203,11 @@ ROWS: Final[dict[str, Primitive]] = table(
     _position("argmax", np.argmax),
     Primitive(
         name="sort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("sort", ORDERED), reference=_sort,
-        interval=intervals.moved, axes=_along_axes, linear=True, heavy=True,
+        interval=intervals.moved, axes=_along_axes, batched=axis_after_batch, linear=True, heavy=True,
     ),
     Primitive(
         name="argsort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("argsort", ORDERED, int64),
-        reference=_argsort, interval=intervals.position, axes=_along_axes, not_differentiable="gives integers",
-        heavy=True,
+        reference=_argsort, interval=intervals.position, axes=_along_axes, batched=axis_after_batch,
+        not_differentiable="gives integers", heavy=True,
     ),
 )  # fmt: skip

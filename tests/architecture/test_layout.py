@@ -92,6 +92,13 @@ def test_heavy_packages_are_imported_when_first_needed():
     assert python(code).stdout.strip() == "[]"
 
 
+def test_importing_brings_no_compiler_and_no_derivative():
+    """Not even the dataclasses of programs, which cost a tenth of the import."""
+    found = python("import sys, loopgrad; print(*sys.modules)").stdout.split()
+    brought = [m for m in found if m.startswith(("loopgrad.codegen.", "loopgrad.autodiff."))]
+    assert brought == ["loopgrad.codegen.options"]
+
+
 def test_folders_refuse_their_bare_names():
     code = f"""
 for folder in {FOLDERS!r}:
