@@ -1,4 +1,4 @@
-"""Reductions, running sums, sorting and searching.
+"""Reductions, sorting and searching.
 
 `axis` is None (all), an int or a tuple. Sums of bools and integers are 64-bit, as in NumPy; `mean`,
 `var` and `std` of integers compute in the default float. Reducing no elements: sum 0, prod 1, all
@@ -48,7 +48,7 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, meet_arrays, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, joined_shape, meet_arrays, normal_axes, normal_axis
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
 
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = (
-    "all any argmax argmin argsort count_nonzero cummax cummin cumprod cumulative_prod=cumprod cumsum "
-    "cumulative_sum=cumsum diff logsumexp max amax=max mean min amin=min prod searchsorted sort std sum var"
+    "all any argmax argmin argsort count_nonzero diff logsumexp max amax=max mean min amin=min prod "
+    "searchsorted sort std sum var"
 )
 
 
@@ -97,7 +97,7 @@ def sum(
     Tensor([4, 6], dtype=int64)
     """
     value = as_tensor(x)._value
-    wide = _kept(cast_value(value, _wide(value, dtype)), where, 0)
+    wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 0)
     result = wrap(_reduced("reduce_sum", wide, axis, keepdims))
     return result if initial is None else add(result, initial)
 
@@ -114,12 +114,13 @@ def prod(
     Tensor(24., dtype=float64)
     """
     value = as_tensor(x)._value
-    wide = _kept(cast_value(value, _wide(value, dtype)), where, 1)
+    wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 1)
     result = wrap(_reduced("reduce_prod", wide, axis, keepdims))
     return result if initial is None else multiply(result, initial)
 
 
-def _wide(value: Value, dtype: Any) -> DType:
+def summed_dtype(value: Value, dtype: Any) -> DType:
+    """What sums and products of these elements are made in."""
     return requested_dtype(dtype) or sum_dtype(value.dtype)
 
 
@@ -316,53 +317,6 @@ argmax = _position("argmax", "largest", 0)
 
 
 # ---- along an axis
-
-
-_RUNNING = """{what} along an axis (None: of x raveled); `reverse` begins at the end.
-
-{dtypes}{more}
-Raises {error}.
-
->>> lg.{name}(lg.asarray([3, 1, 2]))
-Tensor({result}, dtype=int64)
-"""
-
-
-def _running(op: str, widen: bool, what: str, result: str, more: str = "") -> Callable[..., Tensor]:
-    def function(
-        x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False,
-        include_initial: bool = False,
-    ) -> Tensor:  # fmt: skip
-        t = as_tensor(x)
-        if axis is None:
-            t, axis = ravel(t), 0
-        d = normal_axis(op, axis, len(t._value.shape))
-        value = cast_value(t._value, _wide(t._value, dtype)) if widen else t._value
-        if not widen and value.dtype is bool_:
-            raise dtype_refused(op, "iuf", bool_)
-        result = wrap(emit(op, (value,), {"axis": d, "reverse": reverse})[0])
-        if not include_initial:
-            return result
-        if not widen:
-            fix = "prepend it with lg.concat"
-            raise ValueError(explained(op, "include_initial of cumsum and cumprod only", True, fix))
-        edge = TensorType((*value.shape[:d], 1, *value.shape[d + 1 :]), value.dtype)
-        first = wrap(constant(0 if op == "cumsum" else 1, edge))
-        return concat([result, first] if reverse else [first, result], axis=d)
-
-    dtypes = "Bools and integers become 64-bit, floats keep their dtype, unless `dtype` is given."
-    error = "ShapeError for an axis that x hasn't"
-    if not widen:
-        dtypes, error = "The dtype stays.", "DTypeError for bools, ValueError for `include_initial`"
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = _RUNNING.format(name=op, what=what, dtypes=dtypes, more=more, error=error, result=result)
-    return function
-
-
-cumsum = _running("cumsum", True, "The running sum", "[3, 4, 6]", " `include_initial` puts 0 in front.")
-cumprod = _running("cumprod", True, "The running product", "[3, 3, 6]", " `include_initial` puts 1 in front.")
-cummax = _running("cummax", False, "The largest so far", "[3, 3, 3]")
-cummin = _running("cummin", False, "The smallest so far", "[3, 1, 1]")
 
 
 def diff(

@@ -73,10 +73,12 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """
     (a, b), weak = meet("logaddexp", (x, y), floating=True)
     p, q = wrap(a, weak), wrap(b, weak)
+    largest = maximum(p, q)
+    alone = isinf(largest)  # infinities of one sign: their difference is NaN, and so were its derivative
+    p, q = where(alone, 0.0, p), where(alone, 0.0, q)
     first = greater_equal(p, q)
     top, low = where(first, p, q), where(first, q, p)
-    finite = add(top, log1p(exp(subtract(low, top))))
-    return where(isinf(top), maximum(p, q), finite)  # infinities of one sign: their difference is NaN
+    return where(alone, largest, add(top, log1p(exp(subtract(low, top)))))
 
 
 def cbrt(x: ArrayLike, /) -> Tensor:

@@ -34,8 +34,6 @@ from loopgrad.lazy.numpy.reduction import (
     argmax,
     argmin,
     count_nonzero,
-    cumprod,
-    cumsum,
     max,
     mean,
     min,
@@ -45,6 +43,7 @@ from loopgrad.lazy.numpy.reduction import (
     sum,
     var,
 )
+from loopgrad.lazy.numpy.running_totals import cumprod, cumsum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap

@@ -24,6 +24,7 @@ from loopgrad.lazy.numpy import (
     numpy_protocols,
     reduction,
     repetition,
+    running_totals,
     special_values,
 )
 from loopgrad.lazy.numpy.at_updates import At
@@ -350,8 +351,8 @@ class Tensor(Operators):
     any = reduction.any
     argmin = reduction.argmin
     argmax = reduction.argmax
-    cumsum = reduction.cumsum
-    cumprod = reduction.cumprod
+    cumsum = running_totals.cumsum
+    cumprod = running_totals.cumprod
     argsort = reduction.argsort
     clip = special_values.clip
     round = elementwise.round

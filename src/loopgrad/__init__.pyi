@@ -25,6 +25,7 @@ from loopgrad.graph.types import uint16 as uint16
 from loopgrad.graph.types import uint32 as uint32
 from loopgrad.graph.types import uint64 as uint64
 from loopgrad.graph.types import uint8 as uint8
+from loopgrad.lazy.loops.associative_scan import associative_scan as associative_scan
 from loopgrad.lazy.loops.branches import cond as cond
 from loopgrad.lazy.loops.branches import switch as switch
 from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
@@ -213,10 +214,6 @@ from loopgrad.lazy.numpy.reduction import argmax as argmax
 from loopgrad.lazy.numpy.reduction import argmin as argmin
 from loopgrad.lazy.numpy.reduction import argsort as argsort
 from loopgrad.lazy.numpy.reduction import count_nonzero as count_nonzero
-from loopgrad.lazy.numpy.reduction import cummax as cummax
-from loopgrad.lazy.numpy.reduction import cummin as cummin
-from loopgrad.lazy.numpy.reduction import cumprod as cumprod
-from loopgrad.lazy.numpy.reduction import cumsum as cumsum
 from loopgrad.lazy.numpy.reduction import diff as diff
 from loopgrad.lazy.numpy.reduction import logsumexp as logsumexp
 from loopgrad.lazy.numpy.reduction import max as max
@@ -232,6 +229,11 @@ from loopgrad.lazy.numpy.repetition import meshgrid as meshgrid
 from loopgrad.lazy.numpy.repetition import pad as pad
 from loopgrad.lazy.numpy.repetition import repeat as repeat
 from loopgrad.lazy.numpy.repetition import tile as tile
+from loopgrad.lazy.numpy.running_totals import cummax as cummax
+from loopgrad.lazy.numpy.running_totals import cummin as cummin
+from loopgrad.lazy.numpy.running_totals import cumprod as cumprod
+from loopgrad.lazy.numpy.running_totals import cumsum as cumsum
+from loopgrad.lazy.numpy.running_totals import logcumsumexp as logcumsumexp
 from loopgrad.lazy.numpy.sampled_functions import convolve as convolve
 from loopgrad.lazy.numpy.sampled_functions import correlate as correlate
 from loopgrad.lazy.numpy.sampled_functions import gradient as gradient
@@ -349,8 +351,8 @@ pow = power
 mod = remainder
 around = round
 concatenate = concat
-cumulative_prod = cumprod
-cumulative_sum = cumsum
 amax = max
 amin = min
+cumulative_prod = cumprod
+cumulative_sum = cumsum
 eval = evaluate

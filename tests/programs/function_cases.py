@@ -59,6 +59,15 @@ class Reference:
             rows.append(row)
         return carry, np.stack(rows)
 
+    def associative_scan(self, f: Any, xs: Any) -> Any:
+        rows = [xs[:1]]
+        for k in range(1, len(xs)):
+            rows.append(f(rows[-1], xs[k : k + 1]))
+        return np.concatenate(rows)
+
+    def logcumsumexp(self, x: Any) -> Any:
+        return np.logaddexp.accumulate(x)
+
     def cond(self, which: Any, first: Any, second: Any, *operands: Any) -> Any:
         return (first if which else second)(*operands)
 
@@ -146,6 +155,7 @@ REDUCTIONS: dict[str, list[Case]] = {
     "cumsum": [(lambda m, x: m.cumsum(x, axis=1), (M,))],
     "nancumsum": [(lambda m, x: m.nancumsum(x, axis=1), (M,))],
     "cummax": [(lambda m, x: m.cummax(x, axis=0), (M,))],
+    "logcumsumexp": [(lambda m, x: m.logcumsumexp(x), (z,)) for z in (X, np.sin(np.arange(11.0)))],
     "cummin": [(lambda m, x: m.cummin(x, axis=0), (M,))],
     "average": [(lambda m, x, w: m.average(x, weights=w), (X, POSITIVE)), (lambda m, x: m.average(x, axis=0), (M,))],
     "quantile": [(lambda m, x: m.quantile(x, _array(0.0, 0.2, 0.5, 0.9, 1.0), axis=1), (M,)),
@@ -244,6 +254,8 @@ CONTROL: dict[str, list[Case]] = {
     "fori_loop": [(lambda m, x, y: m.fori_loop(0, 4, lambda k, v: m.sin(v) * y + x**2, x), BOTH)],
     "while_loop": [(lambda m, x: m.while_loop(lambda v: m.sum(v * v) < 40, lambda v: v + m.sin(v) * x + 0.5, x), (X,))],
     "scan": [(lambda m, x, y: m.scan(lambda c, v: (c * v + m.sin(c), c * c), y[0], x), BOTH)],
+    "associative_scan": [(lambda m, x: m.associative_scan(lambda a, b: a * b + a + b, x), (z,))
+                         for z in (X, WITH_ZERO, np.sin(np.arange(19.0)))],
     "cond": [(lambda m, x, y: m.cond(m.sum(x) > 0, lambda a, b: a * b * b, lambda a, b: a, x, y), BOTH)],
     "switch": [(lambda m, x, y: m.switch(1, [lambda a, b: a, lambda a, b: a * b * b], x, y), BOTH)],
     "vmap": [(lambda m, x, y: m.vmap(lambda a, b: m.sin(a * b) * a)(x, y), BOTH)],

@@ -1,0 +1,85 @@
+"""Running totals against NumPy: exclusive, from nothing, backwards, logarithms of sums of exponentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.lazy.oracle import check
+
+CUBE = np.cos(np.arange(60.0) * 1.3).reshape(3, 4, 5)
+NEUTRAL = {"cumsum": 0, "cumprod": 1}
+
+
+def before(name: str, x: np.ndarray, axis: int, reverse: bool, drop: bool) -> np.ndarray:
+    x = np.flip(x, axis) if reverse else x
+    x = x.astype(np.int64) if x.dtype.kind in "bi" else x
+    first = np.full_like(np.take(x, [0], axis), NEUTRAL[name])
+    kept = np.take(x, range(x.shape[axis] - drop), axis)
+    found = getattr(np, name)(np.concatenate([first, kept], axis), axis=axis, dtype=x.dtype)
+    return np.flip(found, axis) if reverse else found
+
+
+@pytest.mark.parametrize("name", NEUTRAL)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_exclusive_and_from_nothing(device: str, name: str, axis: int, reverse: bool) -> None:
+    for x in (CUBE, (CUBE * 5).astype(np.int32), CUBE > 0):
+        t, run = lg.asarray(x), getattr(lg, name)
+        check(run(t, axis, reverse=reverse, exclusive=True), before(name, x, axis, reverse, True))
+        check(run(t, axis, reverse=reverse, include_initial=True), before(name, x, axis, reverse, False))
+
+
+def test_exclusive_of_few(device: str) -> None:
+    check(lg.cumsum(lg.ones(0), exclusive=True), np.ones(0))
+    check(lg.cumsum(lg.ones(0), include_initial=True), np.zeros(1))
+    check(lg.cumprod(lg.full(1, 5.0), exclusive=True), np.ones(1))
+    check(lg.cumsum(lg.full((2, 1), 5.0), 1, exclusive=True, reverse=True), np.zeros((2, 1)))
+
+
+def test_both_forms_at_once_are_refused() -> None:
+    with pytest.raises(ValueError, match="include_initial or exclusive"):
+        lg.cumsum(lg.ones(3), include_initial=True, exclusive=True)
+    with pytest.raises(ValueError, match="exclusive"):
+        lg.cummin(lg.ones(3), exclusive=True)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_logarithms_of_sums_of_exponentials(device: str, axis: int | None) -> None:
+    x = CUBE * 400
+    expected = np.logaddexp.accumulate(x.reshape(-1) if axis is None else x, axis=axis or 0)
+    check(lg.logcumsumexp(lg.asarray(x), axis), expected)
+    if axis is not None:
+        expected = np.flip(np.logaddexp.accumulate(np.flip(x, axis), axis=axis), axis)
+        check(lg.logcumsumexp(lg.asarray(x), axis, reverse=True), expected)
+    check(lg.logcumsumexp(lg.asarray([0, 0, 0])), np.log([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("places", [[0], [0, 1, 2], [5], [9, 30], list(range(40))])
+def test_infinities(device: str, special: float, places: list[int]) -> None:
+    x = np.sin(np.arange(40.0))
+    x[places] = special
+    with np.errstate(invalid="ignore"):
+        expected = np.logaddexp.accumulate(x)
+    check(lg.logcumsumexp(lg.asarray(x)), expected)
+
+
+def test_slopes_beside_minus_infinity(device: str) -> None:
+    """d y[i] / d x[j] = exp(x[j] - y[i]); what is no part of a total has no slope, and spoils none."""
+    x = np.array([-np.inf, -np.inf, 0.3, -np.inf, -1.2, 2.0, *np.sin(np.arange(20.0))])
+    y = np.logaddexp.accumulate(x)
+    w = np.cos(np.arange(len(x)))
+    got = lg.grad(lambda v: lg.sum((lg.logcumsumexp(v) * lg.asarray(w))[2:]))(lg.asarray(x))
+    expected = [sum(w[i] * np.exp(x[j] - y[i]) for i in range(max(j, 2), len(x))) for j in range(len(x))]
+    check(got, np.array(expected))
+
+
+@pytest.mark.parametrize("pair", [(-np.inf, -np.inf), (np.inf, np.inf), (np.inf, 1.0), (-np.inf, 1.0)])
+def test_slopes_of_logaddexp_are_numbers(device: str, pair: tuple[float, float]) -> None:
+    slopes: list[Any] = lg.grad(lg.logaddexp, argnums=(0, 1))(*map(lg.asarray, pair))
+    assert sum(float(s) for s in slopes) == 1.0
+    assert float(slopes[0]) == {(np.inf, 1.0): 1.0, (-np.inf, 1.0): 0.0}.get(pair, 0.5)
