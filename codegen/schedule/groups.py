@@ -15,12 +15,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import prod
 from typing import Final
 
 from loopgrad.codegen.schedule.cost import EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
+from loopgrad.codegen.schedule.recomputed import computed_twice, roots_by_kernel
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import NULLARY, REDUCTIONS
@@ -49,11 +49,14 @@ def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
     stored = choose_stored(partition)
     segments: dict[Node, Segment] = {}
     costs = inline_costs(partition, stored)
-    rounds, cut = 0, [0]
+    looked, rounds, cut = 0, 0, [0]
     in_vain: set[Value] = set()
     while True:
         levels = Levels(partition, stored, segments)
         more = {v for v in levels.missing if v not in stored}
+        if not more and looked < ROUNDS:
+            looked += 1
+            more = computed_twice(partition, levels, costs) - in_vain
         if not more:
             groups = _collect(partition, levels)
             large = [g for g in groups if len(g.nodes) > MAX_NODES]
@@ -73,19 +76,9 @@ def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
 
 
 def _collect(partition: Partition, levels: Levels) -> list[Group]:
-    """Stored values by (level, lanes); reductions over part of the lanes keep to their kind."""
-    tables: dict[tuple[int, int], dict[int, list[Value]]] = {}
-    for v, level in levels.level.items():
-        lanes = partition.domain(v)
-        tables.setdefault((level, lanes), {}).setdefault(_reduced(partition, v, lanes), []).append(v)
-    groups = []
-    for (level, lanes), kinds in tables.items():
-        free = kinds.pop(0, [])
-        if not kinds:
-            groups.append(Group(level, lanes, free))
-            continue
-        host = lanes if lanes in kinds else next(iter(kinds))
-        groups += [Group(level, lanes, [*roots, *free] if k == host else roots) for k, roots in kinds.items()]
+    """What kernels are made of, those that are too large in parts."""
+    found = roots_by_kernel(partition, levels)
+    groups = [Group(level, lanes, roots) for (level, lanes, _), roots in found.items()]
     groups = [part for group in groups for part in _split(partition, levels, group)]
     position = partition.position
     groups.sort(key=lambda g: (g.level, min(position[v.node] for v in g.roots if v.node is not None)))
@@ -110,15 +103,6 @@ def _weight(group: Group) -> int:
     """Nodes, and what finds the piece in long concats."""
     pieces = [len(n.operands) for n in group.nodes if n.op == "concat"]
     return len(group.nodes) + PIECE * sum(n for n in pieces if n > FEW_PIECES)
-
-
-def _reduced(partition: Partition, value: Value, lanes: int) -> int:
-    """0 for a root that any kernel of these lanes can hold, else how many lanes are combined."""
-    node = value.node
-    assert node is not None
-    if partition.role[node] != "reduce":
-        return 0
-    return lanes * partition.kept_count(node) // prod(value.shape)
 
 
 def _fill(partition: Partition, levels: Levels, group: Group) -> None:

@@ -1,0 +1,85 @@
+"""Which expensive values several kernels would compute, before any kernel is put together.
+
+Enters: a Partition and the levels of what is stored. Leaves: the last such values before the kernels part, as
+`groups._shared` finds them among finished kernels. There every kernel is walked, and a chain of values between
+reductions is in the kernel of each reduction after it; here one walk over the block, backwards, says of each node by
+which kernels it would be computed, as far as that matters: by one, or by several, and from which level.
+
+    s1 = reduce_sum(x1)    x2 = x1 + s1    s2 = reduce_sum(x2)    x3 = x2 + s2   ...   x1, x2, ... are stored
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.schedule.cost import EXPENSIVE
+from loopgrad.codegen.schedule.levels import Levels
+from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.graph.nodes import Node, Value
+
+FOLLOWED: Final = 4  # kernels of one node, those of the lowest levels: whatever these find in memory, all find there
+
+KernelKey = tuple[int, int, int]  # level, lanes, how many of these its reductions combine
+Holders = tuple[KernelKey, ...]  # rising
+
+
+def roots_by_kernel(partition: Partition, levels: Levels) -> dict[KernelKey, list[Value]]:
+    """Stored values by level and lanes; reductions over part of the lanes keep to their kind, whatever any kernel can
+    hold goes with one of them."""
+    tables: dict[tuple[int, int], dict[int, list[Value]]] = {}
+    for v, level in levels.level.items():
+        lanes = partition.domain(v)
+        tables.setdefault((level, lanes), {}).setdefault(_combined(partition, v, lanes), []).append(v)
+    found: dict[KernelKey, list[Value]] = {}
+    for (level, lanes), kinds in tables.items():
+        free = kinds.pop(0, [])
+        host = lanes if lanes in kinds else next(iter(kinds), 0)
+        for kind, roots in (kinds or {0: []}).items():
+            found[level, lanes, kind] = [*roots, *free] if kind == host else roots
+    return found
+
+
+def _combined(partition: Partition, value: Value, lanes: int) -> int:
+    """How many lanes a reduction combines; 0 for a root that any kernel of these lanes can hold."""
+    node = value.node
+    assert node is not None
+    if partition.role[node] != "reduce":
+        return 0
+    return lanes * partition.kept_count(node) // prod(value.shape)
+
+
+def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, float]) -> set[Value]:
+    """The values, none of which is stored yet."""
+    keys = {r: key for key, roots in roots_by_kernel(partition, levels).items() for r in roots}
+    holders: dict[Node, Holders] = {}
+    candidates: set[Value] = set()
+    for node in reversed(partition.graph.nodes):
+        roots = tuple([keys[r] for r in node.results if r in keys])
+        held = _joined(holders.get(node, ()), roots) if roots else holders.get(node, ())
+        if not held or not partition.in_kernel(node.results[0]):
+            continue
+        holders[node] = held
+        parts = bool(roots) or len(held) == 1
+        for v in node.operands:
+            if v.node is None:
+                continue
+            computing = _computing(levels, v, held)
+            if computing:
+                holders[v.node] = _joined(holders.get(v.node, ()), computing)
+                if parts and costs.get(v, 0.0) >= EXPENSIVE:
+                    candidates.add(v)
+    several = {n for n, held in holders.items() if len(held) > 1 and partition.role[n] == "inline"}
+    return {v for v in candidates if v.node in several and v not in levels.stored and not is_stack(v)}
+
+
+def _joined(one: Holders, other: Holders) -> Holders:
+    if one == other or not other:
+        return one
+    return tuple(sorted({*one, *other})[:FOLLOWED])
+
+
+def _computing(levels: Levels, value: Value, held: Holders) -> Holders:
+    """Those of the kernels that don't find the value in memory."""
+    level = levels.level.get(value)
+    return held if level is None else tuple([key for key in held if key[0] <= level])

@@ -1,0 +1,44 @@
+"""Values that several kernels would compute are found in time that grows with the program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import loopgrad as lg
+from loopgrad.codegen.schedule.partition import Partition
+
+
+def chained_sums(n, x):
+    for _ in range(n):
+        x = x * 0.9 + lg.sum(x * x) * 1e-3
+    return x
+
+
+def test_dependent_sums_are_scheduled_in_linear_time(monkeypatch):
+    looked = [0]
+    edges = Partition.edges
+
+    def counted(self, *args):
+        looked[0] += 1
+        return edges(self, *args)
+
+    monkeypatch.setattr(Partition, "edges", counted)
+    counts = []
+    for n in (50, 200):
+        looked[0] = 0
+        step = lg.compile(lambda x, n=n: lg.sum(chained_sums(n, x)), device="cpu")
+        step.plan(lg.ones(100))
+        counts.append(looked[0])
+    assert counts[1] < 6 * counts[0]
+
+
+def test_the_gradient_of_dependent_sums(device):
+    x, n = np.linspace(0.1, 1.0, 100), 12
+    y, steps = x, []
+    for _ in range(n):
+        steps.append(y)
+        y = y * 0.9 + np.sum(y * y) * 1e-3
+    slope = np.ones_like(x)
+    for y in reversed(steps):
+        slope = slope * 0.9 + np.sum(slope) * 2e-3 * y
+    np.testing.assert_allclose(lg.grad(lambda x: lg.sum(chained_sums(n, x)))(lg.asarray(x)), slope, rtol=1e-12)
