@@ -4,6 +4,8 @@
 function of the graph alone, so equal graphs give equal text. Values are numbered in order of appearance;
 locations trail as comments.
 
+Circle: `graph/nodes.py` prints its graphs by this file when it is asked to.
+
     graph (%0: int64[], %1: float64[4]) {
       %2 = sin(%1) : float64[4]  # model.py:3 (step)
       %3 = for(%0, %2) {carries=1, lanes=0, memory_budget=None, name=None, reverse=False, shared=()} : float64[4]

@@ -3,6 +3,8 @@
 Enters: a Graph and the storage of its inputs. Leaves: steps in order, and the storage of its outputs. Every
 stored value gets a buffer; an output that is wanted in a given buffer is computed there, or copied where
 that can't be. Calls and sub-programs run at their level between the kernels.
+
+Circle: `codegen/schedule/steps.py` makes the steps of a loop or branch, whose bodies are blocks again.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ tensor is read, and whoever shares no memory has neither view nor storage.
 A storage refers to its handles weakly: what only a view was taken of isn't held, nor computed along
 (`lazy.tensor.liveness`). Where the root has no handle of its own and two views overlap, `keeper` stands for it from the
 first write on: it is evaluated as the tensors of the script are, so that a loop that writes doesn't grow its graph.
+
+Circle: a tensor has a slot for its view, as `lazy/tensor/core.py` declares without looking into it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Operators build graph nodes. Asking for elements (`np.asarray`, `float`, `print`
 evaluates; inside a function that is being traced it raises and names the user's line. `x[i] = v` and
 `x += y` write to the array: other names of it and views (`x[0]`, `x.T`) see that, as in NumPy, and
 what was computed from the elements before stays as it is.
+
+Circle: the class has the array functions as operators and methods, and the functions, in `lazy/numpy/`, `lazy/loops/`
+and `lazy/tensor/`, say in annotations that they give tensors. When loaded they know `TensorCore` only.
 """
 
 from __future__ import annotations

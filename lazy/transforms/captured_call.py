@@ -1,4 +1,7 @@
-"""What `compiled.capture(...)` returns: a call that was recorded, to be run again at the least cost."""
+"""What `compiled.capture(...)` returns: a call that was recorded, to be run again at the least cost.
+
+Circle: `lazy/transforms/compiled_methods.py` says that a method's `capture` returns one.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ functions, None, and the arguments named static) is part of the key (`lazy.trans
 share an executable when tree structure, shapes, dtypes, static values, device and options agree. What a function reads
 from around it is read when it is traced; a tensor there that is written to later has it traced again
 (`lazy.tensor.staleness`).
+
+Circle: what a `Compiled` makes, the recorded calls of `lazy/transforms/captured_call.py` and the methods of
+`lazy/transforms/compiled_methods.py`, hold it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A call whose kernels save values isn't waited for. Its kernels mark a word of th
 and all kernels that come after do nothing while the word is marked, so what was started in vain ends at once. Whoever
 needs elements looks at the word first. Where it is marked, the calls are done again, in their order and into the same
 memory; until then the ledger holds their inputs. A call that fails then leaves its failure with its results.
+
+Circle: the protocol in `runtime/gpu/driver.py` says that a driver may have a ledger, which starts its work there.
 """
 
 from __future__ import annotations
@@ -11,23 +13,33 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.gpu.driver import Driver, Shared
 from loopgrad.runtime.gpu.memory import Allocation
 
-if TYPE_CHECKING:
-    from loopgrad.runtime.gpu.context import Context
-
 MOST_CALLS: Final = 32
 SHARE: Final = 1 / 8  # of the memory that the device had
+
+
+class Repeatable(Protocol):
+    """What the ledger asks of a context (`runtime.gpu.context`) to do its last run again."""
+
+    @property
+    def program(self) -> ProgramRecord: ...
+    @property
+    def driver(self) -> Driver: ...
+    def run(self, inputs: Sequence[Allocation], given: Sequence[Allocation] | None = None) -> object: ...
+    def clear_reports(self) -> None: ...
+    def release(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One that was started in this context."""
 
-    context: Context
+    context: Repeatable
     inputs: tuple[Allocation, ...]
     outputs: tuple[Allocation, ...]
 
@@ -77,7 +89,7 @@ class Ledger:
         """A call is about to be started that will be entered."""
         self._begun = True
 
-    def add(self, context: Context, inputs: Sequence[Allocation], outputs: Sequence[Allocation]) -> None:
+    def add(self, context: Repeatable, inputs: Sequence[Allocation], outputs: Sequence[Allocation]) -> None:
         call = Call(context, tuple(inputs), tuple(outputs))
         self._calls.append(call)
         self._bytes += call.size

@@ -2,6 +2,9 @@
 
 Arrays live in device memory; on `unified` devices the host writes and reads it in place, on others through
 staging memory of the host.
+
+Circle: the driver's parts, `runtime/vulkan/commands.py`, `runtime/vulkan/shared_words.py` and
+`runtime/vulkan/transfers.py`, each hold the driver that made them, for its lock, its queue and its memory.
 """
 
 from __future__ import annotations

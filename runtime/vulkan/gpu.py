@@ -2,6 +2,8 @@
 
 `unified` devices share memory with the host, so that buffers are written and read in place; on others data
 goes through a staging buffer. `lock` guards everything.
+
+Circle: `runtime/vulkan/timeline.py` is the part of a device that orders its work, and asks it for its lock.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Work and transfers are put at the end of one stream, so memory that nobody holds is used again without
 waiting. Only who needs something on the host waits.
+
+Circle: the driver's parts, `runtime/gpu/streams/commands.py`, `runtime/gpu/streams/pinned.py` and
+`runtime/gpu/streams/shared_words.py`, each hold the driver that made them, for its lock, its calls and its memory.
 """
 
 from __future__ import annotations

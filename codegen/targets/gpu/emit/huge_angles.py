@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from loopgrad.codegen.math.compensated import two_sum
+from loopgrad.codegen.scalar.ops import Ops
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
-
-if TYPE_CHECKING:
-    from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
 
 WORDS: Final = 44  # 32-bit pieces of 2/pi after two zero ones: enough for the largest exponent
 # 32-bit words of 2/pi that take part: mantissa, 2 bits of quadrant, 64 that may cancel, 64 of result
@@ -70,7 +68,7 @@ class _Integers:
         return self.b.inst(name, "bool", x, self.c(y) if isinstance(y, int) else y)
 
 
-def parts(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val, Val]:
+def parts(m: Ops[Val], e: Emitter, x: Val) -> tuple[Val, Val, Val]:
     """(biased exponent, mantissa with its leading bit, the exponent's field) as u64; the exponent of a
     subnormal number is 1."""
     i = _Integers(e)
@@ -83,7 +81,7 @@ def parts(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val, Val]:
     return e.select(normal, field, i.c(1)), mantissa, field
 
 
-def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
+def reduce_large(m: Ops[Val], e: Emitter, x: Val) -> tuple[Val, Val]:
     """(quadrant, rest in [-pi/4, pi/4]) of x by exact arithmetic; NaN where x isn't finite."""
     x, i = e.b.here(x), _Integers(e)
     width, bias = MANTISSA[x.type]
@@ -108,7 +106,7 @@ def reduce_large(m: ScalarOps, e: Emitter, x: Val) -> tuple[Val, Val]:
     return e.resize(quadrant, "i32" if x.type == "f32" else "i64"), rest
 
 
-def angle(m: ScalarOps, e: Emitter, x: Val, fraction: list[Val]) -> Val:
+def angle(m: Ops[Val], e: Emitter, x: Val, fraction: list[Val]) -> Val:
     """pi/2 times a fraction in 32-bit limbs, rounded about once: a sum of pieces that are exact in x's type, with what
     its additions lose, times pi/2 and what that lacks."""
     i, step = _Integers(e), 16 if x.type == "f32" else 32
@@ -155,7 +153,7 @@ def negated(i: _Integers, limbs: list[Val]) -> list[Val]:
     return result
 
 
-def remainder(m: ScalarOps, e: Emitter, x: Val, y: Val) -> Val:
+def remainder(m: Ops[Val], e: Emitter, x: Val, y: Val) -> Val:
     """fmod: long division of the mantissas, bit by bit."""
     i, b = _Integers(e), e.b
     width, bias = MANTISSA[x.type]
