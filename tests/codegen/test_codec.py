@@ -163,8 +163,10 @@ def damaged(change: Any) -> Any:
     [
         (lambda d: d[0].update(count="5"), r"^\[0\]\.count: expected int, got '5'"),
         (lambda d: d[0].update(count=True), r"^\[0\]\.count: expected int, got True"),
-        (lambda d: d[0].pop("count"), r"^\[0\]: expected the 6 fields of ForStep, got"),
-        (lambda d: d[0].update(more=1), r"^\[0\]: expected the 6 fields of ForStep, got"),
+        (lambda d: d[0].pop("count"), r"^\[0\]: expected the 6 fields of ForStep in their order, got"),
+        (lambda d: d[0].update(more=1), r"^\[0\]: expected the 6 fields of ForStep in their order, got"),
+        (lambda d: d[0].update(count=d[0].pop("count")), "the 6 fields of ForStep in their order, got"),
+        (lambda d: d[0].update(loc=["model.py", "3", "f"]), r"^\[0\]\.loc\[1\]: expected int, got '3'"),
         (lambda d: d[0].update(loc=["model.py", 3]), r"^\[0\]\.loc: expected list of 3, got"),
         (lambda d: d[0]["body"][0]["slots"].append(None), r"^\[0\]\.body\[0\]\.slots\[2\]: expected int, got None"),
         (lambda d: d[0]["body"][0]["initials"][0][1].update(value="7ff"), "expected float, got '7ff'"),
