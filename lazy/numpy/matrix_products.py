@@ -15,7 +15,7 @@ from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
 from loopgrad.lazy.numpy.movement import moveaxis, permute_dims, ravel, reshape, stack
 from loopgrad.lazy.numpy.reduction import sum
-from loopgrad.lazy.numpy.views_and_assignment import Diagonal
+from loopgrad.lazy.numpy.views_and_assignment import Diagonal, WritableDiagonal
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_operand, copied, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, meet_arrays, normal_axis, positions
 from loopgrad.lazy.tensor.promotion import promote_arrays
@@ -184,14 +184,14 @@ def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1
     >>> lg.diagonal(lg.asarray([[1, 2], [3, 4]]))
     Tensor([1, 4], dtype=int64)
     """
-    return _diagonal(x, offset, axis1, axis2, read_only=True)
+    return _diagonal(x, offset, axis1, axis2, Diagonal)
 
 
-def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, read_only: bool) -> Tensor:
+def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, kind: type[Diagonal]) -> Tensor:
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
     first = min(max(-offset, 0), rows), min(max(offset, 0), columns)
-    step = Diagonal(first, max(min(rows - first[0], columns - first[1]), 0), read_only)
+    step = kind(first, max(min(rows - first[0], columns - first[1]), 0))
     return viewed(t, step, step.forward(t._value))
 
 
@@ -354,7 +354,7 @@ def _taken(labels: str, t: Tensor) -> tuple[str, Tensor]:
             if n != m:
                 fix = "extents are not stretched in einsum"
                 raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{n} and {m}", fix))
-            t = _diagonal(t, 0, first, second, read_only=False)
+            t = _diagonal(t, 0, first, second, WritableDiagonal)
             labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + letter
     return labels, t
 

@@ -24,7 +24,7 @@ from loopgrad.lazy.numpy.indexing import IndexPlan, plan_index, read
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, cast_value, wrap
 from loopgrad.lazy.tensor.operands import positions
 from loopgrad.lazy.tensor.storage import as_array, check_assignable, is_number, viewed, whole, write
-from loopgrad.lazy.tensor.view_steps import Layout, Step
+from loopgrad.lazy.tensor.view_steps import Layout, Step, WritableStep
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _KINDS: Final = "buifc"  # in this order one kind may be cast to the next in place
 
 
-class Subscript(Step):
+class Subscript(WritableStep):
     """What a plan takes whose indices have no axes. `key` tells the subscript from others."""
 
     __slots__ = ("key", "plan")
@@ -178,14 +178,13 @@ def _same_kind(source: DType, target: DType) -> bool:
 
 
 class Diagonal(Step):
-    """A diagonal of the last two axes as the last one."""
+    """A diagonal of the last two axes as the last one, as `diagonal` gives it: to be read."""
 
-    __slots__ = ("count", "first", "read_only")
+    __slots__ = ("count", "first")
 
-    def __init__(self, first: tuple[int, int], count: int, read_only: bool) -> None:
+    def __init__(self, first: tuple[int, int], count: int) -> None:
         self.first = first
         self.count = count
-        self.read_only = read_only
 
     def _plan(self, shape: Sequence[int]) -> IndexPlan:
         along = positions((self.count,), 0)
@@ -195,10 +194,16 @@ class Diagonal(Step):
     def forward(self, base: Value) -> Value:
         return read(base, self._plan(base.shape))
 
-    def back(self, base: Value, new: Value) -> Value:
-        return updated("set", base, self._plan(base.shape), new)
-
     def layout(self, base: Layout) -> Layout:
         row, column = base.strides[-2:]
         offset = None if base.offset is None else base.offset + row * self.first[0] + column * self.first[1]
         return Layout(offset, (*base.shape[:-2], self.count), (*base.strides[:-2], row + column))
+
+
+class WritableDiagonal(Diagonal, WritableStep):
+    """The same as `einsum` gives it."""
+
+    __slots__ = ()
+
+    def back(self, base: Value, new: Value) -> Value:
+        return updated("set", base, self._plan(base.shape), new)

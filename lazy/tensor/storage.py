@@ -29,7 +29,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.lazy.tensor.core import CHANGES, LIVE, TensorCore, copied, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
 from loopgrad.lazy.tensor.staleness import written
-from loopgrad.lazy.tensor.view_steps import Layout, Shape, Step, row_strides
+from loopgrad.lazy.tensor.view_steps import Layout, Shape, Step, WritableStep, row_strides
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -62,7 +62,7 @@ class View:
     @property
     def read_only(self) -> bool:
         """Whether NumPy refuses to write through such a view."""
-        return any(view.step is not None and view.step.read_only for view in _way(self))
+        return any(view.step is not None and not isinstance(view.step, WritableStep) for view in _way(self))
 
     def layout(self, shape: Shape) -> Layout:
         """Where the elements of a handle with this view, which has that shape, lie."""
@@ -73,7 +73,6 @@ class View:
                 assert self.storage is not None
                 self._layout = self.step.layout(self.parent.layout(self.storage.value.shape))
         return self._layout
-
 
     def note_evaluated(self, leaf: Value) -> None:
         """The elements of a handle with this view exist now: writes to the root start there."""
@@ -315,6 +314,7 @@ class _Rewritten:
         self._old: dict[View, Value] = {}
         self._new: dict[View, Value] = {view: value}
         while view.parent is not None and view.step is not None:
+            assert isinstance(view.step, WritableStep), "a read-only view was written to"
             value = view.step.back(self._before(storage, view.parent), value)
             view = view.parent
             self._new[view] = value

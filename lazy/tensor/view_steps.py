@@ -1,11 +1,13 @@
 """Where the elements of views lie, and the steps that lead from a view to a view of it.
 
-A `Step` reads (`forward`) and writes (`back`) graph values, and says where NumPy would have the elements (`layout`):
-from that follows whether `reshape` must copy, and which views have no element in common.
+A `Step` reads graph values (`forward`) and says where NumPy would have the elements (`layout`): from that follows
+whether `reshape` must copy, and which views have no element in common. A `WritableStep` also writes (`back`); through a
+view that another step leads to, NumPy refuses to write.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -91,30 +93,35 @@ def row_strides(shape: Shape) -> tuple[int, ...]:
 # ---- steps from a view to a view of it
 
 
-class Step:
-    """What a view takes of another: `forward` reads, `back` writes."""
+class Step(ABC):
+    """What a view takes of another, to be read."""
 
     __slots__ = ()
-    read_only = False
 
+    @abstractmethod
     def forward(self, base: Value) -> Value:
         """The elements of the view."""
-        raise NotImplementedError
 
-    def back(self, base: Value, new: Value) -> Value:
-        """`base` with the view's elements replaced."""
-        raise NotImplementedError
-
+    @abstractmethod
     def layout(self, base: Layout) -> Layout:
         """Where the view's elements lie."""
-        raise NotImplementedError
 
     def apart(self, other: Step) -> bool:
         """Whether the two are known to take no common element of one base."""
         return False
 
 
-class Transposed(Step):
+class WritableStep(Step):
+    """What a view takes of another, each element once, so that it can be written to."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def back(self, base: Value, new: Value) -> Value:
+        """`base` with the view's elements replaced."""
+
+
+class Transposed(WritableStep):
     """Axis j of the view is axis `perm[j]` of the base."""
 
     __slots__ = ("perm",)
@@ -133,7 +140,7 @@ class Transposed(Step):
         return Layout(base.offset, tuple(shape), tuple(strides))
 
 
-class Reshaped(Step):
+class Reshaped(WritableStep):
     """The same elements in another shape, where that needs no copy."""
 
     __slots__ = ("shape",)
@@ -153,7 +160,7 @@ class Reshaped(Step):
         return found
 
 
-class Flipped(Step):
+class Flipped(WritableStep):
     """The elements in reverse order along some axes."""
 
     __slots__ = ("axes",)
@@ -177,10 +184,9 @@ class Flipped(Step):
 
 
 class Stretched(Step):
-    """The elements repeated along new axes and along those of extent 1: can't be written to."""
+    """The elements repeated along new axes and along those of extent 1."""
 
     __slots__ = ("shape",)
-    read_only = True
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ class Call:
         return [self.fixed[i] for i in sorted(self.fixed)]
 
 
-class OwnRule:
+class OwnRule(ABC):
     """A function with a rule of its own, stated by a subclass."""
 
     def __init__(self, fun: Function, nondiff_argnums: Sequence[int] = ()) -> None:
@@ -167,12 +168,13 @@ class OwnRule:
         moving = [i for i, x in enumerate(leaves) if is_dynamic(x) and not is_scalar(x)]
         return Call(what, fixed, leaves, structure, moving, [kind_of(leaves[i]) for i in moving])
 
+    @abstractmethod
     def _require_rule(self) -> None:
-        raise NotImplementedError
+        """GradientError where no rule has been stated yet."""
 
+    @abstractmethod
     def _traced(self, call: Call, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
         """The kind of the call node, its regions, and what these capture."""
-        raise NotImplementedError
 
     def _no_rule(self, method: str) -> GradientError:
         what = getattr(self.fun, "__name__", type(self).__name__)
