@@ -132,6 +132,10 @@ class Kernel:
 
     `order_key`, where set, is a block over the same arguments that yields the lane's expected trip
     count (pure: loads and arithmetic only); targets may process the lanes of a tile in that order.
+
+    `stages`, where set, stand for the body, which is empty: kernels of the same rows, which are the first dim of the
+    domain. All lanes of a row have gone through one before the next one begins. Their parameters are this kernel's,
+    then arrays that live and die with a row, of which every lane touches its own element only.
     """
 
     name: str
@@ -142,6 +146,7 @@ class Kernel:
     reductions: tuple[Reduction, ...] = ()
     errors: tuple[ErrorSite, ...] = ()
     order_key: Block | None = None
+    stages: tuple[Kernel, ...] = ()
 
 
 def walk(block: Block) -> Iterator[KOp]:

@@ -62,7 +62,13 @@ def print_kernel(kernel: Kernel) -> str:
         printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}")
     for i, e in enumerate(kernel.errors):
         printer.lines.append(f"  error e{i}: {e.kind} {e.message!r}")
-    printer.block("body", kernel.body, 1)
+    if not kernel.stages:
+        printer.block("body", kernel.body, 1)
     if kernel.order_key is not None:
         printer.block("order", kernel.order_key, 1)
-    return "\n".join(printer.lines)
+    stages = [f"  stage {line}" if not i else f"  {line}" for k in kernel.stages for i, line in enumerate(_lines(k))]
+    return "\n".join([*printer.lines, *stages])
+
+
+def _lines(kernel: Kernel) -> list[str]:
+    return print_kernel(kernel).splitlines()

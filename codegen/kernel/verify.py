@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.text import print_kernel
@@ -117,5 +119,11 @@ def verify_kernel(kernel: Kernel) -> None:
     verifier.block(kernel.body, frozenset(), top=True)
     if kernel.order_key is not None:
         verifier.block(kernel.order_key, frozenset())
+    for stage in kernel.stages:
+        verify_kernel(stage)
+        same = stage.params[: len(kernel.params)] == kernel.params
+        verifier.expect(same and not kernel.body.ops, f"stage {stage.name}: expected the kernel's parameters, no body")
+        lanes = (kernel.domain[0], prod(kernel.domain))
+        verifier.expect(prod(stage.domain) in lanes, f"stage {stage.name}: lanes are neither rows nor elements")
     if verifier.findings:
         raise VerifyError("\n".join([f"kernel {kernel.name}:", *verifier.findings, print_kernel(kernel)]))

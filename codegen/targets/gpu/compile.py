@@ -18,6 +18,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, Plan
+from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
 
@@ -63,6 +64,7 @@ class _Kernels:
 
 def compile_for(program: Program, options: Options, image: Image) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
+    program = with_row_stages(program, image.geometry)
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     for kernel in program.kernels:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
@@ -133,6 +134,14 @@ class SharedParams:
     accumulations: Mapping[int, tuple[Accumulation, int]] = field(default_factory=dict)
 
 
+class LaneArray(Protocol):
+    """An array in memory of the workgroup, with an element for each lane of a tile."""
+
+    def get(self, index: Val) -> Val: ...
+
+    def set(self, index: Val, value: Val) -> None: ...
+
+
 class Contribution(Protocol):
     """Takes what lanes give to reductions. `meets`: terms of several lanes may be given at once."""
 
@@ -198,12 +207,14 @@ class RunsThrough:
 
 
 NO_TABLE: Final = KernelTable()
+NO_ARRAYS: Final[Mapping[int, LaneArray]] = MappingProxyType({})
 NO_REPORTS: Final = Reporting(NO_VALUE, 0)
 NONE_SHARED: Final = SharedParams()
 
 
 class Emitter(Instructions):
-    """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`."""
+    """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`. `arrays`: parameters
+    that are arrays of the tile."""
 
     def __init__(
         self,
@@ -218,10 +229,11 @@ class Emitter(Instructions):
         shared: SharedParams = NONE_SHARED,
         contribution: Contribution | None = None,
         continuation: Continuation | None = None,
+        arrays: Mapping[int, LaneArray] = NO_ARRAYS,
     ) -> None:
         super().__init__(b)
         self.kernel, self.fast = kernel, fast
-        self.table, self.reporting, self.shared = table, reporting, shared
+        self.table, self.reporting, self.shared, self.arrays = table, reporting, shared, arrays
         self.stacks = LaneStacks() if stacks is None else stacks
         self.guards = LoopGuards() if guards is None else guards
         self.contribution = NoContribution() if contribution is None else contribution

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -23,6 +24,7 @@ from loopgrad.codegen.targets.gpu.emit.context import (
     Reporting,
     SharedParams,
     memory_type,
+    register_type,
 )
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.joint_quotients import Joined, emit_joined, joined
@@ -31,9 +33,11 @@ from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import TileOrder
+from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan, Tiles, batches, left_by
 from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_square
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
+from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, shared_idle, short
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
@@ -80,6 +84,9 @@ def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
 def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = UNTILED) -> None:
     """The kernel's program, into `b`. Scratch blocks of the table: the reductions', then those of the
     parameters that have private copies, those of accumulators, then the state of a kernel that can be left."""
+    if kernel.stages:
+        emit_stages(kernel, b, fast, plan)
+        return
     blocks = batches(kernel, plan.tiles)
     scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.rows)
     start = prologue(kernel, b, scratch)
@@ -115,6 +122,34 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = U
         stride(e, words, invocation, idle(e), partial(emit_lane, e))
     else:
         emit_tiles(e, words, plan.tiles)
+
+
+def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: Plan) -> None:
+    """Each tile of rows through all stages, with a barrier after each."""
+    assert plan.tiles is not None
+    blocks, size, left = batches(kernel, plan.tiles), plan.tiles.size, 0
+    start, places = prologue(kernel, b, len(blocks)), reduction_places(kernel, plan.tiles, blocks)
+    first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)
+    between = range(len(kernel.params), len(kernel.stages[0].params))
+    types = {p: register_type(kernel.stages[0].params[p].dtype) for p in between}
+    arrays = {p: GroupArray(first, type, size) for p, type in types.items()}
+    stages = []
+    for stage, tiles in zip(kernel.stages, plan.stages, strict=True):
+        table = replace(start.table, partials=places[left:])
+        e = Emitter(stage, b, fast, table=table, reporting=start.reporting, arrays=arrays)
+        stages.append((e, tiles, ShortRows(e, tiles) if tiles.row_length else None))
+        left += 0 if reduces_rows(stage, kernel.domain[0]) else len(stage.reductions)
+
+    def run(number: Val) -> None:
+        for e, tiles, rows in stages:
+            with nullcontext() if rows is None else e.contributing(rows):
+                tile = emit_tile(e, tiles, number, emit_block)
+            if rows is not None:
+                rows.fold(tile)
+            b.barrier()
+
+    unit = first.resize(b.group_id(), "i64", signed=False)
+    stride(first, start.words, unit, shared_idle(first), run)
 
 
 def shared_params(kernel: Kernel, b: Assembler, plan: Plan, table: KernelTable, block: int) -> SharedParams:

@@ -15,6 +15,8 @@ from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
 
 def emit_load(e: Emitter, op: KOp) -> Val:
     param = op.attrs["param"]
+    if param in e.arrays:
+        return e.arrays[param].get(e.position)
     dtype = e.kernel.params[param].dtype
     type = memory_type(dtype)
     address = e.element(param, e.get(op.operands[0]))
@@ -26,6 +28,9 @@ def emit_load(e: Emitter, op: KOp) -> Val:
 def emit_store(e: Emitter, op: KOp) -> None:
     param = op.attrs["param"]
     index, x = (e.get(v) for v in op.operands)
+    if param in e.arrays:
+        e.arrays[param].set(e.position, x)
+        return
     value = to_memory(e, x, e.kernel.params[param].dtype)
     e.continuation.effect(e, lambda: e.b.store(e.element(param, index), value))
 

@@ -35,6 +35,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     parts,
     tiling,
 )
+from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
     combine_kernel,
@@ -81,6 +82,8 @@ def has_loops(kernel: Kernel) -> bool:
 
 def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
     """The plan, as if no lane were ever left."""
+    if kernel.stages:
+        return stage_plan(kernel, geometry)
     shared = shared_params(kernel)
     found = [accumulator(kernel, p, kinds, options.atomics, geometry.wide) for p, kinds in sorted(shared.items())]
     accumulators = tuple([a for a in found if a is not None])

@@ -106,7 +106,8 @@ class Plan:
     `accumulators`: how lanes in any order meet in a parameter.
     `group`: invocations of a workgroup, 0 where that is the target's choice. `product`: the kernel is a matrix
     product, which workgroups make in squares. `program`: what workgroups do in place of the kernel's body. `rows`: the
-    most invocations of a kernel that can be left and continued, 0 where it can't (see resume)."""
+    most invocations of a kernel that can be left and continued, 0 where it can't (see resume). `stages`: the tiles of
+    each stage, where there are some."""
 
     copies: int = 0
     copied: tuple[int, ...] = ()
@@ -116,6 +117,7 @@ class Plan:
     program: GroupProgram | None = None
     rows: int = 0
     accumulators: tuple[Accumulator, ...] = ()
+    stages: tuple[Tiles, ...] = ()
 
 
 UNTILED: Final = Plan()

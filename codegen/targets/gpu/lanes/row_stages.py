@@ -1,0 +1,374 @@
+"""Launches that hand on whole rows, as one launch: a workgroup takes its rows through all of them.
+
+Enters: a Program. Leaves: one in which runs of launches are single ones, of kernels with stages.
+
+    k0   m[i] = max over j of x[i, j]                       k0+k1+k2, for each row i:
+    k1   s[i] = sum over j of e[i, j] = exp(x[i, j] - m[i])   ->   m[i]; barrier; s[i] and e; barrier; y[i, :]
+    k2   y[i, j] = e[i, j] / s[i]
+
+What a later stage reads of what an earlier one wrote must lie in the same row, by the indices of both; then a barrier
+of the workgroup orders them, and what is read again comes from its caches. An array of which each lane reads only its
+own element, and which nothing else of the program touches, stays in memory of the workgroup. A reduction over all rows
+leaves a part of each tile, as it does elsewhere.
+
+Launches in between that have nothing to do with the rows come after the stages, where no slot forbids it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.kernel.linear_index import Linear, linear, places
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
+from loopgrad.codegen.kernel.rebuild import Rebuilder
+from loopgrad.codegen.program import ForStep, LaunchStep, Program, Step, SwitchStep, WhileStep
+from loopgrad.codegen.steps import all_steps, named
+from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
+from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows, stage_tiles
+from loopgrad.graph.types import int64
+
+MOST_STAGES: Final = 16
+MOST_WEIGHT: Final = 4000  # of all stages, which are one piece of code
+MOST_PASSED: Final = 32  # launches that stages may be moved before
+
+
+def with_row_stages(program: Program, geometry: Geometry) -> Program:
+    """See the module's text."""
+    return _Fusion(program, geometry).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A launch, its kernel over the rows' lanes, and what it does to slots."""
+
+    step: LaunchStep
+    kernel: Kernel
+    reads: frozenset[int]
+    writes: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Run:
+    """Launches that will be one; `rows` of `length` lanes."""
+
+    rows: int
+    length: int
+    stages: list[_Stage] = field(default_factory=list)
+    weight: int = 0
+
+    @property
+    def written(self) -> set[int]:
+        return {slot for stage in self.stages for slot in stage.writes}
+
+    @property
+    def read(self) -> set[int]:
+        return {slot for stage in self.stages for slot in stage.reads}
+
+
+class _Fusion:
+    def __init__(self, program: Program, geometry: Geometry) -> None:
+        self.program, self.geometry = program, geometry
+        self.kernels, self.slots = list(program.kernels), list(program.slots)
+        self.uses = Counter([slot for step in all_steps(program.steps) for slot in set(named(step))])
+        self.uses.update(program.outputs)
+
+    def run(self) -> Program:
+        steps = self.block(self.program.steps)
+        return self.program if len(self.kernels) == len(self.program.kernels) else self._renumbered(steps)
+
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        done: list[Step] = []
+        rest = self.versions([self.inside(step) for step in steps])
+        while rest:
+            run, taken = self.run_from(rest)
+            if run is None:
+                done.append(rest.pop(0))
+            else:
+                done.append(self.fused(run))
+                rest = [step for i, step in enumerate(rest) if i not in taken]
+        return tuple(done)
+
+    def inside(self, step: Step) -> Step:
+        match step:
+            case ForStep():
+                return replace(step, body=self.block(step.body))
+            case WhileStep():
+                return replace(step, condition=self.block(step.condition), body=self.block(step.body))
+            case SwitchStep():
+                return replace(step, branches=tuple(map(self.block, step.branches)))
+            case _:
+                return step
+
+    def versions(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps with a slot of its own for each array: one that serves again would keep stages apart. Slots of
+        which other blocks or steps know stay as they are."""
+        here = Counter([slot for step in steps if isinstance(step, LaunchStep) for slot in set(named(step))])
+        current = {s: s for s, n in here.items() if n == self.uses[s] and self.slots[s].kind == "temp"}
+        written: set[int] = set()
+        found: list[Step] = []
+        for step in steps:
+            if isinstance(step, LaunchStep):
+                for slot in self.begun(step) & current.keys():
+                    if slot in written:
+                        current[slot] = len(self.slots)
+                        self.slots.append(self.slots[slot])
+                    written.add(slot)
+                found.append(renamed := _with_slots(step, current))
+                self.uses.subtract(set(named(step)))
+                self.uses.update(set(named(renamed)))
+            else:
+                found.append(step)
+        return found
+
+    def begun(self, step: LaunchStep) -> set[int]:
+        """Slots that the launch writes anew."""
+        accesses: dict[int, set[str]] = {}
+        for slot, param in zip(step.slots, self.kernels[step.kernel].params, strict=True):
+            accesses.setdefault(slot, set()).add(param.access)
+        sources = {start.source for _, start in step.initials}
+        return {slot for slot, access in accesses.items() if access == {"write"} and slot not in sources}
+
+    # ---- which launches
+
+    def run_from(self, steps: Sequence[Step]) -> tuple[_Run | None, set[int]]:
+        """The stages that begin with the first step, and which of the steps they are."""
+        shape = self.rows_from(steps)
+        if shape is None:
+            return None, set()
+        run, taken = _Run(*shape), set()
+        passed: list[LaunchStep] = []
+        for i, step in enumerate(steps):
+            if not isinstance(step, LaunchStep) or len(passed) > MOST_PASSED or len(run.stages) == MOST_STAGES:
+                break
+            stage = self.stage(step, run)
+            if stage is not None and self.may_precede(stage, passed) and self.joins(stage, run):
+                run.stages.append(stage)
+                run.weight += weight(stage.kernel)
+                taken.add(i)
+            elif not i:
+                return None, set()
+            else:
+                passed.append(step)
+        reduces = any(stage.kernel.reductions and reduces_rows(stage.kernel, run.rows) for stage in run.stages)
+        return (run, taken) if reduces and len(run.stages) > 1 else (None, set())
+
+    def rows_from(self, steps: Sequence[Step]) -> tuple[int, int] | None:
+        """The rows of the first launch that reduces some, where the first of all can have part in these."""
+        first = steps[0]
+        if not isinstance(first, LaunchStep):
+            return None
+        lanes = prod(self.kernels[first.kernel].domain)
+        for step in steps[:MOST_PASSED]:
+            if not isinstance(step, LaunchStep):
+                return None
+            kernel = self.kernels[step.kernel]
+            found = reduced_rows(kernel) if kernel.reductions and suits(kernel) else None
+            if found is not None and found[1] > 1 and lanes in (prod(found), found[0]):
+                return found if stage_tiles(*found, (), self.geometry) is not None else None
+        return None
+
+    def stage(self, step: LaunchStep, run: _Run) -> _Stage | None:
+        """The launch as a stage over these rows."""
+        kernel = self.kernels[step.kernel]
+        if step.initials or not suits(kernel) or run.weight + weight(kernel) > MOST_WEIGHT:
+            return None
+        lanes = prod(kernel.domain)
+        if kernel.reductions and reduced_rows(kernel) not in ((run.rows, run.length), (1, run.rows * run.length)):
+            return None
+        if lanes == run.rows * run.length:
+            split = with_rows(kernel, run.rows, run.length)
+        else:
+            split = kernel if lanes == run.rows else None
+        if split is None:
+            return None
+        pairs = list(zip(step.slots, split.params, strict=True))
+        reads = frozenset([slot for slot, param in pairs if param.access == "read"])
+        writes = frozenset([slot for slot, param in pairs if param.access == "write"])
+        return None if reads & writes else _Stage(step, split, reads, writes)
+
+    def may_precede(self, stage: _Stage, passed: Iterable[LaunchStep]) -> bool:
+        """Whether it doesn't matter that it comes before these."""
+        for step in passed:
+            params = self.kernels[step.kernel].params
+            sources = {start.source for _, start in step.initials}
+            changed = {slot for slot, param in zip(step.slots, params, strict=True) if param.access != "read"}
+            seen = sources.union(step.slots)
+            if not changed.isdisjoint(stage.reads | stage.writes) or not stage.writes.isdisjoint(seen):
+                return False
+        return True
+
+    def joins(self, stage: _Stage, run: _Run) -> bool:
+        """Whether what it shares with the stages before lies in the same rows, and there is room for it."""
+        written = run.written
+        if stage.writes & (written | run.read):
+            return False  # a slot that serves again: its next elements may meet those of another row
+        shared = stage.reads & written
+        rows = (run.rows, run.length)
+        if not all(keeps_rows(stage, slot, rows) for slot in shared):
+            return False
+        makers = [(maker, slot) for maker in run.stages for slot in shared & maker.writes]
+        if not all(keeps_rows(maker, slot, rows) for maker, slot in makers):
+            return False
+        kernels = [*(s.kernel for s in run.stages), stage.kernel]
+        return stage_tiles(*rows, kernels, self.geometry) is not None
+
+    # ---- one launch of them
+
+    def fused(self, run: _Run) -> LaunchStep:
+        between = self.between(run)
+        params: dict[int, BufferParam] = {}
+        for stage in run.stages:
+            for slot, param in zip(stage.step.slots, stage.kernel.params, strict=True):
+                if slot not in params or param.access == "write":
+                    params[slot] = param
+        slots = [slot for slot in params if slot not in between]
+        numbers = {slot: i for i, slot in enumerate([*slots, *between])}
+        whole = tuple([params[slot] for slot in numbers])
+        kernels = [_WithParams(s.kernel, whole, [numbers[slot] for slot in s.step.slots]).run() for s in run.stages]
+        name = "_".join([kernels[0].name, *[k.name.partition("_")[2] for k in kernels[1:]]])
+        domain = (run.rows, run.length)
+        body = Block((KValue(int64), KValue(int64)))
+        left = [replace(r, rank=2) for k in kernels if not reduces_rows(k, run.rows) for r in k.reductions]
+        kernel = Kernel(name, domain, whole[: len(slots)], body, reductions=tuple(left), stages=tuple(kernels))
+        self.kernels.append(kernel)
+        return LaunchStep(len(self.kernels) - 1, tuple(slots))
+
+    def between(self, run: _Run) -> list[int]:
+        """Slots that only these stages touch, each lane its own element, as many as memory of the workgroup holds."""
+        kernels, rows = [stage.kernel for stage in run.stages], (run.rows, run.length)
+        found: list[int] = []
+        arrays: list[BufferParam] = []
+        for slot in run.written & run.read:
+            touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
+            own = self.slots[slot].kind == "temp" and len(touching) == self.uses[slot]
+            if not own or not all(keeps_lanes(stage, slot, rows) for stage in touching):
+                continue
+            param = touching[0].kernel.params[touching[0].step.slots.index(slot)]
+            if stage_tiles(*rows, kernels, self.geometry, [*arrays, param]) is not None:
+                found.append(slot)
+                arrays.append(param)
+        return found
+
+    def _renumbered(self, steps: tuple[Step, ...]) -> Program:
+        """Without the kernels that are launched no more."""
+        used = dict.fromkeys([step.kernel for step in all_steps(steps) if isinstance(step, LaunchStep)])
+        numbers = {old: new for new, old in enumerate(used)}
+        kernels = tuple([self.kernels[old] for old in used])
+        return replace(self.program, slots=tuple(self.slots), kernels=kernels, steps=_launching(steps, numbers))
+
+
+def _launching(steps: Sequence[Step], numbers: dict[int, int]) -> tuple[Step, ...]:
+    def one(step: Step) -> Step:
+        match step:
+            case LaunchStep():
+                return replace(step, kernel=numbers[step.kernel])
+            case ForStep():
+                return replace(step, body=_launching(step.body, numbers))
+            case WhileStep():
+                condition, body = _launching(step.condition, numbers), _launching(step.body, numbers)
+                return replace(step, condition=condition, body=body)
+            case SwitchStep():
+                return replace(step, branches=tuple([_launching(branch, numbers) for branch in step.branches]))
+            case _:
+                return step
+
+    return tuple([one(step) for step in steps])
+
+
+def _with_slots(step: LaunchStep, current: dict[int, int]) -> LaunchStep:
+    initials = [
+        (i, start if start.source is None else replace(start, source=current.get(start.source, start.source)))
+        for i, start in step.initials
+    ]
+    return replace(step, slots=tuple([current.get(slot, slot) for slot in step.slots]), initials=tuple(initials))
+
+
+def suits(kernel: Kernel) -> bool:
+    """Whether a kernel may be a stage: lanes in any order, which report nothing."""
+    plain = straight(kernel) and not (kernel.stacks or kernel.errors or kernel.stages)
+    return plain and prod(kernel.domain) > 0 and all(param.access != "accumulate" for param in kernel.params)
+
+
+class _WithRows(Rebuilder):
+    """The kernel of one dim, over rows and columns."""
+
+    def __init__(self, kernel: Kernel, rows: int, length: int) -> None:
+        super().__init__(kernel)
+        self.rows, self.length = rows, length
+
+    def run(self) -> Kernel:
+        row, column, size = KValue(int64), KValue(int64), KOp("const", (), (int64,), {"value": self.length})
+        start = KOp("mul", (row, *size.results), (int64,))
+        lane = KOp("add", (*start.results, column), (int64,))
+        self.env.update(zip(self.kernel.body.arguments, lane.results, strict=True))
+        self.out += [size, start, lane]
+        self.body(self.kernel.body)
+        body = Block((row, column), self.out)
+        return replace(self.kernel, domain=(self.rows, self.length), body=body, order_key=None)
+
+
+def with_rows(kernel: Kernel, rows: int, length: int) -> Kernel | None:
+    """The kernel, with dims of its domain that number the rows."""
+    if rows in [prod(kernel.domain[:cut]) for cut in range(len(kernel.domain) + 1)]:
+        return kernel
+    return _WithRows(kernel, rows, length).run() if len(kernel.domain) == 1 else None
+
+
+class _WithParams(Rebuilder):
+    """The kernel with other parameters: those at `places`."""
+
+    def __init__(self, kernel: Kernel, params: tuple[BufferParam, ...], places: Sequence[int]) -> None:
+        super().__init__(kernel)
+        self.params, self.places = params, places
+
+    def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
+        attrs = {**op.attrs, "param": self.places[op.attrs["param"]]} if "param" in op.attrs else op.attrs
+        self.out.append(copy := KOp(op.opcode, operands, tuple([r.dtype for r in op.results]), attrs))
+        return copy.results
+
+    def run(self) -> Kernel:
+        body = self.block(self.kernel.body)
+        reductions = tuple([replace(r, param=self.places[r.param]) for r in self.kernel.reductions])
+        return replace(self.kernel, params=self.params, body=body, reductions=reductions, order_key=None)
+
+
+# ---- where lanes read and write
+
+
+def keeps_rows(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+    """Whether lanes touch no elements of the slot but those of their own row."""
+    return all(found is not None and _in_row(found, stage, slot, rows) for found in _indices(stage, slot))
+
+
+def keeps_lanes(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+    """Whether every lane touches its own element of the slot and no other, in a kernel of all lanes."""
+    domain = stage.kernel.domain
+    if prod(domain) != prod(rows) or any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions):
+        return False
+    own = Linear(tuple([prod(domain[d + 1 :]) if n > 1 else 0 for d, n in enumerate(domain)]), 0)
+    return all(found == own for found in _indices(stage, slot))
+
+
+def _indices(stage: _Stage, slot: int) -> list[Linear | None]:
+    """Of every load and store of the slot."""
+    params = {i for i, s in enumerate(stage.step.slots) if s == slot}
+    forms = linear(stage.kernel)
+    ops = [op for op in walk(stage.kernel.body) if op.attrs.get("param") in params]
+    return [forms.get(op.operands[0]) for op in ops]
+
+
+def _in_row(index: Linear, stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+    domain = stage.kernel.domain
+    param = stage.kernel.params[stage.step.slots.index(slot)]
+    each, left = divmod(param.size, rows[0])
+    if left or not each:
+        return False
+    cut = next(cut for cut in range(len(domain) + 1) if prod(domain[:cut]) == rows[0])
+    strides = [each * prod(domain[d + 1 : cut]) if domain[d] > 1 else 0 for d in range(cut)]
+    low, high = places(replace(index, factors=(0,) * cut + index.factors[cut:]), domain)
+    return list(index.factors[:cut]) == strides and low >= 0 and high < each

@@ -1,0 +1,126 @@
+"""How the lanes of a kernel with stages lie: the same rows in the same tile of every stage, by shape alone.
+
+A row is a tile of its own, or, where rows are short and many, some whole rows are. Reductions of whole rows end in
+their tile, so no launch has to follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import BufferParam, Kernel
+from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, register_type
+from loopgrad.codegen.targets.gpu.lanes.plan import (
+    FEW_ROWS,
+    FEW_TILES,
+    LONG_ROW,
+    MOST_PARTS,
+    MOST_UNROLLED,
+    Geometry,
+    Plan,
+    Tiles,
+    fold_columns,
+    folds_together,
+    group_size,
+    most_unrolled,
+    partial_size,
+    power_below,
+    reduced_rows,
+    row_pitch,
+)
+from loopgrad.graph.types import DType
+
+MOST_LANES: Final = 64  # of a row, per invocation
+FEW_GROUPS: Final = 128  # fewer rows leave a device idle; then a row has at most
+FEW_LANES: Final = 16  # lanes per invocation
+SHARE: Final = 2  # of memory of the workgroup that is left free, so that several workgroups fit
+
+
+def stage_plan(kernel: Kernel, geometry: Geometry) -> Plan:
+    """The plan of a kernel with stages."""
+    rows, length = kernel.domain
+    between = kernel.stages[0].params[len(kernel.params) :]
+    tiles = stage_tiles(rows, length, kernel.stages, geometry, between)
+    assert tiles is not None, "only stages that fit are put together"
+    size = next(t.size for t, k in zip(tiles, kernel.stages, strict=True) if prod(k.domain) == rows * length)
+    return Plan(group=geometry.group, tiles=Tiles(size, 1, rows * length, partials=True), stages=tiles)
+
+
+def reduces_rows(kernel: Kernel, rows: int) -> bool:
+    """Whether a stage's reductions are of each row, not of all rows."""
+    found = reduced_rows(kernel)
+    return found is not None and found[0] == rows
+
+
+def stage_tiles(
+    rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, between: Sequence[BufferParam] = ()
+) -> tuple[Tiles, ...] | None:
+    """The tiles of each stage; None where rows are too long, or so are the arrays of a workgroup. `between`: arrays of
+    the rows in its memory."""
+    each = sum(array_size(param.dtype) for param in between)
+    if rows > FEW_ROWS and length <= LONG_ROW:
+        return _short(rows, length, stages, geometry, each)
+    return _long(rows, length, stages, geometry, each)
+
+
+def array_size(dtype: DType) -> int:
+    """Bytes of an element in memory of a workgroup."""
+    type = register_type(dtype)
+    return SIZE[GROUP_TYPE.get(type, type)]
+
+
+def _short(
+    rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int
+) -> tuple[Tiles, ...] | None:
+    group = geometry.group
+    reductions = [r for kernel in stages if reduces_rows(kernel, rows) for r in kernel.reductions]
+    size = each * length
+    size += sum(group_size(r) * row_pitch(length) + partial_size(r) * MOST_PARTS for r in reductions)
+    room = geometry.memory // SHARE - sum(folds_size(k, group, 1) for k in stages if not reduces_rows(k, rows))
+    held = max(rows // FEW_TILES, group // length, 1)
+    most = min(MOST_UNROLLED * group // length, held, room // max(size, 1))
+    if most < 1:
+        return None
+    lanes, parts = most * length, power_below(min(MOST_PARTS, group // most, length))
+
+    def tiles(kernel: Kernel) -> Tiles:
+        if prod(kernel.domain) == rows:
+            return Tiles(most, 1, rows)
+        unrolled = min(most_unrolled(kernel), power_below(lanes // group))
+        if not kernel.reductions:
+            return Tiles(lanes, 1, rows * length, unrolled)
+        if not reduces_rows(kernel, rows):
+            return Tiles(lanes, 1, rows * length, unrolled, partials=True, together=1)
+        return Tiles(lanes, 1, rows * length, unrolled, partials=True, row_length=length, parts=parts)
+
+    return tuple(map(tiles, stages))
+
+
+def _long(
+    rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int
+) -> tuple[Tiles, ...] | None:
+    group = geometry.group
+    if length > group * (FEW_LANES if rows < FEW_GROUPS else MOST_LANES):
+        return None
+    left = geometry.memory - each * length
+    found = []
+    for kernel in stages:
+        if prod(kernel.domain) == rows:
+            found.append(Tiles(1, 1, rows))
+            continue
+        unrolled = min(most_unrolled(kernel), power_below(length // group))
+        together = folds_together(kernel, group, left // SHARE) if kernel.reductions else 1
+        if together < 1:
+            return None
+        left -= folds_size(kernel, group, together)
+        shape = (rows, length) if not kernel.reductions or reduces_rows(kernel, rows) else (1, rows * length)
+        found.append(Tiles(length, *shape, unrolled, partials=bool(kernel.reductions), together=together))
+    return tuple(found) if left >= 0 else None
+
+
+def folds_size(kernel: Kernel, group: int, together: int) -> int:
+    """Bytes of the arrays in which a workgroup folds so many reductions at a time."""
+    kinds = {(register_type(r.dtype), partial_size(r)) for r in kernel.reductions}
+    return together * sum(size for _, size in kinds) * (group + fold_columns(group))

@@ -1,0 +1,100 @@
+"""Programs that go over the same rows several times, on every device: GPUs make one launch of them."""
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+LONG = [(5, 300), (3, 2000), (257, 511), (130, 1030), (2, 3, 400), (1, 1000)]
+SHORT = [(300, 40), (600, 100), (1030, 2), (4, 1)]
+
+
+def softmax(x):
+    e = lg.exp(x - lg.max(x, axis=-1, keepdims=True))
+    return e / lg.sum(e, axis=-1, keepdims=True)
+
+
+def normalised(x):
+    off = x - lg.mean(x, axis=-1, keepdims=True)
+    return off / lg.sqrt(lg.mean(off * off, axis=-1, keepdims=True) + 1e-5)
+
+
+def numpy_softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def numpy_normalised(x):
+    off = x - x.mean(axis=-1, keepdims=True)
+    return off / np.sqrt((off * off).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("shape", LONG + SHORT, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_softmax_of_rows(shape, dtype, compiled_device):
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    found = np.asarray(lg.compile(softmax)(lg.asarray(x)))
+    assert found.dtype == x.dtype
+    tolerance = {"float16": 2e-3, "float32": 2e-7, "float64": 1e-15}[dtype]
+    np.testing.assert_allclose(found.astype(float), numpy_softmax(x.astype(float)), rtol=20 * tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(40, 300), (600, 64), (7, 1500)], ids=str)
+def test_gradient_of_normalised_rows(shape, compiled_device):
+    """Sums of rows, of columns and of everything, and a slot that serves again."""
+    rng = np.random.default_rng(1)
+    x, scale = rng.normal(size=shape), rng.normal(size=shape[-1])
+    loss = lambda x, scale: lg.sum(lg.sin(normalised(x) * scale))
+    value, (by_x, by_scale) = lg.compile(lg.value_and_grad(loss, argnums=(0, 1)))(lg.asarray(x), lg.asarray(scale))
+
+    off = x - x.mean(axis=-1, keepdims=True)
+    deviation = np.sqrt((off * off).mean(axis=-1, keepdims=True) + 1e-5)
+    y = off / deviation
+    slope = np.cos(y * scale) * scale  # of the loss by y
+    wanted = (slope - slope.mean(-1, keepdims=True) - y * (slope * y).mean(-1, keepdims=True)) / deviation
+    np.testing.assert_allclose(float(value), np.sin(y * scale).sum(), rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(by_x), wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(by_scale), (np.cos(y * scale) * y).sum(axis=0), rtol=1e-11)
+
+
+def test_rows_with_nan_and_infinity(compiled_device):
+    x = np.random.default_rng(2).normal(size=(300, 130)).astype(np.float32)
+    x[3, 7], x[5, 1], x[6, :], x[8, 2] = np.nan, np.inf, -np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        wanted = numpy_softmax(x.astype(float))
+    np.testing.assert_allclose(np.asarray(lg.compile(softmax)(lg.asarray(x))), wanted, rtol=2e-6, atol=1e-9)
+
+
+def test_rows_in_a_loop_over_whole_arrays(compiled_device):
+    """The launches are steps of a loop, whose carried array changes its memory on every trip."""
+    x = np.random.default_rng(3).normal(size=(60, 200))
+    found = lg.compile(lambda x, n: lg.fori_loop(0, n, lambda _, v: normalised(v + lg.flip(v, axis=0)), x))(x, 5)
+    for _ in range(5):
+        x = numpy_normalised(x + x[::-1])
+    np.testing.assert_allclose(np.asarray(found), x, rtol=1e-9, atol=1e-11)
+
+
+def test_rows_and_what_lies_across_them(compiled_device):
+    """A stage may read its own row only: what the neighbours hold is read by another launch."""
+    x = np.random.default_rng(4).normal(size=(150, 256))
+
+    def shifted(x):
+        y = x - lg.max(x, axis=-1, keepdims=True)
+        near = y + lg.roll(y, 1, axis=0)
+        return near / lg.sum(lg.exp(y), axis=-1, keepdims=True), lg.roll(y, 3, axis=-1) + lg.sum(near, axis=-1)[:, None]
+
+    y = x - x.max(axis=-1, keepdims=True)
+    near = y + np.roll(y, 1, axis=0)
+    first, second = lg.compile(shifted)(lg.asarray(x))
+    np.testing.assert_allclose(np.asarray(first), near / np.exp(y).sum(axis=-1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(second), np.roll(y, 3, axis=-1) + near.sum(axis=-1)[:, None], rtol=1e-11)
+
+
+def test_rows_are_one_kernel_on_gpus_with_the_same_bits_every_time(compiled_device):
+    x = lg.asarray(np.random.default_rng(5).normal(size=(200, 128)).astype(np.float32))
+    program = lg.compile(softmax)
+    first, second = np.asarray(program(x)), np.asarray(program(x))
+    assert (first == second).all()
+    assert compiled_device == "cpu" or len(program.plan(x).kernels) == 1
+    replay = program.capture(x)
+    assert (np.asarray(replay.replay(x)) == first).all()
