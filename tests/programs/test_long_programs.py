@@ -45,6 +45,25 @@ def test_the_gradient_of_a_long_chain(device):
     np.testing.assert_allclose(lg.gradients(lg.sum(v), [first])[0], slope, rtol=1e-9)
 
 
+def test_the_gradient_of_many_layers(device):
+    """More calls and launches after each other than are written out."""
+    generator = np.random.default_rng(1)
+    m, s, n = generator.normal(size=(9, 9)) / 3, generator.normal(size=(9, 9)), 40
+    states = [s]
+    for _ in range(n):
+        states.append(np.tanh(states[-1] @ m))
+    slope = np.ones_like(s)
+    for state in reversed(states[1:]):
+        slope = (slope * (1 - state * state)) @ m.T
+
+    def loss(s, m):
+        for _ in range(n):
+            s = lg.tanh(s @ m)
+        return lg.sum(s)
+
+    np.testing.assert_allclose(lg.grad(loss)(lg.asarray(s), lg.asarray(m)), slope, rtol=1e-9, atol=1e-14)
+
+
 def test_elements_written_one_by_one(device):
     a = lg.zeros(40)
     for i in range(40):

@@ -9,6 +9,7 @@ import pytest
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.cpu.entry import entry
 from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
@@ -25,8 +26,12 @@ def cpu_device() -> CpuDevice:
     return CpuDevice()
 
 
-@pytest.fixture
-def load(cpu_device: CpuDevice) -> Load:
+@pytest.fixture(params=["written out", "as rows"])
+def load(cpu_device: CpuDevice, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Steps after each other as straight code, and as rows of a table, which else only many of them are."""
+    if request.param == "as rows":
+        monkeypatch.setattr(entry, "MANY", 0)
+
     def make(
         program: Program, interfaces: Sequence[KernelInterface] = (), kernels: str = "", capacity: int | None = None
     ) -> CpuExecutable:

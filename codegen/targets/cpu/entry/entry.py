@@ -6,8 +6,8 @@ context is laid out by call_context.py. The text refers to the kernels' symbols 
 libc functions, and goes into the same module as the kernels.
 
 Steps become straight code; ForStep, WhileStep and SwitchStep become native loops and branches that
-swap pointers in the slot table, so a whole training loop is one call. A step that fails leaves its
-report in the context and returns its code at once.
+swap pointers in the slot table, so a whole training loop is one call. Very many simple steps after each other are rows
+of a table (rows.py). A step that fails leaves its report in the context and returns its code at once.
 
 Text, and not llvmlite.ir, whose builder takes 17 to 37 microseconds for an instruction (driver_tables.py and
 pool_heaps.py were written both ways) where text takes less than 3: the entry of a net of 60 layers and its gradient
@@ -18,6 +18,7 @@ check the types of text as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from loopgrad.codegen.program import (
@@ -36,13 +37,14 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, LOOP_LIMIT, Layout, plan_layout, stack_stride
 from loopgrad.codegen.targets.cpu.entry.launch import emit_runner, fill_pattern
+from loopgrad.codegen.targets.cpu.entry.rows import BLAS, Rows, row_functions
 from loopgrad.codegen.targets.cpu.entry.support import support_ir
 from loopgrad.codegen.targets.cpu.entry.tables import LONG, table
 from loopgrad.codegen.targets.cpu.interface import KernelInterface
 from loopgrad.graph.types import DType, TensorType
 
 PART: Final = 64  # steps of one function, where there are many
-BLAS_WORD: Final = {"float32": "sgemm", "float64": "dgemm"}
+MANY: Final = 64  # simple steps after each other that are rows of a table
 
 
 def emit_entry(program: Program, interfaces: Sequence[KernelInterface]) -> str:
@@ -74,7 +76,9 @@ class EntryEmitter:
         self.names = 0
         self.loops = 0
         self.calls = 0
+        self.has_rows = False
         blocks = zip(program.kernels, layout.arena.scratch, strict=True)
+        self.rows = Rows(program, layout.arena.scratch)
         self.params = max((len(kernel.params) + len(scratch) for kernel, scratch in blocks), default=0)
 
     def text(self) -> str:
@@ -83,7 +87,8 @@ class EntryEmitter:
         self.steps(self.program.steps)
         self.epilogue()
         head = ["define i32 @entry(ptr %context) {", "start:", f"  %params = alloca [{max(self.params, 1)} x ptr]"]
-        return "\n".join([*self.tables, *self.parts, *head, *self.allocas, *self.lines, "}", ""])
+        functions = [row_functions(len(self.program.kernels))] if self.has_rows else []
+        return "\n".join([*self.tables, *functions, *self.parts, *head, *self.allocas, *self.lines, "}", ""])
 
     # writing
 
@@ -169,7 +174,28 @@ class EntryEmitter:
     # steps
 
     def steps(self, steps: Sequence[Step]) -> None:
-        """Many steps are functions of PART each: LLVM's time isn't linear in the length of one."""
+        """Many simple steps are rows of a table; many others functions of PART each: LLVM's time isn't linear in the
+        length of one."""
+        if len(steps) > MANY:
+            for simple, run in groupby(steps, self.rows.has):
+                some = list(run)
+                if simple and len(some) > MANY:
+                    self.many(some)
+                else:
+                    self.few(some)
+            return
+        self.few(steps)
+
+    def many(self, steps: Sequence[Step]) -> None:
+        words: list[int] = []
+        for step in steps:
+            words += self.rows.words(step, self.calls)
+            self.calls += isinstance(step, RoutineStep | MatmulStep)
+        rows = self.table("i64", [f"i64 {word}" for word in words])
+        self.check(self.let(f"call i32 @drv.rows(ptr %context, ptr %params, ptr {rows}, i64 {len(words)})"))
+        self.has_rows = True
+
+    def few(self, steps: Sequence[Step]) -> None:
         if len(steps) > 2 * PART:
             for first in range(0, len(steps), PART):
                 self.part(steps[first : first + PART])
@@ -260,10 +286,10 @@ class EntryEmitter:
         if dtype.is_integer:
             self.integer_matmul(step, memory_type(dtype))
             return
-        if dtype.name not in BLAS_WORD:
+        if dtype.name not in BLAS:
             self.host_call()
             return
-        function = self.load_word(BLAS_WORD[dtype.name])
+        function = self.load_word(BLAS[dtype.name])
         missing = self.let(f"icmp eq ptr {function}, null")
         native, host, done = self.labels("blas", "noblas", "matmul")
         self.put(f"br i1 {missing}, label %{host}, label %{native}")

@@ -78,6 +78,16 @@ def test_the_text_is_the_same_every_time() -> None:
     assert emit_entry(everything(), (INTERFACE,)) == emit_entry(everything(), (INTERFACE,))
 
 
+def test_the_text_does_not_grow_with_simple_steps() -> None:
+    """But for the words of a table."""
+    slots = (Slot(VECTOR, "input"), Slot(VECTOR, "output"))
+    lines = []
+    for many in (100, 400):
+        program = Program(slots, (0,), (1,), (), (CopyStep(0, 1),) * many)
+        lines.append(emit_entry(program, ()).count("\n"))
+    assert lines[0] == lines[1]
+
+
 def test_host_calls_are_numbered_in_program_order() -> None:
     assert [type(call) for call in host_calls(everything())] == [MatmulStep, RoutineStep]
 
