@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loopgrad.autodiff.activity import active_values, differentiable
 from loopgrad.autodiff.rules import ACCUMULATE, NONDIFFERENTIABLE, PARTIALS, VJP, guarded, is_singular
@@ -104,7 +104,8 @@ class Context:
 
     regions: rule per region op.  nested: inside the joint body of a loop, whose rule will thread new stacks
     through that loop.  masked: a select further on may discard the outputs.  lanes: shape of the enclosing
-    lane loop.  is_free: whether the reverse pass can have a value without anybody saving it.
+    lane loop.  is_free: whether the reverse pass can have a value without anybody saving it.  save: the policy of
+    the function that will be computed again (`loops.kept`), () outside of one.
     """
 
     regions: Mapping[str, RegionRule]
@@ -112,6 +113,7 @@ class Context:
     masked: bool = False
     lanes: tuple[int, ...] = ()
     is_free: Callable[[Value], bool] = _always
+    save: tuple[str, ...] = ()
 
 
 Cotangents = Sequence[Value | None]
@@ -169,7 +171,7 @@ def _step(node: Node, received: Cotangents, adjoints: Adjoints, context: Context
 
 
 def _masked(context: Context) -> Context:
-    return Context(context.regions, context.nested, True, context.lanes, context.is_free)
+    return replace(context, masked=True)
 
 
 def _elementwise(node: Node, ct: Value, adjoints: Adjoints, masked: bool) -> None:

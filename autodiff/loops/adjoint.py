@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
 from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse, may_scatter
+from loopgrad.autodiff.loops.kept import kept
 from loopgrad.autodiff.loops.normal import (
     NormalCall,
     NormalLoop,
@@ -32,7 +33,7 @@ from loopgrad.autodiff.loops.normal import (
     looked_up,
     normal_loop,
 )
-from loopgrad.autodiff.loops.residuals import chosen, forward_part, nbytes, reverse_part, split
+from loopgrad.autodiff.loops.residuals import chosen, forward_nodes, forward_part, nbytes, reverse_part, split
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import Uses, chain_from, value_uses
@@ -98,7 +99,8 @@ def _traced(loop: NormalLoop, carried: list[int], captured: list[int], context: 
         _, varying, captures = loop.split(inputs)
         outputs = inline(loop.body, inputs)
         freedom = Freedom(dict.fromkeys(varying, False))
-        inner = Context(context.regions, True, context.masked and not per_trip, lanes or context.lanes, freedom)
+        masked = context.masked and not per_trip
+        inner = replace(context, nested=True, masked=masked, lanes=lanes or context.lanes, is_free=freedom)
         wrt = [*(varying[j] for j in carried), *(captures[i] for i in captured)]
         starts = [*given, *accumulated]
         adjoint = pull([outputs[j] for j in carried], given, wrt, inner, [*[None] * len(given), *accumulated])
@@ -256,7 +258,7 @@ def pull_hoisted(normal: NormalLoop | NormalSwitch | NormalCall, adjoints: Adjoi
     if not found:
         return
     before = [adjoints.get(v) for v in bases]
-    masked = Context(context.regions, context.nested, True, context.lanes, context.is_free)
+    masked = replace(context, masked=True)
     given = [adjoints.get(v) for v in found]
     for v, ct in zip(bases, pull(found, given, bases, masked, before, node.operands), strict=True):
         if ct is not None:
@@ -272,11 +274,12 @@ def emit_loops(
     varying = set(state)
     pruned = extract((*graph.outputs[: loop.width], *carries.outputs), graph.inputs)
     parts = split(pruned, len(primal), loop.width)
-    saved = chosen(parts, varying)
+    names = kept(forward_nodes(parts), context.save, (*index, *captures))
+    saved = chosen(parts, varying, kept=names)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
         return _emit_within_budget(loop, pruned, carries, not context.nested)
     forward = forward_part(parts, primal, saved)
-    saving = emit_augmented(loop, forward, parts.threads, saved, context.nested, brings_rules(loop.body))
+    saving = emit_augmented(loop, forward, parts.threads, saved, context.nested, brings_rules(loop.body), names)
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
     inputs = (*index, *captures, *carries.fixed, *carries.inputs, *saved)
     reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.width :])

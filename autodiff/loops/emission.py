@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
+from loopgrad.autodiff.loops.kept import Names, is_kept, marked, stack_like
 from loopgrad.autodiff.loops.normal import NormalLoop, without_inputs
 from loopgrad.autodiff.loops.residuals import Threads
 from loopgrad.autodiff.loops.sizes import depth_of
@@ -65,10 +67,11 @@ class ReverseCarries:
 
 
 def emit_augmented(
-    loop: NormalLoop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool, anyway: bool
-) -> Saving:
+    loop: NormalLoop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool, anyway: bool,
+    kept: Names = MappingProxyType({}),
+) -> Saving:  # fmt: skip
     """Emit the loop again with what it must save; nothing where a for saves nothing, unless `anyway`: the functions
-    that it calls are here as their rules compute them."""
+    that it calls are here as their rules compute them. `kept`: those of `saved` that a policy keeps, with names."""
     made = [stack_type(v) for v in threads.made]
     own = [StackType(tensor_type("push", v)) for v in saved]
     if loop.count is not None and not made and not own and not anyway:
@@ -76,8 +79,9 @@ def emit_augmented(
     counter = [] if loop.count is not None else [_counter_type(loop, saved)]
     body = _augmented_body(loop, part, counter, made, own)
     depths = [None] * (len(made) + len(own)) if nested else _depths(loop, body, len(made), len(own))
-    names = [*(_name(v) for v in threads.made), *(_origin(loop.node, v) for v in saved)]
-    stacks = [ops.stack_new(t.element, d, name) for t, d, name in zip((*made, *own), depths, names, strict=True)]
+    stacks = [stack_like(v, d) for v, d in zip(threads.made, depths, strict=False)]
+    for v, t, d in zip(saved, own, depths[len(made) :], strict=True):
+        stacks.append(ops.stack_new(t.element, d, _origin(loop.node, v, kept.get(v)), kept=v in kept))
     starts = [*(ops.full(0, t) for t in counter), *stacks]
     form = loop.rebuilt(
         inits=(*loop.inits, *starts),
@@ -87,7 +91,10 @@ def emit_augmented(
     )
     results = emit(*form, loop.original)
     _, trips, threaded, pushed = in_parts(results, loop.width, len(counter), len(made), len(own))
-    return Saving(trips[0] if counter else loop.decider, threaded, pushed, () if starts else results[:1])
+    count = trips[0] if counter else loop.decider
+    if counter and any(is_kept(v) for v in stacks):
+        count = marked(count, None)  # what was kept in so many trips is read in as many
+    return Saving(count, threaded, pushed, () if starts else results[:1])
 
 
 def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | None]:
@@ -124,13 +131,9 @@ def _augmented_body(
     return trace(function, [type for segment in segments for type in segment])[0]
 
 
-def _name(stack: Value) -> str | None:
-    return None if stack.node is None else stack.node.attrs["name"]
-
-
-def _origin(loop: Node, value: Value) -> str:
+def _origin(loop: Node, value: Value, name: str | None) -> str:
     """The loop and what it saves, for the plan and for error messages, which name the loop alone."""
-    return stack_name(loop, "carry" if value.node is None else value.node.op)
+    return stack_name(loop, name or ("carry" if value.node is None else value.node.op))
 
 
 def stack_name(loop: Node, saved: str) -> str:
@@ -181,7 +184,7 @@ def _is_new(value: Value) -> bool:
 
 
 def _sized(stack: Value, depth: Value | None) -> Value:
-    return stack if depth is None else ops.stack_new(stack_type(stack).element, depth, _name(stack))
+    return stack if depth is None else stack_like(stack, depth)
 
 
 def may_scatter(graph: Graph) -> bool:

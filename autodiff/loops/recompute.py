@@ -7,16 +7,21 @@ takes the operands, the cotangents and the values that the policy saves, which a
       h = sin(x) named h                            ->     x_adj = call(x, y_adj, h) {again}
       return exp(h)                                          return y_adj * exp(h) * cos(x)
 
-A later derivative of an `again` computes again too. `save` is () for nothing, or what `saves` reads. Names count where
-the function itself gives them, not inside its loops: there, recompute the body.
+A later derivative of an `again` computes again too. `save` is () for nothing, or what `kept.saves` reads. What it keeps
+inside loops and branches of the function comes out of them as `loops.kept` says, on stacks where it is of trips.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
+from loopgrad.autodiff.loops.kept import is_kept, kept, stack_like
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call, without_inputs
+from loopgrad.autodiff.loops.residuals import Threads, forward_nodes, split
+from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
     Flow,
     Received,
@@ -29,30 +34,13 @@ from loopgrad.autodiff.loops.switch import (
 )
 from loopgrad.autodiff.pullback import Adjoints, Context, explicit
 from loopgrad.graph import region_ops
-from loopgrad.graph.build import emit
+from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.regions import brings_rules
-
-
-def saves(policy: Sequence[str], node: Node) -> bool:
-    """Whether a policy keeps the results of a node: `only` these names, any name `except` these, those of `dots`, or
-    what one of several joined by `or` keeps."""
-    if "or" in policy:
-        place = policy.index("or")
-        return saves(policy[:place], node) or saves(policy[place + 1 :], node)
-    name = node.attrs.get("name") if node.op == "alias" else None
-    match policy[:1]:
-        case ("only",):
-            return name in policy[1:]
-        case ("except",):
-            return name is not None and name not in policy[1:]
-        case ("dots",):
-            return node.op == "matmul"
-    return False
+from loopgrad.graph.regions import Call, brings_rules
 
 
 def recomputed(graph: Graph, operands: Sequence[Value], save: Sequence[str] = ()) -> tuple[Value, ...]:
@@ -71,54 +59,72 @@ def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context:
     call = normal_call(node, context.lanes)
     adjoints.active |= active_hoisted(call, adjoints)
     flow = flow_of(call, received, adjoints)
-    (joint,), flow = traced(call, flow, context)
+    (joint,), flow = traced(call, flow, replace(context, save=call.node.attrs["save"]))
     cotangents = explicit([node.results[r] for r in flow.results], [received[r] for r in flow.results])
     if flow.plain or flow.tables:
         require_lanes([joint], call, flow)
         starts = starts_of(call, flow, adjoints)
-        settle_flow(call, flow, starts, _emit(call, joint, flow, (*cotangents, *starts.values())), adjoints)
+        found = _emit(call, joint, flow, (*cotangents, *starts.values()), context.nested)
+        settle_flow(call, flow, starts, found, adjoints)
     for p, i in flow.handed.items():
         adjoints.add(call.arguments[p], cotangents[i])
     pull_hoisted(call, adjoints, context)
 
 
-def _emit(call: NormalCall, joint: Graph, flow: Flow, given: Sequence[Value]) -> Sequence[Value]:
-    """Plain cotangents, accumulators. `given`: cotangents of results, accumulators."""
-    n, results = len(call.arguments), len(call.node.results)
-    kept = _kept(call, joint)
-    reverse = _needed_only(extract(joint.outputs[results:], (*joint.inputs, *kept)))
+class Kept(NamedTuple):
+    """What the policy keeps of a joint graph: values, and stacks."""
+
+    values: Sequence[Value] = ()
+    stacks: Threads = Threads((), (), ())
+
+
+def _emit(call: NormalCall, joint: Graph, flow: Flow, given: Sequence[Value], nested: bool) -> Sequence[Value]:
+    """Plain cotangents, accumulators, emptied stacks. `given`: cotangents of results, accumulators."""
+    n, results, save = len(call.arguments), len(call.node.results), call.node.attrs["save"]
+    joint, found = _kept(call, joint) if save else (joint, Kept())
+    bounds = (*joint.inputs, *found.values, *found.stacks.filled)
+    reverse = _needed_only(extract((*joint.outputs[results:], *found.stacks.emptied), bounds))
     read = read_values(reverse)
     unread = {i for i, v in enumerate(reverse.inputs) if v not in read and not n <= i < len(joint.inputs)}
-    saved, anchor = _emit_augmented(call, joint, [v for v in kept if v in read])
+    found = found._replace(values=[v for v in found.values if v in read])
+    saved, anchor = _emit_augmented(call, joint, found, nested)
     operands = [v for i, v in enumerate((*call.arguments, *given)) if i not in unread]
     shared = [len(flow.plain) + i for i in range(len(flow.tables)) if only_scattered([joint], call, flow, i)]
-    region, save = without_inputs(reverse, unread), call.node.attrs["save"]
-    found = region_ops.call([*operands, *saved], [region], "again", save=save, shared=shared)
-    return region_ops.tied(found, anchor) if anchor else found
+    region = _closed(without_inputs(reverse, unread))
+    cotangents = region_ops.call([*operands, *saved], [region], "again", save=save, shared=shared)
+    return region_ops.tied(cotangents, anchor) if anchor else cotangents
 
 
-def _kept(call: NormalCall, joint: Graph) -> list[Value]:
-    """What the policy saves of what the function computes."""
-    save = call.node.attrs["save"]
-    if not save:
-        return []
-    function = extract(joint.outputs[: len(call.node.results)], joint.inputs[: len(call.arguments)])
-    kept = [inner for inner in function.nodes if saves(save, inner)]
-    # of what is named itself: whatever computed it may read its result for the derivative, and knows no name
-    values = [n.operands[0] if n.op == "alias" else n.results[0] for n in kept]
-    return [v for v in dict.fromkeys(values) if v not in function.inputs]
+def _kept(call: NormalCall, joint: Graph) -> tuple[Graph, Kept]:
+    """What the policy saves of what the function computes, in its loops and branches too; the joint graph to which
+    that belongs."""
+    parts = split(joint, len(call.arguments), len(call.node.results))
+    threads = [t for t in zip(*parts.threads, strict=True) if is_kept(t[0])]
+    stacks = Threads(*zip(*threads, strict=True)) if threads else Threads((), (), ())
+    return parts.joint, Kept(list(kept(forward_nodes(parts), call.node.attrs["save"], parts.joint.inputs)), stacks)
 
 
 def _emit_augmented(
-    call: NormalCall, joint: Graph, saved: Sequence[Value]
+    call: NormalCall, joint: Graph, found: Kept, nested: bool
 ) -> tuple[Sequence[Value], Sequence[Value]]:
-    """The saved values; where none are, and the function calls others whose rules are inline here, a result."""
-    if not saved and not brings_rules(call.function):
+    """The kept values and stacks; where there are none, and the function calls others whose rules are inline here, a
+    result."""
+    made = found.stacks.made
+    if not found.values and not made and not brings_rules(call.function):
         return (), ()
-    results = len(call.node.results)
-    region = extract((*joint.outputs[:results], *saved), joint.inputs[: len(call.arguments)])
-    made = emit(*call.rebuilt(branches=[region]), call.original)
-    return made[results:], () if saved else made[:1]
+    n, results = len(call.arguments), len(call.node.results)
+    outputs = (*joint.outputs[:results], *found.values, *found.stacks.filled)
+    region = _closed(_needed_only(extract(outputs, (*joint.inputs[:n], *made))))
+    augmented = Call.of(call.rebuilt(branches=[region]).node(call.node.loc))
+    depths = [None if nested else depth_of(augmented, n + i) for i in range(len(made))]
+    stacks = [stack_like(v, d, kept=False) for v, d in zip(made, depths, strict=True)]
+    given = emit(*call.rebuilt(operands=(*call.arguments, *stacks), branches=[region]), call.original)
+    return given[results:], () if found.values or made else given[:1]
+
+
+def _closed(part: Graph) -> Graph:
+    """With inputs of its own in place of the values of the joint graph that bound it."""
+    return trace(lambda *arguments: inline(part, arguments), part.input_types)[0]
 
 
 def _needed_only(part: Graph) -> Graph:

@@ -9,6 +9,8 @@ chosen by a minimum cut (`loops.mincut`) so that reverse can be computed from th
 - Free: constants, and inputs the caller declares free (trip index, captured values), and what elementwise
   work and movement make of free values. Everything that region nodes, pops and heavy primitives produce is
   computed once: it can be saved, not recomputed.
+- What the policy of a function that is computed again keeps (`loops.kept`) is free, too, and saved where reverse reads
+  it.
 - Stacks that forward fills and reverse empties (those of inner loops) aren't saved but *threaded*: their
   `stack_new` becomes an input of both parts.
 """
@@ -23,6 +25,7 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse
 from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES, REDUCTIONS
+from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.regions import beginning
 from loopgrad.graph.stacks import last_stack
 from loopgrad.graph.types import StackType, TensorType
@@ -79,15 +82,31 @@ def recomputable(node: Node) -> bool:
     return True
 
 
-def chosen(parts: Split, paid: Collection[Value], near_sources: bool = False) -> list[Value]:
-    """The values to save; `paid` are the inputs of the joint graph that aren't free."""
+def forward_nodes(parts: Split) -> tuple[Node, ...]:
+    """What forward computes."""
+    return extract((*parts.joint.outputs[: parts.primal_outputs], *parts.wanted), parts.joint.inputs).nodes
+
+
+def chosen(
+    parts: Split, paid: Collection[Value], near_sources: bool = False, kept: Collection[Value] = ()
+) -> list[Value]:
+    """The values to save, those of the `kept` ones that reverse reads first; `paid` are the inputs of the joint graph
+    that aren't free."""
+    cut = _cheapest(parts, paid, near_sources, kept)
+    if not kept:
+        return cut
+    read = read_values(extract(parts.wanted, (*parts.joint.inputs, *kept, *cut)))
+    return [*[v for v in kept if v in read], *cut]
+
+
+def _cheapest(parts: Split, paid: Collection[Value], near_sources: bool, kept: Collection[Value]) -> list[Value]:
     free: dict[Value, bool] = {}
     prices: dict[Value, int] = {}
     operands: dict[Value, Sequence[Value]] = {}
     sources: list[Value] = []
-    cone = extract(parts.wanted, parts.joint.inputs)
+    cone = extract(parts.wanted, (*parts.joint.inputs, *kept))
     for v in cone.inputs:
-        free[v] = v not in paid
+        free[v] = v not in paid or v in kept
         if not free[v] and isinstance(v.type, TensorType):
             prices[v] = price(v)
             sources.append(v)

@@ -14,11 +14,12 @@ A saved index takes one byte.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import active_results, differentiable, useful_operands
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
+from loopgrad.autodiff.loops.kept import Names, kept, marked, stack_like
 from loopgrad.autodiff.loops.normal import (
     NormalCall,
     NormalSwitch,
@@ -27,7 +28,7 @@ from loopgrad.autodiff.loops.normal import (
     normal_switch,
     without_inputs,
 )
-from loopgrad.autodiff.loops.residuals import Split, chosen, forward_part, reverse_part, split
+from loopgrad.autodiff.loops.residuals import Split, chosen, forward_nodes, forward_part, reverse_part, split
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
@@ -61,15 +62,24 @@ class Flow:
     handed: dict[int, int] = field(default_factory=dict)
 
 
+class Slot(NamedTuple):
+    """A result of the augmented switch for values of this type; for kept ones of this name alone."""
+
+    type: TensorType
+    kept: bool
+    name: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """One joint branch, (operands, cotangents, accumulators) -> (results, plain cotangents, accumulators), cut
-    in two, and the values saved from inside it: in slots shared with other branches, or pushed."""
+    in two, and the values saved from inside it: in slots shared with other branches, or pushed. `kept`: by a policy."""
 
     parts: Split
     in_slots: list[Value]
     slots: list[int]
     pushed: list[Value]
+    kept: Names
 
 
 def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Context) -> None:
@@ -185,7 +195,7 @@ def _traced_branch(branch: Graph, switch: Branching, flow: Flow, context: Contex
         operands, given, accumulated = _inputs(switch, flow, arguments)
         outputs = inline(branch, operands)
         free = Freedom({a: context.is_free(v) for a, v in zip(operands, switch.arguments, strict=True)})
-        inner = Context(context.regions, True, context.masked, switch.within, free)
+        inner = replace(context, nested=True, lanes=switch.within, is_free=free)
         wrt = [operands[p] for p in (*flow.plain, *flow.tables)]
         before = [*[None] * len(flow.plain), *accumulated]
         adjoint = pull([outputs[i] for i in flow.results], given, wrt, inner, before)
@@ -221,39 +231,54 @@ def only_scattered(joints: Sequence[Graph], switch: Branching, flow: Flow, table
 
 def _cut(joints: Sequence[Graph], switch: NormalSwitch, context: Context) -> list[Branch]:
     n, results, branches = len(switch.arguments), len(switch.node.results), []
-    slot_types: list[TensorType] = []
+    slot_types: list[Slot] = []
     for joint in joints:
         parts = split(joint, n, results)
         operands = joint.inputs[:n]
         paid = {v for v, outer in zip(operands, switch.arguments, strict=True) if not context.is_free(outer)}
-        saved = chosen(parts, paid, near_sources=True)
+        names = kept(forward_nodes(parts), context.save, operands)
+        saved = chosen(parts, paid, near_sources=True, kept=names)
         inside = [v for v in saved if v not in paid]
         lanes = switch.lane_shape
         pushed = [v for v in inside if v.shape[: len(lanes)] != lanes]
         in_slots = [v for v in inside if v not in pushed]
-        branches.append(Branch(parts, in_slots, _slots(in_slots, slot_types), pushed))
+        branches.append(Branch(parts, in_slots, _slots(in_slots, slot_types, names), pushed, names))
     return branches
 
 
-def _slots(values: Sequence[Value], types: list[TensorType]) -> list[int]:
-    """A slot of the right type for each value; `types` grows by the slots that are missing."""
+def _slots(values: Sequence[Value], slots: list[Slot], names: Names) -> list[int]:
+    """A slot of the right type for each value; `slots` grows by those that are missing."""
     taken: list[int] = []
     for v in values:
-        free = [i for i, t in enumerate(types) if t == v.type and i not in taken]
+        wanted = _slot(v, names)
+        free = [i for i, s in enumerate(slots) if s == wanted and i not in taken]
         if not free:
-            types.append(tensor_type("switch", v))
-        taken.append(free[0] if free else len(types) - 1)
+            slots.append(wanted)
+        taken.append(free[0] if free else len(slots) - 1)
     return taken
 
 
-def _slot_types(branches: Sequence[Branch]) -> list[TensorType]:
-    found = {i: tensor_type("switch", v) for b in branches for i, v in zip(b.slots, b.in_slots, strict=True)}
+def _slot(value: Value, names: Names) -> Slot:
+    return Slot(tensor_type("switch", value), value in names, names.get(value))
+
+
+def _slot_rows(branches: Sequence[Branch]) -> list[Slot]:
+    found = {i: _slot(v, b.kept) for b in branches for i, v in zip(b.slots, b.in_slots, strict=True)}
     return [found[i] for i in range(len(found))]
 
 
 def _stack_types(branch: Branch) -> list[StackType]:
     made = [stack_type(v) for v in branch.parts.threads.made]
     return [*made, *(StackType(tensor_type("push", v)) for v in branch.pushed)]
+
+
+def _new_stacks(branch: Branch, depths: Sequence[Value | None]) -> list[Value]:
+    """An empty stack for each of `_stack_types`."""
+    made = [stack_like(v, d) for v, d in zip(branch.parts.threads.made, depths, strict=False)]
+    for v, depth in zip(branch.pushed, depths[len(made) :], strict=True):
+        name = branch.kept.get(v) or "branch"
+        made.append(ops.stack_new(tensor_type("push", v), depth, name, kept=v in branch.kept))
+    return made
 
 
 def _narrow(switch: Switch, context: Context) -> Value:
@@ -272,22 +297,23 @@ def _emit_augmented(
 ) -> tuple[Sequence[Value], Sequence[Value], Sequence[Value]]:
     """Emit the switch again with slots and stacks as extra results, which are returned; none, no switch. Unless it
     calls functions that bring rules, which are inline in this one: a result of it comes last."""
-    slots = _slot_types(branches)
+    slots = _slot_rows(branches)
     stacks = [t for b in branches for t in _stack_types(b)]
     if not slots and not stacks and not any(map(brings_rules, switch.branches)):
         return (), (), ()
     types, n = [v.type for v in switch.arguments], len(switch.arguments)
     graphs, offset = [], 0
     for branch in branches:
-        graphs.append(_augmented_branch(branch, types, stacks, slots, offset))
+        graphs.append(_augmented_branch(branch, types, stacks, [s.type for s in slots], offset))
         offset += len(_stack_types(branch))
-    augmented, made = Switch.of(switch.rebuilt(branches=graphs).node(switch.node.loc)), []
-    for i, type in enumerate(stacks):
-        depth = None if context.nested else depth_of(augmented, switch.first + n + i)
-        made.append(ops.stack_new(type.element, depth, "branch"))
+    augmented = Switch.of(switch.rebuilt(branches=graphs).node(switch.node.loc))
+    places = range(switch.first + n, switch.first + n + len(stacks))
+    depths = iter([None if context.nested else depth_of(augmented, i) for i in places])
+    made = [v for b in branches for v in _new_stacks(b, [next(depths) for _ in _stack_types(b)])]
     results = emit(*switch.rebuilt(operands=(*switch.arguments, *made), branches=graphs), switch.original)
     _, filled, pushed = in_parts(results, len(switch.node.results), len(slots), len(stacks))
-    return filled, pushed, () if slots or stacks else results[:1]
+    held = [marked(v, s.name) if s.kept else v for v, s in zip(filled, slots, strict=True)]
+    return held, pushed, () if slots or stacks else results[:1]
 
 
 def _augmented_branch(

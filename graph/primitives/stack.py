@@ -1,6 +1,7 @@
 """Stacks of tensors, threaded through the graph as values; each stack value is consumed once.
 
-stack_new  () or (depth: int64 scalar, how many pushes will be live at most); attrs element, name
+stack_new  () or (depth: int64 scalar, how many pushes will be live at most); attrs element, name,
+           kept (where a policy of autodiff keeps what is pushed)
 push       (stack, value) -> stack
 pop        (stack,) -> (stack, value)
 """

@@ -16,8 +16,9 @@ class Policy:
 
 
 class checkpoint_policies:  # JAX's name, of a namespace
-    """What `lg.checkpoint(f, policy=...)` saves of what f computes. Names are given by `lg.name`; they count where f
-    itself gives them, not in its loops (there, checkpoint the body of the loop)."""
+    """What `lg.checkpoint(f, policy=...)` saves of what f computes, in its loops and branches too: of a loop, what each
+    trip made goes onto a stack. Names are given by `lg.name`. Only what the derivative reads is saved. A checkpoint
+    inside f has its own policy and keeps nothing for f's; so does a loop with a `memory_budget`."""
 
     nothing_saveable: Final = Policy(())
     """Nothing, as without a policy: f is computed again from its arguments."""
@@ -27,6 +28,12 @@ class checkpoint_policies:  # JAX's name, of a namespace
 
     dots_saveable: Final = Policy(("dots",))
     """Results of matrix products."""
+
+    dots_with_no_batch_dims_saveable: Final = Policy(("plain dots",))
+    """Results of matrix products of vectors and matrices, not of stacks of them."""
+
+    checkpoint_dots: Final = dots_saveable
+    checkpoint_dots_with_no_batch_dims: Final = dots_with_no_batch_dims_saveable
 
     @staticmethod
     def save_only_these_names(*names: str) -> Policy:

@@ -1,0 +1,220 @@
+"""Policies of `lg.checkpoint` that keep values of loops and branches in the checkpointed function.
+
+Values and derivatives are those of the function without a checkpoint, of all orders, in all programs of own rules; the
+plan says what is kept, on which stack, how deep; a hand-written reverse pass and `jax.checkpoint` give the same slopes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.programs.test_own_rules import PROGRAMS, X, agree, point
+
+P = lg.checkpoint_policies
+POLICIES: dict[str, Any] = {
+    "first": P.save_only_these_names("s"),
+    "second": P.save_only_these_names("e"),
+    "both": P.save_any_names_but_these(),
+    "but": P.save_any_names_but_these("e"),
+    "none of these": P.save_only_these_names("another"),
+    "dots": P.dots_saveable,
+}
+RATES = P.save_only_these_names("rate")
+
+
+def named(x: Any, y: Any) -> Any:
+    s = lg.name(lg.sin(x) * y, "s")
+    e = lg.name(lg.exp(s), "e")
+    return lg.cos(e) * s + 0.1 * e
+
+
+def slopes(f: Any) -> list[Any]:
+    value, found = lg.value_and_grad(f, argnums=(0, 1))(*point())
+    return [value, *found]
+
+
+@pytest.mark.parametrize("policy", ["first", "both"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_slopes(device: str, program: Any, policy: str) -> None:
+    f = lambda x, y: program(named, x, y)  # noqa: E731
+    agree(slopes(lg.checkpoint(f, policy=POLICIES[policy])), slopes(f))
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_second_derivatives_and_batches(program: Any, policy: str) -> None:
+    def results(f: Any) -> list[Any]:
+        def again(x: Any, y: Any) -> Any:
+            value, found = lg.value_and_grad(f, argnums=(0, 1))(x, y)
+            return value + lg.sum(found[0] * X) + lg.sum(found[1] ** 2)
+
+        x, y = point()
+        rows = lg.vmap(lg.grad(f, argnums=(0, 1)), in_axes=(0, None))(lg.stack([x, -x]), y)
+        return [*lg.hvp(f, (x, y), (lg.ones(4), x)), *lg.grad(again, argnums=(0, 1))(x, y), *rows]
+
+    with lg.default_device("interpreter"):
+        f = lambda x, y: program(named, x, y)  # noqa: E731
+        agree(results(lg.checkpoint(f, policy=POLICIES[policy])), results(f))
+
+
+# ---- what is kept
+
+
+def saved_values(f: Any, *arguments: Any) -> dict[str, Any]:
+    """The rows of the plan of value and slope after a run, by name."""
+    compiled = lg.compile(lg.value_and_grad(f), device="cpu")
+    lg.eval(*compiled(*arguments))
+    plan = compiled.plan(*arguments)
+    rows = {r.name: r for r in plan.residuals}
+    assert len(rows) == len(plan.residuals)
+    return rows
+
+
+def decay(k: Any, v: Any) -> Any:
+    """What is named isn't part of what the next trip starts from, but of what the slope reads."""
+    rate = lg.name(lg.exp(lg.sin(v)), "rate")
+    return 0.9 * v + 0.1 * lg.cos(rate) * rate
+
+
+def test_a_counted_loop_keeps_one_value_a_trip() -> None:
+    f = lg.checkpoint(lambda x: lg.fori_loop(0, 6, decay, x), policy=RATES)
+    rows = saved_values(lambda x: lg.sum(f(x)), lg.asarray(X))
+    kept = rows["fori_loop/rate"]
+    assert (str(kept.type), kept.formula, kept.depth) == ("float64[4]", "6", 6)
+
+
+def test_a_while_keeps_one_value_a_trip_and_its_count(device: str) -> None:
+    @lg.checkpoint(policy=P.save_only_these_names("start"))
+    def f(x: Any) -> Any:
+        def step(v: Any) -> Any:
+            v = lg.name(v, "start")
+            return v + lg.exp(-lg.sin(v))
+
+        return lg.while_loop(lambda v: lg.sum(v) < 20, step, x)
+
+    loss = lambda x: lg.sum(f(x) ** 2)  # noqa: E731
+    rows = saved_values(loss, lg.asarray(X))
+    assert list(rows) == ["while_loop/start"]  # so the reverse pass doesn't run the loop again
+    value, slope = lg.value_and_grad(loss)(lg.asarray(X))
+    assert lg.to_text(value, slope).count("= while(") == 1
+    plain = lg.grad(lambda x: lg.sum(f.__wrapped__(x) ** 2))
+    np.testing.assert_allclose(slope, plain(lg.asarray(X)), rtol=1e-12)
+
+
+def test_a_carry_that_is_named_needs_no_second_run(device: str) -> None:
+    def step(k: Any, v: Any) -> Any:
+        v = lg.name(v, "state")
+        return lg.fori_loop(0, k, lambda _, u: lg.sin(u) + 0.2, v)
+
+    def count(policy: Any) -> int:
+        f = lg.checkpoint(lambda x: lg.fori_loop(0, 5, step, x), policy=policy)
+        value, slope = lg.value_and_grad(lambda x: lg.sum(f(x)))(lg.asarray(X))
+        plain = lg.grad(lambda x: lg.sum(f.__wrapped__(x)) if policy else lg.sum(lg.fori_loop(0, 5, step, x)))
+        np.testing.assert_allclose(slope, plain(lg.asarray(X)), rtol=1e-12)
+        return lg.to_text(value, slope).count("= for(")
+
+    assert count(P.save_only_these_names("state")) == 5  # forward two, reverse two, the inner one from its state
+    assert count(None) == 6
+
+
+def test_lanes_branches_and_nests_keep_what_is_named() -> None:
+    trips = lg.asarray([3, 0, 1, 4])
+
+    def nested(x: Any) -> Any:
+        def outer(k: Any, v: Any) -> Any:
+            return lg.fori_loop(0, 3, lambda j, u: lg.cond(u > 0.5, decay_of, lambda w: w * 1.1, u), v)
+
+        return lg.fori_loop(0, trips, outer, x)
+
+    def decay_of(v: Any) -> Any:
+        return decay(0, v)
+
+    f = lg.checkpoint(nested, policy=RATES)
+    rows = saved_values(lambda x: lg.sum(f(x)), lg.asarray(X))
+    (kept,) = [r for name, r in rows.items() if name.endswith("/rate")]
+    assert (str(kept.type), kept.depth) == ("float64[4]", 12)
+
+
+def test_products_in_loops() -> None:
+    w = lg.asarray(np.linspace(-0.5, 0.5, 16).reshape(4, 4))
+    layer = lambda _, v: lg.tanh(lg.matmul(w, v))  # noqa: E731
+
+    def kept(policy: Any, x: Any) -> list[str]:
+        f = lg.checkpoint(lambda x: lg.fori_loop(0, 3, layer, x), policy=policy)
+        return [name for name in saved_values(lambda x: lg.sum(f(x)), x) if "matmul" in name]
+
+    vector, matrices = lg.asarray(X), lg.ones((2, 4, 4))
+    assert kept(P.dots_saveable, vector)
+    assert kept(P.dots_with_no_batch_dims_saveable, vector)
+    assert not kept(P.nothing_saveable, vector)
+    stacked = lg.checkpoint(
+        lambda x: lg.fori_loop(0, 3, lambda _, v: lg.tanh(lg.matmul(v, v)), x),
+        policy=P.dots_with_no_batch_dims_saveable,
+    )
+    assert not [n for n in saved_values(lambda x: lg.sum(stacked(x)), matrices) if "matmul" in n]
+    assert P.checkpoint_dots is P.dots_saveable
+
+
+def test_a_checkpoint_inside_has_its_own_policy() -> None:
+    inner = lg.checkpoint(lambda v: lg.fori_loop(0, 3, decay, v), policy=RATES)
+    outer = lg.checkpoint(lambda x: inner(lg.sin(x)), policy=P.nothing_saveable)
+    rows = saved_values(lambda x: lg.sum(outer(x)), lg.asarray(X))
+    assert all(r.depth != 3 for name, r in rows.items() if not name.endswith("rate"))
+    value, slope = lg.value_and_grad(lambda x: lg.sum(outer(x)))(lg.asarray(X))
+    first = lg.to_text(value)
+    assert "stack_new" not in first
+    plain = lg.grad(lambda x: lg.sum(lg.fori_loop(0, 3, decay, lg.sin(x))))
+    np.testing.assert_allclose(slope, plain(lg.asarray(X)), rtol=1e-12)
+
+
+# ---- against others
+
+
+def test_a_reverse_pass_by_hand(device: str) -> None:
+    f = lg.checkpoint(lambda x: lg.fori_loop(0, 6, decay, x), policy=RATES)
+    slope = lg.grad(lambda x: lg.sum(f(x) ** 2))(lg.asarray(X))
+    states = [X]
+    for _ in range(6):
+        rate = np.exp(np.sin(states[-1]))
+        states.append(0.9 * states[-1] + 0.1 * np.cos(rate) * rate)
+    ct = 2 * states.pop()
+    for v in reversed(states):
+        rate = np.exp(np.sin(v))
+        ct = ct * (0.9 + 0.1 * (np.cos(rate) - rate * np.sin(rate)) * rate * np.cos(v))
+    np.testing.assert_allclose(slope, ct, rtol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["only", "but", "dots", "nothing", "everything", "both"])
+def test_jax_has_the_same_slopes(policy: str) -> None:
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+
+    def chosen(policies: Any) -> Any:
+        only = policies.save_only_these_names("rate")
+        both = policies.save_from_both_policies(only, policies.dots_saveable)
+        but = policies.save_any_names_but_these("rate")
+        return {
+            "only": only, "both": both, "but": but, "dots": policies.dots_saveable,
+            "nothing": policies.nothing_saveable, "everything": policies.everything_saveable,
+        }[policy]  # fmt: skip
+
+    def program(np_: Any, name: Any, fori_loop: Any, cond: Any, w: Any) -> Any:
+        def step(k: Any, v: Any) -> Any:
+            rate = name(np_.exp(np_.sin(v)), "rate")
+            u = name(np_.tanh(np_.matmul(w, rate)), "product")
+            return cond(u[0] > 0, lambda z: z * np_.cos(rate), lambda z: name(np_.sin(z), "branch") * rate, u + v)
+
+        return lambda x: fori_loop(0, 5, step, x)
+
+    w = np.linspace(-1, 1, 16).reshape(4, 4)
+    ours = lg.checkpoint(program(lg, lg.name, lg.fori_loop, lg.cond, lg.asarray(w)), policy=chosen(P))
+    name = pytest.importorskip("jax.ad_checkpoint").checkpoint_name
+    theirs = program(jnp, name, jax.lax.fori_loop, jax.lax.cond, w)
+    theirs = jax.checkpoint(theirs, policy=chosen(jax.checkpoint_policies))
+    expected = jax.grad(lambda x: (theirs(x) ** 2).sum())(X)
+    np.testing.assert_allclose(lg.grad(lambda x: lg.sum(ours(x) ** 2))(lg.asarray(X)), expected, rtol=1e-10)
