@@ -122,10 +122,13 @@ class Call:
 class OwnRule(ABC):
     """A function with a rule of its own, stated by a subclass."""
 
-    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] = ()) -> None:
-        check_function(type(self).__name__, fun)
+    def __init__(
+        self, fun: Function, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
+        what = type(self).__name__
+        check_function(what, fun)
         self.fun = fun
-        self.nondiff_argnums = tuple(nondiff_argnums)
+        self.nondiff_argnums = (*_places(what, nondiff_argnums), *_named_places(what, fun, nondiff_argnames))
         update_wrapper(self, fun)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -152,17 +155,20 @@ class OwnRule(ABC):
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The arguments in the order of the function's parameters, those left out as their defaults."""
         what = getattr(self.fun, "__name__", type(self).__name__)
-        try:
-            signature = inspect.signature(self.fun)
-        except ValueError:  # of a function in C
-            signature = None
+        signature = _signature(self.fun)
         if signature is not None:
-            bound = signature.bind(*args, **kwargs)
+            bound = _bound_to(what, signature, args, kwargs)
+            left_out = [p for p in signature.parameters.values() if p.name not in bound.arguments]
             bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
+            known = {p.name for p in left_out if p.kind is p.KEYWORD_ONLY}  # to the function itself
+            args, kwargs = bound.args, {k: v for k, v in bound.kwargs.items() if k not in known}
         if kwargs:
             fix = "declare them without *, or bind them with functools.partial"
             raise GradientError(explained(what, "arguments with a position", ", ".join(kwargs), fix))
+        for i in self.nondiff_argnums:
+            if not -len(args) <= i < len(args):
+                expected = f"nondiff_argnums of its {len(args)} arguments"
+                raise GradientError(explained(what, expected, i, "count from 0, or from -1 at the end"))
         fixed = {i % len(args): args[i % len(args)] for i in self.nondiff_argnums}
         leaves, structure = flatten(tuple([x for i, x in enumerate(args) if i not in fixed]))
         moving = [i for i, x in enumerate(leaves) if is_dynamic(x) and not is_scalar(x)]
@@ -179,6 +185,61 @@ class OwnRule(ABC):
     def _no_rule(self, method: str) -> GradientError:
         what = getattr(self.fun, "__name__", type(self).__name__)
         return GradientError(explained(what, "its rule to be stated before it is called", "none", f"call .{method}"))
+
+
+def _places(what: str, argnums: Any) -> tuple[int, ...]:
+    places = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    if any(isinstance(i, bool) or not isinstance(i, int) for i in places):
+        fix = "write nondiff_argnums=(0,)"
+        raise TypeError(explained(what, "nondiff_argnums that are integers", repr(argnums), fix))
+    return tuple(places)
+
+
+def _named_places(what: str, fun: Function, argnames: Sequence[str]) -> tuple[int, ...]:
+    wanted = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    signature = _signature(fun)
+    names = [] if signature is None else list(signature.parameters)
+    for name in wanted:
+        if name not in names:
+            expected = f"nondiff_argnames among {', '.join(names) or 'no names'}"
+            raise TypeError(explained(what, expected, repr(name), "name a parameter of the function"))
+    return tuple([names.index(name) for name in wanted])
+
+
+def _signature(fun: Function) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except ValueError:  # of a function in C
+        return None
+
+
+def _bound_to(
+    what: str, signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        got = f"{len(args)} of them{''.join(f', {k}=...' for k in kwargs)}: {error}"
+        raise TypeError(explained(what, f"arguments for {signature}", got, "call it with these")) from None
+
+
+def _require_taken(what: str, rule: Function, arguments: Sequence[Any], names: str) -> None:
+    """A rule must take what it is called with."""
+    signature = _signature(rule)
+    if signature is not None:
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            expected = f"a rule that takes {len(arguments)} arguments: {names}"
+            raise TypeError(explained(what, expected, f"one of {signature}", "declare these")) from None
+
+
+def _refuse_options(what: str, options: dict[str, bool]) -> None:
+    """Keywords of JAX's that ask for what isn't done here."""
+    for name, value in options.items():
+        if value:
+            fix = "leave it out: what nobody asks for isn't computed, and None is a zero"
+            raise GradientError(explained(what, f"{name}=False", value, fix))
 
 
 # ---- reverse
@@ -200,8 +261,11 @@ class custom_vjp(OwnRule):  # a decorator
 
     _rule: tuple[Function, Function] | None = None
 
-    def defvjp(self, fwd: Function, bwd: Function) -> None:
-        """State the rule."""
+    def defvjp(
+        self, fwd: Function, bwd: Function, *, symbolic_zeros: bool = False, optimize_remat: bool = False
+    ) -> None:
+        """State the rule. The keywords are JAX's and must be False."""
+        _refuse_options("defvjp", {"symbolic_zeros": symbolic_zeros, "optimize_remat": optimize_remat})
         check_function("defvjp", fwd)
         check_function("defvjp", bwd)
         self._rule = fwd, bwd
@@ -217,7 +281,9 @@ class custom_vjp(OwnRule):  # a decorator
         saved: list[Value] = []
 
         def forward(*values: Value) -> list[Value]:
-            result = fwd(*call.arguments(call.handles(values)))
+            arguments = call.arguments(call.handles(values))
+            _require_taken(f"{call.what} fwd", fwd, arguments, "those of the function")
+            result = fwd(*arguments)
             if not isinstance(result, tuple) or len(result) != 2:
                 fix = "return (result, residuals)"
                 raise StructureError(explained(f"{call.what} fwd", "a pair", type(result).__name__, fix))
@@ -229,7 +295,9 @@ class custom_vjp(OwnRule):  # a decorator
             given = iter([wrap(v) for v in values])
             held = map_leaves(lambda x: next(given) if _moves(x) else x, residuals[0])
             received = _beside(primal, given)
-            found = bwd(*call.fixed_first(), held, received)
+            arguments = (*call.fixed_first(), held, received)
+            _require_taken(f"{call.what} bwd", bwd, arguments, "those of nondiff_argnums, residuals, cotangent")
+            found = bwd(*arguments)
             return _cotangents(call, found)
 
         forward_region = trace(forward, call.types)
@@ -287,8 +355,9 @@ class custom_jvp(OwnRule):  # a decorator
 
     _rule: Function | None = None
 
-    def defjvp(self, jvp: Function) -> Function:
-        """State the rule; returned as it is, so this can be a decorator."""
+    def defjvp(self, jvp: Function, *, symbolic_zeros: bool = False) -> Function:
+        """State the rule; returned as it is, so this can be a decorator. The keyword is JAX's and must be False."""
+        _refuse_options("defjvp", {"symbolic_zeros": symbolic_zeros})
         check_function("defjvp", jvp)
         self._rule = jvp
         return jvp
@@ -327,7 +396,9 @@ class custom_jvp(OwnRule):  # a decorator
             moving = dict(zip(call.ruled, values[n:], strict=True))
             zeros = [ops.zeros_like(v) for v in values[:n]]
             tangents = [wrap(moving.get(i, z)) for i, z in enumerate(zeros)]
-            result = rule(*call.fixed_first(), call.own(call.handles(values[:n])), _like(call, tangents))
+            arguments = (*call.fixed_first(), call.own(call.handles(values[:n])), _like(call, tangents))
+            _require_taken(what, rule, arguments, "those of nondiff_argnums, primals, tangents")
+            result = rule(*arguments)
             if not isinstance(result, tuple) or len(result) != 2:
                 fix = "return (result, tangent of the result)"
                 raise StructureError(explained(what, "a pair", type(result).__name__, fix))
