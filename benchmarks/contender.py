@@ -1,10 +1,4 @@
-"""What a workload gives the harness: one way of computing it.
-
-A workload module has `TITLE`, `SIZES` ("full", "quick", "gpu"), `inputs(size)`, `oracle(inputs)`,
-`TOLERANCE` (relative, per output name) and `CONTENDERS`: name -> function of the inputs that builds a
-`Contender`; `GPU_CONTENDERS` are those for GPUs. A builder imports what it needs: ImportError means "not
-installed", `Unavailable` says why not.
-"""
+"""One way of computing a workload, as the harness runs it."""
 
 from __future__ import annotations
 

@@ -133,6 +133,7 @@ def jax() -> tuple[ModuleType, ModuleType]:
     platform = {"hip": "rocm"}.get(kind, kind)
     module.config.update("jax_platforms", platform)
     module.config.update("jax_enable_x64", True)
+    module.config.update("jax_default_matmul_precision", "highest")  # float32, as ours
     try:
         module.config.update("jax_default_device", module.devices()[place.index()])
     except RuntimeError as error:
@@ -150,6 +151,7 @@ def torch() -> ModuleType:
     """PyTorch on the device; on a CPU on all cores."""
     import torch as module
 
+    module.set_float32_matmul_precision("highest")
     kind = place.kind()
     if kind == "vulkan":
         raise Unavailable("PyTorch's vulkan backend has no gradients")
@@ -169,11 +171,15 @@ def torch_tensor(module: ModuleType, array: np.ndarray) -> Any:
 
 
 def torch_contender(
-    module: ModuleType, launch: Callable[[], Any], fetch: Callable[[Any], Arrays], moved: int | None = None
+    module: ModuleType,
+    launch: Callable[[], Any],
+    fetch: Callable[[Any], Arrays],
+    moved: int | None = None,
+    notes: Callable[[], dict[str, Any]] = dict,
 ) -> Contender:
     """Timed by events on PyTorch's stream."""
     if not place.on_gpu():
-        return Contender(launch, fetch, moved=moved)
+        return Contender(launch, fetch, notes, moved=moved)
 
     def seconds_of(calls: int) -> float:
         launch()
@@ -186,7 +192,7 @@ def torch_contender(
         return float(start.elapsed_time(stop)) * 1e-3 / calls
 
     return asynchronous(
-        launch, lambda _: module.cuda.synchronize(), fetch, seconds_of=seconds_of, moved=moved
+        launch, lambda _: module.cuda.synchronize(), fetch, notes, seconds_of=seconds_of, moved=moved
     )  # fmt: skip
 
 

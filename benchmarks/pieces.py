@@ -1,7 +1,7 @@
 """Small programs, each of what no workload spends its time on: only `benchmarks.tuning` runs them.
 
-A piece is to `tuning` what a workload is: `SIZES`, `inputs`, `GPU_CONTENDERS`. Nobody checks its results here; tests
-of the library do that for programs of their kind.
+A piece is a workload without an oracle: nobody checks its results here; tests of the library do that for programs of
+their kind.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks import peers
 from benchmarks.contender import Arrays, Contender
+from benchmarks.workload import Workload
 from benchmarks.workloads import small, stream
 
 BINS: Final = 1000
@@ -28,15 +29,9 @@ class Piece:
     inputs: Callable[[int], Arrays]
     run: Callable[..., Any]
 
-    @property
-    def SIZES(self) -> Mapping[str, int]:
-        return {"full": self.size, "gpu": self.size}
-
-    @property
-    def GPU_CONTENDERS(self) -> Mapping[str, Callable[[Arrays], Contender]]:
-        return {"loopgrad": self.contender}
-
-    CONTENDERS = GPU_CONTENDERS
+    def workload(self, name: str) -> Workload:
+        own = {"loopgrad": self.contender}
+        return Workload(name, name, {"full": self.size}, self.inputs, lambda _: {}, {}, own, own)
 
     def contender(self, arrays: Arrays) -> Contender:
         lg = peers.loopgrad()

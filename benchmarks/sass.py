@@ -65,9 +65,9 @@ class _Recorder(CpuDevice):
 def ptx_of(workload: str, size: int | None = None) -> str:
     """PTX of the first program that a contender of ours compiles."""
     name, _, contender = workload.partition(":")
-    module = load(name)
-    build = module.GPU_CONTENDERS[f"loopgrad:{contender}" if contender else "loopgrad"]
-    arrays = module.inputs(size or module.SIZES["gpu"])
+    chosen = load(name)
+    build = chosen.gpu_contenders[f"loopgrad:{contender}" if contender else "loopgrad"]
+    arrays = chosen.inputs(size or chosen.size(gpu=True))
     devices.MAKERS["cpu"] = _Recorder
     devices._made.pop("cpu", None)
     try:

@@ -30,6 +30,7 @@ from benchmarks.contender import Arrays, Contender
 from benchmarks.pieces import PIECES
 from benchmarks.registry import contenders_of, load
 from benchmarks.switches import SWITCHES, Change, changed, machine_code
+from benchmarks.workload import Workload
 from loopgrad.codegen.targets.gpu.emit import accumulate
 from loopgrad.codegen.targets.gpu.lanes import layout, measured_order, plan
 from loopgrad.codegen.targets.nvptx import target
@@ -59,7 +60,7 @@ def _change(name: str, text: str = "") -> Sequence[Change]:
     return found
 
 
-def built(workload: Any, arrays: Arrays, variant: str) -> Contender:
+def built(workload: Workload, arrays: Arrays, variant: str) -> Contender:
     """Our contender, compiled under the variant."""
     with changed(changes(variant)):
         name = os.environ.get("LOOPGRAD_TUNING_CONTENDER", "loopgrad")
@@ -89,10 +90,10 @@ def in_turns(contenders: Sequence[Contender], variants: Sequence[str]) -> list[l
     return times
 
 
-def prepared(name: str, size: int | None = None) -> tuple[Any, Arrays]:
+def prepared(name: str, size: int | None = None) -> tuple[Workload, Arrays]:
     """A workload or piece, and its inputs."""
-    workload: Any = PIECES.get(name) or load(name)
-    given = size or os.environ.get("LOOPGRAD_TUNING_SIZE") or workload.SIZES.get("gpu", workload.SIZES["full"])
+    workload = PIECES[name].workload(name) if name in PIECES else load(name)
+    given = size or os.environ.get("LOOPGRAD_TUNING_SIZE") or workload.size(gpu=True)
     return workload, workload.inputs(int(given))
 
 

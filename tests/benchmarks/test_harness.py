@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.harness import Row, Turns, compare
 from benchmarks.oracles import relative_error
-from benchmarks.registry import WORKLOADS, contenders_of, load
-from benchmarks.tables import markdown
+from benchmarks.process import Process
+from benchmarks.registry import WORKLOADS, contenders_of, expanded, load
+from benchmarks.tables import markdown, records
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,9 +31,9 @@ def test_own_contenders_pass_the_oracle(tmp_path, workload):
     assert run.returncode == 0, run.stderr
     assert "wrong" not in run.stdout
     assert "failed" not in run.stdout
-    record = json.loads(results.read_text())
-    assert [row["status"] for row in record["workloads"][workload]["rows"] if row["name"] == "loopgrad"] == ["ok"]
-    assert "| loopgrad |" in markdown(record)
+    found = json.loads(results.read_text())
+    assert [row["status"] for row in records(found)[workload] if row["name"] == "loopgrad"] == ["ok"]
+    assert "| loopgrad |" in markdown(found)
 
 
 def test_a_peer_that_is_not_installed_is_no_win(tmp_path):
@@ -40,9 +42,11 @@ def test_a_peer_that_is_not_installed_is_no_win(tmp_path):
         "--out", str(tmp_path / "results.json"),
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    rows = {line.split()[0]: line for line in run.stdout.splitlines()[2:] if line.strip()}
-    assert "numpy" in rows
-    assert "quadrants" in rows
+    rows = {row["name"]: row for row in records(json.loads((tmp_path / "results.json").read_text()))["ragged"]}
+    assert rows["numpy"]["status"] == "ok"
+    quadrants = rows["quadrants"]
+    assert (quadrants["median"] is None) == (quadrants["status"] != "ok")
+    assert "quadrants" in run.stdout
 
 
 def test_gpu_contenders_run_on_what_computes_like_a_gpu(tmp_path):
@@ -61,7 +65,7 @@ def test_gpu_contenders_run_on_what_computes_like_a_gpu(tmp_path):
         str(results),
     )
     assert run.returncode == 0, run.stderr
-    rows = json.loads(results.read_text())["workloads"]["ragged_skewed"]["rows"]
+    rows = records(json.loads(results.read_text()))["ragged_skewed"]
     assert {row["status"] for row in rows} == {"ok"}
     assert {row["device"] for row in rows} == {"interpreter"}
     assert "loopgrad:fast math" in {row["name"] for row in rows}
@@ -73,10 +77,68 @@ def test_what_does_not_fit_into_the_time_is_left_out(tmp_path):
     assert "not run" in run.stdout
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+def test_pytest_compares_with_a_run_that_it_saved(tmp_path):
+    command = [
+        sys.executable, "-m", "pytest", "benchmarks", "-q", "-p", "no:cacheprovider", "--workload", "calls.compiled",
+        "--peers", "numpy", "--rounds", "4", f"--benchmark-storage={tmp_path}",
+    ]  # fmt: skip
+    saved = subprocess.run(
+        [*command, "--benchmark-autosave", "--benchmark-save-data"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert saved.returncode == 0, saved.stdout
+    (path,) = tmp_path.rglob("0001_*.json")
+    bench = json.loads(path.read_text())["benchmarks"][0]
+    assert bench["params"] == {"workload": "calls.compiled", "device": "cpu", "contender": "loopgrad"}
+    assert bench["stats"]["rounds"] == len(bench["stats"]["data"]) == 4
+    assert bench["stats"]["median"] == bench["extra_info"]["median"]
+    compared = subprocess.run([*command, "--benchmark-compare"], cwd=ROOT, capture_output=True, text=True)
+    assert compared.returncode == 0, compared.stdout
+    assert "loopgrad] (NOW)" in compared.stdout
+    assert "loopgrad] (0001" in compared.stdout
+
+
+def test_a_plain_pytest_collects_no_benchmark():
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-k", "contender"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
+    assert "tests/benchmarks/test_harness.py" in listed.stdout
+    assert "test_workloads" not in listed.stdout
+
+
+class Answering(Process):
+    """A process whose contender computed this."""
+
+    def __init__(self, **outputs):
+        self._outputs = outputs
+
+    def send(self, command, *arguments):
+        (path,) = arguments
+        np.savez(path, **self._outputs)
+
+    def answer(self, patience):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("got", "status"),
+    [
+        (np.array([1.0, 2.0]), "ok"),
+        (np.array([1.0, 2.1]), "wrong: value off by 5.0e-02"),
+        (np.array([1.0, np.nan]), "wrong: value off by inf"),
+        (np.array([1.0]), "wrong: value off by inf"),
+    ],
+)
+def test_a_wrong_contender_is_not_timed(got, status):
+    contender = Turns(Row("loopgrad"), Answering(value=got))
+    compare(contender, {"value": np.array([1.0, 2.0])}, {"value": 1e-3}, 10.0)
+    assert contender.row.status == status
+    contender.row.times.append(1.0)
+    assert (contender.row.median is None) == (status != "ok")
+
+
+@pytest.mark.parametrize("workload", [*WORKLOADS, *expanded("arrays,calls")])
 def test_every_workload_says_what_runs_on_which_device(workload):
     module = load(workload)
-    assert "loopgrad" in module.CONTENDERS
+    assert "loopgrad" in module.contenders
     for device in ("cuda:0", "hip:0", "vulkan:0"):
         names = contenders_of(module, device)
         assert "loopgrad" in names or not names

@@ -1,0 +1,1 @@
+"""What the host pays for a call, whatever it computes: `--workload calls`."""
