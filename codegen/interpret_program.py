@@ -31,7 +31,7 @@ from loopgrad.graph.primitives import REFERENCE
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class _Machine:
+class _ProgramInterpreter:
     """`memory[slot]` is the array that the slot points at."""
 
     def __init__(self, program: Program, inputs: Sequence[Any]) -> None:
@@ -125,6 +125,6 @@ class _Machine:
 
 def interpret_program(program: Program, inputs: Sequence[Any]) -> list[Array]:
     """The outputs of `program` for these inputs."""
-    machine = _Machine(program, inputs)
+    machine = _ProgramInterpreter(program, inputs)
     machine.run(program.steps)
     return [machine.memory[slot].reshape(program.slots[slot].type.shape).copy() for slot in program.outputs]

@@ -14,7 +14,7 @@ import numpy as np
 
 from loopgrad.graph.errors import ShapeError, VerifyError
 from loopgrad.graph.interpret_regions import (
-    Frame,
+    Activation,
     check_indices,
     run_call,
     run_for,
@@ -50,7 +50,7 @@ def interpret(graph: Graph, arrays: Sequence[Any], checked: bool = False) -> lis
             got = f"{given.dtype}{list(given.shape)}"
             raise ShapeError(f"interpret: expected input {position} of type {value.type}, got {got}")
         inputs.append(given)
-    outputs = run_graph(graph, inputs, Frame(run_graph, check_indices=checked))
+    outputs = run_graph(graph, inputs, Activation(run_graph, check_indices=checked))
     return [_exported(graph, x) for x in outputs]
 
 
@@ -63,7 +63,7 @@ def _exported(graph: Graph, result: Datum) -> Array:
     return np.array(result, order="C")
 
 
-def run_graph(graph: Graph, inputs: list[Datum], frame: Frame) -> list[Datum]:
+def run_graph(graph: Graph, inputs: list[Datum], frame: Activation) -> list[Datum]:
     """Run the nodes in order; an array is dropped after its last use."""
     env: dict[Value, Datum] = dict(zip(graph.inputs, inputs, strict=True))
     last_use: dict[Value, Node | None] = {v: node for node in graph.nodes for v in node.operands}
@@ -79,7 +79,7 @@ def run_graph(graph: Graph, inputs: list[Datum], frame: Frame) -> list[Datum]:
     return [env[v] for v in graph.outputs]
 
 
-def _run_node(node: Node, operands: list[Any], frame: Frame) -> Sequence[Datum]:
+def _run_node(node: Node, operands: list[Any], frame: Activation) -> Sequence[Datum]:
     if frame.check_indices and node.op in ("gather", "scatter"):
         check_indices(node, operands, frame.masks)
     match node.op:

@@ -35,18 +35,18 @@ from loopgrad.graph.types import StackType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class Activation:
     """One run of a graph by `run`. `masks` are the active lanes of the enclosing lane loops, outermost
     first; `shared` are the values of this graph that are accumulators: their scatters obey the masks.
     `check_indices`: gathers and scatters raise where an active lane's index is out of range."""
 
-    run: Callable[[Graph, list[Any], Frame], list[Any]]
+    run: Callable[[Graph, list[Any], Activation], list[Any]]
     masks: tuple[Array, ...] = ()
     shared: set[Value] = field(default_factory=set)
     check_indices: bool = False
 
 
-def run_for(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+def run_for(node: Node, operands: list[Any], frame: Activation) -> list[Any]:
     """k counts up from 0 (`reverse`: down to 0) over the largest count of an active lane."""
     loop = Loop.of(node)
     (count,), carries, captures = loop.split(operands)
@@ -61,7 +61,7 @@ def run_for(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     return list(carries)
 
 
-def run_while(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+def run_while(node: Node, operands: list[Any], frame: Activation) -> list[Any]:
     """Raises LoopLimitError where a condition still holds after max_steps passes."""
     loop = Loop.of(node)
     _, carries, captures = loop.split(operands)
@@ -81,7 +81,7 @@ def run_while(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     return list(carries)
 
 
-def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+def run_switch(node: Node, operands: list[Any], frame: Activation) -> list[Any]:
     switch = Switch.of(node)
     index, inputs = operands[0], operands[switch.first :]
     last = len(switch.branches) - 1
@@ -96,7 +96,7 @@ def run_switch(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
     return results
 
 
-def run_call(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
+def run_call(node: Node, operands: list[Any], frame: Activation) -> list[Any]:
     """Its function; the rules are for derivatives."""
     call = Call.of(node)
     results = _run_branch(call, call.function, operands, frame.masks, {p: call.source(p) for p in call.shared}, frame)
@@ -106,7 +106,7 @@ def run_call(node: Node, operands: list[Any], frame: Frame) -> list[Any]:
 
 
 def _run_lane_switch(
-    switch: Switch, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Frame
+    switch: Switch, chosen: Array, inputs: list[Any], threaded: dict[int, int], frame: Activation
 ) -> list[Any]:
     merged: list[Any] = [
         inputs[threaded[p]] if p in threaded else np.zeros(r.shape, dtype=r.dtype.np)
@@ -126,7 +126,12 @@ def _run_lane_switch(
 
 
 def _run_branch(
-    switch: Region, branch: Graph, inputs: list[Any], masks: tuple[Array, ...], threaded: dict[int, int], frame: Frame
+    switch: Region,
+    branch: Graph,
+    inputs: list[Any],
+    masks: tuple[Array, ...],
+    threaded: dict[int, int],
+    frame: Activation,
 ) -> list[Any]:
     declared = {threaded[p] for p in switch.shared}
     accumulators = {
@@ -134,28 +139,28 @@ def _run_branch(
         for position, (value, operand) in enumerate(zip(branch.inputs, switch.arguments, strict=True))
         if operand in frame.shared or position in declared
     }
-    return frame.run(branch, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
+    return frame.run(branch, inputs, Activation(frame.run, masks, accumulators, frame.check_indices))
 
 
-def _run_loop_region(loop: Loop, region: Graph, inputs: list[Any], active: Array, frame: Frame) -> list[Any]:
+def _run_loop_region(loop: Loop, region: Graph, inputs: list[Any], active: Array, frame: Activation) -> list[Any]:
     """A body or a condition: the carries that accumulate are shared in it too."""
     carries = loop.split(region.inputs).carries
     accumulators = {v for j, v in enumerate(carries) if _accumulates(loop, j, frame)}
     masks = frame.masks if loop.lanes == 0 else (*frame.masks, active)
-    return frame.run(region, inputs, Frame(frame.run, masks, accumulators, frame.check_indices))
+    return frame.run(region, inputs, Activation(frame.run, masks, accumulators, frame.check_indices))
 
 
-def _accumulates(loop: Loop, carry: int, frame: Frame) -> bool:
+def _accumulates(loop: Loop, carry: int, frame: Activation) -> bool:
     return carry in loop.shared or loop.init(carry) in frame.shared
 
 
-def _finish_loop(loop: Loop, frame: Frame) -> None:
+def _finish_loop(loop: Loop, frame: Activation) -> None:
     """A shared value that went through the loop is still shared after it."""
     pairs = zip(loop.node.results, loop.inits, strict=True)
     frame.shared.update([result for result, init in pairs if init in frame.shared])
 
 
-def _merge(loop: Loop, active: Array, old: Sequence[Any], new: list[Any], frame: Frame) -> list[Any]:
+def _merge(loop: Loop, active: Array, old: Sequence[Any], new: list[Any], frame: Activation) -> list[Any]:
     if loop.lanes == 0:
         return new
     return [

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from loopgrad.graph.lift import Slot, slots, without_slots
+from loopgrad.graph.lift import NumberPlace, slots, without_slots
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, REGIONS, STACKS
 from loopgrad.graph.regions import Region
@@ -45,7 +45,9 @@ def key(graph: Graph, with_locations: bool = True) -> bytes:
     return digest
 
 
-def abstract_key(graph: Graph, with_locations: bool = True) -> tuple[bytes, tuple[float | int, ...], tuple[Slot, ...]]:
+def abstract_key(
+    graph: Graph, with_locations: bool = True
+) -> tuple[bytes, tuple[float | int, ...], tuple[NumberPlace, ...]]:
     """The digest with what can be lifted blanked out, its values, and where they are, in order of visit."""
     encoder = _Encoder(with_locations, abstract=True)
     encoder.graph(graph)
@@ -60,7 +62,7 @@ class _Encoder:
         self.abstract = abstract
         self.words: list[int] = []
         self.strings: dict[str, int] = {}
-        self.slots: list[Slot] = []
+        self.slots: list[NumberPlace] = []
 
     def digest(self) -> bytes:
         state = blake2b(array("q", [len(self.words), *self.words]).tobytes(), digest_size=16)

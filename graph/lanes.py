@@ -39,13 +39,13 @@ from loopgrad.graph.primitives.primitive import Axes
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 
-__all__ = ["Accumulator", "LaneReport", "candidate_domain", "lane_domain", "lane_report", "preserves"]
+__all__ = ["LaneReport", "ScatterUse", "candidate_domain", "lane_domain", "lane_report", "preserves"]
 
 Shape = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Accumulator:
+class ScatterUse:
     """Scatters into one accumulator: their kinds, and whether no two lanes ever meet in an element."""
 
     kinds: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class LaneReport:
     reason: str
     table_inputs: frozenset[int]
     identity_inputs: frozenset[int]
-    accumulators: dict[int, Accumulator]
+    accumulators: dict[int, ScatterUse]
 
 
 class Access(NamedTuple):
@@ -126,7 +126,7 @@ def lane_report(
     Operands (of a Graph, inputs) at the positions `hard` exist only at the lane's own index; of those at `earned`
     a lane has the elements that it looks up.
     """
-    walk = _Walk(shape)
+    walk = _LaneWalk(shape)
     values = subject.operands if isinstance(subject, Node) else subject.inputs
     accesses = [walk.outer(i, v, i in hard)._replace(earned=i in earned) for i, v in enumerate(values)]
     if isinstance(subject, Graph):
@@ -156,7 +156,7 @@ def _updated_by_all(node: Node) -> list[int]:
     return operands
 
 
-class _Walk:
+class _LaneWalk:
     """One pass over a node's regions; `tables` and `elsewhere` collect operand positions."""
 
     def __init__(self, shape: Shape) -> None:
@@ -166,7 +166,7 @@ class _Walk:
         self.reason = ""
         self.tables: set[int] = set()
         self.elsewhere: set[int] = set()
-        self.accumulators: dict[int, Accumulator] = {}
+        self.accumulators: dict[int, ScatterUse] = {}
         self.diverged = False  # inside a node with lanes
 
     # ---- classifying
@@ -314,7 +314,7 @@ class _Walk:
                 self.blame(node, "every lane would repeat the same update of an accumulator")
                 return
             axes = self.leading
-        record = self.accumulators.setdefault(position, Accumulator())
+        record = self.accumulators.setdefault(position, ScatterUse())
         record.kinds.add(node.attrs["kind"])
         if _rows(node, axes, [a.iota for a in indices]) is None:
             record.exclusive = False

@@ -23,7 +23,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType, int64
 
@@ -33,7 +33,7 @@ BAKED: Final = frozenset({0.0, 1.0, -1.0, 2.0, 0.5})
 _INDEX: Final = TensorType((), int64)
 
 
-class Slot(NamedTuple):
+class NumberPlace(NamedTuple):
     """A number of a node: of a constant its value (`axis` None), else a position along an axis."""
 
     node: Node
@@ -53,24 +53,24 @@ class Slot(NamedTuple):
         return TensorType((), self.node.attrs["type"].dtype) if self.axis is None else _INDEX
 
 
-def slots(node: Node) -> list[Slot]:
+def slots(node: Node) -> list[NumberPlace]:
     """The numbers of one node, not of its regions, that can be inputs."""
     attrs = node.attrs
     match node.op:
         case "const":
             dtype, value = attrs["type"].dtype, attrs["value"]
             number = dtype.is_float or dtype.is_integer
-            return [Slot(node, None)] if number and value not in BAKED and isfinite(value) else []
+            return [NumberPlace(node, None)] if number and value not in BAKED and isfinite(value) else []
         case "slice":
             extents, kept = node.operands[0].shape, node.results[0].shape
-            return [Slot(node, a) for a, n in enumerate(kept) if attrs["step"][a] == 1 and 0 < n < extents[a]]
+            return [NumberPlace(node, a) for a, n in enumerate(kept) if attrs["step"][a] == 1 and 0 < n < extents[a]]
         case "pad":
             given = node.operands[0].shape
-            return [Slot(node, a) for a, n in enumerate(given) if n and attrs["low"][a] + attrs["high"][a]]
+            return [NumberPlace(node, a) for a, n in enumerate(given) if n and attrs["low"][a] + attrs["high"][a]]
     return []
 
 
-def without_slots(node: Node, found: Sequence[Slot]) -> dict[str, Any]:
+def without_slots(node: Node, found: Sequence[NumberPlace]) -> dict[str, Any]:
     """The node's attributes with the numbers of its slots blanked out."""
     attrs = dict(node.attrs)
     if node.op == "const":
@@ -84,7 +84,7 @@ def without_slots(node: Node, found: Sequence[Slot]) -> dict[str, Any]:
     return attrs
 
 
-def lift(graph: Graph, chosen: Collection[int] | None = None) -> tuple[Graph, tuple[Slot, ...]]:
+def lift(graph: Graph, chosen: Collection[int] | None = None) -> tuple[Graph, tuple[NumberPlace, ...]]:
     """`graph` with the numbered slots (all of them for None) as extra inputs at the end, and what they were."""
     lifted, inputs = _Lifter(chosen).graph(graph)
     return lifted, tuple(inputs)
@@ -95,9 +95,9 @@ class _Lifter:
         self.chosen = chosen
         self.numbers = count()
 
-    def graph(self, graph: Graph) -> tuple[Graph, list[Slot]]:
-        builder = Builder()
-        found: list[Slot] = []
+    def graph(self, graph: Graph) -> tuple[Graph, list[NumberPlace]]:
+        builder = GraphBuilder()
+        found: list[NumberPlace] = []
         extra: list[Value] = []
         env: dict[Value, Value] = {}
         for node in graph.nodes:
@@ -127,7 +127,7 @@ class _Lifter:
     def _wanted(self, number: int) -> bool:
         return self.chosen is None or number in self.chosen
 
-    def _regions(self, node: Node) -> tuple[tuple[Graph, ...], list[Slot]]:
+    def _regions(self, node: Node) -> tuple[tuple[Graph, ...], list[NumberPlace]]:
         """The node's regions that run, each taking the lifted numbers of all of them as last inputs."""
         if not node.regions:
             return (), []
@@ -147,7 +147,7 @@ class _Lifter:
         return tuple(regions), found
 
 
-def _computed(b: Builder, node: Node, operands: list[Value], given: dict[Slot, Value]) -> Value:
+def _computed(b: GraphBuilder, node: Node, operands: list[Value], given: dict[NumberPlace, Value]) -> Value:
     """The node's result from the numbers given."""
     if node.op == "const":
         (number,) = given.values()
@@ -160,7 +160,7 @@ def _computed(b: Builder, node: Node, operands: list[Value], given: dict[Slot, V
     return rest
 
 
-def _static(b: Builder, node: Node, operands: list[Value], lifted: Collection[int]) -> Value:
+def _static(b: GraphBuilder, node: Node, operands: list[Value], lifted: Collection[int]) -> Value:
     """The operation along the axes whose numbers stay."""
     attrs, operand = node.attrs, operands[0]
     axes = range(len(operand.shape))
@@ -172,13 +172,13 @@ def _static(b: Builder, node: Node, operands: list[Value], lifted: Collection[in
     return b.value("pad", operand, operands[1], low=low, high=high) if any(low) or any(high) else operand
 
 
-def _sliced(b: Builder, x: Value, axis: int, start: Value, extent: int, operands: list[Value]) -> Value:
+def _sliced(b: GraphBuilder, x: Value, axis: int, start: Value, extent: int, operands: list[Value]) -> Value:
     type = TensorType((extent,), int64)
     index = b.value("add", b.value("iota", type=type, axis=0), b.splat(start, type.shape))
     return _along(b, x, axis, index)
 
 
-def _padded(b: Builder, x: Value, axis: int, low: Value, extent: int, operands: list[Value]) -> Value:
+def _padded(b: GraphBuilder, x: Value, axis: int, low: Value, extent: int, operands: list[Value]) -> Value:
     type = TensorType((extent,), int64)
     index = b.value("sub", b.value("iota", type=type, axis=0), b.splat(low, type.shape))
     first, last = b.const(0, type), b.const(x.shape[axis] - 1, type)
@@ -188,7 +188,7 @@ def _padded(b: Builder, x: Value, axis: int, low: Value, extent: int, operands: 
     return b.value("select", wide, taken, b.splat(operands[1], taken.shape))
 
 
-def _along(b: Builder, x: Value, axis: int, index: Value) -> Value:
+def _along(b: GraphBuilder, x: Value, axis: int, index: Value) -> Value:
     """The elements at `index` along an axis."""
     rank = len(x.shape)
     if axis == 0:

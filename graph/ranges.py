@@ -35,7 +35,7 @@ def limits(dtype: DType) -> Interval:
 
 def bounds(value: Value) -> Interval:
     """The smallest and the largest number that an element of an integer or bool value may be."""
-    return _Walk().bounds(value, 0)
+    return _RangeWalk().bounds(value, 0)
 
 
 def noted(value: Value) -> tuple[int, ...]:
@@ -61,13 +61,13 @@ def outermost(value: Value) -> Value:
 
 def may_lie_in(value: Value, low: int, high: int) -> bool:
     """Whether an element of an integer value may be one of low, ..., high (all of them numbers of its dtype)."""
-    first, last = _Walk().residues(value, 0)
+    first, last = _RangeWalk().residues(value, 0)
     modulus = 1 << value.dtype.bits
     turns = -(-(first - high) // modulus)  # the fewest that bring `high` to `first` or beyond
     return low + turns * modulus <= last
 
 
-class _Walk:
+class _RangeWalk:
     """One question: residues that were found on the way, each once."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class _Walk:
 class _Deeper(NamedTuple):
     """The walk as rules ask it about operands."""
 
-    walk: _Walk
+    walk: _RangeWalk
     depth: int
 
     def bounds(self, value: Value) -> Interval:

@@ -20,7 +20,7 @@ from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import TensorType
 
 
-class Builder:
+class GraphBuilder:
     """The nodes of a graph under construction, in order."""
 
     __slots__ = ("loc", "nodes", "original")
@@ -64,12 +64,12 @@ class Builder:
         return tuple([env[v] for v in graph.outputs])
 
 
-Rewrite = Callable[[Node, Builder], Sequence[Value] | None]
+Rewrite = Callable[[Node, GraphBuilder], Sequence[Value] | None]
 
 
 def rebuild(graph: Graph, rewrite: Rewrite) -> Graph:
     """`graph` with `rewrite` applied to every node of it and of its regions, innermost first."""
-    builder = Builder()
+    builder = GraphBuilder()
     env: dict[Value, Value] = {}
     changed = False
     for node in graph.nodes:

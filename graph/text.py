@@ -42,12 +42,12 @@ class GraphTextError(LoopgradError, ValueError):
 
 def print_graph(graph: Graph) -> str:
     """The graph as text."""
-    printer = _Printer()
+    printer = _GraphPrinter()
     printer.graph(graph, "graph", 0)
     return "\n".join(printer.lines)
 
 
-class _Printer:
+class _GraphPrinter:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.count = 0

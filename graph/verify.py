@@ -30,7 +30,7 @@ def verify(graph: Graph, after: str = "") -> None:
 
 def violations(graph: Graph) -> list[str]:
     """Every broken rule, one line each."""
-    verifier = _Verifier()
+    verifier = _GraphVerifier()
     verifier.graph(graph, "graph")
     return verifier.errors
 
@@ -42,7 +42,7 @@ def _printed(graph: Graph) -> str:
         return f"(not printable: {error!r})"
 
 
-class _Verifier:
+class _GraphVerifier:
     def __init__(self) -> None:
         self.errors: list[str] = []
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.plan import MemoryStats, Plan
-from loopgrad.runtime.replay import Recording, Replay
+from loopgrad.runtime.replay import DeviceReplay, Recording
 
 
 class Executable(ABC):
@@ -43,7 +43,7 @@ class Executable(ABC):
     def memory_stats(self) -> MemoryStats:
         """Bytes held and peaks."""
 
-    def capture(self, buffers: Sequence[Buffer]) -> Replay:
+    def capture(self, buffers: Sequence[Buffer]) -> DeviceReplay:
         """Run once and keep what is needed to run again at the least cost."""
         check_inputs(self.input_types, buffers, self.device)
-        return Replay(self.input_types, self.device, self.record(buffers))
+        return DeviceReplay(self.input_types, self.device, self.record(buffers))

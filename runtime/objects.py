@@ -28,7 +28,7 @@ Run = Callable[[Sequence[Buffer]], list[Buffer]]
 
 
 @dataclass(slots=True)
-class Recorded:
+class CompiledGraph:
     """A graph that the program had compiled. `inputs` and `outputs`: the bytes of one run, where they are wanted
     and it ran."""
 
@@ -49,16 +49,16 @@ class RecordingDevice(CpuDevice):
     def __init__(self, data: bool) -> None:
         super().__init__()
         self.data = data
-        self.recorded: dict[tuple[bytes, str], Recorded] = {}
+        self.recorded: dict[tuple[bytes, str], CompiledGraph] = {}
 
     def compile(self, graph: Graph, options: Options) -> Executable:
-        one = self.recorded.setdefault((key(graph), options.key()), Recorded(graph, options))
+        one = self.recorded.setdefault((key(graph), options.key()), CompiledGraph(graph, options))
         executable = super().compile(graph, options)
         if self.data and one.inputs is None:
             executable.run = self._noted(executable.run, one)  # type: ignore[assignment,method-assign]
         return executable
 
-    def _noted(self, run: Run, one: Recorded) -> Run:
+    def _noted(self, run: Run, one: CompiledGraph) -> Run:
         def noted(buffers: Sequence[Buffer]) -> list[Buffer]:
             if one.outputs is not None:
                 return run(buffers)
@@ -70,7 +70,7 @@ class RecordingDevice(CpuDevice):
         return noted
 
 
-def record(program: Path, arguments: Sequence[str] = (), data: bool = False) -> list[Recorded]:
+def record(program: Path, arguments: Sequence[str] = (), data: bool = False) -> list[CompiledGraph]:
     """Run the file as Python would; the graphs that it had compiled for the device `cpu`, with the `data` of one
     run each. ProgramError where it raises, ends with an exit code that isn't 0, or compiles nothing."""
     device = RecordingDevice(data)
@@ -100,7 +100,7 @@ def record(program: Path, arguments: Sequence[str] = (), data: bool = False) -> 
     return list(device.recorded.values())
 
 
-def write(recorded: Sequence[Recorded], target: str, folder: Path) -> list[Path]:
+def write(recorded: Sequence[CompiledGraph], target: str, folder: Path) -> list[Path]:
     """A folder for each program: code, constants.bin, a description of each kernel, program.json. The folders. A
     file that is there already is replaced, and so is a link to one; OSError where a folder can't be written to."""
     from loopgrad.codegen.objects.formats import FORMATS, compile_objects  # late: all targets, and LLVM
@@ -124,7 +124,7 @@ def write(recorded: Sequence[Recorded], target: str, folder: Path) -> list[Path]
     return made
 
 
-def _data(place: Path, one: Recorded) -> dict[str, Any]:
+def _data(place: Path, one: CompiledGraph) -> dict[str, Any]:
     """Files with the elements of a run, where it is known: by the order of `inputs` and `outputs`."""
     if one.inputs is None or one.outputs is None:
         return {}

@@ -1,7 +1,7 @@
 """Capture and replay: one recorded call, submitted again.
 
 A device implements `Recording`: a CUDA graph, a HIP graph, a Vulkan command buffer, or on the CPU
-one native call. `Replay` is the same everywhere: it checks that shapes and dtypes are those of the
+one native call. `DeviceReplay` is the same everywhere: it checks that shapes and dtypes are those of the
 capture, binds new inputs, submits, and where a stack was too small (`settle` is false) lets the
 device grow it and submits again. Values and trip counts may differ between replays.
 """
@@ -55,7 +55,7 @@ class Recording(ABC):
         """How often a stack heap grew since the recording was made."""
 
 
-class Replay:
+class DeviceReplay:
     """What `capture` returns. `replay(buffers)` with None repeats the last inputs."""
 
     def __init__(self, input_types: Sequence[TensorType], device: str, recording: Recording) -> None:

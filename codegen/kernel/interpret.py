@@ -50,7 +50,7 @@ class _Stack:
         return result
 
 
-class _Machine:
+class _KernelInterpreter:
     def __init__(self, kernel: Kernel, arrays: Sequence[Array]) -> None:
         self.kernel = kernel
         self.arrays = [a.reshape(-1) for a in arrays]
@@ -178,21 +178,21 @@ class _Machine:
         return [np.where(pred, a, b) for a, b in zip(then, other, strict=True)]
 
 
-_HANDLERS: dict[str, Callable[[_Machine, KOp, list[Array], Array], Sequence[Array]]] = {
-    "const": _Machine.const,
-    "cast": _Machine.cast,
-    "fma": _Machine.fma,
-    "whole_power": _Machine.whole_power,
-    "load": _Machine.load,
-    "store": _Machine.store,
-    "accumulate": _Machine.accumulate,
-    "for": _Machine.for_,
-    "while": _Machine.while_,
-    "if": _Machine.if_,
-    "push": _Machine.push,
-    "pop": _Machine.pop,
-    "reduce": _Machine.reduce,
-    "check": _Machine.check,
+_HANDLERS: dict[str, Callable[[_KernelInterpreter, KOp, list[Array], Array], Sequence[Array]]] = {
+    "const": _KernelInterpreter.const,
+    "cast": _KernelInterpreter.cast,
+    "fma": _KernelInterpreter.fma,
+    "whole_power": _KernelInterpreter.whole_power,
+    "load": _KernelInterpreter.load,
+    "store": _KernelInterpreter.store,
+    "accumulate": _KernelInterpreter.accumulate,
+    "for": _KernelInterpreter.for_,
+    "while": _KernelInterpreter.while_,
+    "if": _KernelInterpreter.if_,
+    "push": _KernelInterpreter.push,
+    "pop": _KernelInterpreter.pop,
+    "reduce": _KernelInterpreter.reduce,
+    "check": _KernelInterpreter.check,
 }
 
 
@@ -202,4 +202,4 @@ def interpret_kernel(kernel: Kernel, arrays: Sequence[Array]) -> None:
     Accumulate parameters must hold their initial elements. Raises IndexRangeError and
     LoopLimitError as the compiled kernel would.
     """
-    _Machine(kernel, arrays).run()
+    _KernelInterpreter(kernel, arrays).run()

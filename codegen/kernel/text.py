@@ -16,7 +16,7 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.opcodes import OPCODES
 
 
-class _Printer:
+class _KernelPrinter:
     def __init__(self) -> None:
         self.names: dict[KValue, str] = {}
         self.lines: list[str] = []
@@ -51,7 +51,7 @@ def _attrs(attrs: Mapping[str, Any]) -> str:
 
 def print_kernel(kernel: Kernel) -> str:
     """The kernel as text; equal kernels give equal text."""
-    printer = _Printer()
+    printer = _KernelPrinter()
     domain = " x ".join(map(str, kernel.domain)) or "one lane"
     params = ", ".join(f"p{i}: {p.dtype.name}[{p.size}] {p.access}" for i, p in enumerate(kernel.params))
     printer.lines.append(f"kernel {kernel.name} <{domain}> ({params})")

@@ -11,7 +11,7 @@ from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.types import bool_, float32, float64, int64
 
 
-class _Verifier:
+class _KernelVerifier:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.findings: list[str] = []
@@ -111,7 +111,7 @@ class _Verifier:
 
 def verify_kernel(kernel: Kernel) -> None:
     """Raise VerifyError, with the kernel's text, unless it is well formed."""
-    verifier = _Verifier(kernel)
+    verifier = _KernelVerifier(kernel)
     verifier.expect(
         len(kernel.body.arguments) == len(kernel.domain) and all(v.dtype is int64 for v in kernel.body.arguments),
         "body: expected one int64 argument per dim of the domain",

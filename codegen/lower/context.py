@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from loopgrad.codegen.kernel.nodes import BufferParam, ErrorSite, KValue, StackSlot
-from loopgrad.codegen.lower.emitter import Emitter, Index, Part, Position
+from loopgrad.codegen.lower.emitter import Index, KernelBuilder, Part, Position
 from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import TensorType, int64
@@ -142,7 +142,7 @@ class Lowering:
         arguments = tuple([KValue(int64) for _ in dims])
         self.settings = settings
         self.rules = rules
-        self.emitter = Emitter(arguments)
+        self.emitter = KernelBuilder(arguments)
         self.dims = dims
         self.lanes = prod(dims)
         self.lane_index: Index = tuple([Part(d, a) for d, a in zip(dims, arguments, strict=True)])

@@ -6,7 +6,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull
-from loopgrad.codegen.lower.emitter import Emitter, Index
+from loopgrad.codegen.lower.emitter import Index, KernelBuilder
 from loopgrad.codegen.math.power import has_few_factors
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.passes.fold import known_scalar
@@ -31,7 +31,7 @@ def _sum(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     return ctx.emitter.op(node.op, (a, b), a.dtype)
 
 
-def _contracted(e: Emitter, opcode: str, a: KValue, b: KValue) -> tuple[KValue, KValue, KValue] | None:
+def _contracted(e: KernelBuilder, opcode: str, a: KValue, b: KValue) -> tuple[KValue, KValue, KValue] | None:
     """Two factors and what is added to their product. A sum of two products stays one: x*y - y*x has to be 0."""
     (x, x_negative), (y, y_negative) = _product(a), _product(b)
     if a.dtype not in (float32, float64) or (x is None) == (y is None):

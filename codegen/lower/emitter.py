@@ -41,7 +41,7 @@ class OpenBlock:
         self.pulled: dict[Any, KValue] = {}
 
 
-class Emitter:
+class KernelBuilder:
     """The chain of open blocks of one kernel."""
 
     def __init__(self, arguments: tuple[KValue, ...]) -> None:

@@ -32,7 +32,7 @@ from loopgrad.codegen.lower.emitter import Index, Part
 from loopgrad.codegen.lower.indexing import scatter_into
 from loopgrad.codegen.lower.liveness import Live
 from loopgrad.codegen.lower.movement import digit
-from loopgrad.codegen.lower.reduction import Accumulation, tree
+from loopgrad.codegen.lower.reduction import Fold, tree
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import COMBINES
 from loopgrad.graph.regions import Loop, Region
@@ -259,7 +259,7 @@ class _Builder:
         def put(at: Any, total: KValue) -> None:
             e.effect("store", (e.value(e.linear(element(at))), total), (), {"param": param})
 
-        how = Accumulation(e, kind, dtype)
+        how = Fold(e, kind, dtype)
         start = e.value(shape[axis] - 1 if reverse else 0)
         first = ctx.pull(self.frame, operand, element(start))
         put(start, first)

@@ -8,7 +8,7 @@ from typing import Final
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull
 from loopgrad.codegen.lower.emitter import Index, Position
 from loopgrad.codegen.lower.movement import digit
-from loopgrad.codegen.lower.reduction import Accumulation, accumulated, tree, unroll_limit
+from loopgrad.codegen.lower.reduction import Fold, accumulated, tree, unroll_limit
 from loopgrad.graph.nodes import Node
 
 
@@ -36,7 +36,7 @@ def _matmul(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
             product = yield from term(t)
             products.append(product)
         return tree(ctx, "add", products)
-    how = Accumulation(e, "add", left.dtype)
+    how = Fold(e, "add", left.dtype)
     return how.result((yield from accumulated(ctx, depth, term, how, how.start())))
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request
-from loopgrad.codegen.lower.emitter import Emitter, Index, Position
+from loopgrad.codegen.lower.emitter import Index, KernelBuilder, Position
 from loopgrad.codegen.lower.movement import digit, dim_runs, joined
 from loopgrad.codegen.math.compensated import added, balanced, rounded
 from loopgrad.codegen.scalar.identities import identity, of_nothing
@@ -44,7 +44,7 @@ def tree(ctx: Lowering, kind: str, values: Sequence[KValue]) -> KValue:
 class Scalars:
     """Arithmetic of the Kernel IR, for codegen.math.compensated."""
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: KernelBuilder) -> None:
         self.e = e
 
     def add(self, x: KValue, y: KValue, /) -> KValue:
@@ -63,10 +63,10 @@ class Scalars:
         return self.e.op("select", (m, x, y), x.dtype)
 
 
-class Accumulation:
+class Fold:
     """How a loop inside a lane combines terms: what it carries, from which start, and what is left in the end."""
 
-    def __init__(self, e: Emitter, kind: str, dtype: DType) -> None:
+    def __init__(self, e: KernelBuilder, kind: str, dtype: DType) -> None:
         self.e, self.kind, self.dtype = e, kind, dtype
         self.compensated = kind == "add" and dtype.is_float
 
@@ -104,7 +104,7 @@ def reduce_over(
     if count == 0:
         return ctx.emitter.const(of_nothing(kind, operand.dtype), operand.dtype)
     if count > unroll_limit(ctx):
-        how = Accumulation(ctx.emitter, kind, operand.dtype)
+        how = Fold(ctx.emitter, kind, operand.dtype)
         return how.result((yield from _loops(ctx, frame, operand, sizes, list(at), how, how.start())))
     values = []
     for t in range(count):
@@ -115,7 +115,7 @@ def reduce_over(
         values.append((yield frame, operand, joined(c for c in full if c is not None)))
     if ctx.lane_loops or count <= TOGETHER:
         return tree(ctx, kind, values)
-    how = Accumulation(ctx.emitter, kind, operand.dtype)
+    how = Fold(ctx.emitter, kind, operand.dtype)
     carried = how.start()
     for first in range(0, count, 2):
         carried = how.add(carried, tree(ctx, kind, values[first : first + 2]))
@@ -128,7 +128,7 @@ def _loops(
     operand: Value,
     sizes: Sequence[int],
     at: list[Index | None],
-    how: Accumulation,
+    how: Fold,
     carried: Carried,
 ) -> Pulled:
     """Nested loops over the dims without an index, which carry what is combined so far."""
@@ -147,9 +147,7 @@ def _loops(
     return _repeated(e, sizes[d], carried, body)
 
 
-def accumulated(
-    ctx: Lowering, extent: int, term: Callable[[Position], Pull], how: Accumulation, carried: Carried
-) -> Pulled:
+def accumulated(ctx: Lowering, extent: int, term: Callable[[Position], Pull], how: Fold, carried: Carried) -> Pulled:
     """The terms 0 to `extent` combined with what is carried, in a loop. Those of a float sum a few at a time, where a
     term is short code."""
     e = ctx.emitter
@@ -178,7 +176,7 @@ def accumulated(
     return carried
 
 
-def _repeated(e: Emitter, count: int, carried: Carried, body: Block) -> Carried:
+def _repeated(e: KernelBuilder, count: int, carried: Carried, body: Block) -> Carried:
     dtypes = tuple([v.dtype for v in carried])
     return tuple(e.effect("for", (e.const(count, int64), *carried), dtypes, {"reverse": False}, (body,)))
 
@@ -245,7 +243,7 @@ def _cumulative(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
             return x
         total = yield frame, node.results[0], element(previous)
         return e.op(kind, (total, x), x.dtype)
-    how = Accumulation(e, kind, operand.dtype)
+    how = Fold(e, kind, operand.dtype)
     count = e.value(e.sub(extent, at) if reverse else e.add(at, 1))
     start = how.start()
     k, *carried = e.open((int64, *[v.dtype for v in start]))

@@ -11,9 +11,9 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.codegen.targets.cpu.module import emit_kernels
-from loopgrad.codegen.targets.cpu.record import ProgramRecord
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.codegen.targets.cpu.target import compile_program
 
 ARGUMENTS: Final = {"params": "address", "chunk": "i64", "worker": "address", "control": "address"}
@@ -28,13 +28,13 @@ def describe_cpu(program: Program, options: Options, target: str) -> Objects:
     kernels = []
     for number, (kernel, interface) in enumerate(zip(program.kernels, interfaces, strict=True)):
         kernels.append({"target": target, "code": "code", "number": number, **_kernel(kernel, interface)})
-    rest = encode(ProgramRecord, artifact.program)
+    rest = encode(CpuProgramRecord, artifact.program)
     del rest["kernels"], rest["residuals"]
     about = {"target": target, "triple": machine.triple, "processor": machine.cpu, "features": machine.features}
     return Objects({"code": artifact.code}, artifact.constants, tuple(kernels), {**about, "entry": "entry", **rest})
 
 
-def _kernel(kernel: Kernel, interface: KernelInterface) -> dict[str, Any]:
+def _kernel(kernel: Kernel, interface: CpuKernelInterface) -> dict[str, Any]:
     stacks = len(interface.stacks)
     names = [f"rows of stack {s}" for s in range(stacks)] + [f"needed rows of stack {s}" for s in range(stacks)]
     names += [*CONTROL_END, "address of context"]

@@ -27,24 +27,24 @@ PORTABLE: Final = Features(fused=False, widening=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ObjectFormat:
     """`suffix` of the files with code."""
 
     suffix: str
     compile: Callable[[Program, Options, str], Objects]
 
 
-def _gpu(suffix: str, passing: str, image: Callable[[str], Image], details: Details = lambda _: {}) -> Format:
+def _gpu(suffix: str, passing: str, image: Callable[[str], Image], details: Details = lambda _: {}) -> ObjectFormat:
     """`passing`: how the six launch words reach a kernel."""
 
     def compile(program: Program, options: Options, target: str) -> Objects:
         return describe_gpu(program, options, image(target), target, passing, details)
 
-    return Format(suffix, compile)
+    return ObjectFormat(suffix, compile)
 
 
-FORMATS: Final[dict[str, Format]] = {
-    "cpu": Format("o", describe_cpu),
+FORMATS: Final[dict[str, ObjectFormat]] = {
+    "cpu": ObjectFormat("o", describe_cpu),
     "spirv": _gpu("spv", "push constants", lambda _: SpirvImage(PORTABLE)),
     **dict.fromkeys(PTX_VERSION, _gpu("ptx", "arguments", nvptx_image)),
     **dict.fromkeys(WAVEFRONT, _gpu("hsaco", "arguments", lambda name: AmdgpuImage(name, listing=False), described)),

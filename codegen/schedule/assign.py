@@ -30,11 +30,11 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.schedule.program_builder import Buffer
+from loopgrad.codegen.schedule.program_builder import ProgramBuffer
 
 
 def assign_slots(
-    buffers: Sequence[Buffer], kernels: Sequence[Kernel], steps: Sequence[Step], fixed: Sequence[Buffer]
+    buffers: Sequence[ProgramBuffer], kernels: Sequence[Kernel], steps: Sequence[Step], fixed: Sequence[ProgramBuffer]
 ) -> tuple[tuple[Slot, ...], tuple[Step, ...], dict[int, int], bytes]:
     """Slots, renumbered steps, the slot of each buffer, and the bytes of all constants. `fixed`: inputs and outputs,
     in order."""
@@ -58,7 +58,11 @@ def assign_slots(
 
 
 def _slot(
-    buffer: Buffer, first: int, last: int, slots: list[Slot], free: dict[tuple[object, ...], list[tuple[int, int]]]
+    buffer: ProgramBuffer,
+    first: int,
+    last: int,
+    slots: list[Slot],
+    free: dict[tuple[object, ...], list[tuple[int, int]]],
 ) -> int:
     """A slot of the buffer's kind whose last user is done, else a new one."""
     if buffer.popped:

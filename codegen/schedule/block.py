@@ -35,7 +35,7 @@ from loopgrad.codegen.schedule.partition import (
     matmul_source,
     scatter_exclusive,
 )
-from loopgrad.codegen.schedule.program_builder import Buffer, ProgramBuilder
+from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_operand
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -54,7 +54,7 @@ class BlockRequest:
 
     graph: Graph
     inputs: Mapping[Value, Storage]
-    targets: Sequence[Buffer | None]
+    targets: Sequence[ProgramBuffer | None]
     mutable: frozenset[Value] = frozenset()
 
 
@@ -64,7 +64,7 @@ class ScheduledBlock:
 
     steps: tuple[Step, ...]
     outputs: tuple[Storage, ...]
-    fresh: frozenset[Buffer]
+    fresh: frozenset[ProgramBuffer]
 
 
 def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledBlock:
@@ -111,7 +111,7 @@ class BlockScheduler:
         self.partition = Partition(graph, decision, request.mutable)
         self.storage: dict[Value, Storage] = dict(request.inputs)
         self.steps: list[Step] = []
-        self.fresh: set[Buffer] = set()
+        self.fresh: set[ProgramBuffer] = set()
         self.taken_over: set[Value] = set()  # scattered in place, into a buffer that was this block's to overwrite
         self.preferred = _preferred(graph, request.targets)
         checks = builder.options.check_indices
@@ -161,7 +161,7 @@ class BlockScheduler:
         if program:
             self.storage[node.results[0]] = self.builder.stack(node)
 
-    def buffer_for(self, value: Value) -> Buffer:
+    def buffer_for(self, value: Value) -> ProgramBuffer:
         """Where a new value goes: where the caller wants it, or a fresh buffer."""
         type = value.type
         assert isinstance(type, TensorType)
@@ -170,22 +170,22 @@ class BlockScheduler:
             return wanted
         return self.temp(type)
 
-    def temp(self, type: TensorType) -> Buffer:
+    def temp(self, type: TensorType) -> ProgramBuffer:
         buffer = self.builder.buffer(type)
         self.fresh.add(buffer)
         return buffer
 
-    def buffer_of(self, value: Value) -> Buffer:
+    def buffer_of(self, value: Value) -> ProgramBuffer:
         """The one buffer of a stored value; what is kept in several is put together first."""
         stored = self.storage[value]
         assert isinstance(stored, Stored), f"{value} isn't in memory"
         if len(stored.buffers) > 1:
             stored = self._gathered(value)
         buffer = stored.buffers[0]
-        assert isinstance(buffer, Buffer)
+        assert isinstance(buffer, ProgramBuffer)
         return buffer
 
-    def copy(self, source: Buffer, target: Buffer) -> None:
+    def copy(self, source: ProgramBuffer, target: ProgramBuffer) -> None:
         if source is not target and source.type.nbytes:
             self.steps.append(CopyStep(source.number, target.number))
 
@@ -195,11 +195,11 @@ class BlockScheduler:
         if not isinstance(stored, Stored) or len(stored.buffers) != 1:
             return False
         buffer = stored.buffers[0]
-        if not isinstance(buffer, Buffer) or buffer.kind != "temp" or buffer.popped:
+        if not isinstance(buffer, ProgramBuffer) or buffer.kind != "temp" or buffer.popped:
             return False
         return value in self.request.mutable or value in self.taken_over or buffer in self.fresh
 
-    def _output(self, value: Value, target: Buffer | None) -> Storage:
+    def _output(self, value: Value, target: ProgramBuffer | None) -> Storage:
         stored = self.storage[value]
         if isinstance(stored, int):
             return stored
@@ -259,7 +259,7 @@ class BlockScheduler:
                 assert isinstance(type, TensorType)
                 count = self.partition.kept_count(node)
                 if count == 1:
-                    buffers: tuple[Buffer, ...] = (self.buffer_for(value),)
+                    buffers: tuple[ProgramBuffer, ...] = (self.buffer_for(value),)
                 else:
                     part = TensorType((type.size // count,), type.dtype)
                     buffers = tuple([self.temp(part) for _ in range(count)])
@@ -281,7 +281,7 @@ class BlockScheduler:
         self.storage[value] = Stored((buffer,))
         return Store(value, buffer)
 
-    def _accumulated(self, source: Value, value: Value, group: Group, initials: dict[int, Initial]) -> Buffer:
+    def _accumulated(self, source: Value, value: Value, group: Group, initials: dict[int, Initial]) -> ProgramBuffer:
         """The buffer of a scattered value: the operand's own where that may be overwritten, else a new one
         that starts as a copy. A launch that may be repeated (a stack that grows) needs the original."""
         known = constant_operand(source)
@@ -356,7 +356,11 @@ class BlockScheduler:
         emit_step(self, node)
 
     def nested(
-        self, graph: Graph, inputs: Sequence[Storage], targets: Sequence[Buffer | None], mutable: frozenset[Value]
+        self,
+        graph: Graph,
+        inputs: Sequence[Storage],
+        targets: Sequence[ProgramBuffer | None],
+        mutable: frozenset[Value],
     ) -> ScheduledBlock:
         """A region of this block as a block of its own."""
         bound = dict(zip(graph.inputs, inputs, strict=True))
@@ -374,9 +378,9 @@ class BlockScheduler:
         return False
 
 
-def _preferred(graph: Graph, targets: Sequence[Buffer | None]) -> dict[Value, Buffer]:
+def _preferred(graph: Graph, targets: Sequence[ProgramBuffer | None]) -> dict[Value, ProgramBuffer]:
     """The first target of each output that the graph computes."""
-    wanted: dict[Value, Buffer] = {}
+    wanted: dict[Value, ProgramBuffer] = {}
     for v, target in zip(graph.outputs, targets, strict=True):
         if target is not None and v.node is not None:
             wanted.setdefault(v, target)

@@ -22,7 +22,7 @@ from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, calls
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS
-from loopgrad.graph.rebuild import Builder, rebuild, renewed
+from loopgrad.graph.rebuild import GraphBuilder, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, float32, int64
 
@@ -50,7 +50,7 @@ def through_pipeline(graph: Graph) -> Graph:
 
 def rewrite_block(graph: Graph) -> Graph:
     """Reductions and scatters of `graph` itself in forms that kernels have; its regions stay."""
-    builder = Builder()
+    builder = GraphBuilder()
     env: dict[Value, Value] = {}
     for node in graph.nodes:
         current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
@@ -76,7 +76,7 @@ def rewrite_block(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
-def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _without_empty(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if node.regions:
         return _region(Region.of(node), builder)
     match node.op:
@@ -106,7 +106,7 @@ def _without_empty(node: Node, builder: Builder) -> Sequence[Value] | None:
     return None
 
 
-def _in_32_bits(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _in_32_bits(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """Adding up takes more digits than 16-bit floats have."""
     if node.op not in ("reduce_sum", "cumsum") or not node.operands[0].dtype.is_float:
         return None
@@ -122,13 +122,13 @@ def _is_empty(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.size == 0
 
 
-def _nothing(value: Value, builder: Builder) -> Value:
+def _nothing(value: Value, builder: GraphBuilder) -> Value:
     """A constant in the place of an empty value."""
     assert isinstance(value.type, TensorType)
     return builder.const(False if value.type.dtype is bool_ else 0, value.type)
 
 
-def _region(region: Region, builder: Builder) -> Sequence[Value] | None:
+def _region(region: Region, builder: GraphBuilder) -> Sequence[Value] | None:
     """A region without lanes does nothing; in any other, empty results are constants."""
     node, idle = region.node, prod(region.lane_shape) == 0
     if not idle and not any(_is_empty(r) for r in node.results):
@@ -148,7 +148,7 @@ def _region(region: Region, builder: Builder) -> Sequence[Value] | None:
     return results
 
 
-def _concat(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _concat(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """Without empty operands."""
     axis = node.attrs["axis"]
     full = [v for v in node.operands if v.shape[axis]]
@@ -157,7 +157,7 @@ def _concat(node: Node, builder: Builder) -> Sequence[Value] | None:
     return full if len(full) == 1 else builder.emit("concat", full, {"axis": axis})
 
 
-def _in_pieces(node: Node, builder: Builder) -> Value:
+def _in_pieces(node: Node, builder: GraphBuilder) -> Value:
     """Finding the piece that an element is of, in code that grows with their number, is left to kernels of few."""
     parts: Sequence[Value] = node.operands
     while len(parts) > MOST_PIECES:
@@ -169,7 +169,7 @@ def _in_pieces(node: Node, builder: Builder) -> Value:
 # ---- reductions
 
 
-def _reduce(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _reduce(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     operand, axes = node.operands[0], set(node.attrs["axes"])
     shape, type = operand.shape, node.results[0].type
     assert isinstance(type, TensorType)
@@ -198,7 +198,7 @@ def _trailing(shape: Sequence[int], axes: set[int]) -> set[int]:
     return found
 
 
-def _in_two(node: Node, builder: Builder, trailing: set[int]) -> Sequence[Value]:
+def _in_two(node: Node, builder: GraphBuilder, trailing: set[int]) -> Sequence[Value]:
     operand = node.operands[0]
     first = builder.value(node.op, operand, axes=tuple(sorted(trailing)))
     left = [d for d in range(len(operand.shape)) if d not in trailing]
@@ -206,7 +206,7 @@ def _in_two(node: Node, builder: Builder, trailing: set[int]) -> Sequence[Value]
     return [builder.value(node.op, first, axes=axes)]
 
 
-def _in_blocks(node: Node, builder: Builder, first: int, end: int, count: int) -> Sequence[Value]:
+def _in_blocks(node: Node, builder: GraphBuilder, first: int, end: int, count: int) -> Sequence[Value]:
     """Few columns of great length: without blocks a few lanes would do all the work."""
     operand, type = node.operands[0], node.results[0].type
     assert isinstance(type, TensorType)
@@ -220,7 +220,7 @@ def _in_blocks(node: Node, builder: Builder, first: int, end: int, count: int) -
     return [builder.value("reshape", outer, shape=type.shape)]
 
 
-def _extended(value: Value, builder: Builder, axis: int, extent: int, filling: object) -> Value:
+def _extended(value: Value, builder: GraphBuilder, axis: int, extent: int, filling: object) -> Value:
     """Padded at the end of one axis."""
     missing = extent - value.shape[axis]
     if not missing:
@@ -231,7 +231,7 @@ def _extended(value: Value, builder: Builder, axis: int, extent: int, filling: o
     return builder.value("pad", value, fill, low=none, high=high)
 
 
-def _arg(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _arg(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """Lane j of LONG_COLUMN takes elements j, j + LONG_COLUMN, ...: neighbours read neighbouring memory."""
     operand, axis = node.operands[0], node.attrs["axis"]
     count, dtype = operand.shape[axis], operand.dtype
@@ -258,7 +258,7 @@ def _arg(node: Node, builder: Builder) -> Sequence[Value] | None:
 # ---- sorting
 
 
-def _sort(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _sort(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """What is sorted lies side by side; whoever makes the operand and reads the result transposes."""
     operand, axis, rank = node.operands[0], node.attrs["axis"], len(node.operands[0].shape)
     if axis == rank - 1:
@@ -273,7 +273,7 @@ def _sort(node: Node, builder: Builder) -> Sequence[Value] | None:
 # ---- scatter
 
 
-def _scatter(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _scatter(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     table, indices, updates = node.operands[0], node.operands[1:-1], node.operands[-1]
     if node.attrs["kind"] != "set" or no_duplicates(node):
         return None

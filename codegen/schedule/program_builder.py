@@ -16,7 +16,7 @@ from loopgrad.graph.types import TensorType
 
 
 @dataclass(slots=True, eq=False)
-class Buffer:
+class ProgramBuffer:
     """kind: input, output, temp or constant. `popped`: a pop points it into a stack. Steps refer to
     `number` until slots are assigned."""
 
@@ -33,22 +33,22 @@ class ProgramBuilder:
     """Shared by the blocks of one Program."""
 
     options: Options
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[ProgramBuffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
-    constants: dict[tuple[bytes, TensorType], Buffer] = field(default_factory=dict)
+    constants: dict[tuple[bytes, TensorType], ProgramBuffer] = field(default_factory=dict)
     known: KnownKernels = field(init=False)
 
     def __post_init__(self) -> None:
         self.known = KnownKernels(self.splat)
 
-    def buffer(self, type: TensorType, kind: str = "temp") -> Buffer:
-        made = Buffer(type, kind, len(self.buffers))
+    def buffer(self, type: TensorType, kind: str = "temp") -> ProgramBuffer:
+        made = ProgramBuffer(type, kind, len(self.buffers))
         self.buffers.append(made)
         return made
 
-    def constant(self, data: bytes, type: TensorType) -> Buffer:
+    def constant(self, data: bytes, type: TensorType) -> ProgramBuffer:
         """A buffer of known elements; equal ones are shared."""
         key = (data, type)
         known = self.constants.get(key)
@@ -57,7 +57,7 @@ class ProgramBuilder:
             known.constant = data
         return known
 
-    def splat(self, value: Any, type: TensorType) -> Buffer:
+    def splat(self, value: Any, type: TensorType) -> ProgramBuffer:
         """A constant buffer of equal elements."""
         with np.errstate(all="ignore"):
             return self.constant(np.full(type.shape, value, type.dtype.np).tobytes(), type)

@@ -8,7 +8,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule.assign import assign_slots
 from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
 from loopgrad.codegen.schedule.canonical import prepare
-from loopgrad.codegen.schedule.program_builder import Buffer, ProgramBuilder
+from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 
@@ -18,11 +18,11 @@ def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS) -> Program:
     builder = ProgramBuilder(options)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
     ready = prepare(graph)
-    outputs: dict[Value, Buffer] = {}
+    outputs: dict[Value, ProgramBuffer] = {}
     for v in ready.outputs:
         if v not in outputs:
             outputs[v] = builder.buffer(_tensor(v), "output")
-    targets: list[Buffer | None] = [outputs[v] for v in ready.outputs]
+    targets: list[ProgramBuffer | None] = [outputs[v] for v in ready.outputs]
     bound = {v: Stored((b,)) for v, b in zip(ready.inputs, inputs, strict=True)}
     block = schedule_block(BlockRequest(ready, bound, targets), builder)
     slots, steps, numbers, constants = assign_slots(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from loopgrad.codegen.lower.context import Stored
 from loopgrad.codegen.program import CopyStep, ForStep, PopStep, PushStep, ReserveStep, Step, SwitchStep, WhileStep
-from loopgrad.codegen.schedule.program_builder import Buffer
+from loopgrad.codegen.schedule.program_builder import ProgramBuffer
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.regions import Loop, Region, Switch
 from loopgrad.graph.types import StackType, TensorType, bool_
@@ -94,7 +94,9 @@ def _carry(block: BlockScheduler, init: Value) -> Storage:
     return Stored((own,))
 
 
-def _condition(block: BlockScheduler, graph: Graph, inputs: Sequence[Storage]) -> tuple[tuple[Step, ...], Buffer]:
+def _condition(
+    block: BlockScheduler, graph: Graph, inputs: Sequence[Storage]
+) -> tuple[tuple[Step, ...], ProgramBuffer]:
     pred = block.builder.buffer(TensorType((), bool_))
     done = block.nested(graph, inputs, [pred], frozenset())
     return done.steps, pred
@@ -107,7 +109,7 @@ def _body(
     done = block.nested(loop.body, [*index, *held, *captured], [None] * len(held), frozenset(carries))
     extra: list[Step] = []
     rotate: list[tuple[int, int]] = []
-    taken: set[Buffer] = set()
+    taken: set[ProgramBuffer] = set()
     for own, new in zip(held, done.outputs, strict=True):
         if isinstance(own, int) or isinstance(new, int):
             continue
@@ -124,14 +126,14 @@ def _body(
     return (*done.steps, *extra), tuple(rotate)
 
 
-def _buffer(stored: Storage) -> Buffer:
+def _buffer(stored: Storage) -> ProgramBuffer:
     assert isinstance(stored, Stored)
     buffer = stored.buffers[0]
-    assert isinstance(buffer, Buffer)
+    assert isinstance(buffer, ProgramBuffer)
     return buffer
 
 
-def _can_swap(buffer: Buffer, done: ScheduledBlock, taken: set[Buffer]) -> bool:
+def _can_swap(buffer: ProgramBuffer, done: ScheduledBlock, taken: set[ProgramBuffer]) -> bool:
     """Made in the body, by nobody else wanted."""
     return buffer in done.fresh and buffer.kind == "temp" and not buffer.popped and buffer not in taken
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, stack
 from loopgrad.graph.batching.flow import Flow
-from loopgrad.graph.batching.row import Context, Row, in_front
+from loopgrad.graph.batching.row import BatchContext, Row, in_front
 from loopgrad.graph.batching.walk import walk
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives import PRIMITIVES
@@ -36,6 +36,6 @@ def batch(
 ) -> tuple[list[Value], list[bool]]:
     """Emit `graph` into the ambient scope for `size` batch elements."""
     flow = Flow()
-    context = Context(size, ROWS, flow, flow.batched(graph, tuple(batched), masked=False))
+    context = BatchContext(size, ROWS, flow, flow.batched(graph, tuple(batched), masked=False))
     assert context.flags(graph.inputs) == tuple(batched), "a stack made outside can't turn batched"
     return walk(graph, arguments, context), list(context.flags(graph.outputs))

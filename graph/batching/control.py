@@ -20,7 +20,7 @@ from typing import Final
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import is_accumulator, passed, readers, value_uses
 from loopgrad.graph.batching.flow import RegionPlan
-from loopgrad.graph.batching.row import Context, Row, batched_type, expanded
+from loopgrad.graph.batching.row import BatchContext, Row, batched_type, expanded
 from loopgrad.graph.batching.walk import replacement, walk_region
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -29,7 +29,7 @@ from loopgrad.graph.regions import Call, Form, Loop, Region, Switch
 Values = Sequence[Value]
 
 
-def _loop(node: Node, operands: Values, context: Context) -> Values:
+def _loop(node: Node, operands: Values, context: BatchContext) -> Values:
     loop = Loop.of(node)
     plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
     lead, inits, captures = loop.split(_given(node, operands, plan, context))
@@ -52,7 +52,7 @@ def _loop(node: Node, operands: Values, context: Context) -> Values:
     return _emitted(node, form, plan, context)
 
 
-def _switch(node: Node, operands: Values, context: Context) -> Values:
+def _switch(node: Node, operands: Values, context: BatchContext) -> Values:
     switch = Switch.of(node)
     plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
     index, *given = _given(node, operands, plan, context)
@@ -65,7 +65,7 @@ def _switch(node: Node, operands: Values, context: Context) -> Values:
     return _emitted(node, form, plan, context)
 
 
-def _call(node: Node, operands: Values, context: Context) -> Values:
+def _call(node: Node, operands: Values, context: BatchContext) -> Values:
     call = Call.of(node)
     plan = context.flow.plan(node, context.flags(node.operands), context.mask > 0)
     given = _given(node, operands, plan, context)
@@ -86,7 +86,7 @@ def _call(node: Node, operands: Values, context: Context) -> Values:
     return _emitted(node, call.rebuilt(operands=given, branches=regions, shared=list(shared)), plan, context)
 
 
-def _given(node: Node, operands: Values, plan: RegionPlan, context: Context) -> list[Value]:
+def _given(node: Node, operands: Values, plan: RegionPlan, context: BatchContext) -> list[Value]:
     """The operands, expanded where the plan wants them batched."""
     have = context.flags(node.operands)
     missing = [want and not b for want, b in zip(plan.operands, have, strict=True)]
@@ -95,7 +95,7 @@ def _given(node: Node, operands: Values, plan: RegionPlan, context: Context) -> 
 
 def _region(
     region: Graph, flags: tuple[bool, ...], wanted: Sequence[bool], mask: int, shared: Sequence[int],
-    context: Context, summed: bool = False,
+    context: BatchContext, summed: bool = False,
 ) -> Graph:  # fmt: skip
     """`summed`: outputs that aren't `wanted` batched and are, are added up: cotangents of what the batch shares."""
     inner = context.region(region, flags, mask, shared)
@@ -113,7 +113,7 @@ def _region(
     return graph
 
 
-def _emitted(node: Node, form: Form, plan: RegionPlan, context: Context) -> Values:
+def _emitted(node: Node, form: Form, plan: RegionPlan, context: BatchContext) -> Values:
     old = replacement(node, context)
     types = [batched_type(r.type, b, context.size) for r, b in zip(node.results, plan.results, strict=True)]
     if old is not None and [r.type for r in old.results] != types[: len(old.results)]:
@@ -124,7 +124,7 @@ def _emitted(node: Node, form: Form, plan: RegionPlan, context: Context) -> Valu
 # ---- accumulators
 
 
-def _shared_carries(loop: Loop, plan: RegionPlan, context: Context) -> tuple[int, ...]:
+def _shared_carries(loop: Loop, plan: RegionPlan, context: BatchContext) -> tuple[int, ...]:
     """Those declared, those that continue an accumulator from outside, and those that the batch axis allows.
 
     Under a mask with lanes besides the batch axis nothing new is shared: scatters of lanes that don't run in
@@ -163,7 +163,7 @@ def _unmasked(region: Graph, position: int) -> bool:
         value = node.results[step.output]
 
 
-def _shared_results(switch: Region, context: Context) -> dict[int, int]:
+def _shared_results(switch: Region, context: BatchContext) -> dict[int, int]:
     """Result position -> the operand that it accumulates into."""
     shared = {p: switch.source(p) for p in switch.shared}
     for i in switch.captured:

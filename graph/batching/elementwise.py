@@ -10,17 +10,17 @@ from typing import Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.batching.flow import is_bound
-from loopgrad.graph.batching.row import Context, Row, all_expanded
+from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import elementwise
 
 
-def _elementwise(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+def _elementwise(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
     return emit(node.op, all_expanded(node, operands, context), node.attrs)
 
 
-def _alias(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+def _alias(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
     if not is_bound(node):
         return _elementwise(node, operands, context)
     largest = ops.reduce_max(operands[0], (0,)) if context.size else ops.zeros_like(node.operands[0])

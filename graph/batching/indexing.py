@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.row import Context, Row, all_expanded
+from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import DType, TensorType, int64
@@ -34,14 +34,14 @@ def _with_batch_index(indices: Values, size: int) -> list[Value]:
     return [ops.iota(TensorType(indices[0].shape, indices[0].dtype), 0), *indices]
 
 
-def _gather(node: Node, operands: Values, context: Context) -> Values:
+def _gather(node: Node, operands: Values, context: BatchContext) -> Values:
     table, *indices = all_expanded(node, operands, context)
     if node.operands[0] in context.batched:
         return (ops.gather(table, *_with_batch_index(indices, context.size)),)
     return (ops.gather(operands[0], *indices),)
 
 
-def _scatter(node: Node, operands: Values, context: Context) -> Values:
+def _scatter(node: Node, operands: Values, context: BatchContext) -> Values:
     table, *indices, updates = all_expanded(node, operands, context)
     if node.operands[0] in context.shared:
         context.shared.add(node.results[0])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.row import Context, Row, all_expanded
+from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives.primitive import tensor_type
@@ -22,7 +22,7 @@ from loopgrad.graph.primitives.primitive import tensor_type
 _REPEATED: Final = 256  # elements: about what a lane can hold in registers
 
 
-def _matmul(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+def _matmul(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
     a, b = operands
     a_varies, b_varies = context.flags(node.operands)
     if not b_varies and _stays_whole(b):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.row import Context, Row, all_expanded
+from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import TensorType, bool_
@@ -14,12 +14,12 @@ from loopgrad.graph.types import TensorType, bool_
 Values = Sequence[Value]
 
 
-def _created(node: Node, operands: Values, context: Context) -> Values:
+def _created(node: Node, operands: Values, context: BatchContext) -> Values:
     """What is made of nothing is the same for the whole batch."""
     return emit(node.op, operands, node.attrs)
 
 
-def _pad(node: Node, operands: Values, context: Context) -> Values:
+def _pad(node: Node, operands: Values, context: BatchContext) -> Values:
     attrs = {"low": (0, *node.attrs["low"]), "high": (0, *node.attrs["high"])}
     if node.operands[1] not in context.batched:
         return emit("pad", operands, attrs)

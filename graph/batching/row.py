@@ -20,7 +20,7 @@ from loopgrad.graph.types import StackType, TensorType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Context:
+class BatchContext:
     """One run over one graph.
 
     size: batch elements.  batched: the batched values of the graph.  mask: rank of the largest lane mask that
@@ -42,14 +42,14 @@ class Context:
         """Which of these values of the graph are batched."""
         return tuple([v in self.batched for v in values])
 
-    def region(self, graph: Graph, flags: Flags, mask: int, shared: Sequence[int]) -> Context:
+    def region(self, graph: Graph, flags: Flags, mask: int, shared: Sequence[int]) -> BatchContext:
         """For a region with these inputs batched, run under this mask, with accumulators at these inputs."""
         accumulators = {graph.inputs[p] for p in shared}
         batched = self.flow.batched(graph, flags, mask > 0)
-        return Context(self.size, self.rows, self.flow, batched, mask, True, accumulators)
+        return BatchContext(self.size, self.rows, self.flow, batched, mask, True, accumulators)
 
 
-Row = Callable[[Node, Sequence[Value], Context], Sequence[Value]]
+Row = Callable[[Node, Sequence[Value], BatchContext], Sequence[Value]]
 
 
 def expanded(value: Value, batched: bool, size: int) -> Value:
@@ -62,13 +62,13 @@ def expanded(value: Value, batched: bool, size: int) -> Value:
     return ops.broadcast(value, shape, range(1, len(shape)))
 
 
-def all_expanded(node: Node, operands: Sequence[Value], context: Context) -> list[Value]:
+def all_expanded(node: Node, operands: Sequence[Value], context: BatchContext) -> list[Value]:
     """All operands of `node` with the batch axis."""
     flags = context.flags(node.operands)
     return [expanded(v, b, context.size) for v, b in zip(operands, flags, strict=True)]
 
 
-def in_front(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+def in_front(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
     """The row of a primitive whose record has a batched form: the batch axis is in front of all operands."""
     batched = PRIMITIVES[node.op].batched
     assert batched is not None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.row import Context, Row, batched_type, expanded
+from loopgrad.graph.batching.row import BatchContext, Row, batched_type, expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import StackType, TensorType, int64
@@ -18,7 +18,7 @@ from loopgrad.graph.types import StackType, TensorType, int64
 Values = Sequence[Value]
 
 
-def _stack_new(node: Node, operands: Values, context: Context) -> Values:
+def _stack_new(node: Node, operands: Values, context: BatchContext) -> Values:
     (stack,) = node.results
     type = batched_type(stack.type, stack in context.batched, context.size)
     assert isinstance(type, StackType)
@@ -31,12 +31,12 @@ def _largest(depth: Value, size: int) -> Value:
     return ops.reduce_max(depth, (0,)) if size else ops.full(0, TensorType((), int64))
 
 
-def _push(node: Node, operands: Values, context: Context) -> Values:
+def _push(node: Node, operands: Values, context: BatchContext) -> Values:
     stack, value = operands
     return (ops.push(stack, expanded(value, node.operands[1] in context.batched, context.size)),)
 
 
-def _pop(node: Node, operands: Values, context: Context) -> Values:
+def _pop(node: Node, operands: Values, context: BatchContext) -> Values:
     return ops.pop(operands[0])
 
 

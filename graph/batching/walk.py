@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.graph.batching.row import Context, expanded
+from loopgrad.graph.batching.row import BatchContext, expanded
 from loopgrad.graph.build import at, emit
 from loopgrad.graph.nodes import Graph, Node, Value
 
 
-def walk(graph: Graph, arguments: Sequence[Value], context: Context) -> list[Value]:
+def walk(graph: Graph, arguments: Sequence[Value], context: BatchContext) -> list[Value]:
     """The stand-ins for the outputs."""
     env = dict(zip(graph.inputs, arguments, strict=True))
     for node in graph.nodes:
@@ -27,19 +27,19 @@ def walk(graph: Graph, arguments: Sequence[Value], context: Context) -> list[Val
     return [env[v] for v in graph.outputs]
 
 
-def walk_region(graph: Graph, arguments: Sequence[Value], wanted: Sequence[bool], context: Context) -> list[Value]:
+def walk_region(graph: Graph, arguments: Sequence[Value], wanted: Sequence[bool], context: BatchContext) -> list[Value]:
     """As `walk`; outputs that are `wanted` batched and aren't are expanded."""
     outputs = walk(graph, arguments, context)
     missing = [w and not b for w, b in zip(wanted, context.flags(graph.outputs), strict=True)]
     return [expanded(v, not m, context.size) for v, m in zip(outputs, missing, strict=True)]
 
 
-def _step(node: Node, operands: Sequence[Value], context: Context) -> Sequence[Value]:
+def _step(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
     if any(v in context.batched for v in (*node.operands, *node.results)):
         return context.rows[node.op](node, operands, context)
     return emit(node.op, operands, node.attrs, node.regions, replacement(node, context))
 
 
-def replacement(node: Node, context: Context) -> Node | None:
+def replacement(node: Node, context: BatchContext) -> Node | None:
     """What stands for the node that `node` replaces, where the graph has both."""
     return None if node.replaces is None else context.emitted.get(node.replaces)

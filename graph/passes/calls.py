@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import Builder, rebuild
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.regions import Call
 from loopgrad.graph.types import TensorType, int64
 
@@ -37,19 +37,19 @@ def separate(graph: Graph) -> Graph:
     return rebuild(graph, _as_switch)
 
 
-def _inlined(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _inlined(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if node.op != "call" or Call.of(node).kind == "again":
         return None
     return builder.inline(Call.of(node).function, node.operands)
 
 
-def _inlined_if_plain(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _inlined_if_plain(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if node.op != "call" or Call.of(node).kind != "plain":
         return None
     return builder.inline(Call.of(node).function, node.operands)
 
 
-def _as_switch(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _as_switch(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if node.op != "call":
         return None
     index = builder.const(0, TensorType((), int64))

@@ -20,7 +20,7 @@ import numpy as np
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, KEEPING_SPLATS, REFERENCE
 from loopgrad.graph.primitives.primitive import Array
-from loopgrad.graph.rebuild import Builder, rebuild
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.regions import Loop, Switch
 from loopgrad.graph.types import DType, TensorType
 
@@ -33,7 +33,7 @@ def run(graph: Graph) -> Graph:
     return rebuild(graph, _fold)
 
 
-def _fold(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _fold(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     match node.op:
         case "switch":
             return _known_branch(node, builder)
@@ -72,7 +72,7 @@ def constant_array(value: Value) -> Array:
     return array
 
 
-def emit_array(builder: Builder, array: Array, type: TensorType) -> Value:
+def emit_array(builder: GraphBuilder, array: Array, type: TensorType) -> Value:
     """A `const` where all elements are the same bits, else a `literal`."""
     array = np.ascontiguousarray(array)
     data = array.tobytes()
@@ -127,7 +127,7 @@ def known_scalar(value: Value) -> Any:
     return value.node.attrs["value"]
 
 
-def _known_branch(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _known_branch(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     switch = Switch.of(node)
     index = known_scalar(switch.index)
     if index is None or switch.shared:
@@ -136,7 +136,7 @@ def _known_branch(node: Node, builder: Builder) -> Sequence[Value] | None:
     return builder.inline(switch.branches[chosen], switch.arguments)
 
 
-def _known_count(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _known_count(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     loop = Loop.of(node)
     count = known_scalar(loop.decider)
     if count is None:

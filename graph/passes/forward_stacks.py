@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import Builder, read_values, rebuild
+from loopgrad.graph.rebuild import GraphBuilder, read_values, rebuild
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType
 
@@ -32,7 +32,7 @@ def run(graph: Graph) -> Graph:
     return rebuild(graph, families.without_traffic)
 
 
-def _pop_of_push(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _pop_of_push(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if node.op != "pop":
         return None
     pushed = node.operands[0].node
@@ -103,7 +103,7 @@ class _Families:
                     found[family] = None
         return {family: made for family, made in found.items() if made is not None}
 
-    def without_traffic(self, node: Node, builder: Builder) -> Sequence[Value] | None:
+    def without_traffic(self, node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if builder.original not in self.removable:
             return None
         if node.op == "push":

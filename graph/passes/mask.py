@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Sequence
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.mask_region import Mask, chosen_lanes, under_mask
-from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.regions import Loop, Region, Switch
 from loopgrad.graph.types import StackType, TensorType, bool_
 
@@ -52,7 +52,7 @@ class _Masker:
         self.apart = apart
 
     def graph(self, graph: Graph) -> Graph:
-        builder = Builder()
+        builder = GraphBuilder()
         env: dict[Value, Value] = {v: v for v in graph.inputs}
         for node in graph.nodes:
             operands = [env[v] for v in node.operands]
@@ -60,7 +60,7 @@ class _Masker:
             env.update(zip(node.results, self.node(node, operands, builder), strict=True))
         return Graph(graph.inputs, tuple(builder.nodes), tuple([env[v] for v in graph.outputs]))
 
-    def node(self, node: Node, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+    def node(self, node: Node, operands: Sequence[Value], builder: GraphBuilder) -> Sequence[Value]:
         if not node.regions:
             return builder.emit(node.op, operands, node.attrs)
         region = Region.of(node)
@@ -75,14 +75,14 @@ class _Masker:
             return self.masked_for(loop, operands, builder)
         return self.masked_while(loop, loop.condition, operands, builder)
 
-    def masked_for(self, loop: Loop, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+    def masked_for(self, loop: Loop, operands: Sequence[Value], builder: GraphBuilder) -> Sequence[Value]:
         (count,), inits, captures = loop.split(operands)
         scalar = TensorType((), count.dtype)
         axes = tuple(range(len(count.shape)))
         empty = 0 in count.shape
         trips = builder.const(0, scalar) if empty else builder.value("reduce_max", count, axes=axes)
 
-        inner = Builder()
+        inner = GraphBuilder()
         inner.loc = loop.node.loc
         index, lanes = Value(scalar), Value(count.type)
         arguments = [Value(v.type) for v in (*inits, *captures)]
@@ -94,18 +94,20 @@ class _Masker:
         form = loop.rebuilt(count=trips, inits=inits, captures=(*captures, count), body=body, lanes=0, shared=())
         return builder.emit(*form)
 
-    def masked_while(self, loop: Loop, cond: Graph, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+    def masked_while(
+        self, loop: Loop, cond: Graph, operands: Sequence[Value], builder: GraphBuilder
+    ) -> Sequence[Value]:
         _, inits, outer = loop.split(operands)
         mask_type = loop.decider.type
         (started,) = under_mask(builder, cond, operands, [], (), self.apart)
 
         n = loop.width
         tested = [Value(v.type) for v in (*inits, started, *outer)]
-        test = Builder()
+        test = GraphBuilder()
         any_active = test.value("reduce_or", tested[n], axes=tuple(range(len(loop.decider.shape))))
         condition = Graph(tuple(tested), tuple(test.nodes), (any_active,))
 
-        inner = Builder()
+        inner = GraphBuilder()
         inner.loc = loop.node.loc
         carries, captures = [Value(v.type) for v in inits], [Value(v.type) for v in outer]
         alive = Value(mask_type)
@@ -120,7 +122,7 @@ class _Masker:
         )
         return builder.emit(*form)[:n]
 
-    def masked_switch(self, switch: Switch, operands: Sequence[Value], builder: Builder) -> Sequence[Value]:
+    def masked_switch(self, switch: Switch, operands: Sequence[Value], builder: GraphBuilder) -> Sequence[Value]:
         index, inputs = operands[0], list(operands[switch.first :])
         threaded = {p: source - switch.offset for p, source in switch.threaded.items()}
         sources = {threaded[p] for p in switch.shared}
@@ -144,7 +146,7 @@ class _Masker:
 
     def _guarded(
         self,
-        builder: Builder,
+        builder: GraphBuilder,
         switch: Switch,
         branch: Graph,
         active: Mask,
@@ -156,7 +158,7 @@ class _Masker:
         """The branch inside a uniform switch on whether any lane chose it; `results` are those so far."""
         passed = {p: i for p, v in enumerate(results) for i, w in enumerate(inputs) if v is w}
         given = [v for p, v in enumerate(results) if p not in passed]
-        run = Builder()
+        run = GraphBuilder()
         run.loc = switch.node.loc
         arguments = [Value(v.type) for v in inputs]
         before = [Value(v.type) for v in given]
@@ -174,7 +176,7 @@ class _Masker:
         return list(builder.emit("switch", (chosen, *inputs, *given, active.value), attrs, (skipped, taken)))
 
 
-def _zeros(builder: Builder, like: Value) -> Value:
+def _zeros(builder: GraphBuilder, like: Value) -> Value:
     assert isinstance(like.type, TensorType)
     return builder.const(False if like.dtype is bool_ else 0, like.type)
 
@@ -184,7 +186,9 @@ def _is_heavy(branch: Graph) -> bool:
     return any(n.regions or n.op in ("push", "pop") for n in branch.nodes)
 
 
-def merged(builder: Builder, loop: Loop, active: Mask, olds: Sequence[Value], news: Sequence[Value]) -> list[Value]:
+def merged(
+    builder: GraphBuilder, loop: Loop, active: Mask, olds: Sequence[Value], news: Sequence[Value]
+) -> list[Value]:
     """A loop's carries after one trip: new in active lanes; stacks and shared accumulators as they are."""
     return [
         new if j in loop.shared or isinstance(new.type, StackType) else active.select(builder, new, old)
@@ -193,7 +197,7 @@ def merged(builder: Builder, loop: Loop, active: Mask, olds: Sequence[Value], ne
 
 
 def _selected(
-    builder: Builder, active: Mask, news: Sequence[Value], olds: Sequence[Value] | None, threaded: Collection[int]
+    builder: GraphBuilder, active: Mask, news: Sequence[Value], olds: Sequence[Value] | None, threaded: Collection[int]
 ) -> list[Value]:
     if olds is None:
         return list(news)

@@ -1,7 +1,7 @@
 """Emitting the nodes of a region under masks; what `mask` puts into the bodies it makes.
 
 Enters: a region, values for its inputs, masks (bool values of lane shapes), and which inputs are shared
-accumulators. Leaves: the region's outputs, emitted into a Builder, where inside
+accumulators. Leaves: the region's outputs, emitted into a GraphBuilder, where inside
 
     scatter into an accumulator     ->  its first index is -1 where a mask over its lanes is False
     for with lanes over the mask    ->  its count is 0 there
@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 
 from loopgrad.graph.accumulators import passed
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.regions import Call, Loop, Region
 from loopgrad.graph.types import TensorType, bool_, int32, int64
 
@@ -35,7 +35,7 @@ class Mask:
         lanes = self.value.shape
         return shape[: len(lanes)] == lanes or (bool(shape) and lanes[: len(shape)] == shape)
 
-    def over(self, builder: Builder, shape: tuple[int, ...]) -> Value:
+    def over(self, builder: GraphBuilder, shape: tuple[int, ...]) -> Value:
         """The mask in the shape of values that it covers; a row is active while any of its lanes is."""
         lanes = self.value.shape
         if shape == lanes:
@@ -44,14 +44,14 @@ class Mask:
             return builder.value("reduce_or", self.value, axes=tuple(range(len(shape), len(lanes))))
         return builder.value("broadcast", self.value, shape=shape, dims=tuple(range(len(lanes))))
 
-    def select(self, builder: Builder, new: Value, old: Value) -> Value:
+    def select(self, builder: GraphBuilder, new: Value, old: Value) -> Value:
         """`new` in active lanes."""
         if new is old:
             return new
         return builder.value("select", self.over(builder, new.shape), new, old)
 
 
-def chosen_lanes(builder: Builder, index: Value, number: int, branches: int) -> Value:
+def chosen_lanes(builder: GraphBuilder, index: Value, number: int, branches: int) -> Value:
     """Which lanes of a switch run branch `number`: the index is clamped to the branches."""
     if index.dtype is bool_:
         index = builder.value("cast", index, dtype=int32)
@@ -64,7 +64,7 @@ def chosen_lanes(builder: Builder, index: Value, number: int, branches: int) -> 
 
 
 def under_mask(
-    builder: Builder,
+    builder: GraphBuilder,
     region: Graph,
     arguments: Sequence[Value],
     masks: Sequence[Mask],
@@ -102,7 +102,7 @@ def _accumulated(node: Node, joining: Collection[int]) -> list[Value]:
 
 
 def _masked_scatter(
-    builder: Builder, node: Node, operands: Sequence[Value], masks: Sequence[Mask]
+    builder: GraphBuilder, node: Node, operands: Sequence[Value], masks: Sequence[Mask]
 ) -> tuple[Value, ...]:
     table, *indices, updates = operands
     applying = [m for m in masks if m.covers(indices[0].shape)]
@@ -122,7 +122,7 @@ def _pushes_floats(node: Node) -> bool:
     return any(_pushes_floats(n) for r in node.regions for n in r.nodes)
 
 
-def _apart(builder: Builder, value: Value, masks: Sequence[Mask]) -> Value:
+def _apart(builder: GraphBuilder, value: Value, masks: Sequence[Mask]) -> Value:
     """The value, whose derivative is that of active lanes."""
     assert isinstance(value.type, TensorType)
     for mask in masks:
@@ -132,7 +132,12 @@ def _apart(builder: Builder, value: Value, masks: Sequence[Mask]) -> Value:
 
 
 def _masked_region(
-    builder: Builder, node: Node, operands: list[Value], masks: Sequence[Mask], joining: Collection[int], apart: bool
+    builder: GraphBuilder,
+    node: Node,
+    operands: list[Value],
+    masks: Sequence[Mask],
+    joining: Collection[int],
+    apart: bool,
 ) -> tuple[Value, ...]:
     """A region node inside a masked body."""
     view = Region.of(node)
@@ -148,7 +153,7 @@ def _masked_region(
         return builder.emit(node.op, operands, node.attrs, node.regions)
     regions = []
     for number, region in enumerate(node.regions):
-        inner = Builder()
+        inner = GraphBuilder()
         inner.loc = node.loc
         arguments = [Value(v.type) for v in region.inputs]
         captured = [Mask(Value(m.value.type)) for m in masks]
@@ -171,7 +176,7 @@ def _in_a_rule(call: Call, number: int, outputs: list[Value], masks: Sequence[Va
     return count, outputs
 
 
-def _masked_count(builder: Builder, count: Value, masks: Sequence[Mask]) -> Value:
+def _masked_count(builder: GraphBuilder, count: Value, masks: Sequence[Mask]) -> Value:
     for mask in masks:
         if mask.covers(count.shape):
             assert isinstance(count.type, TensorType)
@@ -192,7 +197,7 @@ def _has_lanes(graph: Graph) -> bool:
     return any(n.regions and (Region.of(n).lanes or any(map(_has_lanes, n.regions))) for n in graph.nodes)
 
 
-def _and_masks(builder: Builder, condition: Value, masks: Sequence[Mask]) -> Value:
+def _and_masks(builder: GraphBuilder, condition: Value, masks: Sequence[Mask]) -> Value:
     for mask in masks:
         if mask.covers(condition.shape):
             condition = builder.value("and", condition, mask.over(builder, condition.shape))

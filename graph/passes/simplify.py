@@ -21,10 +21,10 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.fold import known_scalar
 from loopgrad.graph.passes.simplify_movement import MOVEMENT_RULES
 from loopgrad.graph.primitives import PRIMITIVES
-from loopgrad.graph.rebuild import Builder, rebuild
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import DType, TensorType
 
-Rule = Callable[[Node, Builder], Value | None]
+Rule = Callable[[Node, GraphBuilder], Value | None]
 
 LARGEST_UNROLLED_POWER: Final = 8
 
@@ -34,7 +34,7 @@ def run(graph: Graph) -> Graph:
     return rebuild(graph, _simplify)
 
 
-def _simplify(node: Node, builder: Builder) -> Sequence[Value] | None:
+def _simplify(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """The value that stands for the node's only result, itself simplified as long as rules apply."""
     found: Value | None = None
     current: Node | None = node
@@ -48,7 +48,7 @@ def _simplify(node: Node, builder: Builder) -> Sequence[Value] | None:
     return None if found is None else [found]
 
 
-def _first_match(node: Node, builder: Builder) -> Value | None:
+def _first_match(node: Node, builder: GraphBuilder) -> Value | None:
     for rule in RULES.get(node.op, ()):
         value = rule(node, builder)
         if value is not None:
@@ -65,7 +65,7 @@ def _is_float(value: Value) -> bool:
     return value.dtype.is_float
 
 
-def _constant_of(value: Value, builder: Builder, number: Any) -> Value:
+def _constant_of(value: Value, builder: GraphBuilder, number: Any) -> Value:
     assert isinstance(value.type, TensorType)
     return builder.const(number, value.type)
 
@@ -77,11 +77,11 @@ def _is_positive_zero(number: Any) -> bool:
 # ---- identities
 
 
-def _operand(node: Node, builder: Builder) -> Value | None:
+def _operand(node: Node, builder: GraphBuilder) -> Value | None:
     return node.operands[0]
 
 
-def _add_zero(node: Node, builder: Builder) -> Value | None:
+def _add_zero(node: Node, builder: GraphBuilder) -> Value | None:
     """x + 0 for integers, x + -0.0 for floats."""
     for x, other in (node.operands, node.operands[::-1]):
         c = known_scalar(other)
@@ -90,7 +90,7 @@ def _add_zero(node: Node, builder: Builder) -> Value | None:
     return None
 
 
-def _add_negative(node: Node, builder: Builder) -> Value | None:
+def _add_negative(node: Node, builder: GraphBuilder) -> Value | None:
     a, b = node.operands
     if (negated := _made_by(b, "neg")) is not None:
         return builder.value("sub", a, negated.operands[0], **node.attrs)
@@ -99,7 +99,7 @@ def _add_negative(node: Node, builder: Builder) -> Value | None:
     return None
 
 
-def _add_complement(node: Node, builder: Builder) -> Value | None:
+def _add_complement(node: Node, builder: GraphBuilder) -> Value | None:
     """~x + 1 of integers: no compiler need find out that it is -x."""
     for a, other in (node.operands, node.operands[::-1]):
         inverted = _made_by(a, "invert")
@@ -108,12 +108,12 @@ def _add_complement(node: Node, builder: Builder) -> Value | None:
     return None
 
 
-def _sub_from_zero(node: Node, builder: Builder) -> Value | None:
+def _sub_from_zero(node: Node, builder: GraphBuilder) -> Value | None:
     a, b = node.operands
     return builder.value("neg", b) if a.dtype.kind in "iu" and known_scalar(a) == 0 else None
 
 
-def _sub_zero(node: Node, builder: Builder) -> Value | None:
+def _sub_zero(node: Node, builder: GraphBuilder) -> Value | None:
     """x - 0 for integers, x - 0.0 for floats."""
     x, other = node.operands
     c = known_scalar(other)
@@ -122,18 +122,18 @@ def _sub_zero(node: Node, builder: Builder) -> Value | None:
     return None
 
 
-def _sub_negative(node: Node, builder: Builder) -> Value | None:
+def _sub_negative(node: Node, builder: GraphBuilder) -> Value | None:
     a, b = node.operands
     negated = _made_by(b, "neg")
     return None if negated is None else builder.value("add", a, negated.operands[0], **node.attrs)
 
 
-def _sub_itself(node: Node, builder: Builder) -> Value | None:
+def _sub_itself(node: Node, builder: GraphBuilder) -> Value | None:
     a, b = node.operands
     return _constant_of(a, builder, 0) if a is b and not _is_float(a) else None
 
 
-def _mul_constant(node: Node, builder: Builder) -> Value | None:
+def _mul_constant(node: Node, builder: GraphBuilder) -> Value | None:
     """By 1, by -1, and by 0 for integers."""
     for x, other in (node.operands, node.operands[::-1]):
         c = known_scalar(other)
@@ -148,7 +148,7 @@ def _mul_constant(node: Node, builder: Builder) -> Value | None:
     return None
 
 
-def _div_constant(node: Node, builder: Builder) -> Value | None:
+def _div_constant(node: Node, builder: GraphBuilder) -> Value | None:
     """By 1; by a power of two, whose reciprocal is exact, as a product."""
     x, other = node.operands
     c = known_scalar(other)
@@ -167,27 +167,27 @@ def _div_constant(node: Node, builder: Builder) -> Value | None:
 def _cancel(*pairs: str) -> Rule:
     """op(inner(x)) is x, where `inner` is one of `pairs`."""
 
-    def rule(node: Node, builder: Builder) -> Value | None:
+    def rule(node: Node, builder: GraphBuilder) -> Value | None:
         inner = node.operands[0].node
         return inner.operands[0] if inner is not None and inner.op in pairs else None
 
     return rule
 
 
-def _abs_of(node: Node, builder: Builder) -> Value | None:
+def _abs_of(node: Node, builder: GraphBuilder) -> Value | None:
     inner = node.operands[0].node
     if inner is None or inner.op not in ("abs", "neg"):
         return None
     return node.operands[0] if inner.op == "abs" else builder.value("abs", inner.operands[0])
 
 
-def _same_operands(node: Node, builder: Builder) -> Value | None:
+def _same_operands(node: Node, builder: GraphBuilder) -> Value | None:
     """min(x, x), and(x, x) and the like."""
     return node.operands[0] if node.operands[0] is node.operands[1] else None
 
 
 def _compare_itself(result: bool) -> Rule:
-    def rule(node: Node, builder: Builder) -> Value | None:
+    def rule(node: Node, builder: GraphBuilder) -> Value | None:
         a, b = node.operands
         if a is not b or _is_float(a) or a.dtype.kind == "c":
             return None
@@ -196,7 +196,7 @@ def _compare_itself(result: bool) -> Rule:
     return rule
 
 
-def _negated_compare(node: Node, builder: Builder) -> Value | None:
+def _negated_compare(node: Node, builder: GraphBuilder) -> Value | None:
     """not (a < b) is a >= b, except for floats (NaN); not (a == b) is a != b always."""
     inner = node.operands[0].node
     if inner is None or not PRIMITIVES[inner.op].negated:
@@ -209,7 +209,7 @@ def _negated_compare(node: Node, builder: Builder) -> Value | None:
 def _logic_constant(absorbing: bool) -> Rule:
     """`and` (absorbing False) and `or` (absorbing True) of bools with a constant."""
 
-    def rule(node: Node, builder: Builder) -> Value | None:
+    def rule(node: Node, builder: GraphBuilder) -> Value | None:
         if node.results[0].dtype.kind != "b":
             return None
         for x, other in (node.operands, node.operands[::-1]):
@@ -224,7 +224,7 @@ def _logic_constant(absorbing: bool) -> Rule:
 # ---- select, cast, pow
 
 
-def _select(node: Node, builder: Builder) -> Value | None:
+def _select(node: Node, builder: GraphBuilder) -> Value | None:
     pred, a, b = node.operands
     if a is b:
         return a
@@ -242,7 +242,7 @@ def _select(node: Node, builder: Builder) -> Value | None:
     return None
 
 
-def _cast(node: Node, builder: Builder) -> Value | None:
+def _cast(node: Node, builder: GraphBuilder) -> Value | None:
     (x,) = node.operands
     dtype: DType = node.attrs["dtype"]
     if x.dtype is dtype:
@@ -274,7 +274,7 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return False
 
 
-def _pow(node: Node, builder: Builder) -> Value | None:
+def _pow(node: Node, builder: GraphBuilder) -> Value | None:
     x, exponent = node.operands
     n = known_scalar(exponent)
     if n is None:
@@ -292,14 +292,14 @@ def _pow(node: Node, builder: Builder) -> Value | None:
     return _unrolled(x, n, builder) if 0 < n <= (2 if _is_float(x) else LARGEST_UNROLLED_POWER) else None
 
 
-def _square_root(x: Value, builder: Builder) -> Value:
+def _square_root(x: Value, builder: GraphBuilder) -> Value:
     """pow(x, 1/2): 0 for -0.0 and inf for -inf, where sqrt has -0.0 and NaN."""
     root = builder.value("sqrt", builder.value("add", x, _constant_of(x, builder, 0.0)))
     is_lowest = builder.value("eq", x, _constant_of(x, builder, -inf))
     return builder.value("select", is_lowest, _constant_of(x, builder, inf), root)
 
 
-def _unrolled(x: Value, n: int, builder: Builder) -> Value:
+def _unrolled(x: Value, n: int, builder: GraphBuilder) -> Value:
     """x ** n by repeated squaring."""
     if n == 1:
         return x

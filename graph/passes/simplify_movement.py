@@ -13,18 +13,18 @@ from typing import Final
 
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
-from loopgrad.graph.rebuild import Builder
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import TensorType
 
-Rule = Callable[[Node, Builder], Value | None]
+Rule = Callable[[Node, GraphBuilder], Value | None]
 
 
-def _same_type(node: Node, builder: Builder) -> Value | None:
+def _same_type(node: Node, builder: GraphBuilder) -> Value | None:
     """For operations that are the identity whenever they keep the shape."""
     return node.operands[0] if node.operands[0].type == node.results[0].type else None
 
 
-def _broadcast_of_broadcast(node: Node, builder: Builder) -> Value | None:
+def _broadcast_of_broadcast(node: Node, builder: GraphBuilder) -> Value | None:
     inner = node.operands[0].node
     if inner is None or inner.op != "broadcast":
         return None
@@ -33,7 +33,7 @@ def _broadcast_of_broadcast(node: Node, builder: Builder) -> Value | None:
     return builder.value("broadcast", inner.operands[0], shape=node.attrs["shape"], dims=dims)
 
 
-def _reshape_of_reshape(node: Node, builder: Builder) -> Value | None:
+def _reshape_of_reshape(node: Node, builder: GraphBuilder) -> Value | None:
     inner = node.operands[0].node
     if inner is None or inner.op != "reshape":
         return None
@@ -41,7 +41,7 @@ def _reshape_of_reshape(node: Node, builder: Builder) -> Value | None:
     return x if x.type == node.results[0].type else builder.value("reshape", x, shape=node.attrs["shape"])
 
 
-def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
+def _transpose_of_transpose(node: Node, builder: GraphBuilder) -> Value | None:
     inner = node.operands[0].node
     if inner is None or inner.op != "transpose":
         return None
@@ -50,22 +50,22 @@ def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
     return x if perm == tuple(range(len(perm))) else builder.value("transpose", x, perm=perm)
 
 
-def _identity_transpose(node: Node, builder: Builder) -> Value | None:
+def _identity_transpose(node: Node, builder: GraphBuilder) -> Value | None:
     perm = node.attrs["perm"]
     return node.operands[0] if perm == tuple(range(len(perm))) else None
 
 
-def _identity_slice(node: Node, builder: Builder) -> Value | None:
+def _identity_slice(node: Node, builder: GraphBuilder) -> Value | None:
     unit = all(step == 1 for step in node.attrs["step"])
     return _same_type(node, builder) if unit else None
 
 
-def _identity_flip(node: Node, builder: Builder) -> Value | None:
+def _identity_flip(node: Node, builder: GraphBuilder) -> Value | None:
     (x,) = node.operands
     return x if all(x.shape[a] <= 1 for a in node.attrs["axes"]) else None
 
 
-def _flip_of_flip(node: Node, builder: Builder) -> Value | None:
+def _flip_of_flip(node: Node, builder: GraphBuilder) -> Value | None:
     inner = node.operands[0].node
     if inner is None or inner.op != "flip":
         return None
@@ -74,11 +74,11 @@ def _flip_of_flip(node: Node, builder: Builder) -> Value | None:
     return builder.value("flip", x, axes=axes) if axes else x
 
 
-def _single_concat(node: Node, builder: Builder) -> Value | None:
+def _single_concat(node: Node, builder: GraphBuilder) -> Value | None:
     return node.operands[0] if len(node.operands) == 1 else None
 
 
-def _reduction_of_ones(node: Node, builder: Builder) -> Value | None:
+def _reduction_of_ones(node: Node, builder: GraphBuilder) -> Value | None:
     (x,) = node.operands
     if any(x.shape[a] != 1 for a in node.attrs["axes"]):
         return None
@@ -86,7 +86,7 @@ def _reduction_of_ones(node: Node, builder: Builder) -> Value | None:
     return x if shape == x.shape else builder.value("reshape", x, shape=shape)
 
 
-def _elementwise_on_broadcasts(node: Node, builder: Builder) -> Value | None:
+def _elementwise_on_broadcasts(node: Node, builder: GraphBuilder) -> Value | None:
     """Constants count as broadcasts of anything."""
     small: TensorType | None = None
     dims = None
@@ -107,7 +107,7 @@ def _elementwise_on_broadcasts(node: Node, builder: Builder) -> Value | None:
     return builder.value("broadcast", result, shape=node.results[0].shape, dims=dims)
 
 
-def _shrunk(value: Value, shape: tuple[int, ...], builder: Builder) -> Value:
+def _shrunk(value: Value, shape: tuple[int, ...], builder: GraphBuilder) -> Value:
     assert value.node is not None
     if value.node.op == "broadcast":
         return value.node.operands[0]

@@ -9,7 +9,7 @@ from typing import Any
 from loopgrad.graph.accumulators import chain_from
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Graph, Value
-from loopgrad.lazy.loops.traced_functions import Kind
+from loopgrad.lazy.loops.traced_functions import LeafType
 from loopgrad.lazy.tensor.core import wrap
 from loopgrad.lazy.tensor.operands import Shape
 from loopgrad.lazy.tensor.trees import Tree, leaf_names, unflatten
@@ -37,7 +37,13 @@ class CarryRoles:
 
 
 def carry_roles(
-    what: str, structure: Any, kinds: Sequence[Kind], body: Graph, lanes: Shape, skip: int, cond: Graph | None = None
+    what: str,
+    structure: Any,
+    kinds: Sequence[LeafType],
+    body: Graph,
+    lanes: Shape,
+    skip: int,
+    cond: Graph | None = None,
 ) -> CarryRoles:
     """How the carries of a settled loop are held; refuses one that is neither per lane nor shared."""
     regions = [(body, skip)] if cond is None else [(body, skip), (cond, 0)]
@@ -98,7 +104,7 @@ def _own_row(indices: Sequence[Value], lanes: Shape) -> bool:
 
 
 def final_carries(
-    results: Sequence[Value], roles: CarryRoles, values: list[Value], kinds: list[Kind], structure: Any
+    results: Sequence[Value], roles: CarryRoles, values: list[Value], kinds: list[LeafType], structure: Any
 ) -> Tree:
     """The tree of carries after a loop: what it made of the kept ones, beside the others."""
     final = list(values)

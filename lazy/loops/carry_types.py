@@ -15,7 +15,7 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Location, Value
 from loopgrad.graph.types import DType, TensorType
-from loopgrad.lazy.loops.traced_functions import Kind, Traced, tensor_type
+from loopgrad.lazy.loops.traced_functions import LeafType, Traced, tensor_type
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.promotion import promote_all, promote_weak
 from loopgrad.lazy.tensor.trees import leaf_names
@@ -26,8 +26,8 @@ _ROUNDS: Final = 8  # a carry's type settles in two or three; more means that it
 
 
 def settle(
-    what: str, kinds: list[Kind], trip: Callable[[list[Kind]], tuple[TracedT, list[Kind]]]
-) -> tuple[TracedT, list[Kind]]:
+    what: str, kinds: list[LeafType], trip: Callable[[list[LeafType]], tuple[TracedT, list[LeafType]]]
+) -> tuple[TracedT, list[LeafType]]:
     """`trip` traces one trip with carries of these kinds, and says of which kinds they should be: trace until these
     are the same. Gives what the last trip was traced to, and the kinds."""
     for _ in range(_ROUNDS):
@@ -40,14 +40,14 @@ def settle(
 
 
 def kinds_after(
-    what: str, structure: Any, kinds: list[Kind], body: Traced, lanes: Shape, skip: int
-) -> list[Kind]:
+    what: str, structure: Any, kinds: list[LeafType], body: Traced, lanes: Shape, skip: int
+) -> list[LeafType]:
     """The kinds for the next round; the same ones when nothing is left to change."""
     stretched = _with_lanes(kinds, body, lanes, skip)
     return stretched if stretched != kinds else join_carries(what, structure, kinds, body)
 
 
-def _with_lanes(kinds: list[Kind], body: Traced, lanes: Shape, skip: int) -> list[Kind]:
+def _with_lanes(kinds: list[LeafType], body: Traced, lanes: Shape, skip: int) -> list[LeafType]:
     """Scalars that the body changes, stretched to the lanes."""
     if not lanes:
         return kinds
@@ -59,7 +59,7 @@ def _with_lanes(kinds: list[Kind], body: Traced, lanes: Shape, skip: int) -> lis
     return result
 
 
-def join_carries(what: str, structure: Any, kinds: Sequence[Kind], traced: Traced) -> list[Kind]:
+def join_carries(what: str, structure: Any, kinds: Sequence[LeafType], traced: Traced) -> list[LeafType]:
     """The kinds after seeing what one trip makes of them; equal to `kinds` when they are settled."""
     joined = []
     for i, (kind, value, weak) in enumerate(zip(kinds, traced.graph.outputs, traced.weak, strict=True)):
@@ -71,7 +71,7 @@ def join_carries(what: str, structure: Any, kinds: Sequence[Kind], traced: Trace
     return joined
 
 
-def _join(kind: Kind, out: TensorType, weak: bool) -> Kind | None:
+def _join(kind: LeafType, out: TensorType, weak: bool) -> LeafType | None:
     dtype, still_weak = _join_dtype(kind, out.dtype, weak)
     if dtype is None:
         return None
@@ -83,7 +83,7 @@ def _join(kind: Kind, out: TensorType, weak: bool) -> Kind | None:
     return replace(kind, type=TensorType(shape, dtype), weak=still_weak)
 
 
-def _join_dtype(kind: Kind, out: DType, weak: bool) -> tuple[DType | None, bool]:
+def _join_dtype(kind: LeafType, out: DType, weak: bool) -> tuple[DType | None, bool]:
     dtype = kind.type.dtype
     if out is dtype:
         return dtype, kind.weak and weak

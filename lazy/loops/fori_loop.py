@@ -11,7 +11,7 @@ from loopgrad.lazy.loops.carry_roles import carry_roles, final_carries
 from loopgrad.lazy.loops.carry_types import kinds_after, settle
 from loopgrad.lazy.loops.limits import Limits
 from loopgrad.lazy.loops.traced_functions import (
-    Kind,
+    LeafType,
     Traced,
     check_structure,
     initial_values,
@@ -55,7 +55,7 @@ def fori_loop(
     count, index = trip_count(lower, upper)
     inits, structure = flatten(init_val)
 
-    def trip(kinds: list[Kind]) -> tuple[Traced, list[Kind]]:
+    def trip(kinds: list[LeafType]) -> tuple[Traced, list[LeafType]]:
         body = trace_tree("fori_loop body", lambda k, val: body_fun(index(k), val), structure, kinds, (count,))
         check_structure("fori_loop body", structure, body)
         return body, kinds_after("fori_loop body", structure, kinds, body, count.shape, 1)
@@ -65,7 +65,7 @@ def fori_loop(
 
 
 def _emit_for(
-    count: Value, body: Traced, inits: list[Any], kinds: list[Kind], structure: Any, limits: Limits
+    count: Value, body: Traced, inits: list[Any], kinds: list[LeafType], structure: Any, limits: Limits
 ) -> Tree:
     values = initial_values(inits, kinds)
     roles = carry_roles("fori_loop", structure, kinds, body.graph, count.shape, 1)

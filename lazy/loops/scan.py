@@ -15,7 +15,7 @@ from loopgrad.lazy.loops.carry_roles import CarryRoles
 from loopgrad.lazy.loops.carry_types import join_carries, settle
 from loopgrad.lazy.loops.limits import Limits
 from loopgrad.lazy.loops.traced_functions import (
-    Kind,
+    LeafType,
     Traced,
     check_structure,
     initial_values,
@@ -69,7 +69,7 @@ def scan(
             raise DTypeError(explained("scan body", "a pair (carry, y)", type(result).__name__, "return both"))
         return result
 
-    def trip(kinds: list[Kind]) -> tuple[Traced, list[Kind]]:
+    def trip(kinds: list[LeafType]) -> tuple[Traced, list[LeafType]]:
         body = trace_tree("scan body", step, structure, kinds, (count,))
         return body, join_carries("scan body", structure, kinds, _carried_part(body, structure))
 
@@ -100,7 +100,7 @@ def _carried_part(body: Traced, structure: Any) -> Traced:
 
 
 def _emit_scan(
-    count: Value, trips: int, body: Traced, inits: list[Any], kinds: list[Kind], structure: Any, reverse: bool,
+    count: Value, trips: int, body: Traced, inits: list[Any], kinds: list[LeafType], structure: Any, reverse: bool,
     limits: Limits,
 ) -> tuple[Tree, Tree]:  # fmt: skip
     n = len(kinds)

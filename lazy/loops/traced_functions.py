@@ -17,8 +17,9 @@ from loopgrad.lazy.tensor.trees import flatten, structure_error, unflatten
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LeafType:
     """Type of a leaf. `weak`: the dtype gives way to arrays'. `open`: it began as a Python number. `array`: without
     axes it is an array nonetheless, to which one may write, not a number."""
 
@@ -43,10 +44,10 @@ class Traced:
     weak: tuple[bool, ...]
 
 
-def kind_of(x: Any) -> Kind:
+def kind_of(x: Any) -> LeafType:
     """The kind of an initial value."""
     t = as_tensor(x)
-    return Kind(tensor_type(t._value), t._weak, is_scalar(x) or t._weak, is_array_without_axes(x))
+    return LeafType(tensor_type(t._value), t._weak, is_scalar(x) or t._weak, is_array_without_axes(x))
 
 
 def tensor_type(value: Value) -> TensorType:
@@ -57,7 +58,7 @@ def tensor_type(value: Value) -> TensorType:
 
 
 def trace_tree(
-    what: str, function: Callable[..., Any], structure: Any, kinds: Sequence[Kind], extra: Sequence[Value] = ()
+    what: str, function: Callable[..., Any], structure: Any, kinds: Sequence[LeafType], extra: Sequence[Value] = ()
 ) -> Traced:
     """Trace `function(*extra values, tree)`; the extra arguments arrive as graph values."""
     found: list[Any] = []
@@ -91,7 +92,7 @@ def adapt(value: Value, type: TensorType) -> Value:
     return broadcast_value(cast_value(value, type.dtype), type.shape)
 
 
-def initial_values(inits: list[Any], kinds: Sequence[Kind]) -> list[Value]:
+def initial_values(inits: list[Any], kinds: Sequence[LeafType]) -> list[Value]:
     """The initial values in the settled types."""
     return [
         as_tensor(x, k.type.dtype)._value if is_scalar(x) and not k.type.shape else adapt(as_tensor(x)._value, k.type)

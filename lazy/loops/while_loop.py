@@ -22,7 +22,7 @@ from loopgrad.lazy.loops.carry_roles import carry_roles, final_carries
 from loopgrad.lazy.loops.carry_types import kinds_after, settle
 from loopgrad.lazy.loops.limits import Limits
 from loopgrad.lazy.loops.traced_functions import (
-    Kind,
+    LeafType,
     Traced,
     check_structure,
     initial_values,
@@ -75,7 +75,7 @@ def while_loop(
     check_function("while_loop body", body_fun)
     inits, structure = flatten(init_val)
 
-    def trip(kinds: list[Kind]) -> tuple[tuple[Traced, Traced], list[Kind]]:
+    def trip(kinds: list[LeafType]) -> tuple[tuple[Traced, Traced], list[LeafType]]:
         cond = trace_tree("while_loop condition", cond_fun, structure, kinds)
         lanes = _predicate_shape(cond)
         body = trace_tree("while_loop body", body_fun, structure, kinds)
@@ -98,7 +98,7 @@ def _predicate_shape(cond: Traced) -> Shape:
 
 
 def _emit_while(
-    cond: Traced, body: Traced, inits: list[Any], kinds: list[Kind], structure: Any, limits: Limits
+    cond: Traced, body: Traced, inits: list[Any], kinds: list[LeafType], structure: Any, limits: Limits
 ) -> Tree:
     body = with_output_types(body, [k.type for k in kinds])
     _refuse_endless(cond.graph, body.graph, len(kinds))

@@ -17,7 +17,7 @@ from loopgrad.lazy.transforms.compiled_arguments import check_written, type_of
 from loopgrad.lazy.transforms.compiled_version import Version
 from loopgrad.lazy.transforms.input_buffers import input_buffers
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.replay import Replay as DeviceReplay
+from loopgrad.runtime.replay import DeviceReplay as DeviceReplay
 from loopgrad.runtime.replay import ReplayStats
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ PUBLIC: Final = "compile Compiled"
 Key = tuple[Any, ...]
 
 
-class Call(NamedTuple):
+class BoundArguments(NamedTuple):
     """The arguments of one call as leaves: those in the positions `fixed` are part of the program, as are the `static`
     ones, which were taken out of the tree by position or name. `parts`: what these are compared by."""
 
@@ -201,7 +201,7 @@ class Compiled(Standing):
         self._last = (key, version)
         return version, inputs, input_buffers(inputs, version)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         static: dict[int | str, Any] = {}
         if self._static:
             args, kwargs, static = self._static.split(args, kwargs)
@@ -212,7 +212,7 @@ class Compiled(Standing):
             parts = fixed_identities(fixed, leaves, lambda: argument_names(structure, self._fun))
         if static:
             parts += static_identities(static)
-        return Call(leaves, fixed, structure, static, parts)
+        return BoundArguments(leaves, fixed, structure, static, parts)
 
     def _told_apart(self, structure: Any) -> Any:
         """The structure as a part of the key: `{1: x}` and `{True: x}` differ."""
@@ -222,7 +222,7 @@ class Compiled(Standing):
             self._plain[structure] = not odd
         return (structure, odd) if odd else structure
 
-    def _trace(self, config: Config, place: str | None, call: Call, reason: str) -> Version:
+    def _trace(self, config: Config, place: str | None, call: BoundArguments, reason: str) -> Version:
         dynamic = [i for i in range(len(call.leaves)) if i not in call.fixed]
         leaves = [call.leaves[i] for i in dynamic]
         found: list[Any] = []

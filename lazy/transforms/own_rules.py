@@ -25,7 +25,7 @@ from loopgrad.graph.errors import DTypeError, GradientError, ShapeError, explain
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.region_ops import Traced as Region
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.loops.traced_functions import Kind, Traced, kind_of, trace_tree
+from loopgrad.lazy.loops.traced_functions import LeafType, Traced, kind_of, trace_tree
 from loopgrad.lazy.tensor.core import as_tensor, cast_value, is_scalar, wrap
 from loopgrad.lazy.tensor.errors import StructureError
 from loopgrad.lazy.tensor.ongoing_derivations import derivations
@@ -77,7 +77,7 @@ def _for_orders(orders: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class RuleArguments:
     """The arguments of one call: `fixed` by place those that rules aren't about, `leaves` those of the others, of which
     the ones at `moving` are tensors of these kinds. Numbers, and what can't be a tensor, stay as they are."""
 
@@ -86,7 +86,7 @@ class Call:
     leaves: list[Any]
     structure: Any
     moving: list[int]
-    kinds: list[Kind]
+    kinds: list[LeafType]
 
     @property
     def types(self) -> list[TensorType]:
@@ -152,7 +152,7 @@ class OwnRule(ABC):
         results = region_ops.call(operands, regions, kind, arguments=len(tensors), name=call.what)
         return unflatten(primal.structure, [wrap(v, w) for v, w in zip(results, primal.weak, strict=True)])
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RuleArguments:
         """The arguments in the order of the function's parameters, those left out as their defaults."""
         what = getattr(self.fun, "__name__", type(self).__name__)
         signature = _signature(self.fun)
@@ -172,14 +172,14 @@ class OwnRule(ABC):
         fixed = {i % len(args): args[i % len(args)] for i in self.nondiff_argnums}
         leaves, structure = flatten(tuple([x for i, x in enumerate(args) if i not in fixed]))
         moving = [i for i, x in enumerate(leaves) if is_dynamic(x) and not is_scalar(x)]
-        return Call(what, fixed, leaves, structure, moving, [kind_of(leaves[i]) for i in moving])
+        return RuleArguments(what, fixed, leaves, structure, moving, [kind_of(leaves[i]) for i in moving])
 
     @abstractmethod
     def _require_rule(self) -> None:
         """GradientError where no rule has been stated yet."""
 
     @abstractmethod
-    def _traced(self, call: Call, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
+    def _traced(self, call: RuleArguments, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
         """The kind of the call node, its regions, and what these capture."""
 
     def _no_rule(self, method: str) -> GradientError:
@@ -274,7 +274,7 @@ class custom_vjp(OwnRule):  # a decorator
         if self._rule is None:
             raise self._no_rule("defvjp(fwd, bwd)")
 
-    def _traced(self, call: Call, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
+    def _traced(self, call: RuleArguments, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
         assert self._rule is not None
         fwd, bwd = self._rule
         residuals: list[Tree] = []
@@ -309,7 +309,7 @@ class custom_vjp(OwnRule):  # a decorator
         return "vjp", (first, second, backward_region), captures
 
 
-def _cotangents(call: Call, found: Any) -> list[Value]:
+def _cotangents(call: RuleArguments, found: Any) -> list[Value]:
     """What the backward rule returned, for the tensors that have cotangents."""
     what, count = f"{call.what} bwd", call.structure.num_children
     if not isinstance(found, tuple | list) or len(found) != count:
@@ -387,7 +387,7 @@ class custom_jvp(OwnRule):  # a decorator
         if self._rule is None:
             raise self._no_rule("defjvp(rule)")
 
-    def _traced(self, call: Call, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
+    def _traced(self, call: RuleArguments, primal: Traced) -> tuple[str, Sequence[Graph], Sequence[Value]]:
         rule = self._rule
         assert rule is not None
         what, n = f"{call.what} jvp", len(call.moving)
@@ -414,7 +414,7 @@ class custom_jvp(OwnRule):  # a decorator
         return "jvp", (first, _moved_inputs(second, n, len(captures))), captures
 
 
-def _like(call: Call, tangents: Sequence[Any]) -> tuple[Any, ...]:
+def _like(call: RuleArguments, tangents: Sequence[Any]) -> tuple[Any, ...]:
     """The tangents of the arguments that the rule is about; numbers have zeros, what can't be a tensor None."""
     given: list[Any] = [0 * x if is_scalar(x) else None for x in call.leaves]
     for i, t in zip(call.moving, tangents, strict=True):

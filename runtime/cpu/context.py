@@ -21,7 +21,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
     RESERVE_STACK,
     stack_stride,
 )
-from loopgrad.codegen.targets.cpu.record import ProgramRecord
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.host_calls import call
 from loopgrad.runtime.cpu.libraries import blas
@@ -41,7 +41,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 class CallContext:
     """`words[HEADER[...]]` and the rest as laid out by codegen.targets.cpu.entry.call_context."""
 
-    def __init__(self, program: ProgramRecord, pool: NativePool, constants: int, forced: int | None) -> None:
+    def __init__(self, program: CpuProgramRecord, pool: NativePool, constants: int, forced: int | None) -> None:
         self.program = program
         self.pool = pool
         self.words: Any = (ctypes.c_int64 * program.layout.words)()
@@ -51,7 +51,7 @@ class CallContext:
         self._callbacks = self._set_callbacks()
         self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
         if self.owns_arena:
-            self._arena = memory.Block(program.layout.arena.size)
+            self._arena = memory.HostBlock(program.layout.arena.size)
             self.words[HEADER["arena"]] = self._arena.address
         self._set_header(forced)
         for number, slot in enumerate(program.slots):

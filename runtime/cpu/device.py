@@ -12,7 +12,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.cpu.record import ProgramRecord
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
@@ -47,7 +47,7 @@ class CpuDevice:
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         parts = ("program", key(graph).hex(), options.key(), *self.environment())
-        artifact = self.cache.load(parts, ProgramRecord) if self.cache is not None else None
+        artifact = self.cache.load(parts, CpuProgramRecord) if self.cache is not None else None
         if artifact is not None:
             origin = "found in the cache on disk"
         else:
@@ -60,7 +60,7 @@ class CpuDevice:
         return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), origin)
 
     def load(
-        self, artifact: Artifact[ProgramRecord], options: Options, texts: Callable[[str], str], origin: str
+        self, artifact: Artifact[CpuProgramRecord], options: Options, texts: Callable[[str], str], origin: str
     ) -> CpuExecutable:
         """An executable of code that exists."""
         program = artifact.program
@@ -103,7 +103,7 @@ class CpuDevice:
             return self._environment
 
 
-def compile_artifact(graph: Graph, options: Options) -> Artifact[ProgramRecord]:
+def compile_artifact(graph: Graph, options: Options) -> Artifact[CpuProgramRecord]:
     """Schedule, lower and emit."""
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
     from loopgrad.codegen.targets.cpu.target import compile_program  # late, as above

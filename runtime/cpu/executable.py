@@ -16,14 +16,14 @@ import numpy as np
 from loopgrad.codegen.program import RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, INTERRUPTED, stack_stride
-from loopgrad.codegen.targets.cpu.record import ProgramRecord
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.alive import Alive
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.cpu.context import CallContext, release
 from loopgrad.runtime.cpu.failures import failure
 from loopgrad.runtime.cpu.loader import Code
-from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, Block, Spares
+from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, HostBlock, Spares
 from loopgrad.runtime.cpu.native_pool import NativePool
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
@@ -44,7 +44,7 @@ class CpuExecutable(Executable):
 
     def __init__(
         self,
-        program: ProgramRecord,
+        program: CpuProgramRecord,
         code: bytes,
         constants: bytes,
         pool: NativePool,
@@ -61,7 +61,7 @@ class CpuExecutable(Executable):
         self._texts = texts
         self._origin = tuple(origin)
         self._forced = forced_capacity
-        self._constants = Block(len(constants))
+        self._constants = HostBlock(len(constants))
         self._constants.fill(constants)
         self._contexts: Alive[CallContext] = Alive()
         self._free: list[CallContext] = []

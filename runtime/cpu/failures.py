@@ -14,12 +14,14 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
     STACK_MEMORY,
     stack_stride,
 )
-from loopgrad.codegen.targets.cpu.record import KernelRecord, ProgramRecord
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord, KernelRecord
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.runtime.failures import StackCapacityError, failed_check, loop_names, memory_failure
 
 
-def failure(program: ProgramRecord, words: Sequence[int], threads: int, refused: tuple[int, int] | None) -> Exception:
+def failure(
+    program: CpuProgramRecord, words: Sequence[int], threads: int, refused: tuple[int, int] | None
+) -> Exception:
     """The exception for the report in `words`. `refused` = (needed, available) of the last request
     for memory that was turned down."""
     code = words[HEADER["code"]]

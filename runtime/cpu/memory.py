@@ -97,7 +97,7 @@ def ensure(needed: int, purpose: str) -> None:
         raise MemoryError(located(text, user_location()))
 
 
-class Block:
+class HostBlock:
     """Aligned bytes; `address` is a multiple of 64."""
 
     __slots__ = ("_memory", "address", "size")
@@ -118,10 +118,10 @@ class Arenas:
     """Blocks for temporaries, lent to one call at a time and shared by all Programs."""
 
     def __init__(self) -> None:
-        self._free: list[Block] = []
+        self._free: list[HostBlock] = []
         self.peak = 0
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> HostBlock:
         """A block of at least `size` bytes. One that is too small makes room for a larger one."""
         try:
             block = self._free.pop()
@@ -132,9 +132,9 @@ class Arenas:
         del block
         ensure(size, "temporaries of the program")
         self.peak = max(self.peak, size)
-        return Block(size)
+        return HostBlock(size)
 
-    def give(self, block: Block) -> None:
+    def give(self, block: HostBlock) -> None:
         self._free.append(block)
 
     def idle_bytes(self) -> int:

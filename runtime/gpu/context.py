@@ -21,7 +21,7 @@ from loopgrad.runtime.gpu.recorded import Recorded
 from loopgrad.runtime.gpu.workspace import workspace
 
 
-class Context:
+class GpuContext:
     """One call at a time, under the device's lock. `adapt`: as of Workspace."""
 
     def __init__(self, loaded: LoadedProgram, capacities: Capacities, adapt: bool) -> None:

@@ -9,7 +9,7 @@ from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.capacities import Capacities
-from loopgrad.runtime.gpu.context import Context
+from loopgrad.runtime.gpu.context import GpuContext
 from loopgrad.runtime.gpu.failures import StoppedLoopError
 from loopgrad.runtime.gpu.ledger import Ledger, complete, require
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
@@ -48,7 +48,7 @@ class GpuExecutable(Executable):
         self._revise = revise
         self._texts = texts
         self._origin = origin
-        self._context: Context | None = None
+        self._context: GpuContext | None = None
         self._heap_peak = 0
 
     @property
@@ -64,10 +64,10 @@ class GpuExecutable(Executable):
             self._context.release()
             return results
 
-    def context(self, adapt: bool) -> Context:
-        return Context(self.loaded, self.capacities, adapt)
+    def context(self, adapt: bool) -> GpuContext:
+        return GpuContext(self.loaded, self.capacities, adapt)
 
-    def submit(self, context: Context, buffers: Sequence[Buffer]) -> tuple[Context, list[Buffer]]:
+    def submit(self, context: GpuContext, buffers: Sequence[Buffer]) -> tuple[GpuContext, list[Buffer]]:
         """A call that isn't waited for, if only stacks that are too small could go wrong, and memory of others isn't
         read, which may have changed when it is done again. Any other call comes after what was entered before."""
         ledger, inputs = self.loaded.driver.ledger, [allocation_of(buffer) for buffer in buffers]
@@ -87,8 +87,8 @@ class GpuExecutable(Executable):
         return self.call_continued(context, buffers, inputs)  # what only the ledger held is free now
 
     def call_continued(
-        self, context: Context, buffers: Sequence[Buffer], inputs: Sequence[Allocation]
-    ) -> tuple[Context, list[Buffer]]:
+        self, context: GpuContext, buffers: Sequence[Buffer], inputs: Sequence[Allocation]
+    ) -> tuple[GpuContext, list[Buffer]]:
         """As `call`; where the driver stopped a loop, by code that ends before that and is continued. Gives the
         context that is the right one from then on."""
         try:
@@ -110,7 +110,7 @@ class GpuExecutable(Executable):
 
     def call(
         self,
-        context: Context,
+        context: GpuContext,
         buffers: Sequence[Buffer],
         inputs: Sequence[Allocation],
         ledger: Ledger | None = None,

@@ -36,7 +36,7 @@ class Repeatable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StartedCall:
     """One that was started in this context."""
 
     context: Repeatable
@@ -70,7 +70,7 @@ class Ledger:
         self._driver = driver
         self._word: Shared = driver.shared(1)
         self.address = self._word.address
-        self._calls: deque[Call] = deque()
+        self._calls: deque[StartedCall] = deque()
         self._most_bytes = int(memory * SHARE)
         self._bytes = 0
         self._begun = False  # a call was started and not entered yet, or never, since that was broken off
@@ -90,7 +90,7 @@ class Ledger:
         self._begun = True
 
     def add(self, context: Repeatable, inputs: Sequence[Allocation], outputs: Sequence[Allocation]) -> None:
-        call = Call(context, tuple(inputs), tuple(outputs))
+        call = StartedCall(context, tuple(inputs), tuple(outputs))
         self._calls.append(call)
         self._bytes += call.size
         self._begun = False

@@ -22,12 +22,12 @@ from loopgrad.runtime.cache import DiskCache, kept_code
 from loopgrad.runtime.gpu.driver import ProductShape, Shared
 from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
-from loopgrad.runtime.vulkan.commands import CommandBuffers, Commands
+from loopgrad.runtime.vulkan.commands import CommandBuffers, VulkanCommands
 from loopgrad.runtime.vulkan.driver import TYPE_CPU
 from loopgrad.runtime.vulkan.gpu import Gpu
-from loopgrad.runtime.vulkan.memory import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, Chunk, mapped
-from loopgrad.runtime.vulkan.pipelines import Image, Pipeline, Pipelines
-from loopgrad.runtime.vulkan.shared_words import SharedWords
+from loopgrad.runtime.vulkan.memory import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, VulkanChunk, mapped
+from loopgrad.runtime.vulkan.pipelines import Pipelines, VulkanImage, VulkanPipeline
+from loopgrad.runtime.vulkan.shared_words import VulkanSharedWords
 from loopgrad.runtime.vulkan.timeline import Timeline
 from loopgrad.runtime.vulkan.transfers import PART, Transfers
 
@@ -39,7 +39,7 @@ class HostHeap(Heap):
     """Memory that the host writes while work is under way: a piece that nobody holds waits for the submissions that
     may still use it."""
 
-    def __init__(self, timeline: Timeline, make: Callable[[int], Chunk], describe: Callable[[], str]) -> None:
+    def __init__(self, timeline: Timeline, make: Callable[[int], VulkanChunk], describe: Callable[[], str]) -> None:
         super().__init__(make, describe)
         self._timeline = timeline
         self._resting: deque[tuple[int, deque[Piece]]] = deque()
@@ -66,10 +66,10 @@ class VulkanDriver:
         self.transfers = Transfers(self)
         shared = (DEVICE_LOCAL | MAPPED | HOST_CACHED, DEVICE_LOCAL | MAPPED, MAPPED)
         kinds = shared if gpu.unified else (DEVICE_LOCAL,)
-        self.data = Heap(lambda size: Chunk(gpu, size, kinds, self.settle), self._describe)
+        self.data = Heap(lambda size: VulkanChunk(gpu, size, kinds, self.settle), self._describe)
         wanted = (MAPPED | HOST_CACHED, MAPPED)
-        self.host = HostHeap(gpu.timeline, lambda size: Chunk(gpu, size, wanted, self.settle), self._describe)
-        self._update: Pipeline | None = None
+        self.host = HostHeap(gpu.timeline, lambda size: VulkanChunk(gpu, size, wanted, self.settle), self._describe)
+        self._update: VulkanPipeline | None = None
 
     def _describe(self) -> str:
         return f"{self.available():,} bytes are available"
@@ -141,14 +141,14 @@ class VulkanDriver:
 
     def _part(self, source: Allocation, start: int, size: int) -> tuple[int, Allocation]:
         """Bytes on their way to the host: the number of the submission, and where they arrive."""
-        staging, commands = self.host.take(size), Commands(self)
+        staging, commands = self.host.take(size), VulkanCommands(self)
         commands.begin()
         commands.copy(source, staging, size, start=start)
         commands.end()
         return self.start([commands], (), None), staging
 
-    def shared(self, words: int) -> SharedWords:
-        return SharedWords(self, words)
+    def shared(self, words: int) -> VulkanSharedWords:
+        return VulkanSharedWords(self, words)
 
     def available(self) -> int:
         memory = self.gpu.memory
@@ -162,13 +162,15 @@ class VulkanDriver:
 
     # work
 
-    def start(self, work: Sequence[Commands], uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> int:
+    def start(
+        self, work: Sequence[VulkanCommands], uploads: Sequence[tuple[Shared, int]], report: Shared | None
+    ) -> int:
         """The number of the submission."""
-        assert report is None or isinstance(report, SharedWords)
+        assert report is None or isinstance(report, VulkanSharedWords)
         with self.lock:
             self.gpu.timeline.throttle()
             for shared, count in uploads:
-                assert isinstance(shared, SharedWords)
+                assert isinstance(shared, VulkanSharedWords)
                 shared.upload(count)
             lists = [*self.transfers.take(), *work]
             if report is not None:
@@ -200,7 +202,7 @@ class VulkanDriver:
             self.flush()
             self.gpu.timeline.idle()
 
-    def update(self) -> Pipeline:
+    def update(self) -> VulkanPipeline:
         if self._update is None:
             module = self.code("update kernel", self._update_code)
             self._update = self.image(module).pipeline("update", ENTRY_NAME, self.gpu.features.group)
@@ -225,14 +227,14 @@ class VulkanDriver:
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> None:
         """None, as `host_decides` says."""
 
-    def image(self, code: bytes) -> Image:
+    def image(self, code: bytes) -> VulkanImage:
         return self.pipelines.image(code)
 
-    def commands(self) -> Commands:
-        return Commands(self)
+    def commands(self) -> VulkanCommands:
+        return VulkanCommands(self)
 
-    def filling(self, pipeline: Pipeline) -> int:
+    def filling(self, pipeline: VulkanPipeline) -> int:
         return self.gpu.max_groups
 
-    def resident(self, pipeline: Pipeline, row_bytes: int) -> int:
+    def resident(self, pipeline: VulkanPipeline, row_bytes: int) -> int:
         return max(self.gpu.features.resident // pipeline.group, 1)

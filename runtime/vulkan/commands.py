@@ -11,7 +11,7 @@ from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.vulkan.gpu import STAGE_COMPUTE, Gpu
-from loopgrad.runtime.vulkan.pipelines import Pipeline
+from loopgrad.runtime.vulkan.pipelines import VulkanPipeline
 
 if TYPE_CHECKING:
     from loopgrad.runtime.vulkan.adapter import VulkanDriver
@@ -60,7 +60,7 @@ class CommandBuffers:
         return None
 
 
-class Commands:
+class VulkanCommands:
     """One command buffer. `last`: the number of the last submission that it was in; `labels` name its kernels."""
 
     def __init__(self, driver: VulkanDriver) -> None:
@@ -99,7 +99,7 @@ class Commands:
         self._fence(ALL_STAGES, self._last_barrier)
         self.gpu.api.check(self.gpu.lib.vkEndCommandBuffer(self.buffer), "vkEndCommandBuffer")
 
-    def dispatch(self, pipeline: Pipeline, groups: int, push: Push) -> None:
+    def dispatch(self, pipeline: VulkanPipeline, groups: int, push: Push) -> None:
         gpu, lib = self.gpu, self.gpu.lib
         if pipeline is not self._bound:
             lib.vkCmdBindPipeline(self.buffer, BIND_COMPUTE, pipeline.handle)

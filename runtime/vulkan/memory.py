@@ -16,7 +16,7 @@ DEVICE_ADDRESS_FLAG: Final = 2
 WHOLE: Final = 0xFFFFFFFFFFFFFFFF
 
 
-class Chunk:
+class VulkanChunk:
     """One VkBuffer with memory of its own. `settle` waits for all work that may use it."""
 
     def __init__(self, gpu: Gpu, size: int, wanted: tuple[int, ...], settle: Callable[[], None]) -> None:

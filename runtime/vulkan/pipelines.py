@@ -27,8 +27,8 @@ class Pipelines:
         self._driver = f"{gpu.version} {uuid.hex()}"
         self.found = self.made = 0
 
-    def image(self, code: bytes) -> Image:
-        return Image(self, self._gpu, code)
+    def image(self, code: bytes) -> VulkanImage:
+        return VulkanImage(self, self._gpu, code)
 
     def make(self, module: Any, code: bytes, entry: str) -> Any:
         """The pipeline of one of the module's entry points."""
@@ -71,7 +71,7 @@ class Pipelines:
         return bytes(gpu.ffi.buffer(data, size[0]))
 
 
-class Pipeline:
+class VulkanPipeline:
     """A kernel of an image. `label` names it in messages."""
 
     def __init__(self, gpu: Gpu, handle: Any, group: int, label: str) -> None:
@@ -81,15 +81,15 @@ class Pipeline:
         self._gpu.timeline.discard(self._gpu.lib.vkDestroyPipeline, self.handle)
 
 
-class Image:
+class VulkanImage:
     """A shader module."""
 
     def __init__(self, pipelines: Pipelines, gpu: Gpu, code: bytes) -> None:
         self._pipelines, self._gpu, self._code = pipelines, gpu, code
         self._module = gpu.module(code)
 
-    def pipeline(self, name: str, entry: str, group: int) -> Pipeline:
-        return Pipeline(self._gpu, self._pipelines.make(self._module, self._code, entry), group, name)
+    def pipeline(self, name: str, entry: str, group: int) -> VulkanPipeline:
+        return VulkanPipeline(self._gpu, self._pipelines.make(self._module, self._code, entry), group, name)
 
     def __del__(self) -> None:
         if hasattr(self, "_module"):

@@ -8,14 +8,14 @@ import numpy as np
 
 from loopgrad.runtime.gpu.driver import Words
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.vulkan.commands import Commands
+from loopgrad.runtime.vulkan.commands import VulkanCommands
 from loopgrad.runtime.vulkan.memory import mapped
 
 if TYPE_CHECKING:
     from loopgrad.runtime.vulkan.adapter import VulkanDriver
 
 
-class SharedWords:
+class VulkanSharedWords:
     """Words in the device's memory and a copy on the host, which may change while work that uses the device's runs.
     `landing` is memory of the host where the device's words arrive."""
 
@@ -25,7 +25,7 @@ class SharedWords:
         self.address = self.memory.address
         self.words: Words = np.zeros(count, np.uint64)
         self._landing: Allocation | None = None
-        self._report: Commands | None = None
+        self._report: VulkanCommands | None = None
         self.clear()
 
     def upload(self, count: int) -> None:
@@ -33,12 +33,12 @@ class SharedWords:
         if count:
             self._driver.transfers.upload(self.memory, self.words[:count].view(np.uint8))
 
-    def report(self) -> Commands:
+    def report(self) -> VulkanCommands:
         """What brings the device's words to the host."""
         if self._report is None:
             size = self.words.nbytes
             self._landing = self._driver.host.take(size)
-            self._report = Commands(self._driver)
+            self._report = VulkanCommands(self._driver)
             self._report.begin()
             self._report.copy(self.memory, self._landing, size)
             self._report.end()

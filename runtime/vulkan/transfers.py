@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.vulkan.commands import MOST_INLINE, Commands
+from loopgrad.runtime.vulkan.commands import MOST_INLINE, VulkanCommands
 from loopgrad.runtime.vulkan.memory import mapped
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Transfers:
 
     def __init__(self, driver: VulkanDriver) -> None:
         self._driver = driver
-        self._commands = Commands(driver)
+        self._commands = VulkanCommands(driver)
         self._open = self._ended = False
         self._staging: list[Allocation] = []
         self._targets: list[tuple[Any, int, int]] = []  # what the list writes since its last barrier
@@ -63,7 +63,7 @@ class Transfers:
     def zero(self, target: Allocation, size: int) -> None:
         self._begin(target, 0, size).zero(target, size)
 
-    def _begin(self, target: Allocation, start: int, size: int) -> Commands:
+    def _begin(self, target: Allocation, start: int, size: int) -> VulkanCommands:
         """The list, ready for a copy to that place."""
         chunk, first = target.chunk, target.offset + start
         if self._ended:  # its submission failed
@@ -77,7 +77,7 @@ class Transfers:
         self._targets.append((chunk, first, first + size))
         return self._commands
 
-    def take(self) -> list[Commands]:
+    def take(self) -> list[VulkanCommands]:
         """The list, if there is one, to be submitted now. `submitted` follows."""
         if not self._open:
             return []

@@ -6,7 +6,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.rebuild import (
-    Builder,
+    GraphBuilder,
     map_regions,
     read_values,
     rebuild,
@@ -62,7 +62,7 @@ def test_map_regions_changes_direct_regions():
 
 def test_the_same_graph_may_be_inlined_twice():
     graph = sample()
-    builder = Builder()
+    builder = GraphBuilder()
     arguments = [Value(t) for t in graph.input_types]
     first = builder.inline(graph, arguments)
     second = builder.inline(graph, [arguments[0], *first, arguments[2]])

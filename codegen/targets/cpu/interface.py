@@ -1,6 +1,6 @@
 """What the driver must know of a compiled kernel: the seam between kernel code and driver code.
 
-The emitter gives, per Kernel, one `KernelInterface`; the driver gives each launch what it asks for:
+The emitter gives, per Kernel, one `CpuKernelInterface`; the driver gives each launch what it asks for:
 
 - `void @{symbol}(ptr params, i64 chunk, ptr worker, ptr control)` is called once for every chunk in
   [0, chunks), in any order and on any thread, unless `serial`: then in rising order, one at a time.
@@ -41,7 +41,7 @@ class StackInterface:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelInterface:
+class CpuKernelInterface:
     """See the module docstring. `lanes_in_flight` is the W of the stack layout [depth][W];
     `chunk_lanes` is informative (lanes per chunk)."""
 

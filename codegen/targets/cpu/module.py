@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.codegen.targets.cpu.vector.emit import KernelEmission
 from loopgrad.codegen.targets.cpu.vector.halves import runtime_functions
 
 
 def emit_kernels(
     kernels: Sequence[Kernel], machine: Machine, options: Options
-) -> tuple[str, tuple[KernelInterface, ...]]:
+) -> tuple[str, tuple[CpuKernelInterface, ...]]:
     """The text of all kernels (symbols k0, k1, ...) and what the driver must know of each."""
     texts, interfaces = [], []
     outlined: dict[str, str] = {}

@@ -20,8 +20,8 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.steps import all_steps, launches
-from loopgrad.codegen.targets.cpu.entry.call_context import Layout, plan_layout
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.entry.call_context import ContextLayout, plan_layout
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.graph.nodes import Location
 
 
@@ -31,20 +31,20 @@ class KernelRecord:
 
     name: str
     domain: tuple[int, ...]
-    interface: KernelInterface
+    interface: CpuKernelInterface
     stacks: tuple[StackSlot, ...]
     errors: tuple[ErrorSite, ...]
     launches: int
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramRecord:
+class CpuProgramRecord:
     """`loops`: where each was written, in the order of their numbers."""
 
     slots: tuple[Slot, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    layout: Layout
+    layout: ContextLayout
     kernels: tuple[KernelRecord, ...]
     stacks: tuple[ProgramStack, ...]
     loops: tuple[Location | None, ...]
@@ -53,13 +53,13 @@ class ProgramRecord:
     notes: tuple[str, ...]
 
 
-def record(program: Program, interfaces: Sequence[KernelInterface]) -> ProgramRecord:
+def record(program: Program, interfaces: Sequence[CpuKernelInterface]) -> CpuProgramRecord:
     counts = launches(program.steps)
     kernels = [
         KernelRecord(kernel.name, kernel.domain, interface, kernel.stacks, kernel.errors, counts[number])
         for number, (kernel, interface) in enumerate(zip(program.kernels, interfaces, strict=True))
     ]
-    return ProgramRecord(
+    return CpuProgramRecord(
         slots=program.slots,
         inputs=program.inputs,
         outputs=program.outputs,

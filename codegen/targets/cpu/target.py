@@ -11,10 +11,10 @@ from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.module import emit_kernels
-from loopgrad.codegen.targets.cpu.record import ProgramRecord, record
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord, record
 
 
-def compile_program(program: Program, options: Options) -> Artifact[ProgramRecord]:
+def compile_program(program: Program, options: Options) -> Artifact[CpuProgramRecord]:
     """Everything the `cpu` device needs to run `program` on this machine."""
     for kernel in program.kernels:
         verify_kernel(kernel)

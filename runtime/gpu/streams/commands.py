@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.streams.shared_words import SharedWords
+from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.streams.driver import StreamDriver
@@ -56,7 +56,7 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class StreamCall:
     """One command: the call that issues it, the call that adds it to a graph, if it can be in one, and the
     arguments of both."""
 
@@ -72,13 +72,13 @@ class StreamCommands:
         self._driver = driver
         self._api = driver.api
         self._blocks = [Arguments()]
-        self.nodes: list[Node] = []
+        self.nodes: list[StreamCall] = []
         self.labels: dict[str, None] = {}
         self.launches = 0
         self.count = 0
         self._again = False
         self._executable: Any = None
-        self._reports: SharedWords | None = None
+        self._reports: StreamSharedWords | None = None
 
     def begin(self) -> None:
         self.nodes.clear()
@@ -93,7 +93,7 @@ class StreamCommands:
             self._blocks.append(Arguments())
         params = self._blocks[block].pack(position, push)
         api = self._api
-        self.nodes.append(Node(api.launch, api.add_launch, (pipeline.handle, groups, pipeline.group, params)))
+        self.nodes.append(StreamCall(api.launch, api.add_launch, (pipeline.handle, groups, pipeline.group, params)))
         self.labels[pipeline.label] = None
         self.launches += 1
         self.count += 1
@@ -103,21 +103,21 @@ class StreamCommands:
 
     def copy(self, source: Allocation, target: Allocation, size: int) -> None:
         api = self._api
-        self.nodes.append(Node(api.copy, api.add_copy, (target.address, source.address, size)))
+        self.nodes.append(StreamCall(api.copy, api.add_copy, (target.address, source.address, size)))
         self.count += 1
 
     def write(self, target: Allocation, data: bytes) -> None:
         api = self._api
         for i in range(0, len(data), 4):
             word = int.from_bytes(data[i : i + 4], "little")
-            self.nodes.append(Node(api.fill, api.add_fill, (target.address + i, word, 1)))
+            self.nodes.append(StreamCall(api.fill, api.add_fill, (target.address + i, word, 1)))
         self.count += 1
 
     def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
         start = self._driver.product(shape, dtype)
         if start is None:
             return False
-        self.nodes.append(Node(start, None, (words(),)))
+        self.nodes.append(StreamCall(start, None, (words(),)))
         self.labels["matmul"] = None
         self.count += 1
         return True
@@ -126,7 +126,7 @@ class StreamCommands:
         """A list with library calls stays a list, since those are no nodes of a graph."""
         self._again = again and all(node.add is not None for node in self.nodes)
 
-    def _prepare(self, report: SharedWords | None) -> None:
+    def _prepare(self, report: StreamSharedWords | None) -> None:
         """A graph of everything, the way of the report to the host included."""
         api = self._api
         graph = api.make_graph()
@@ -149,7 +149,7 @@ class StreamCommands:
     def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
         self._driver.start([self], uploads, report)
 
-    def issue(self, report: SharedWords | None) -> None:
+    def issue(self, report: StreamSharedWords | None) -> None:
         """Put everything on the stream, the way of the report to the host included."""
         if self._again and len(self.nodes) + (report is not None) > SHORT:
             if self._executable is None:

@@ -24,7 +24,7 @@ from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import Function, StreamCommands
 from loopgrad.runtime.gpu.streams.pinned import Pinned, PinnedChunk
-from loopgrad.runtime.gpu.streams.shared_words import SharedWords
+from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
 from loopgrad.runtime.gpu.streams.staging import QUARTER, Staging
 
 RECEIVED: Final = 1 << 16  # bytes that are fetched through pinned memory
@@ -178,8 +178,8 @@ class StreamDriver:
             self.wait()
             return result
 
-    def shared(self, words: int) -> SharedWords:
-        return SharedWords(self, words)
+    def shared(self, words: int) -> StreamSharedWords:
+        return StreamSharedWords(self, words)
 
     # work
 
@@ -192,7 +192,7 @@ class StreamDriver:
     def start(
         self, work: Sequence[StreamCommands], uploads: Sequence[tuple[Shared, int]], report: Shared | None
     ) -> None:
-        assert report is None or isinstance(report, SharedWords)
+        assert report is None or isinstance(report, StreamSharedWords)
         labels = {label: None for commands in work for label in commands.labels}
         with self.lock, self.watched(labels):
             for shared, count in uploads:

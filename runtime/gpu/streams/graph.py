@@ -13,7 +13,7 @@ from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch,
 from loopgrad.runtime.gpu.driver import Shared
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import BLOCK, Arguments
-from loopgrad.runtime.gpu.streams.shared_words import SharedWords
+from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.streams.driver import StreamDriver
@@ -49,7 +49,7 @@ class StreamGraph:
     def __init__(
         self, driver: StreamDriver, api: ConditionalApi, items: Sequence[Item], report: Shared, stop: int
     ) -> None:
-        assert isinstance(report, SharedWords)
+        assert isinstance(report, StreamSharedWords)
         self._driver, self._api, self._report, self._stop = driver, api, report, stop
         self._labels: dict[str, None] = {}
         self._conditions: dict[Condition, int] = {}

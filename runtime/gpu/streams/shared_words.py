@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loopgrad.runtime.gpu.streams.driver import StreamDriver
 
 
-class SharedWords:
+class StreamSharedWords:
     """Words on the device and a copy on the host. `landing` is pinned memory where the device's words arrive."""
 
     def __init__(self, driver: StreamDriver, count: int) -> None:

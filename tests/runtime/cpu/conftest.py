@@ -12,7 +12,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.entry import entry
 from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.record import record
 from loopgrad.runtime.cpu.device import CpuDevice
@@ -33,7 +33,7 @@ def load(cpu_device: CpuDevice, request: pytest.FixtureRequest, monkeypatch: pyt
         monkeypatch.setattr(entry, "MANY", 0)
 
     def make(
-        program: Program, interfaces: Sequence[KernelInterface] = (), kernels: str = "", capacity: int | None = None
+        program: Program, interfaces: Sequence[CpuKernelInterface] = (), kernels: str = "", capacity: int | None = None
     ) -> CpuExecutable:
         text = emit_entry(program, interfaces) + kernels
         artifact = Artifact(record(program, interfaces), program.constants, compile_module(text, host_machine()))

@@ -27,7 +27,7 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.graph.errors import (
     DTypeError,
     LoopLimitError,
@@ -72,7 +72,7 @@ out_block:
 INCREMENT_KERNEL = Kernel(
     "increment", (N,), (BufferParam(float64, N, "read"), BufferParam(float64, N, "write")), Block()
 )
-INCREMENT_INTERFACE = KernelInterface("increment", None, CHUNKS, 100, 8, False, (), (), 0)
+INCREMENT_INTERFACE = CpuKernelInterface("increment", None, CHUNKS, 100, 8, False, (), (), 0)
 
 # below(flag = x[0] < 5.0)
 BELOW = """
@@ -88,7 +88,7 @@ define void @below(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
 }
 """
 BELOW_KERNEL = Kernel("below", (), (BufferParam(float64, N, "read"), BufferParam(bool_, 1, "write")), Block())
-BELOW_INTERFACE = KernelInterface("below", None, 1, 1, 1, False, (), (), 0)
+BELOW_INTERFACE = CpuKernelInterface("below", None, 1, 1, 1, False, (), (), 0)
 
 
 def vector(value: float = 0.0, n: int = N) -> Buffer:
@@ -320,7 +320,7 @@ def test_a_program_stack_that_cannot_fit_raises(load: Any, monkeypatch: pytest.M
 def test_fills(load: Any, dtype: DType, value: int) -> None:
     type = TensorType((37,), dtype)
     kernel = Kernel("nothing", (0,), (BufferParam(dtype, 37, "accumulate"),), Block())
-    interface = KernelInterface("nothing", None, 0, 1, 1, False, (), (), 0)
+    interface = CpuKernelInterface("nothing", None, 0, 1, 1, False, (), (), 0)
     program = Program(
         slots((type, "output")), (), (0,), (kernel,), (LaunchStep(0, (0,), ((0, Initial(None, value)),)),)
     )
@@ -368,7 +368,7 @@ done:
             Block(),
             reductions=(Reduction("add", int64, 0, 1),),
         )
-        interface = KernelInterface("partial", "combine", chunks, 1, 1, False, (8 * chunks,), (), 0)
+        interface = CpuKernelInterface("partial", "combine", chunks, 1, 1, False, (8 * chunks,), (), 0)
         program = Program(slots((COUNT, "output")), (), (0,), (kernel,), (LaunchStep(0, (0,)),))
         (y,) = load(program, (interface,), text.replace("CHUNKS", str(chunks))).run([])
         assert int(y.array) == chunks * (chunks - 1) // 2

@@ -10,7 +10,7 @@ import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, StackSlot
 from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, Program, Residual, Slot
-from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType, int64
@@ -81,12 +81,12 @@ def slots(*kinds: tuple[TensorType, str]) -> tuple[Slot, ...]:
     return tuple(Slot(type, kind) for type, kind in kinds)
 
 
-def stacked(known: bool, chunks: int = CHUNKS) -> tuple[Program, KernelInterface]:
+def stacked(known: bool, chunks: int = CHUNKS) -> tuple[Program, CpuKernelInterface]:
     slot = StackSlot(int64, 0 if known else None, "loop body", HERE)
     kernel = Kernel(
         "stacked", (chunks,), (BufferParam(int64, 1, "read"), BufferParam(int64, chunks, "write")), Block(), (slot,)
     )
-    interface = KernelInterface("stacked", None, chunks, 1, 1, False, (), (StackInterface(8, slot.depth_param),), 0)
+    interface = CpuKernelInterface("stacked", None, chunks, 1, 1, False, (), (StackInterface(8, slot.depth_param),), 0)
     totals = TensorType((chunks,), int64)
     program = Program(
         slots((COUNT, "input"), (totals, "output")), (0,), (1,), (kernel,), (LaunchStep(0, (0, 1)),),
@@ -164,7 +164,7 @@ define void @checked(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
         ErrorSite("max_steps", "", HERE),
     )
     kernel = Kernel("checked", (3, 5), (BufferParam(int64, 1, "read"),), Block(), errors=sites)
-    interface = KernelInterface("checked", None, 1, 15, 1, False, (), (), 2)
+    interface = CpuKernelInterface("checked", None, 1, 15, 1, False, (), (), 2)
     program = Program(
         slots((COUNT, "input"), (COUNT, "output")), (0,), (1,), (kernel,), (LaunchStep(0, (0,)), CopyStep(0, 1))
     )
@@ -188,7 +188,7 @@ def test_initials_are_applied_before_every_launch(load: Any) -> None:
         .replace("%i = phi i64 [ 0, %entry ]", "%i = phi i64 [ 0, %entry ], [ %n, %report ]")
     )
     kernel = Kernel("s", (4,), (BufferParam(int64, 1, "read"), BufferParam(int64, 4, "accumulate")), Block(), (slot,))
-    interface = KernelInterface("stacked", None, 4, 1, 1, True, (), (StackInterface(8, None),), 0)
+    interface = CpuKernelInterface("stacked", None, 4, 1, 1, True, (), (StackInterface(8, None),), 0)
     totals = TensorType((4,), int64)
     for initial, expected in ((Initial(None, 100), 100), (Initial(2), 7)):
         program = Program(

@@ -10,7 +10,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu.capacities import Capacities
-from loopgrad.runtime.gpu.context import Context
+from loopgrad.runtime.gpu.context import GpuContext
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
 from loopgrad.runtime.gpu.executable import GpuExecutable, allocation_of
 from loopgrad.runtime.gpu.host_driven import HostDriven
@@ -34,7 +34,7 @@ def contexts(device, fun, *arguments):
     executable = compiled._called("a context", "")
     assert isinstance(executable, GpuExecutable)
     capacities = Capacities(executable.program, None, device.name)
-    context = Context(executable.loaded, capacities, adapt=True)
+    context = GpuContext(executable.loaded, capacities, adapt=True)
     held = [device.put(np.asarray(a)) for a in arguments]
     return context, capacities, lambda: context.run([allocation_of(buffer) for buffer in held])
 

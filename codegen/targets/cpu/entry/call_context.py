@@ -21,7 +21,7 @@ from typing import Final
 from loopgrad.codegen.arena import Arena, plan_arena
 from loopgrad.codegen.program import PopStep, Program
 from loopgrad.codegen.steps import all_steps, rotated
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.graph.types import TensorType
 
 HEADER: Final[dict[str, int]] = {
@@ -83,7 +83,7 @@ RESERVE_STACK: Final = 1  # + number of the program stack
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ContextLayout:
     """Word numbers. `shadowed` maps a slot to the word of its external pointer."""
 
     slots: int
@@ -99,7 +99,7 @@ class Layout:
         return self.shadowed.get(slot, self.slots + slot)
 
 
-def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layout:
+def plan_layout(program: Program, interfaces: Sequence[CpuKernelInterface]) -> ContextLayout:
     """Where everything is in the context and in the arena of this Program."""
     rotated, popped = _redirected(program)
     redirected = rotated | popped
@@ -120,7 +120,7 @@ def plan_layout(program: Program, interfaces: Sequence[KernelInterface]) -> Layo
     for _ in program.stacks:
         stacks.append(word)
         word += STACK_WORDS
-    return Layout(HEADER_WORDS, shadowed, tuple(controls), tuple(stacks), word, arena, redirected)
+    return ContextLayout(HEADER_WORDS, shadowed, tuple(controls), tuple(stacks), word, arena, redirected)
 
 
 def stack_stride(element: TensorType) -> int:

@@ -35,19 +35,19 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
-from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, LOOP_LIMIT, Layout, plan_layout, stack_stride
+from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, LOOP_LIMIT, ContextLayout, plan_layout, stack_stride
 from loopgrad.codegen.targets.cpu.entry.launch import emit_runner, fill_pattern
 from loopgrad.codegen.targets.cpu.entry.rows import BLAS, Rows, row_functions
 from loopgrad.codegen.targets.cpu.entry.support import support_ir
 from loopgrad.codegen.targets.cpu.entry.tables import LONG, table
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.graph.types import DType, TensorType
 
 PART: Final = 64  # steps of one function, where there are many
 MANY: Final = 64  # simple steps after each other that are rows of a table
 
 
-def emit_entry(program: Program, interfaces: Sequence[KernelInterface]) -> str:
+def emit_entry(program: Program, interfaces: Sequence[CpuKernelInterface]) -> str:
     """The driver's part of the module text."""
     layout = plan_layout(program, interfaces)
     runners = [
@@ -66,7 +66,7 @@ def memory_type(dtype: DType) -> str:
 class EntryEmitter:
     """Writes `@entry`; one basic block is open at any time."""
 
-    def __init__(self, program: Program, layout: Layout) -> None:
+    def __init__(self, program: Program, layout: ContextLayout) -> None:
         self.program = program
         self.layout = layout
         self.allocas: list[str] = []

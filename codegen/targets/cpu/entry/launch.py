@@ -26,7 +26,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
     STACK_CAPACITY,
     STOP_STARVED,
 )
-from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
 from loopgrad.graph.types import DType
 
 ROWS_LIMIT: Final = 1 << 40  # more can't be allocated; keeps byte counts far from 64 bits
@@ -39,7 +39,7 @@ def fill_pattern(dtype: DType, value: Any) -> int:
     return int.from_bytes(np.asarray(value).astype(dtype.np).tobytes(), "little")
 
 
-def emit_runner(number: int, kernel: Kernel, interface: KernelInterface, control: int) -> str:
+def emit_runner(number: int, kernel: Kernel, interface: CpuKernelInterface, control: int) -> str:
     """The text of `@run.k<number>`; `control` is the word where the kernel's control block starts."""
     stacks = interface.stacks
     lines = [
@@ -156,7 +156,7 @@ def _report(
     ]
 
 
-def _runner_word(kernel: Kernel, interface: KernelInterface) -> int:
+def _runner_word(kernel: Kernel, interface: CpuKernelInterface) -> int:
     """Straight code has short chunks; how long a loop takes isn't known."""
     if interface.serial:
         return HEADER["serial_run"]
@@ -171,7 +171,7 @@ def _operations(block: Block) -> Iterator[KOp]:
             yield from _operations(inner)
 
 
-def _call(word: int, interface: KernelInterface, bytes_name: str) -> list[str]:
+def _call(word: int, interface: CpuKernelInterface, bytes_name: str) -> list[str]:
     return [
         f"  %run_p = getelementptr i64, ptr %context, i64 {word}",
         "  %run = load ptr, ptr %run_p",

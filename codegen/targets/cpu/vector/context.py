@@ -1,6 +1,6 @@
 """The state of one kernel's emission, shared by the files that emit one family of operations each.
 
-`env` maps Kernel IR values to what stands for them: a `Val`, or an `Affine` (a scalar base, plus the
+`env` maps Kernel IR values to what stands for them: a `Vector`, or an `Affine` (a scalar base, plus the
 form's coefficients times the lane's indices) whose vector is made only where it is needed.
 `mask` is the execution mask: the lanes whose program is at this point; None means all.
 """
@@ -16,7 +16,7 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.analysis import Analysis
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
-from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val, llvm_type
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 from loopgrad.graph.types import DType
 
 
@@ -28,41 +28,46 @@ def memory_type(dtype: DType) -> str:
 class Affine:
     """base + sum(coefficient * index of lane dim), the coefficients being the value's form."""
 
-    base: Val
+    base: Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
     """Element indices start + step * lane, start a scalar."""
 
-    start: Val
+    start: Vector
     step: int
 
 
-class Emitter:
+class VectorEmitter:
     """See the module docstring."""
 
     def __init__(
-        self, kernel: Kernel, layout: LaneLayout, machine: Machine, fast: bool, dispatch: Callable[[Emitter, KOp], None]
+        self,
+        kernel: Kernel,
+        layout: LaneLayout,
+        machine: Machine,
+        fast: bool,
+        dispatch: Callable[[VectorEmitter, KOp], None],
     ) -> None:
         self.kernel = kernel
         self.layout = layout
         self.analysis = Analysis(kernel, layout)
         self.machine = machine
         self.fast = fast
-        self.b = Builder(layout.width, layout.groups)
-        self.env: dict[KValue, Val | Affine] = {}
-        self.mask: Val | None = None
+        self.b = FunctionText(layout.width, layout.groups)
+        self.env: dict[KValue, Vector | Affine] = {}
+        self.mask: Vector | None = None
         self.row = self.b.const("i64", 0)
-        self.lane_start: Val | None = self.b.const("i64", 0)  # scalar: lane index of the first lane
-        self.lane_vector: Val | None = None  # or, under a sorted order, every lane's index
+        self.lane_start: Vector | None = self.b.const("i64", 0)  # scalar: lane index of the first lane
+        self.lane_vector: Vector | None = None  # or, under a sorted order, every lane's index
         self.param_names: list[str] = []
         self.copy_names: dict[int, str] = {}
         self.entry: list[str] = []  # allocas and other text of the entry block
-        self.arguments: list[Val | Affine] = []  # what stands for the domain's indices
+        self.arguments: list[Vector | Affine] = []  # what stands for the domain's indices
         self.dispatch = dispatch
         self.crowded: frozenset[tuple[str, str]] = frozenset()  # math recipes that are functions
-        self.math_functions: dict[str, list[Val]] = {}  # symbol -> its results
+        self.math_functions: dict[str, list[Vector]] = {}  # symbol -> its results
         self.interruptible = False  # once a loop asks now and then whether to go on
         self.row_sums: dict[int, int] | None = None  # of stacks, once they were asked for
         self.loops = 0  # that surround what is being written
@@ -70,28 +75,28 @@ class Emitter:
 
     # -- reading values
 
-    def get(self, v: KValue) -> Val:
+    def get(self, v: KValue) -> Vector:
         """A scalar where v is uniform, else a vector (32-bit lanes where v is narrow)."""
         entry = self.env[v]
-        if isinstance(entry, Val):
+        if isinstance(entry, Vector):
             return entry
         return self.b.once(("vector", v), lambda: self.materialise(v, entry.base))
 
-    def vec(self, v: KValue) -> Val:
+    def vec(self, v: KValue) -> Vector:
         return self.b.vector(self.get(v))
 
-    def base(self, v: KValue) -> Val:
+    def base(self, v: KValue) -> Vector:
         """The uniform part of a value of known form."""
         entry = self.env[v]
-        return entry if isinstance(entry, Val) else entry.base
+        return entry if isinstance(entry, Vector) else entry.base
 
-    def wide(self, v: KValue) -> Val:
+    def wide(self, v: KValue) -> Vector:
         """v in its own dtype's width, as its consumers outside index arithmetic want it."""
         return self.b.resize(self.get(v), llvm_type(v.dtype)) if v.dtype.kind == "i" else self.get(v)
 
     # -- lanes
 
-    def integer(self, type: str, op: str, a: Val, b: Val) -> Val:
+    def integer(self, type: str, op: str, a: Vector, b: Vector) -> Vector:
         """Integer add, mul or sub with the trivial cases folded (keeps the text small)."""
         if a.uniform and b.uniform and a.name[0] != "%" and b.name[0] != "%":
             x, y = int(a.name), int(b.name)
@@ -107,7 +112,7 @@ class Emitter:
             return b
         return self.b.inst(type, op + " {t0} {a}, {b}", a, b)
 
-    def lane_indices(self) -> Val:
+    def lane_indices(self) -> Vector:
         """The linear lane index of every lane within its row."""
         if self.lane_vector is not None:
             return self.lane_vector
@@ -118,11 +123,11 @@ class Emitter:
             ("lanes", start), lambda: self.integer(type, "add", self.b.lanes(type), self.b.vector(first))
         )
 
-    def dim_index(self, position: int) -> Val:
+    def dim_index(self, position: int) -> Vector:
         """Every lane's index along one of several lane dims."""
         return self.b.once(("dim", position, self.lane_start, self.lane_vector), lambda: self._dim_index(position))
 
-    def _dim_index(self, position: int) -> Val:
+    def _dim_index(self, position: int) -> Vector:
         dims = self.layout.lane
         linear = self.lane_indices()
         stride, size = prod(dims[position + 1 :]), dims[position]
@@ -144,7 +149,7 @@ class Emitter:
         offset = self.integer("i64", "mul", self.lane_start, self.b.const("i64", step))
         return Strided(self.integer("i64", "add", self.b.resize(base, "i64"), offset), step)
 
-    def materialise(self, v: KValue, base: Val) -> Val:
+    def materialise(self, v: KValue, base: Vector) -> Vector:
         """The vector of a value of known form."""
         form = self.analysis.forms[v]
         assert form is not None
@@ -164,7 +169,7 @@ class Emitter:
             total = self.integer(type, "add", scaled, total)
         return self.b.vector(total)
 
-    def row_lane(self) -> Val:
+    def row_lane(self) -> Vector:
         """The linear lane index, over the whole domain, of each lane in flight (i64)."""
         index = self.b.resize(self.lane_indices(), "i64")
         offset = self.integer("i64", "mul", self.row, self.b.const("i64", self.layout.lanes))
@@ -173,7 +178,7 @@ class Emitter:
     # -- structure
 
     @contextmanager
-    def under(self, mask: Val | None) -> Iterator[None]:
+    def under(self, mask: Vector | None) -> Iterator[None]:
         """Emit with another execution mask; what is remembered inside is forgotten afterwards."""
         saved = self.mask
         self.mask = mask
@@ -190,10 +195,10 @@ class Emitter:
         yield
         self.loops -= 1
 
-    def any_active(self, mask: Val | None) -> str:
+    def any_active(self, mask: Vector | None) -> str:
         return "true" if mask is None else self.b.any(mask)
 
-    def counted(self, start: Val, stop: Val, step: int, body: Callable[[Val], None]) -> None:
+    def counted(self, start: Vector, stop: Vector, step: int, body: Callable[[Vector], None]) -> None:
         """A scalar loop over i64: for (i = start; i < stop; i += step)."""
         b = self.b
         enter, head, leave = b.label, b.fresh_label("loop"), b.fresh_label("done")
@@ -202,7 +207,7 @@ class Emitter:
         b.branch(go.name, head, leave)
         b.start(head)
         phi = b.reserve()
-        index = Val("i64", (b.fresh(),), True)
+        index = Vector("i64", (b.fresh(),), True)
         with b.scope():
             body(index)
         following = b.scalar("i64", f"add nsw i64 {index.name}, {step}")

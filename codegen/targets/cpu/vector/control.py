@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.codegen.kernel.opcodes import OPCODES
-from loopgrad.codegen.targets.cpu.vector.context import Affine, Emitter
+from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.interruption import Pause, Stretches, ends_soon
 from loopgrad.codegen.targets.cpu.vector.outline import fail_function
-from loopgrad.codegen.targets.cpu.vector.vectors import Val, llvm_type
+from loopgrad.codegen.targets.cpu.vector.vectors import Vector, llvm_type
 
 FLATTEN_OPS = 12
 
@@ -26,30 +26,30 @@ class Phis:
     Affine values carry their scalar base only.
     """
 
-    def __init__(self, e: Emitter, values: Sequence[KValue]) -> None:
+    def __init__(self, e: VectorEmitter, values: Sequence[KValue]) -> None:
         self.e = e
         self.values = values
         self.lines: list[int] = []
-        self.results: list[Val] = []
+        self.results: list[Vector] = []
         for v in values:
             known = e.analysis.forms[v] is not None
             names = tuple([e.b.fresh() for _ in range(1 if known else e.layout.groups)])
             narrow = not known and e.analysis.narrow(v)
-            self.results.append(Val("i32" if narrow else llvm_type(v.dtype), names, known))
+            self.results.append(Vector("i32" if narrow else llvm_type(v.dtype), names, known))
             self.lines.extend([e.b.reserve() for _ in names])
 
-    def incoming(self, values: Sequence[KValue]) -> list[Val]:
+    def incoming(self, values: Sequence[KValue]) -> list[Vector]:
         """Values as these phis take them; emits conversions in the current block."""
         return [
             self.convert(target, result, v) for target, result, v in zip(self.values, self.results, values, strict=True)
         ]
 
-    def convert(self, target: KValue, result: Val, v: KValue) -> Val:
+    def convert(self, target: KValue, result: Vector, v: KValue) -> Vector:
         e = self.e
         x = e.base(v) if e.analysis.forms[target] is not None else e.vec(v)
         return e.b.resize(x, result.type) if target.dtype.kind == "i" else x
 
-    def fill(self, edges: Sequence[tuple[str, Sequence[Val]]]) -> None:
+    def fill(self, edges: Sequence[tuple[str, Sequence[Vector]]]) -> None:
         """Write the phi lines, given per edge its block and its values."""
         places = iter(self.lines)
         for i, result in enumerate(self.results):
@@ -63,13 +63,13 @@ class Phis:
         bind(self.e, targets, self.results)
 
 
-def bind(e: Emitter, targets: Sequence[KValue], values: Sequence[Val]) -> None:
+def bind(e: VectorEmitter, targets: Sequence[KValue], values: Sequence[Vector]) -> None:
     for target, value in zip(targets, values, strict=True):
         form = e.analysis.forms[target]
         e.env[target] = Affine(value) if form is not None and any(form) else value
 
 
-def select_carries(e: Emitter, alive: Val | None, phis: Phis, new: list[Val]) -> list[Val]:
+def select_carries(e: VectorEmitter, alive: Vector | None, phis: Phis, new: list[Vector]) -> list[Vector]:
     """New carries where active, old ones elsewhere; scalars belong to uniform carries."""
     out = []
     for old, value in zip(phis.results, new, strict=True):
@@ -80,7 +80,7 @@ def select_carries(e: Emitter, alive: Val | None, phis: Phis, new: list[Val]) ->
 # -- for
 
 
-def emit_for(e: Emitter, op: KOp) -> None:
+def emit_for(e: VectorEmitter, op: KOp) -> None:
     count = e.wide(op.operands[0])
     if count.uniform:
         counted_loop(e, op, count, None)
@@ -97,7 +97,7 @@ def emit_for(e: Emitter, op: KOp) -> None:
     counted_loop(e, op, trips, lanes)
 
 
-def counted_loop(e: Emitter, op: KOp, trips: Val, lanes: Val | None) -> None:
+def counted_loop(e: VectorEmitter, op: KOp, trips: Vector, lanes: Vector | None) -> None:
     """for k in 0..trips (or down); `lanes`, where given, are the counts per lane."""
     b, (body,) = e.b, op.blocks
     reverse = bool(op.attrs.get("reverse", False))
@@ -143,7 +143,7 @@ def counted_loop(e: Emitter, op: KOp, trips: Val, lanes: Val | None) -> None:
     after.bind(op.results)
 
 
-def initial_values(e: Emitter, targets: Sequence[KValue], values: Sequence[KValue]) -> list[Val]:
+def initial_values(e: VectorEmitter, targets: Sequence[KValue], values: Sequence[KValue]) -> list[Vector]:
     """Loop inits in the shape of the carries, emitted before the loop."""
     out = []
     for target, v in zip(targets, values, strict=True):
@@ -158,7 +158,7 @@ def initial_values(e: Emitter, targets: Sequence[KValue], values: Sequence[KValu
 # -- while
 
 
-def emit_while(e: Emitter, op: KOp) -> None:
+def emit_while(e: VectorEmitter, op: KOp) -> None:
     b, (cond, body) = e.b, op.blocks
     head, do, leave = b.fresh_label("while"), b.fresh_label("do"), b.fresh_label("endwhile")
     varying = not e.analysis.uniform(cond.yields[0])
@@ -176,7 +176,7 @@ def emit_while(e: Emitter, op: KOp) -> None:
         pause.head()
     phis = Phis(e, body.arguments)
     alive_lines = [b.reserve() for _ in range(b.groups)] if varying else []
-    alive_in = Val("i1", tuple([b.fresh() for _ in alive_lines]), False)
+    alive_in = Vector("i1", tuple([b.fresh() for _ in alive_lines]), False)
     phis.bind(cond.arguments)
     phis.bind(body.arguments)
     with e.under(alive_in if varying else outside):
@@ -209,7 +209,7 @@ def emit_while(e: Emitter, op: KOp) -> None:
     bind(e, op.results, phis.results)
 
 
-def limited(e: Emitter, op: KOp, go: str, steps: str, alive: Val | None, limit: int) -> str:
+def limited(e: VectorEmitter, op: KOp, go: str, steps: str, alive: Vector | None, limit: int) -> str:
     """`go` and the step limit; reaching the limit with work left is recorded as an error."""
     b = e.b
     reached = b.scalar("i1", f"icmp sge i64 {steps}, {limit}")
@@ -226,7 +226,7 @@ def cheap(block: Block) -> bool:
     return len(block.ops) <= FLATTEN_OPS and all(OPCODES[o.opcode].quick for o in block.ops)
 
 
-def emit_if(e: Emitter, op: KOp) -> None:
+def emit_if(e: VectorEmitter, op: KOp) -> None:
     then, other = op.blocks
     condition = e.get(op.operands[0])
     if condition.uniform:
@@ -240,13 +240,13 @@ def emit_if(e: Emitter, op: KOp) -> None:
         masked_if(e, op, condition)
 
 
-def merge(e: Emitter, r: KValue, condition: Val, x: KValue, y: KValue) -> Val:
+def merge(e: VectorEmitter, r: KValue, condition: Vector, x: KValue, y: KValue) -> Vector:
     type = "i32" if e.analysis.narrow(r) else llvm_type(r.dtype)
     a, b = (e.b.resize(e.get(v), type) if r.dtype.kind == "i" else e.get(v) for v in (x, y))
     return e.b.vector(e.b.choose(condition, a, b))
 
 
-def two_way(e: Emitter, op: KOp, condition: str) -> None:
+def two_way(e: VectorEmitter, op: KOp, condition: str) -> None:
     b, (then, other) = e.b, op.blocks
     yes, no, join = b.fresh_label("then"), b.fresh_label("else"), b.fresh_label("endif")
     b.branch(condition, yes, no)
@@ -264,7 +264,7 @@ def two_way(e: Emitter, op: KOp, condition: str) -> None:
     phis.bind(op.results)
 
 
-def masked_if(e: Emitter, op: KOp, condition: Val) -> None:
+def masked_if(e: VectorEmitter, op: KOp, condition: Vector) -> None:
     """Each branch under its mask, jumped over where no lane takes it."""
     b = e.b
     inverse = b.inst("i1", "xor {t0} {a}, {b}", condition, b.const("i1", True))
@@ -275,7 +275,7 @@ def masked_if(e: Emitter, op: KOp, condition: Val) -> None:
         e.env[r] = e.env[x] if x is y else b.choose(condition, results[0][i], results[1][i])
 
 
-def guarded(e: Emitter, op: KOp, block: Block, mask: Val | None) -> list[Val]:
+def guarded(e: VectorEmitter, op: KOp, block: Block, mask: Vector | None) -> list[Vector]:
     """The block's yields as vectors, anything where no lane is active."""
     b = e.b
     if not block.ops:
@@ -298,14 +298,14 @@ def guarded(e: Emitter, op: KOp, block: Block, mask: Val | None) -> list[Val]:
             vt = b.vector_type(v.type)
             b.line(f"{name} = phi {vt} [ zeroinitializer, %{enter} ], [ {v.names[u]}, %{leave} ]")
             names.append(name)
-        merged.append(Val(v.type, tuple(names), False))
+        merged.append(Vector(v.type, tuple(names), False))
     return merged
 
 
 # -- check
 
 
-def emit_check(e: Emitter, op: KOp) -> None:
+def emit_check(e: VectorEmitter, op: KOp) -> None:
     b = e.b
     ok, detail = e.get(op.operands[0]), e.wide(op.operands[1])
     if ok.uniform and ok.name == "true":
@@ -316,7 +316,7 @@ def emit_check(e: Emitter, op: KOp) -> None:
     record_failure(e, b.any(failing), failing, int(op.attrs["error"]), detail)
 
 
-def record_failure(e: Emitter, bad: str, lanes: Val | None, error: int, detail: Val) -> None:
+def record_failure(e: VectorEmitter, bad: str, lanes: Vector | None, error: int, detail: Vector) -> None:
     """A cold block that stores code, first failing lane and detail."""
     b = e.b
     failed, fine = b.fresh_label("failed"), b.fresh_label("fine")
@@ -332,7 +332,7 @@ def record_failure(e: Emitter, bad: str, lanes: Val | None, error: int, detail: 
     b.start(fine)
 
 
-def first_lane(e: Emitter, lanes: Val | None, values: list[Val]) -> list[Val]:
+def first_lane(e: VectorEmitter, lanes: Vector | None, values: list[Vector]) -> list[Vector]:
     """Each value in the first active lane (through memory: this is a cold path)."""
     b, width = e.b, e.layout.width
     if e.layout.single:
@@ -352,7 +352,7 @@ def first_lane(e: Emitter, lanes: Val | None, values: list[Val]) -> list[Val]:
     return out
 
 
-def first_set(e: Emitter, lanes: Val) -> Val:
+def first_set(e: VectorEmitter, lanes: Vector) -> Vector:
     """The number of the first active lane among all vectors."""
     b, width = e.b, e.layout.width
     position = b.const("i64", 0)
@@ -366,7 +366,7 @@ def first_set(e: Emitter, lanes: Val) -> Val:
     return position
 
 
-def emit_block(e: Emitter, block: Block) -> None:
+def emit_block(e: VectorEmitter, block: Block) -> None:
     """Every operation of a block, in order."""
     for op in block.ops:
         e.dispatch(e, op)

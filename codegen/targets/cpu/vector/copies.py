@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.scalar.identities import identity
-from loopgrad.codegen.targets.cpu.vector.context import Emitter, memory_type
+from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout, copied_dtype, copy_kind
 from loopgrad.codegen.targets.cpu.vector.outline import combine as combined
-from loopgrad.codegen.targets.cpu.vector.recipes import Scope, VectorOps
-from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val
+from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
 from loopgrad.graph.types import DType
 
 
-def begin(e: Emitter, param: int, copies: str) -> None:
+def begin(e: VectorEmitter, param: int, copies: str) -> None:
     """This chunk's private copy: chosen and set to the identity."""
     b, size, kind = e.b, e.kernel.params[param].size, copy_kind(e.kernel, param)
     dtype = copied_dtype(e.kernel.params[param].dtype, kind)
@@ -27,19 +27,19 @@ def begin(e: Emitter, param: int, copies: str) -> None:
     e.copy_names[param] = mine.name
     start = b.const(type, identity(kind, dtype))
 
-    def fill(i: Val) -> None:
+    def fill(i: Vector) -> None:
         place = b.scalar("ptr", f"getelementptr {type}, ptr {mine.name}, i64 {i.name}")
         b.line(f"store {type} {start.name}, ptr {place.name}")
 
     e.counted(b.const("i64", 0), b.const("i64", size), 1, fill)
 
 
-def widened(b: Builder, x: Val, dtype: DType) -> Val:
+def widened(b: FunctionText, x: Vector, dtype: DType) -> Vector:
     """A term as copies of that dtype have it."""
-    return VectorOps(Scope(b)).rounded(x, dtype) if dtype.is_float else x
+    return VectorOps(VectorScope(b)).rounded(x, dtype) if dtype.is_float else x
 
 
-def combine(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, target: str, copies: str) -> None:
+def combine(b: FunctionText, kernel: Kernel, layout: LaneLayout, param: int, target: str, copies: str) -> None:
     """param[j] = param[j] kind (copy 0[j] kind copy 1[j] ...), copies in chunk order, rounded once."""
     described, kind = kernel.params[param], copy_kind(kernel, param)
     dtype = copied_dtype(described.dtype, kind)
@@ -58,14 +58,14 @@ def combine(b: Builder, kernel: Kernel, layout: LaneLayout, param: int, target: 
         old = widened(b, b.scalar(element, f"load {element}, ptr {place}"), dtype)
         new = combined(b, kind, dtype, old, b.scalar(type, f"load {type}, ptr {source}"))
         if element != type:
-            new = VectorOps(Scope(b)).rounded(new, described.dtype)
+            new = VectorOps(VectorScope(b)).rounded(new, described.dtype)
         b.line(f"store {element} {new.name}, ptr {place}")
 
     over_copies(b, 1, layout.chunks, described.size, join)
     over_copies(b, 0, 1, described.size, finish)
 
 
-def over_copies(b: Builder, first: int, end: int, count: int, body: Callable[[str, str], None]) -> None:
+def over_copies(b: FunctionText, first: int, end: int, count: int, body: Callable[[str, str], None]) -> None:
     """body(i, j) for every element j of the copies from `first` on, the i-th of all."""
     if first == end:
         return

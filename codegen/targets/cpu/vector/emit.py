@@ -14,12 +14,12 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
 from loopgrad.codegen.targets.cpu.vector import control, copies, elementwise, memory, order, reduce, stacks
-from loopgrad.codegen.targets.cpu.vector.context import Affine, Emitter
+from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.lanes import copy_bytes, plan_lanes
 from loopgrad.codegen.targets.cpu.vector.math_calls import crowded
-from loopgrad.codegen.targets.cpu.vector.vectors import Val
+from loopgrad.codegen.targets.cpu.vector.vectors import Vector
 
 VALUES = {
     "const": elementwise.emit_const,
@@ -46,7 +46,7 @@ EFFECTS = {
 TWO_COPIES_OPS = 80
 
 
-def dispatch(e: Emitter, op: KOp) -> None:
+def dispatch(e: VectorEmitter, op: KOp) -> None:
     """Emit one operation and enter its results into `env`."""
     effect = EFFECTS.get(op.opcode)
     if effect is not None:
@@ -70,7 +70,7 @@ def dispatch(e: Emitter, op: KOp) -> None:
     e.env[result] = value if value.uniform == uniform else e.b.vector(value)
 
 
-def affine(e: Emitter, op: KOp) -> Affine:
+def affine(e: VectorEmitter, op: KOp) -> Affine:
     """The scalar base of a value of known, lane-dependent form."""
     type = f"i{op.results[0].dtype.bits}"
     bases = [e.b.resize(e.base(v), type) for v in op.operands]
@@ -88,7 +88,7 @@ class KernelEmission:
         self.layout = plan_lanes(kernel, machine, options)
         self.kernel = kernel
         self.symbol = symbol
-        self.e = Emitter(kernel, self.layout, machine, options.fast_math, dispatch)
+        self.e = VectorEmitter(kernel, self.layout, machine, options.fast_math, dispatch)
         self.e.crowded = crowded(kernel)
         self.outlined: dict[str, str] = {}
 
@@ -109,13 +109,13 @@ class KernelEmission:
         self.finish = f"{self.symbol}_finish" if finish else None
         return f"{head}\nentry:\n{body}\n  ret void\n}}\n\n{finish}"
 
-    def interface(self) -> KernelInterface:
+    def interface(self) -> CpuKernelInterface:
         """Valid after `text`."""
         kernel, layout = self.kernel, self.layout
         copies = tuple([
             layout.chunks * copy_bytes(kernel, p) for p in layout.copies
         ])  # fmt: skip
-        return KernelInterface(
+        return CpuKernelInterface(
             symbol=self.symbol,
             finish=self.finish,
             chunks=layout.chunks,
@@ -168,7 +168,7 @@ class KernelEmission:
         whole = b.const("i64", layout.lanes)
         e.counted(first, last, 1, lambda row: self.row(row, b.const("i64", 0), whole))
 
-    def row(self, row: Val, low: Val, high: Val) -> None:
+    def row(self, row: Vector, low: Vector, high: Vector) -> None:
         """Lanes [low, high) of one row."""
         e, layout = self.e, self.layout
         e.row = row
@@ -184,7 +184,7 @@ class KernelEmission:
         piece = e.b.named("i64", "%chunk") if layout.pieces > 1 else row
         reduce.close(e, (reduce.ROW,), piece)
 
-    def split_index(self, linear: Val, dims: tuple[int, ...]) -> list[Val]:
+    def split_index(self, linear: Vector, dims: tuple[int, ...]) -> list[Vector]:
         """Scalar indices of a linear index."""
         b, out = self.e.b, []
         for i, size in enumerate(dims):
@@ -197,12 +197,12 @@ class KernelEmission:
             out.append(part)
         return out
 
-    def plain_groups(self, low: Val, high: Val) -> None:
+    def plain_groups(self, low: Vector, high: Vector) -> None:
         """Groups of neighbouring lanes; a mask only for the last one where the code is short."""
         e, layout = self.e, self.layout
         b, flight = e.b, layout.flight
 
-        def group(j: Val, mask: Val | None) -> None:
+        def group(j: Vector, mask: Vector | None) -> None:
             e.lane_start = j
             with e.under(mask):
                 self.group(mask)
@@ -223,7 +223,7 @@ class KernelEmission:
         else:
             e.counted(low, high, flight, lambda j: group(j, order.lanes_below(e, j, high)))
 
-    def tile(self, tile: Val, high: Val) -> None:
+    def tile(self, tile: Vector, high: Vector) -> None:
         """A sorted tile."""
         e, layout = self.e, self.layout
         b = e.b
@@ -232,7 +232,7 @@ class KernelEmission:
         self.bind_arguments([])
         order.emit_order(e, tile, count)
 
-        def group(g: Val) -> None:
+        def group(g: Vector) -> None:
             e.lane_start = None
             e.lane_vector = order.ordered_lanes(e, tile, g)
             full = layout.lanes % layout.flight == 0
@@ -243,7 +243,7 @@ class KernelEmission:
 
         e.counted(b.const("i64", 0), count, layout.flight, group)
 
-    def bind_arguments(self, inner: list[Val]) -> None:
+    def bind_arguments(self, inner: list[Vector]) -> None:
         """Domain indices: outer and inner dims scalars, lane dims affine with base 0."""
         e, layout = self.e, self.layout
         zero = e.b.const("i64", 0)
@@ -251,7 +251,7 @@ class KernelEmission:
         e.arguments = [*self.outer_indices, *lanes, *inner]
         e.env.update(zip(self.kernel.body.arguments, e.arguments, strict=False))
 
-    def group(self, mask: Val | None) -> None:
+    def group(self, mask: Vector | None) -> None:
         """The body once for the lanes in flight (for every inner index)."""
         e, layout = self.e, self.layout
         stacks.reset_stacks(e)
@@ -265,7 +265,7 @@ class KernelEmission:
         assert start is not None
         reduce.close(e, (reduce.INNER,), start)
 
-    def inner_loops(self, indices: list[Val], dims: tuple[int, ...]) -> None:
+    def inner_loops(self, indices: list[Vector], dims: tuple[int, ...]) -> None:
         e = self.e
         if not dims:
             self.bind_arguments(indices)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Block
 from loopgrad.codegen.targets.cpu.entry.call_context import CONTROL_TAIL, HEADER
-from loopgrad.codegen.targets.cpu.vector.context import Emitter
+from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.outline import attend_function
-from loopgrad.codegen.targets.cpu.vector.vectors import Val
+from loopgrad.codegen.targets.cpu.vector.vectors import Vector
 
 TRIPS = 24  # the logarithm of the trips between two questions, in all loops of a nest together
 MOST, LEAST = 16, 4  # of one loop
 BOUNDED = 1 << 20  # trips of a loop without others around or inside that ends soon enough
 
 
-def patience(e: Emitter) -> int:
+def patience(e: VectorEmitter) -> int:
     """Trips of one of the kernel's loops between two questions whether to go on."""
     if e.nesting is None:
         e.nesting = nesting(e.kernel.body)
@@ -34,28 +34,28 @@ def nesting(block: Block) -> int:
     return deepest
 
 
-def ends_soon(e: Emitter, most: int | None) -> bool:
+def ends_soon(e: VectorEmitter, most: int | None) -> bool:
     """Whether a loop of at most this many trips needn't ask."""
     if most is None:
         return False
     return most <= patience(e) or (e.nesting == 1 and most <= BOUNDED)
 
 
-def context(e: Emitter) -> str:
+def context(e: VectorEmitter) -> str:
     """The address of the call's context, loaded where it is used: it isn't worth a register in the loop."""
     e.interruptible, b = True, e.b
     where = b.scalar("ptr", f"getelementptr i64, ptr %control, i64 {2 * len(e.kernel.stacks) + CONTROL_TAIL - 1}")
     return b.scalar("ptr", f"load ptr, ptr {where.name}").name
 
 
-def going(e: Emitter) -> str:
+def going(e: VectorEmitter) -> str:
     """Whether the call wasn't told to stop, as an i1."""
     stop_at = e.b.scalar("ptr", f"getelementptr i64, ptr {context(e)}, i64 {HEADER['stop']}")
     stop = e.b.scalar("i64", f"load atomic i64, ptr {stop_at.name} monotonic, align 8")
     return e.b.scalar("i1", f"icmp eq i64 {stop.name}, 0").name
 
 
-def told_to_stop(e: Emitter) -> str:
+def told_to_stop(e: VectorEmitter) -> str:
     """Asks; an i1."""
     e.b.outlined.setdefault("lg.attend", attend_function)
     return e.b.scalar("i1", f"call i1 @lg.attend(ptr {context(e)}, ptr %worker)").name
@@ -75,7 +75,7 @@ class Stretches:
     makes one trip.
     """
 
-    def __init__(self, e: Emitter, trips: Val, reverse: bool) -> None:
+    def __init__(self, e: VectorEmitter, trips: Vector, reverse: bool) -> None:
         self.e, self.b, self.trips, self.reverse = e, e.b, trips, reverse
         self.patience = patience(e)
         self.label = e.b.fresh_label("between")
@@ -98,7 +98,7 @@ class Stretches:
     def head(self) -> None:
         self.line, self.end = self.b.reserve(), self.b.fresh()
 
-    def between(self, following: Val, enter: str, latch: str, head: str, leave: str) -> tuple[str, list[str]]:
+    def between(self, following: Vector, enter: str, latch: str, head: str, leave: str) -> tuple[str, list[str]]:
         """The blocks after a stretch. The one that goes back to the head, and those that leave."""
         b, type = self.b, self.trips.type
         ask, on = b.fresh_label("ask"), b.fresh_label("on")
@@ -128,7 +128,7 @@ class Pause:
     Where a loop's lanes have a mask, the mask becomes empty instead.
     """
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: VectorEmitter) -> None:
         b = e.b
         self.e, self.b = e, b
         self.patience = patience(e)
@@ -138,7 +138,7 @@ class Pause:
         self.lines = (self.b.reserve(), self.b.reserve())
         self.left, self.going = self.b.fresh(), self.b.fresh()
 
-    def latch(self, enter: str, alive: Val | None) -> Val | None:
+    def latch(self, enter: str, alive: Vector | None) -> Vector | None:
         """Ends in the block that jumps back; `enter` is the one from which the loop is entered. The mask of the
         following trip."""
         b = self.b
@@ -160,7 +160,7 @@ class Pause:
             names = [b.fresh() for _ in alive.names]
             for name, old, new in zip(names, alive.names, kept.names, strict=True):
                 b.line(f"{name} = phi {b.vector_type('i1')} [ {old}, %{before} ], [ {new}, %{ask} ]")
-            following = Val("i1", tuple(names), False)
+            following = Vector("i1", tuple(names), False)
         for line, name, type, start, new in (
             (self.lines[0], self.left, "i64", self.first, counted.name),
             (self.lines[1], self.going, "i1", "true", going.name),

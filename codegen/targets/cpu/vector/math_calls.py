@@ -17,14 +17,14 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Kernel, walk
 from loopgrad.codegen.math import trigonometric
 from loopgrad.codegen.math.table import RECIPES
-from loopgrad.codegen.targets.cpu.vector.context import Emitter
-from loopgrad.codegen.targets.cpu.vector.recipes import Scope, VectorOps
-from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val, llvm_type
+from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
+from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 
 MOST_COPIES: Final = 64  # a call costs a kernel of short vectors up to a fifth of its speed
 SINE_COSINE: Final = "sine_cosine"
 
-Recipe = Callable[..., Sequence[Val]]
+Recipe = Callable[..., Sequence[Vector]]
 
 
 def crowded(kernel: Kernel) -> frozenset[tuple[str, str]]:
@@ -40,11 +40,11 @@ def crowded(kernel: Kernel) -> frozenset[tuple[str, str]]:
 class KernelOps(VectorOps):
     """VectorOps in a kernel, whose recipes may be functions."""
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: VectorEmitter) -> None:
         super().__init__(e)
         self.emitter = e
 
-    def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
+    def recipe(self, name: str, operands: Sequence[Vector], /) -> Vector:
         """By its instructions or by a call."""
         e = self.emitter
         if (_part(name), operands[0].type) not in e.crowded:
@@ -62,18 +62,18 @@ def _part(name: str) -> str:
 class _CallingOps(VectorOps):
     """VectorOps for which the shared part of sin, cos and tan is a function."""
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: VectorEmitter) -> None:
         super().__init__(e)
         self.emitter = e
 
-    def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
+    def once(self, key: Hashable, make: Callable[[], tuple[Vector, ...]], /) -> tuple[Vector, ...]:
         assert isinstance(key, tuple)
         assert key[0] == SINE_COSINE
         emitter = self.emitter
         return self.b.once(key, lambda: _call(emitter, SINE_COSINE, trigonometric.shared, key[1:]))
 
 
-def _call(e: Emitter, name: str, recipe: Recipe, operands: Sequence[Val]) -> tuple[Val, ...]:
+def _call(e: VectorEmitter, name: str, recipe: Recipe, operands: Sequence[Vector]) -> tuple[Vector, ...]:
     b = e.b
     varying = any(not v.uniform for v in operands)
     mask = (b.vector(b.const("i1", True)) if e.mask is None else b.vector(e.mask)) if varying else None
@@ -95,17 +95,19 @@ def _call(e: Emitter, name: str, recipe: Recipe, operands: Sequence[Val]) -> tup
         for i, part in enumerate(names):
             b.line(f"{part} = extractvalue {_returned(types)} {call}, {i}")
     rest = iter(names)
-    return tuple([Val(r.type, tuple([next(rest) for _ in r.names]), r.uniform) for r in results])
+    return tuple([Vector(r.type, tuple([next(rest) for _ in r.names]), r.uniform) for r in results])
 
 
 def _function(
-    e: Emitter, symbol: str, recipe: Recipe, operands: Sequence[Val], mask: Val | None
-) -> tuple[str, list[Val]]:
+    e: VectorEmitter, symbol: str, recipe: Recipe, operands: Sequence[Vector], mask: Vector | None
+) -> tuple[str, list[Vector]]:
     """The function's text, and its results as named inside."""
-    b = Builder(e.b.width, e.b.groups, "m")
-    inner = [Val(v.type, tuple([f"%x{i}.{u}" for u in range(len(v.names))]), v.uniform) for i, v in enumerate(operands)]
-    active = None if mask is None else Val("i1", tuple([f"%mask.{u}" for u in range(b.groups)]), False)
-    results = list(recipe(VectorOps(Scope(b, e.machine, active, e.fast)), *inner))
+    b = FunctionText(e.b.width, e.b.groups, "m")
+    inner = [
+        Vector(v.type, tuple([f"%x{i}.{u}" for u in range(len(v.names))]), v.uniform) for i, v in enumerate(operands)
+    ]
+    active = None if mask is None else Vector("i1", tuple([f"%mask.{u}" for u in range(b.groups)]), False)
+    results = list(recipe(VectorOps(VectorScope(b, e.machine, active, e.fast)), *inner))
     given = [*inner, *([] if active is None else [active])]
     parameters = ", ".join(f"{t} {n}" for v in given for t, n in zip(_types(b, v), v.names, strict=True))
     types = [t for r in results for t in _types(b, r)]
@@ -125,7 +127,7 @@ def _function(
     return text, results
 
 
-def _types(b: Builder, v: Val) -> list[str]:
+def _types(b: FunctionText, v: Vector) -> list[str]:
     return [v.type if v.uniform else b.vector_type(v.type)] * len(v.names)
 
 

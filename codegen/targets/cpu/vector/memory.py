@@ -10,41 +10,41 @@ kernel, into the parameter itself), lane after lane, so that the result doesn't 
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp, KValue
-from loopgrad.codegen.targets.cpu.vector.context import Emitter, Strided, memory_type
+from loopgrad.codegen.targets.cpu.vector.context import Strided, VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.copies import widened
 from loopgrad.codegen.targets.cpu.vector.lanes import copied_dtype
 from loopgrad.codegen.targets.cpu.vector.outline import accumulate_function, accumulate_name, combine
-from loopgrad.codegen.targets.cpu.vector.vectors import SUFFIX, Val
+from loopgrad.codegen.targets.cpu.vector.vectors import SUFFIX, Vector
 from loopgrad.graph.types import DType
 
 
-def from_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+def from_memory(e: VectorEmitter, x: Vector, dtype: DType) -> Vector:
     """A loaded byte as a bool."""
     return e.b.inst("i1", "icmp ne {t0} {a}, {b}", x, e.b.const("i8", 0)) if dtype.kind == "b" else x
 
 
-def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+def to_memory(e: VectorEmitter, x: Vector, dtype: DType) -> Vector:
     return e.b.inst("i8", "zext {t0} {a} to {r}", x) if dtype.kind == "b" else x
 
 
-def suffix(e: Emitter, type: str) -> str:
+def suffix(e: VectorEmitter, type: str) -> str:
     return f"v{e.layout.width}{SUFFIX.get(type, type)}"
 
 
-def element(e: Emitter, pointer: str, type: str, index: Val) -> str:
+def element(e: VectorEmitter, pointer: str, type: str, index: Vector) -> str:
     """The address of one element, index a scalar."""
     name = e.b.fresh()
     e.b.line(f"{name} = getelementptr {type}, ptr {pointer}, {index.type} {index.name}")
     return name
 
 
-def offsets(e: Emitter, index: KValue, size: int) -> Val:
+def offsets(e: VectorEmitter, index: KValue, size: int) -> Vector:
     """The vector of element indices, in 32 bits where every valid one fits."""
     v = e.vec(index)
     return e.b.resize(v, "i32") if v.type == "i64" and size < 1 << 31 else v
 
 
-def addresses(e: Emitter, pointer: str, type: str, index: Val) -> tuple[str, ...]:
+def addresses(e: VectorEmitter, pointer: str, type: str, index: Vector) -> tuple[str, ...]:
     names = []
     for lane in index.names:
         name = e.b.fresh()
@@ -53,14 +53,14 @@ def addresses(e: Emitter, pointer: str, type: str, index: Val) -> tuple[str, ...
     return tuple(names)
 
 
-def all_true(e: Emitter) -> Val:
+def all_true(e: VectorEmitter) -> Vector:
     return e.b.vector(e.b.const("i1", True))
 
 
 # -- loads
 
 
-def emit_load(e: Emitter, op: KOp) -> Val:
+def emit_load(e: VectorEmitter, op: KOp) -> Vector:
     param = op.attrs["param"]
     pointer, described = e.param_names[param], e.kernel.params[param]
     result = load_at(
@@ -69,7 +69,7 @@ def emit_load(e: Emitter, op: KOp) -> Val:
     return from_memory(e, result, described.dtype)
 
 
-def load_at(e: Emitter, pointer: str, type: str, index: KValue, size: int, constant: bool = False) -> Val:
+def load_at(e: VectorEmitter, pointer: str, type: str, index: KValue, size: int, constant: bool = False) -> Vector:
     known = e.strided(index)
     tag = ", !invariant.load !1" if constant else ""
     if known is not None and known.step == 0:
@@ -80,7 +80,7 @@ def load_at(e: Emitter, pointer: str, type: str, index: KValue, size: int, const
     return gather(e, pointer, type, offsets(e, index, size))
 
 
-def load_vector(e: Emitter, pointer: str, type: str, known: Strided, tag: str = "") -> Val:
+def load_vector(e: VectorEmitter, pointer: str, type: str, known: Strided, tag: str = "") -> Vector:
     vt, width = e.b.vector_type(type), e.layout.width
     first = element(e, pointer, type, known.start)
     names = []
@@ -97,14 +97,14 @@ def load_vector(e: Emitter, pointer: str, type: str, known: Strided, tag: str = 
                 f"{e.b.vector_type('i1')} {e.mask.names[u]}, {vt} zeroinitializer)"
             )
         names.append(name)
-    return Val(type, tuple(names), False)
+    return Vector(type, tuple(names), False)
 
 
 def itemsize(type: str) -> int:
     return {"half": 2, "bfloat": 2, "float": 4, "double": 8}.get(type) or max(int(type[1:]) // 8, 1)
 
 
-def gather(e: Emitter, pointer: str, type: str, index: Val) -> Val:
+def gather(e: VectorEmitter, pointer: str, type: str, index: Vector) -> Vector:
     """Elements at a vector of indices; where the machine has no such gather, inactive lanes read
     element 0 so that no branch is needed."""
     native = e.machine.gathers and itemsize(type) >= 4
@@ -120,20 +120,20 @@ def gather(e: Emitter, pointer: str, type: str, index: Val) -> Val:
             f"align {itemsize(type)} {address}, {e.b.vector_type('i1')} {lanes}, {vt} zeroinitializer)"
         )
         names.append(name)
-    return Val(type, tuple(names), False)
+    return Vector(type, tuple(names), False)
 
 
 # -- stores
 
 
-def emit_store(e: Emitter, op: KOp) -> None:
+def emit_store(e: VectorEmitter, op: KOp) -> None:
     param = op.attrs["param"]
     described = e.kernel.params[param]
     value = to_memory(e, e.wide(op.operands[1]), described.dtype)
     store_at(e, e.param_names[param], memory_type(described.dtype), op.operands[0], value, described.size)
 
 
-def store_at(e: Emitter, pointer: str, type: str, index: KValue, value: Val, size: int) -> None:
+def store_at(e: VectorEmitter, pointer: str, type: str, index: KValue, value: Vector, size: int) -> None:
     known = e.strided(index)
     if e.layout.single and known is not None:
         e.b.line(f"store {type} {value.name}, ptr {element(e, pointer, type, known.start)}")
@@ -143,7 +143,7 @@ def store_at(e: Emitter, pointer: str, type: str, index: KValue, value: Val, siz
         scatter(e, pointer, type, offsets(e, index, size), e.b.vector(value), e.mask)
 
 
-def store_vector(e: Emitter, first: str, value: Val, mask: Val | None) -> None:
+def store_vector(e: VectorEmitter, first: str, value: Vector, mask: Vector | None) -> None:
     """Lanes side by side from one address."""
     vt, width = e.b.vector_type(value.type), e.layout.width
     for u, name in enumerate(value.names):
@@ -160,7 +160,7 @@ def store_vector(e: Emitter, first: str, value: Val, mask: Val | None) -> None:
             )
 
 
-def scatter(e: Emitter, pointer: str, type: str, index: Val, value: Val, mask: Val | None) -> None:
+def scatter(e: VectorEmitter, pointer: str, type: str, index: Vector, value: Vector, mask: Vector | None) -> None:
     mask = mask if mask is not None else all_true(e)
     for address, name, lanes in zip(addresses(e, pointer, type, index), value.names, mask.names, strict=True):
         e.b.line(
@@ -172,7 +172,7 @@ def scatter(e: Emitter, pointer: str, type: str, index: Val, value: Val, mask: V
 # -- accumulations
 
 
-def emit_accumulate(e: Emitter, op: KOp) -> None:
+def emit_accumulate(e: VectorEmitter, op: KOp) -> None:
     index, x, pred = op.operands
     param, kind = op.attrs["param"], op.attrs["kind"]
     described = e.kernel.params[param]
@@ -200,11 +200,13 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
         shared_accumulate(e, pointer, kind, dtype, offsets(e, index, described.size), value, mask)
 
 
-def merged(e: Emitter, kind: str, dtype: DType, old: Val, new: Val) -> Val:
+def merged(e: VectorEmitter, kind: str, dtype: DType, old: Vector, new: Vector) -> Vector:
     return new if kind == "set" else combine(e.b, kind, dtype, old, new)
 
 
-def single_accumulate(e: Emitter, kind: str, dtype: DType, address: str, value: Val, condition: Val) -> None:
+def single_accumulate(
+    e: VectorEmitter, kind: str, dtype: DType, address: str, value: Vector, condition: Vector
+) -> None:
     b = e.b
     do, done = b.fresh_label("combine"), b.fresh_label("combined")
     b.branch(condition.name, do, done)
@@ -216,14 +218,16 @@ def single_accumulate(e: Emitter, kind: str, dtype: DType, address: str, value: 
     b.start(done)
 
 
-def exclusive_vector(e: Emitter, address: str, kind: str, dtype: DType, value: Val, mask: Val | None) -> None:
+def exclusive_vector(
+    e: VectorEmitter, address: str, kind: str, dtype: DType, value: Vector, mask: Vector | None
+) -> None:
     with e.under(mask):
         old = load_vector(e, address, value.type, Strided(e.b.const("i64", 0), 1))
         store_vector(e, address, e.b.vector(merged(e, kind, dtype, old, value)), mask)
 
 
 def shared_accumulate(
-    e: Emitter, pointer: str, kind: str, dtype: DType, index: Val, value: Val, mask: Val | None
+    e: VectorEmitter, pointer: str, kind: str, dtype: DType, index: Vector, value: Vector, mask: Vector | None
 ) -> None:
     """One call per vector; the outlined function applies active lanes in order."""
     b, width = e.b, e.layout.width

@@ -10,16 +10,16 @@ from __future__ import annotations
 from loopgrad.codegen.scalar.elementwise import compute
 from loopgrad.codegen.scalar.sort_key import BUCKETS
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, STOP_STARVED
-from loopgrad.codegen.targets.cpu.vector.recipes import Scope, VectorOps
-from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val
+from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
 from loopgrad.graph.types import DType, uint8
 
 LOOKS = 1 << 16  # rows that don't fit between two looks at the memory that there is
 
 
-def combine(b: Builder, kind: str, dtype: DType, x: Val, y: Val) -> Val:
+def combine(b: FunctionText, kind: str, dtype: DType, x: Vector, y: Vector) -> Vector:
     """x kind y, as they lie in memory."""
-    return compute(VectorOps(Scope(b)), kind, uint8 if dtype.kind == "b" else dtype, [x, y])
+    return compute(VectorOps(VectorScope(b)), kind, uint8 if dtype.kind == "b" else dtype, [x, y])
 
 
 def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
@@ -28,8 +28,8 @@ def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
 
 def accumulate_function(name: str, kind: str, dtype: DType, type: str, index: str, width: int) -> str:
     """For each active lane in order: pointer[index] = pointer[index] kind x."""
-    b = Builder(1, 1, "u")
-    old, new = Val(type, ("%old",), True), Val(type, ("%x",), True)
+    b = FunctionText(1, 1, "u")
+    old, new = Vector(type, ("%old",), True), Vector(type, ("%x",), True)
     result = new if kind == "set" else combine(b, kind, dtype, old, new)
     body = "\n".join(b.lines)
     return f"""

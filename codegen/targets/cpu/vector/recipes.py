@@ -15,7 +15,7 @@ from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
 from loopgrad.codegen.scalar.ops import Ops
 from loopgrad.codegen.targets.cpu.features import PLAIN, Machine
 from loopgrad.codegen.targets.cpu.vector.huge_angles import exact_text, large_name, large_text
-from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val, llvm_type
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE, TYPE
 from loopgrad.graph.types import DType
 
@@ -53,27 +53,27 @@ class Surroundings(Protocol):
     """Where the instructions go, for which machine, in which lanes."""
 
     @property
-    def b(self) -> Builder: ...
+    def b(self) -> FunctionText: ...
     @property
     def machine(self) -> Machine: ...
     @property
-    def mask(self) -> Val | None: ...
+    def mask(self) -> Vector | None: ...
     @property
     def fast(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class VectorScope:
     """The instructions of one function; of a machine without abilities where that makes no difference."""
 
-    b: Builder
+    b: FunctionText
     machine: Machine = PLAIN
-    mask: Val | None = None
+    mask: Vector | None = None
     fast: bool = False
 
 
-class VectorOps(Ops[Val]):
-    """Implements codegen.scalar.ops.Ops over `Val`."""
+class VectorOps(Ops[Vector]):
+    """Implements codegen.scalar.ops.Ops over `Vector`."""
 
     own = frozenset(OWN)
     from_integer = "f64"  # only beyond 2**53 is that more than one rounding
@@ -83,7 +83,7 @@ class VectorOps(Ops[Val]):
         self.b = e.b
         self.fast, self.fused = e.fast, e.machine.fused
 
-    def inst(self, opcode: str, type: str, *operands: Val) -> Val:
+    def inst(self, opcode: str, type: str, *operands: Vector) -> Vector:
         kind = TYPE.get(type, type)
         row = ROWS.get(opcode)
         if row is not None:
@@ -96,32 +96,32 @@ class VectorOps(Ops[Val]):
         how = wider if WIDTH[kind] > WIDTH[x.type] else narrower
         return self.b.inst(kind, how + " {t0} {a} to {r}", x)
 
-    def same(self, opcode: str, *operands: Val) -> Val:
+    def same(self, opcode: str, *operands: Vector) -> Vector:
         row = ROWS.get(opcode)  # at once: most instructions come this way
         return super().same(opcode, *operands) if row is None else self.b.inst(operands[0].type, row, *operands)
 
-    def loose(self, opcode: str, *operands: Val) -> Val:
+    def loose(self, opcode: str, *operands: Vector) -> Vector:
         return self.b.inst(operands[0].type, ROWS[opcode], *operands, flags=FAST if self.fast else "")
 
-    def type(self, x: Val, /) -> str:
+    def type(self, x: Vector, /) -> str:
         return NAME.get(x.type, x.type)
 
-    def const(self, like: Val, value: float, /) -> Val:
+    def const(self, like: Vector, value: float, /) -> Vector:
         return self.b.const(like.type, value)
 
-    def number(self, type: str, value: float | int | bool, /) -> Val:
+    def number(self, type: str, value: float | int | bool, /) -> Vector:
         return self.b.const(TYPE.get(type, type), value)
 
-    def element(self, dtype: DType, value: float | int | bool, /) -> Val:
+    def element(self, dtype: DType, value: float | int | bool, /) -> Vector:
         return self.b.const(llvm_type(dtype), dtype.pattern(value) if dtype.kind == "c" else value)
 
-    def resize(self, i: Val, type: str, /, signed: bool = True) -> Val:
+    def resize(self, i: Vector, type: str, /, signed: bool = True) -> Vector:
         return self.b.resize(i, type, signed)
 
-    def widened(self, x: Val, dtype: DType, /) -> Val:
+    def widened(self, x: Vector, dtype: DType, /) -> Vector:
         return self.inst("FConvert", "f32", x) if dtype.bits == 16 else x
 
-    def rounded(self, x: Val, dtype: DType, /) -> Val:
+    def rounded(self, x: Vector, dtype: DType, /) -> Vector:
         """From and to half by LLVM's conversions; of those to bfloat it is only asked to cut."""
         type = llvm_type(dtype)
         if x.type == type:
@@ -135,7 +135,7 @@ class VectorOps(Ops[Val]):
         cut = self.b.inst("i16", "trunc {t0} {a} to {r}", self.shr(bfloat_bits(self, x), 16))
         return self.b.inst(type, "bitcast {t0} {a} to {r}", cut)
 
-    def quotient(self, i: Val, j: Val, /, signed: bool, constant: int | None = None) -> Val:
+    def quotient(self, i: Vector, j: Vector, /, signed: bool, constant: int | None = None) -> Vector:
         """x86 has no vector integer division, and a scalar one traps on MIN / -1. Operands up to 32 bits divide exactly
         through f64; 64-bit lanes divide one by one. Division by a constant is left to LLVM, which multiplies."""
         divide = "SDiv" if signed else "UDiv"
@@ -148,17 +148,17 @@ class VectorOps(Ops[Val]):
         whole = self.inst("ConvertFToS" if signed else "ConvertFToU", "i64", self.div(*wide))
         return self.b.inst(i.type, "trunc {t0} {a} to {r}", whole)
 
-    def _one_by_one(self, i: Val, j: Val) -> bool:
+    def _one_by_one(self, i: Vector, j: Vector) -> bool:
         return (i.uniform and j.uniform) or self.bits(i) > 32
 
-    def remainder(self, x: Val, y: Val, /) -> Val:
+    def remainder(self, x: Vector, y: Vector, /) -> Vector:
         return self.same("FRem", x, y)
 
-    def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
-        result: Val = RECIPES[name](self, *operands)
+    def recipe(self, name: str, operands: Sequence[Vector], /) -> Vector:
+        result: Vector = RECIPES[name](self, *operands)
         return result
 
-    def times_power(self, x: Val, shifted: Val, /) -> Val:
+    def times_power(self, x: Vector, shifted: Vector, /) -> Vector:
         """One instruction where vectors have it; else two factors, so that 2**n itself may overflow."""
         if self.e.machine.masks and not (x.uniform and shifted.uniform) and self.b.width * WIDTH[x.type] == 512:
             name = {"float": "ps", "double": "pd"}[x.type]
@@ -168,10 +168,10 @@ class VectorOps(Ops[Val]):
             return self.b.inst(x.type, call + "({t0} {a}, {t1} {b}, {t0} {a}, " + mask + ")", x, n)
         return self.scale(x, self.as_int(shifted))
 
-    def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
+    def once(self, key: Hashable, make: Callable[[], tuple[Vector, ...]], /) -> tuple[Vector, ...]:
         return self.b.once(key, make)
 
-    def rarely(self, m: Val, make: Callable[[], Val], common: Val, /) -> Val:
+    def rarely(self, m: Vector, make: Callable[[], Vector], common: Vector, /) -> Vector:
         """A branch around `make`, merged per lane; only active lanes count."""
         b = self.b
         wanted = m if m.uniform else b.both(m, self.e.mask)
@@ -187,7 +187,7 @@ class VectorOps(Ops[Val]):
         b.start(join)
         return self.join(enter, common, leave, value)
 
-    def join(self, enter: str, common: Val, leave: str, value: Val) -> Val:
+    def join(self, enter: str, common: Vector, leave: str, value: Vector) -> Vector:
         b = self.b
         uniform = value.uniform
         usual = common.names if common.uniform == uniform else (b.splat_name(common),) * len(value.names)
@@ -197,9 +197,9 @@ class VectorOps(Ops[Val]):
             name = b.fresh()
             b.line(f"{name} = phi {type} [ {x}, %{enter} ], [ {y}, %{leave} ]")
             names.append(name)
-        return Val(value.type, tuple(names), uniform)
+        return Vector(value.type, tuple(names), uniform)
 
-    def reduce_large(self, x: Val, large: Val, quadrant: Val, rest: Val, /) -> tuple[Val, Val]:
+    def reduce_large(self, x: Vector, large: Vector, quadrant: Vector, rest: Vector, /) -> tuple[Vector, Vector]:
         """An outlined scalar loop over the lanes concerned; left out under fast_math."""
         b = self.b
         if self.e.fast:
@@ -224,5 +224,5 @@ class VectorOps(Ops[Val]):
                 results[i].append(part)
         b.jump(join)
         b.start(join)
-        merged = [Val(v.type, tuple(r), v.uniform) for v, r in zip((quadrant, rest), results, strict=True)]
+        merged = [Vector(v.type, tuple(r), v.uniform) for v, r in zip((quadrant, rest), results, strict=True)]
         return self.join(enter, quadrant, rare, merged[0]), self.join(enter, rest, rare, merged[1])

@@ -20,12 +20,12 @@ from loopgrad.codegen.math.compensated import added, balanced, joined
 from loopgrad.codegen.math.compensated import rounded as one_number
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.vector import copies
-from loopgrad.codegen.targets.cpu.vector.context import Emitter, memory_type
+from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
 from loopgrad.codegen.targets.cpu.vector.outline import combine
-from loopgrad.codegen.targets.cpu.vector.recipes import Scope, VectorOps
-from loopgrad.codegen.targets.cpu.vector.vectors import Builder, Val
+from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
 
 WHOLE, ROW, DIRECT, INNER = "whole", "row", "direct", "inner"
 
@@ -60,13 +60,13 @@ def partial_bytes(kernel: Kernel, layout: LaneLayout) -> tuple[int, ...]:
     ])  # fmt: skip
 
 
-def vectors(e: Emitter, r: Reduction) -> int:
+def vectors(e: VectorEmitter, r: Reduction) -> int:
     """Accumulators of a reduction: one per vector in flight, or for sums of them one for all."""
     merged = parts(r) == 2 and place_of(e.kernel, e.layout, r) != INNER
     return 1 if merged else e.layout.groups
 
 
-def declare_accumulators(e: Emitter) -> None:
+def declare_accumulators(e: VectorEmitter) -> None:
     for i, r in enumerate(e.kernel.reductions):
         type = memory_type(r.dtype)
         shape = type if e.layout.single else e.b.vector_type(type)
@@ -75,7 +75,7 @@ def declare_accumulators(e: Emitter) -> None:
                 e.slot(shape, f"sum.{i}.{u}.{part}")
 
 
-def begin(e: Emitter, places: tuple[str, ...]) -> None:
+def begin(e: VectorEmitter, places: tuple[str, ...]) -> None:
     """Set the accumulators of these places to the identity."""
     for i, r in enumerate(e.kernel.reductions):
         if place_of(e.kernel, e.layout, r) not in places:
@@ -88,7 +88,7 @@ def begin(e: Emitter, places: tuple[str, ...]) -> None:
                 e.b.line(f"store {text}, ptr %sum.{i}.{u}.{part}")
 
 
-def emit_reduce(e: Emitter, op: KOp) -> None:
+def emit_reduce(e: VectorEmitter, op: KOp) -> None:
     i = op.attrs["slot"]
     r = e.kernel.reductions[i]
     (term,) = op.operands
@@ -98,34 +98,34 @@ def emit_reduce(e: Emitter, op: KOp) -> None:
         if e.mask is not None:
             x = e.b.choose(e.mask, x, e.b.const(x.type, identity(r.kind, r.dtype)))
     if parts(r) == 2:
-        m = VectorOps(Scope(e.b.of_width(e.b.width, vectors(e, r))))
+        m = VectorOps(VectorScope(e.b.of_width(e.b.width, vectors(e, r))))
         if vectors(e, r) == 1:
-            x = balanced(m.add, [Val(x.type, (name,), x.uniform) for name in x.names])
+            x = balanced(m.add, [Vector(x.type, (name,), x.uniform) for name in x.names])
         total, rest = current(e, i, r)
         keep(e, i, added(m, total, rest, x))
     else:
         keep(e, i, [combine(e.b, r.kind, r.dtype, current(e, i, r)[0], x)])
 
 
-def keep(e: Emitter, i: int, values: Sequence[Val]) -> None:
+def keep(e: VectorEmitter, i: int, values: Sequence[Vector]) -> None:
     for part, value in enumerate(values):
         shape = value.type if e.layout.single else e.b.vector_type(value.type)
         for u, name in enumerate(value.names):
             e.b.line(f"store {shape} {name}, ptr %sum.{i}.{u}.{part}")
 
 
-def current(e: Emitter, i: int, r: Reduction) -> tuple[Val, ...]:
+def current(e: VectorEmitter, i: int, r: Reduction) -> tuple[Vector, ...]:
     type = memory_type(r.dtype)
     shape = type if e.layout.single else e.b.vector_type(type)
 
-    def value(part: int) -> Val:
+    def value(part: int) -> Vector:
         places = [f"%sum.{i}.{u}.{part}" for u in range(vectors(e, r))]
-        return Val(type, tuple([e.b.scalar(shape, f"load {shape}, ptr {p}").name for p in places]), e.layout.single)
+        return Vector(type, tuple([e.b.scalar(shape, f"load {shape}, ptr {p}").name for p in places]), e.layout.single)
 
     return tuple([value(part) for part in range(parts(r))])
 
 
-def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
+def close(e: VectorEmitter, places: tuple[str, ...], index: Vector) -> None:
     """Combine the lanes of these places' accumulators into element `index` of partials or result."""
     for i, r in enumerate(e.kernel.reductions):
         place = place_of(e.kernel, e.layout, r)
@@ -144,14 +144,14 @@ def close(e: Emitter, places: tuple[str, ...], index: Val) -> None:
         store_parts(e.b, element(e, target, part_type(type, found), index), found)
 
 
-def combine_parts(r: Reduction, b: Builder, x: tuple[Val, ...], y: tuple[Val, ...]) -> tuple[Val, ...]:
+def combine_parts(r: Reduction, b: FunctionText, x: tuple[Vector, ...], y: tuple[Vector, ...]) -> tuple[Vector, ...]:
     """Two partial reductions as one."""
-    return joined(VectorOps(Scope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
+    return joined(VectorOps(VectorScope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
 
 
-def rounded(b: Builder, found: tuple[Val, ...]) -> Val:
+def rounded(b: FunctionText, found: tuple[Vector, ...]) -> Vector:
     """What is stored."""
-    return found[0] if len(found) == 1 else one_number(VectorOps(Scope(b)), *found)
+    return found[0] if len(found) == 1 else one_number(VectorOps(VectorScope(b)), *found)
 
 
 def part_type(type: str, found: Sequence[object]) -> str:
@@ -159,7 +159,7 @@ def part_type(type: str, found: Sequence[object]) -> str:
     return type if len(found) == 1 else f"[{len(found)} x {type}]"
 
 
-def store_parts(b: Builder, place: str, found: Sequence[Val]) -> None:
+def store_parts(b: FunctionText, place: str, found: Sequence[Vector]) -> None:
     for number, value in enumerate(found):
         at = b.scalar("ptr", f"getelementptr {value.type}, ptr {place}, i64 {number}").name if number else place
         b.line(f"store {value.type} {value.name}, ptr {at}")
@@ -170,7 +170,7 @@ def store_parts(b: Builder, place: str, found: Sequence[Val]) -> None:
 
 def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
     """The finish function, or nothing where every result is stored by the chunks themselves."""
-    b = Builder(1, 1, "f")
+    b = FunctionText(1, 1, "f")
     for i, r in enumerate(kernel.reductions):
         if place_of(kernel, layout, r) in (WHOLE, ROW) or layout.chunks == 0:
             combine_partials(b, kernel, layout, i, r)
@@ -183,12 +183,12 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
     return f"define void @{symbol}_finish(ptr noalias %params) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
 
 
-def pointer(b: Builder, position: int) -> str:
+def pointer(b: FunctionText, position: int) -> str:
     at = b.scalar("ptr", f"getelementptr ptr, ptr %params, i64 {position}")
     return b.scalar("ptr", f"load ptr, ptr {at.name}").name
 
 
-def combine_partials(b: Builder, kernel: Kernel, layout: LaneLayout, i: int, r: Reduction) -> None:
+def combine_partials(b: FunctionText, kernel: Kernel, layout: LaneLayout, i: int, r: Reduction) -> None:
     """param[s] = the tree over the partials of segment s."""
     segments = prod(kernel.domain[: len(kernel.domain) - r.rank])
     count = partial_count(kernel, layout, r)
@@ -231,7 +231,7 @@ def trees(kernel: Kernel) -> dict[str, str]:
 
 def tree_function(r: Reduction) -> str:
     name, type, whole = tree_name(r), memory_type(r.dtype), tree_type(r)
-    b = Builder(1, 1, "t")
+    b = FunctionText(1, 1, "t")
     sides = [
         tuple([b.scalar(type, f"extractvalue {whole} %{side}, {k}") for k in range(parts(r))])
         for side in ("left", "right")
@@ -240,7 +240,7 @@ def tree_function(r: Reduction) -> str:
     for k, part in enumerate(combine_parts(r, b, *sides)):
         merged = b.scalar(whole, f"insertvalue {whole} {merged}, {type} {part.name}, {k}").name
     body = "\n".join(b.lines)
-    start = Builder(1, 1).const(type, identity(r.kind, r.dtype)).name
+    start = FunctionText(1, 1).const(type, identity(r.kind, r.dtype)).name
     empty = ", ".join([f"{type} {start}"] * parts(r))
     return f"""
 define internal {whole} @{name}(ptr %p, i64 %n) {{

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp
-from loopgrad.codegen.targets.cpu.vector.context import Emitter
+from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.control import first_lane
 from loopgrad.codegen.targets.cpu.vector.interruption import context
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.vector.outline import overflow_function
-from loopgrad.codegen.targets.cpu.vector.vectors import Val, llvm_type
+from loopgrad.codegen.targets.cpu.vector.vectors import Vector, llvm_type
 from loopgrad.graph.types import DType
 
 MOST_IN_REGISTERS: Final = 15  # counters: an x86 processor has 16 general registers
@@ -38,7 +38,7 @@ def row_bytes(dtype: DType, layout: LaneLayout) -> int:
     return vector_bytes(dtype, layout.width) * layout.groups
 
 
-def declare_stacks(e: Emitter) -> None:
+def declare_stacks(e: VectorEmitter) -> None:
     """Entry-block addresses, capacities and depth counters of every stack."""
     if not e.kernel.stacks:
         return
@@ -62,7 +62,7 @@ def declare_stacks(e: Emitter) -> None:
     lines.append(f"  %overflow.lane = getelementptr i64, ptr %control, i64 {2 * count}")
 
 
-def row_sums(e: Emitter) -> dict[int, int]:
+def row_sums(e: VectorEmitter) -> dict[int, int]:
     """Bytes of a row of each stack and of those that are pushed wherever it is pushed, and so as deep."""
     if e.row_sums is None:
         together = list(_pushes(e.kernel.body))
@@ -83,25 +83,25 @@ def _pushes(block: Block) -> Iterator[list[int]]:
             yield from _pushes(inner)
 
 
-def reset_stacks(e: Emitter) -> None:
+def reset_stacks(e: VectorEmitter) -> None:
     """Before each group of lanes: empty."""
     for s in range(len(e.kernel.stacks)):
         _set_depth(e, s, "0")
 
 
-def _depth(e: Emitter, s: int) -> Val:
+def _depth(e: VectorEmitter, s: int) -> Vector:
     return e.b.scalar("i64", f"load {_volatile(e)}i64, ptr %depth.{s}")
 
 
-def _set_depth(e: Emitter, s: int, depth: str) -> None:
+def _set_depth(e: VectorEmitter, s: int, depth: str) -> None:
     e.b.line(f"store {_volatile(e)}i64 {depth}, ptr %depth.{s}")
 
 
-def _volatile(e: Emitter) -> str:
+def _volatile(e: VectorEmitter) -> str:
     return "volatile " if len(e.kernel.stacks) > MOST_IN_REGISTERS else ""
 
 
-def emit_push(e: Emitter, op: KOp) -> None:
+def emit_push(e: VectorEmitter, op: KOp) -> None:
     b, s = e.b, op.attrs["stack"]
     dtype = e.kernel.stacks[s].dtype
     value = b.vector(e.wide(op.operands[0]))
@@ -129,13 +129,13 @@ def emit_push(e: Emitter, op: KOp) -> None:
     b.start(done)
 
 
-def address(e: Emitter, s: int, row: Val) -> str:
+def address(e: VectorEmitter, s: int, row: Vector) -> str:
     size = row_bytes(e.kernel.stacks[s].dtype, e.layout)
     offset = e.b.scalar("i64", f"mul nuw nsw i64 {row.name}, {size}")
     return e.b.scalar("ptr", f"getelementptr inbounds i8, ptr %stack.{s}, i64 {offset.name}").name
 
 
-def part(e: Emitter, row: str, u: int, dtype: DType) -> str:
+def part(e: VectorEmitter, row: str, u: int, dtype: DType) -> str:
     if not u:
         return row
     return e.b.scalar(
@@ -143,7 +143,7 @@ def part(e: Emitter, row: str, u: int, dtype: DType) -> str:
     ).name
 
 
-def store_lane_vector(e: Emitter, row: str, u: int, dtype: DType, name: str) -> None:
+def store_lane_vector(e: VectorEmitter, row: str, u: int, dtype: DType, name: str) -> None:
     b, width = e.b, e.layout.width
     at = part(e, row, u, dtype)
     if dtype.kind != "b":
@@ -156,7 +156,7 @@ def store_lane_vector(e: Emitter, row: str, u: int, dtype: DType, name: str) -> 
     b.line(f"store {bits.type} {bits.name}, ptr {at}, align 1")
 
 
-def emit_pop(e: Emitter, op: KOp) -> Val:
+def emit_pop(e: VectorEmitter, op: KOp) -> Vector:
     b, s = e.b, op.attrs["stack"]
     dtype = e.kernel.stacks[s].dtype
     depth = _depth(e, s)
@@ -166,13 +166,13 @@ def emit_pop(e: Emitter, op: KOp) -> Val:
     inside = address(e, s, row)
     at = b.scalar("ptr", f"select i1 {fits.name}, ptr {inside}, ptr %zeros.{s}").name
     names = [load_lane_vector(e, at, u, dtype) for u in range(b.groups)]
-    popped = Val(llvm_type(dtype), tuple(names), False)
+    popped = Vector(llvm_type(dtype), tuple(names), False)
     if not e.layout.single:
         return popped
     return b.scalar(popped.type, f"extractelement {b.vector_type(popped.type)} {popped.names[0]}, i64 0")
 
 
-def load_lane_vector(e: Emitter, row: str, u: int, dtype: DType) -> str:
+def load_lane_vector(e: VectorEmitter, row: str, u: int, dtype: DType) -> str:
     b, width = e.b, e.layout.width
     at = part(e, row, u, dtype)
     if dtype.kind != "b":

@@ -1,8 +1,8 @@
 """Writing LLVM IR text for values that are vectors of lanes.
 
 A group of lanes in flight is `groups` vectors of `width` lanes each: several vectors are interleaved
-so that the latency of one hides behind the others. A varying `Val` therefore has `groups` names, one
-per vector; a uniform `Val` has one name, a scalar; constants are literals and stay scalars until an
+so that the latency of one hides behind the others. A varying `Vector` therefore has `groups` names, one
+per vector; a uniform `Vector` has one name, a scalar; constants are literals and stay scalars until an
 instruction wants a vector (then `splat (...)`).
 
 Every method appends instructions to the current basic block. `memo` remembers pure results (splats,
@@ -25,11 +25,11 @@ import numpy as np
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
 
 T = TypeVar("T")
-Combine = Callable[["Builder", tuple["Val", ...], tuple["Val", ...]], tuple["Val", ...]]
+Combine = Callable[["FunctionText", tuple["Vector", ...], tuple["Vector", ...]], tuple["Vector", ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Val:
+class Vector:
     """`type` is the LLVM type of one lane."""
 
     type: str
@@ -66,7 +66,7 @@ def literal(type: str, value: float | int | bool) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
 
 
-class Builder:
+class FunctionText:
     """The text of one function."""
 
     def __init__(self, width: int, groups: int, prefix: str = "v") -> None:
@@ -125,27 +125,27 @@ class Builder:
     def vector_type(self, type: str) -> str:
         return f"<{self.width} x {type}>"
 
-    def const(self, type: str, value: float | int | bool) -> Val:
-        return Val(type, (literal(type, value),), True)
+    def const(self, type: str, value: float | int | bool) -> Vector:
+        return Vector(type, (literal(type, value),), True)
 
-    def named(self, type: str, name: str) -> Val:
-        return Val(type, (name,), True)
+    def named(self, type: str, name: str) -> Vector:
+        return Vector(type, (name,), True)
 
-    def scalar(self, type: str, text: str) -> Val:
+    def scalar(self, type: str, text: str) -> Vector:
         """The result of one scalar instruction."""
         name = self.fresh()
         self.line(f"{name} = {text}")
-        return Val(type, (name,), True)
+        return Vector(type, (name,), True)
 
-    def lanes(self, type: str, first: int = 0, step: int = 1) -> Val:
+    def lanes(self, type: str, first: int = 0, step: int = 1) -> Vector:
         """The constant first + step * lane."""
         names = []
         for u in range(self.groups):
             values = [first + step * (u * self.width + i) for i in range(self.width)]
             names.append("<" + ", ".join(f"{type} {literal(type, v)}" for v in values) + ">")
-        return Val(type, tuple(names), False)
+        return Vector(type, tuple(names), False)
 
-    def splat_name(self, v: Val) -> str:
+    def splat_name(self, v: Vector) -> str:
         """The name of one vector that holds a uniform value in all lanes."""
         name = v.names[0]
         if name[0] != "%":
@@ -159,19 +159,19 @@ class Builder:
         self.line(f"{full} = shufflevector {vt} {first}, {vt} poison, <{self.width} x i32> zeroinitializer")
         return full
 
-    def vector(self, v: Val) -> Val:
+    def vector(self, v: Vector) -> Vector:
         """`v` as a varying value."""
         if not v.uniform:
             return v
-        return Val(v.type, (self.splat_name(v),) * self.groups, False)
+        return Vector(v.type, (self.splat_name(v),) * self.groups, False)
 
-    def of_width(self, width: int, groups: int = 1) -> Builder:
+    def of_width(self, width: int, groups: int = 1) -> FunctionText:
         """The same text, in which a varying value is so many vectors of so many lanes."""
         other = copy(self)
         other.width, other.groups, other.memo = width, groups, {}
         return other
 
-    def resize(self, x: Val, type: str, signed: bool = True) -> Val:
+    def resize(self, x: Vector, type: str, signed: bool = True) -> Vector:
         """An integer in another width."""
         if x.type == type:
             return x
@@ -182,7 +182,7 @@ class Builder:
         what = ("sext" if signed else "zext") if grow else "trunc"
         return self.once((what, type, x), lambda: self.inst(type, what + " {t0} {a} to {r}", x))
 
-    def inst(self, result: str, pattern: str, *operands: Val, flags: str = "") -> Val:
+    def inst(self, result: str, pattern: str, *operands: Vector, flags: str = "") -> Vector:
         """One instruction on scalars where all operands are uniform, else one per vector.
 
         In `pattern`, {t0} is the type of operand 0, {a} {b} {c} {d} are operand names, {r} is the
@@ -190,13 +190,13 @@ class Builder:
         """
         if all(v.uniform for v in operands):
             name = self._one(result, pattern, operands, [v.names[0] for v in operands], False, flags)
-            return Val(result, (name,), True)
+            return Vector(result, (name,), True)
         vectors = [v.names if not v.uniform else (self.splat_name(v),) * self.groups for v in operands]
         names = [self._one(result, pattern, operands, [v[u] for v in vectors], True, flags) for u in range(self.groups)]
-        return Val(result, tuple(names), False)
+        return Vector(result, tuple(names), False)
 
     def _one(
-        self, result: str, pattern: str, operands: tuple[Val, ...], names: list[str], vector: bool, flags: str
+        self, result: str, pattern: str, operands: tuple[Vector, ...], names: list[str], vector: bool, flags: str
     ) -> str:
         shape = self.vector_type if vector else str
         suffix = f"v{self.width}" if vector else ""
@@ -211,7 +211,7 @@ class Builder:
 
     # -- masks
 
-    def any(self, mask: Val) -> str:
+    def any(self, mask: Vector) -> str:
         """A scalar i1: whether the mask holds in any lane."""
         if mask.uniform:
             return mask.name
@@ -225,22 +225,22 @@ class Builder:
         self.line(f"{answer} = icmp ne i{self.width} {bits}, 0")
         return answer
 
-    def both(self, left: Val | None, right: Val | None) -> Val | None:
+    def both(self, left: Vector | None, right: Vector | None) -> Vector | None:
         """The conjunction of two masks; None is the full mask."""
         if left is None or right is None:
             return left if right is None else right
         return self.inst("i1", "and {t0} {a}, {b}", left, right)
 
-    def choose(self, mask: Val | None, yes: Val, no: Val) -> Val:
+    def choose(self, mask: Vector | None, yes: Vector, no: Vector) -> Vector:
         """`yes` where the mask holds (everywhere for None)."""
         if mask is None or yes == no:
             return yes
         return self.inst(yes.type, "select {t0} {a}, {t1} {b}, {t2} {c}", mask, yes, no)
 
-    def horizontal(self, parts: Sequence[Val], combine: Combine) -> tuple[Val, ...]:
+    def horizontal(self, parts: Sequence[Vector], combine: Combine) -> tuple[Vector, ...]:
         """All lanes of varying values of one type, which are combined together, by a fixed tree: vectors first, then
         halves. `combine(builder, a, b)` makes one of two, which are single vectors for that builder."""
-        found = list(zip(*[[Val(v.type, (name,), False) for name in v.names] for v in parts], strict=True))
+        found = list(zip(*[[Vector(v.type, (name,), False) for name in v.names] for v in parts], strict=True))
         whole = self.of_width(self.width)
         while len(found) > 1:
             half = (len(found) + 1) // 2
@@ -253,8 +253,8 @@ class Builder:
             values = combine(self.of_width(size), low, high)
         return tuple([self.scalar(v.type, f"extractelement <1 x {v.type}> {v.names[0]}, i64 0") for v in values])
 
-    def _half(self, v: Val, size: int, first: int) -> Val:
+    def _half(self, v: Vector, size: int, first: int) -> Vector:
         wide, part = f"<{2 * size} x {v.type}>", self.fresh()
         picks = ", ".join(f"i32 {first + i}" for i in range(size))
         self.line(f"{part} = shufflevector {wide} {v.names[0]}, {wide} poison, <{size} x i32> <{picks}>")
-        return Val(v.type, (part,), False)
+        return Vector(v.type, (part,), False)

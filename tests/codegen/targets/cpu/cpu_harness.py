@@ -12,7 +12,7 @@ from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.cpu.entry.call_context import CONTROL_TAIL, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.features import Machine, host_machine
-from loopgrad.codegen.targets.cpu.interface import KernelInterface
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.module import emit_kernels
 
@@ -74,7 +74,7 @@ class CompiledKernel:
         self.kernel = kernel
         machine = machine or host_machine()
         self.text, interfaces = emit_kernels([kernel], machine, options or Options())
-        self.interface: KernelInterface = interfaces[0]
+        self.interface: CpuKernelInterface = interfaces[0]
         code = compile_module(self.text + RANGE, machine)
         builder = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
         symbols = ["chunk_range"] + ([self.interface.finish] if self.interface.finish else [])

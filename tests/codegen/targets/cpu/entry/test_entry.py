@@ -25,8 +25,8 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.targets.cpu.entry.call_context import stack_stride
 from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
-from loopgrad.codegen.targets.cpu.interface import KernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.record import ProgramRecord, host_calls, record
+from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
+from loopgrad.codegen.targets.cpu.record import CpuProgramRecord, host_calls, record
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType, bool_, float32, float64, int64
 
@@ -37,7 +37,7 @@ KERNEL = Kernel(
     "work", (100,), (BufferParam(float64, 100, "read"), BufferParam(float64, 100, "accumulate")), Block(),
     (StackSlot(float64, None, "loop", HERE),), errors=(ErrorSite("index", "message", HERE),),
 )  # fmt: skip
-INTERFACE = KernelInterface("k0", "k0_finish", 3, 40, 8, False, (128,), (StackInterface(64, None),), 1)
+INTERFACE = CpuKernelInterface("k0", "k0_finish", 3, 40, 8, False, (128,), (StackInterface(64, None),), 1)
 KERNEL_TEXT = """
 define void @k0(ptr %params, i64 %chunk, ptr %worker, ptr %control) {
   ret void
@@ -94,7 +94,7 @@ def test_host_calls_are_numbered_in_program_order() -> None:
 
 def test_the_record_survives_json() -> None:
     found = record(everything(), (INTERFACE,))
-    assert decode(ProgramRecord, json.loads(json.dumps(encode(ProgramRecord, found)))) == found
+    assert decode(CpuProgramRecord, json.loads(json.dumps(encode(CpuProgramRecord, found)))) == found
     assert found.loops == (HERE, HERE)
 
 
