@@ -13,6 +13,7 @@ stored after all; then it starts over with that decision made:
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -25,8 +26,11 @@ from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import NULLARY, REDUCTIONS
 
-MAX_NODES: Final = 2000
-CUT_WINDOW: Final = 500  # look this far back for the cheapest cut
+MAX_NODES: Final = 1000
+SHORT_PIECE: Final = 400  # nodes of a part of a larger kernel, where no more than FEW values cross into the next
+LONG_PIECE: Final = 1000  # of other parts
+CUT_WINDOW: Final = 100  # look this far back for the cheapest cut
+FEW: Final = 4
 ROUNDS: Final = 12
 SHARED: Final = 1.25  # two kernels may compute this much of one together
 PIECE: Final = 16  # nodes that are as much work for the compiler as finding one piece of a long concat
@@ -175,18 +179,34 @@ def _computations(partition: Partition, node: Node, held: list[Group]) -> int:
 
 
 def _cut(partition: Partition, group: Group, segments: dict[Node, Segment]) -> set[Value]:
-    """Segments of about MAX_NODES - CUT_WINDOW nodes, which end where the fewest values are alive: those are to be
-    stored."""
+    """Segments that end where the fewest values are alive: those are to be stored. Each is measured from the end of the
+    one before, so that the segments of a program that repeats itself are equal."""
     nodes = list(group.nodes)
     live = _Crossing(partition, group, nodes)
-    sizes = live.sizes()
-    places: list[int] = []
-    for target in range(MAX_NODES - CUT_WINDOW, len(nodes), MAX_NODES - CUT_WINDOW):
-        window = range(max(target - CUT_WINDOW, 0), min(target, len(nodes) - 1))
-        places.append(min(window, key=lambda i: (sizes[i], -i)))
+    places = _places(live.sizes())
     for i, node in enumerate(nodes):
         segments[node] = (*segments.get(node, ()), bisect_left(places, i))
     return live.at(places)
+
+
+def _places(sizes: Sequence[int]) -> list[int]:
+    """After which nodes to cut, given how many values cross there."""
+    places: list[int] = []
+    first = 0
+    while True:
+        best = _cheapest(sizes, first + SHORT_PIECE)
+        if best is not None and sizes[best] > FEW:
+            best = _cheapest(sizes, first + LONG_PIECE)
+        if best is None:
+            return places
+        places.append(best)
+        first = best + 1
+
+
+def _cheapest(sizes: Sequence[int], end: int) -> int | None:
+    """Where the fewest values cross, not far before `end`; None behind the last node but one."""
+    window = range(end - CUT_WINDOW, min(end, len(sizes) - 2))
+    return min(window, key=lambda i: (sizes[i], -i)) if window else None
 
 
 class _Crossing:
@@ -207,11 +227,12 @@ class _Crossing:
         ]
 
     def sizes(self) -> list[int]:
-        """How many at each place."""
+        """How many at each place; not those that must cross some cut wherever cuts are."""
         change = [0] * (self.count + 1)
         for first, end, _ in self.spans:
-            change[first] += 1
-            change[end] -= 1
+            if end - first <= LONG_PIECE:
+                change[first] += 1
+                change[end] -= 1
         return list(accumulate(change))
 
     def at(self, places: list[int]) -> set[Value]:

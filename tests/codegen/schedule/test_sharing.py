@@ -69,8 +69,8 @@ def test_one_buffer_in_two_places_is_another_kernel(check, rng):
 @pytest.mark.parametrize("seed", range(6))
 def test_kernels_cut_anywhere_mean_the_same(check, seed, monkeypatch):
     """Values that are read much later cross every cut."""
-    monkeypatch.setattr(groups, "MAX_NODES", 12)
-    monkeypatch.setattr(groups, "CUT_WINDOW", 4)
+    for name, nodes in (("MAX_NODES", 12), ("LONG_PIECE", 12), ("SHORT_PIECE", 8), ("CUT_WINDOW", 4)):
+        monkeypatch.setattr(groups, name, nodes)
     rng = np.random.default_rng(seed)
 
     def function(x, y):
@@ -98,7 +98,29 @@ def test_a_reverse_chain_is_cut_although_everything_crosses(check):
 
     program = check(function, [TensorType((3,), float64)], [np.array([0.1, 0.2, 0.3])])
     assert max(len(k.body.ops) for k in program.kernels) < 4000
-    assert sum(launches(program.steps).values()) < 20
+    assert sum(launches(program.steps).values()) < 30
+
+
+def test_the_pieces_of_a_chain_and_of_its_reverse_are_equal(check):
+    """So that a program that is twice as long has no more kernels; the last of each are what is left."""
+
+    def chain(n):
+        def function(x):
+            forward = [x]
+            for _ in range(n):
+                forward.append(ops.add(ops.mul(forward[-1], x), 0.125))
+            slope, total = ops.ones_like(x), x
+            for v in reversed(forward[:-1]):
+                total = ops.add(total, ops.mul(slope, v))
+                slope = ops.mul(slope, x)
+            return [total]
+
+        return function
+
+    few, many = (check(chain(n), [TensorType((3,), float64)], [np.array([0.1, 0.2, 0.3])]) for n in (1500, 3000))
+    assert abs(len(few.kernels) - len(many.kernels)) <= 2
+    assert len(many.kernels) < 14
+    assert sum(launches(many.steps).values()) > 25
 
 
 def test_a_concat_of_very_many_pieces(check):
