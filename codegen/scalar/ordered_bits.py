@@ -7,10 +7,12 @@ either sign, any two NaN) have the same.
 
 from __future__ import annotations
 
+from typing import Final
+
 from loopgrad.codegen.scalar.ops import Ops, V
 from loopgrad.graph.types import DType
 
-EXPONENT_BITS = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
+EXPONENT_BITS: Final = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
 
 
 def ordered(m: Ops[V], bits: V, dtype: DType) -> V:
@@ -27,3 +29,8 @@ def ordered(m: Ops[V], bits: V, dtype: DType) -> V:
     negative = m.test("INotEqual", m.iand(bits, sign), m.integer(bits, 0))
     key = m.select(negative, m.isub(sign, size), m.ior(bits, sign))  # -0.0 is 0.0
     return m.select(m.test("UGreaterThan", size, m.integer(bits, infinity)), m.integer(bits, every), key)
+
+
+def last_bits(dtype: DType) -> int:
+    """The bits of an element that no other comes after: the largest integer, or NaN."""
+    return (1 << (dtype.bits if dtype.kind in "bu" else dtype.bits - 1)) - 1

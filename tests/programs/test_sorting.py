@@ -41,6 +41,24 @@ def test_shapes(device, shape):
     check(elements("int64", shape))
 
 
+@pytest.mark.costly
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(900,), (3, 5000)], ids=str)
+def test_rows_that_no_workgroup_holds(device, dtype, shape):
+    if device.startswith(("simulator", "emulator")):  # whose workgroups are small
+        shape = (*shape[:-1], min(shape[-1], 700))
+    check(elements(dtype, shape))
+
+
+@pytest.mark.costly
+def test_every_bit_counts(device):
+    """Numbers without duplicates, many tiles of them."""
+    count = 1000 if device.startswith("emulator") else 20_000
+    x = np.random.default_rng(2).permutation(np.arange(count, dtype=np.int64) * 0x1234567 * (-1) ** np.arange(count))
+    check(x)
+    check(x.astype(np.float32))
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -2])
 def test_any_axis(device, axis):
     check(elements("float64", (5, 6, 7)), axis)

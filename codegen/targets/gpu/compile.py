@@ -89,4 +89,4 @@ def compile_for(program: Program, options: Options, image: Image) -> Artifact[Pr
         routines=done.routines,
     )
     texts = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts}
-    return Artifact(record, program.constants, code, texts)
+    return Artifact(record, done.program.constants, code, texts)

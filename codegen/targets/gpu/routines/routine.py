@@ -8,14 +8,19 @@ each sees all that those before it wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
-from loopgrad.codegen.program import RoutineLaunch, RoutineStep, Slot
+from loopgrad.codegen.program import ALIGNMENT, RoutineLaunch, RoutineStep, Slot
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, GroupProgram, Plan
-from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, GroupProgram, Plan, power_below
+from loopgrad.graph.types import DTYPES, DType, TensorType, int64
+
+MOST_INVOCATIONS: Final = 256  # of a workgroup
+OWN_BYTES: Final = 64  # of a workgroup's memory, for what every kernel has
 
 Launch = Callable[[int, int, int], int]
 
@@ -25,6 +30,29 @@ class Array(NamedTuple):
 
     slot: int
     type: TensorType
+
+
+class Constants:
+    """Constants of a program, to which routines add some."""
+
+    def __init__(self, slots: list[Slot], content: bytes) -> None:
+        self._slots, self._content = slots, bytearray(content)
+        self._known: dict[tuple[str, bytes], Array] = {}
+
+    @property
+    def content(self) -> bytes:
+        return bytes(self._content)
+
+    def array(self, value: np.ndarray[Any, Any]) -> Array:
+        """A slot that holds it; equal ones are one."""
+        key = (value.dtype.name, value.tobytes())
+        if key not in self._known:
+            self._content += bytes(-len(self._content) % ALIGNMENT)
+            type = TensorType(value.shape, DTYPES[value.dtype.name])
+            self._slots.append(Slot(type, "constant", len(self._content)))
+            self._content += key[1]
+            self._known[key] = Array(len(self._slots) - 1, type)
+        return self._known[key]
 
 
 @dataclass(slots=True)
@@ -39,8 +67,19 @@ class Routine:
     slots: list[Slot]
     support: Support
     launch: Launch
-    scratch_slots: list[int]
-    launches: list[RoutineLaunch]
+    constants: Constants
+    scratch_slots: list[int] = field(default_factory=list)
+    launches: list[RoutineLaunch] = field(default_factory=list)
+
+    @property
+    def group(self) -> int:
+        """Invocations of a workgroup: a power of two."""
+        return power_below(min(self.geometry.group, MOST_INVOCATIONS))
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a workgroup that are left for a program."""
+        return self.geometry.memory - OWN_BYTES
 
     @property
     def geometry(self) -> Geometry:
@@ -54,15 +93,19 @@ class Routine:
         self.scratch_slots.append(len(self.slots) - 1)
         return Array(self.scratch_slots[-1], type)
 
+    def constant(self, value: np.ndarray[Any, Any]) -> Array:
+        """Elements that are known now."""
+        return self.constants.array(value)
+
     def by_lanes(self, kernel: Kernel, lanes: int, *arrays: Array) -> None:
         """A kernel of the Kernel IR, whose parameters are these arrays."""
         self._launched(self.support.add(kernel), lanes, 0, arrays)
 
     def by_groups(self, name: str, program: GroupProgram, tiles: int, *arrays: Array, group: int = 0) -> None:
-        """A workgroup of `group` invocations (0: the target's choice) for each of the tiles. The program finds the
-        addresses of these arrays in `e.table.params`."""
+        """A workgroup of `group` invocations (0: as many as `self.group` says) for each of the tiles. The program finds
+        the addresses of these arrays in `e.table.params`."""
         params = tuple([BufferParam(a.type.dtype, a.type.size, "write") for a in arrays])
-        group = group or self.geometry.group
+        group = group or self.group
         kernel = Kernel(name, (tiles * group,), params, Block((KValue(int64),)))
         module = self.support.add(kernel, Plan(group=group, program=program))
         self._launched(module, tiles * group, tiles, arrays)
@@ -79,7 +122,7 @@ class Provider(NamedTuple):
     make: Callable[[Routine], None]
 
 
-def begun(step: RoutineStep, slots: list[Slot], support: Support, launch: Launch) -> Routine:
+def begun(step: RoutineStep, slots: list[Slot], support: Support, launch: Launch, constants: Constants) -> Routine:
     """The step as a routine without launches."""
     inputs, outputs = (tuple([Array(s, slots[s].type) for s in numbers]) for numbers in (step.inputs, step.outputs))
-    return Routine(step.name, dict(step.attrs), inputs, outputs, slots, support, launch, [], [])
+    return Routine(step.name, dict(step.attrs), inputs, outputs, slots, support, launch, constants)

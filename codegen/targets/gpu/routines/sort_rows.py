@@ -1,196 +1,163 @@
-"""Sorting many short rows: a workgroup sorts some of them in its memory.
-
-A bitonic network (Batcher, Sorting networks and their applications, 1968) over pairs of a key and the position in the
-row, which are all different: so the order is a stable sort's. Rows are filled up to a power of two with pairs that
-come last.
-"""
+"""Sorting rows that fit into the registers of a workgroup: some of them at a time, all digits in one launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from loopgrad.codegen.scalar.ordered_bits import ordered
-from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
-from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
+from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.routines.elements import Elements, held_type
+from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
-from loopgrad.graph.types import DTYPES, DType
+from loopgrad.codegen.targets.gpu.routines.tile_order import DIGIT, TileOrder, tile_bytes
+from loopgrad.graph.types import DType
 
-LONGEST: Final = 2048  # of a short row
-POSITION: Final = 4  # bytes of a position
+MOST_HELD: Final = 16  # elements of an invocation, of 4 bytes; half as many of 8
+FEWEST_HELD: Final = 4
+FEW_TILES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class SortRows:
-    """`rows` of `length` elements; a tile is as many of them as make `size` elements, each filled up to `padded`.
-    Arrays: the elements, the result. `positions`: the result has positions (int64) in place of elements."""
+    """`rows` of `length` elements, each held by `members` invocations that hold `each` elements. Arrays: the elements;
+    the sorted ones where there are `values`; where they were (int64) where there are `positions`."""
 
     dtype: str
     rows: int
     length: int
-    padded: int
-    size: int
+    members: int
+    each: int
+    values: bool
     positions: bool
 
-    @property
-    def per_tile(self) -> int:
-        return self.size // self.padded
-
     def emit(self, e: Emitter, tile: Val) -> None:
-        _Tile(e, self, tile).emit()
+        _Rows(e, self, tile).emit()
 
 
-class _Tile:
+class _Rows:
     def __init__(self, e: Emitter, program: SortRows, tile: Val) -> None:
-        self.e, self.b, self.program, self.m = e, e.b, program, ScalarOps(e)
-        self.dtype: DType = DTYPES[program.dtype]
-        self.bits = f"i{8 * self.dtype.itemsize}"
-        self.key_type = "i64" if self.dtype.itemsize == 8 else "i32"
-        self.first_row = e.b.inst("IMul", "i64", tile, e.b.const("i64", program.per_tile))
-        self.keys: Variable = e.b.shared(self.key_type, program.size)
-        self.places: Variable = e.b.shared("i32", program.size)
+        self.e, self.b, self.program = e, e.b, program
+        self.code = code = GroupCode(e)
+        self.elements = Elements(e, code, program.dtype)
+        self.order = TileOrder(code, program.members, program.each, self.elements.held)
+        self.first_row = e.b.inst("IMul", "i64", tile, e.b.const("i64", code.group // program.members))
+        self.first = code.op("IMul", self.first_row, program.length)
 
     def emit(self) -> None:
-        self._each(self._fill)
-        self.b.barrier()
-        self._sort()
-        self._each(self._leave)
-        self.b.barrier()  # before the next tile comes to the same memory
-
-    def i32(self, value: int) -> Val:
-        return self.b.const("i32", value)
-
-    def op(self, name: str, x: Val, y: Val | int) -> Val:
-        return self.b.inst(name, x.type, x, self.b.const(x.type, y) if isinstance(y, int) else y)
-
-    def _each(self, body: Callable[[Val], None], count: int | None = None) -> None:
-        """body(number) for this invocation's part of `count` numbers, side by side with its neighbours'."""
-        count, group = self.program.size if count is None else count, self.b.group
-        for first in range(0, count, group):
-            number = self.op("IAdd", self.b.local_id(), first)
-            if first + group <= count:
-                body(number)
-            else:
-                self.e.when(self.b.inst("ULessThan", "bool", number, self.i32(count)), partial(body, number))
-
-    def _element(self, number: Val) -> tuple[Val, Val, Val]:
-        """Of a number in the tile: where its row begins (i64), its position there (i32), whether there is one."""
         p, b = self.program, self.b
-        place = self.op("BitwiseAnd", number, p.padded - 1)
-        row = self.op("ShiftRightLogical", number, p.padded.bit_length() - 1)
-        row = self.op("IAdd", self.first_row, self.e.resize(row, "i64", signed=False))
-        exists = b.inst("SLessThan", "bool", row, b.const("i64", p.rows))
-        inside = b.inst("ULessThan", "bool", place, self.i32(p.length))
-        return self.op("IMul", row, p.length), place, self.e.both(exists, inside)
+        held, places = self.order.held(), self.order.in_turn()
+        numbers = [self._number(k) for k in range(p.each)]
+        values = self.order.exchanged([self._load(*found) for found in numbers], places, held)
+        keys = [b.local(self.elements.held) for _ in values]
+        for key, value in zip(keys, values, strict=True):
+            b.set(key, value)
+        origins = [b.local("i32") for _ in keys] if p.positions else []
+        _, member = self.code.divided(self.code.own, p.members)
+        for k, origin in enumerate(origins):
+            b.set(origin, self.code.plus(self.code.times(member, p.each), k))
+        b.barrier()
+        digits = -(-self.elements.dtype.bits // DIGIT)
+        counted(self.e, self.code.i32(digits), lambda n: self._pass(self.code.times(n, DIGIT), keys, origins))
+        self._leave(numbers, [b.get(key, self.elements.held) for key in keys], [b.get(o, "i32") for o in origins])
 
-    def _load(self, start: Val, place: Val) -> Val:
-        """The bits of an element."""
-        index = self.op("IAdd", start, self.e.resize(place, "i64", signed=False))
-        return self.b.load(self.e.at(self.e.table.params[0], index, self.dtype.itemsize), self.bits)
+    def _number(self, k: int) -> tuple[Val, Val]:
+        """Of the element that this invocation loads in turn k: its number from `first` on, whether there is one."""
+        p, c = self.program, self.code
+        row, column = c.divided(c.plus(c.own, k * c.group), p.members * p.each)
+        exists = c.test("SLessThan", c.plus(self.first_row, c.wide(row)), p.rows)
+        inside = c.e.both(exists, c.test("ULessThan", column, p.length))
+        return c.plus(c.op("IMul", row, p.length), column), inside
 
-    def _fill(self, number: Val) -> None:
-        start, place, inside = self._element(number)
-        key, last = self.b.local(self.key_type), self.b.const(self.key_type, -1)
-        self.b.set(key, last)
+    def _base(self, array: int, size: int) -> Val:
+        return self.e.at(self.e.table.params[array], self.first, size)
 
-        def read() -> None:
-            bits = self.e.resize(self._load(start, place), self.key_type, signed=False)
-            self.b.set(key, ordered(self.m, bits, self.dtype))
+    def _load(self, number: Val, inside: Val) -> Val:
+        base = self._base(0, self.elements.size)
+        loaded = self.elements.load(base, self.e.select(inside, number, self.code.i32(0)))
+        return self.e.select(inside, loaded, self.elements.last)
 
-        self.e.when(inside, read)
-        self.b.shared_set(self.keys, number, self.b.get(key, self.key_type))
-        self.b.shared_set(self.places, number, place)
+    def _pass(self, shift: Val, keys: Sequence[object], origins: Sequence[object]) -> None:
+        """Order by the digit at `shift`."""
+        b, held, type = self.b, self.order.held(), self.elements.held
+        values = [b.get(key, type) for key in keys]
+        places = self.order.places([self.elements.digit(value, shift, DIGIT) for value in values])
+        for key, value in zip(keys, self.order.exchanged(values, places, held), strict=True):
+            b.set(key, value)
+        if origins:
+            b.barrier()
+            moved = self.order.exchanged([b.get(origin, "i32") for origin in origins], places, held)
+            for origin, value in zip(origins, moved, strict=True):
+                b.set(origin, value)
 
-    def _sort(self) -> None:
-        """for run in 2, 4 .. padded: for distance in run / 2 .. 1: compare elements so far apart."""
-        b, p = self.b, self.program
-        if p.padded == 1:
-            return
-        run, distance = b.local("i32"), b.local("i32")
-        b.set(run, self.i32(2))
-
-        def merge() -> None:
-            length = b.get(run, "i32")
-            b.set(distance, self.op("ShiftRightLogical", length, 1))
-
-            def stage() -> None:
-                apart = b.get(distance, "i32")
-                self._each(partial(self._exchange, length, apart), p.size // 2)
-                b.barrier()
-                b.set(distance, self.op("ShiftRightLogical", apart, 1))
-
-            emit_loop(self.e, lambda: b.inst("INotEqual", "bool", b.get(distance, "i32"), self.i32(0)), stage)
-            b.set(run, self.op("ShiftLeftLogical", length, 1))
-
-        emit_loop(self.e, lambda: b.inst("ULessThanEqual", "bool", b.get(run, "i32"), self.i32(p.padded)), merge)
-
-    def _exchange(self, run: Val, apart: Val, number: Val) -> None:
-        """Pair `number` of those that are so far apart: upwards in every other run, and in the whole row."""
-        b, low = self.b, self.op("BitwiseAnd", number, self.op("IAdd", apart, -1))
-        above = self.op("ShiftLeftLogical", self.op("ISub", number, low), 1)
-        left = self.op("BitwiseOr", above, low)
-        right = self.op("BitwiseOr", left, apart)
-        x, y = (b.shared_get(self.keys, at, self.key_type) for at in (left, right))
-        i, j = (b.shared_get(self.places, at, "i32") for at in (left, right))
-        later = b.inst("UGreaterThan", "bool", i, j)
-        wrong = self.e.either(b.inst("UGreaterThan", "bool", x, y), self.e.both(b.inst("IEqual", "bool", x, y), later))
-        within = self.op("BitwiseAnd", left, self.program.padded - 1)
-        down = b.inst("INotEqual", "bool", self.op("BitwiseAnd", within, run), self.i32(0))
-
-        def swap() -> None:
-            for array, first, second in ((self.keys, x, y), (self.places, i, j)):
-                b.shared_set(array, left, second)
-                b.shared_set(array, right, first)
-
-        self.e.when(b.inst("LogicalNotEqual", "bool", wrong, down), swap)
-
-    def _leave(self, number: Val) -> None:
-        start, place, inside = self._element(number)
-
-        def write() -> None:
-            origin = self.b.shared_get(self.places, number, "i32")
-            index = self.op("IAdd", start, self.e.resize(place, "i64", signed=False))
-            value = self._load(start, origin)
-            size = self.dtype.itemsize
-            if self.program.positions:
-                value, size = self.e.resize(origin, "i64", signed=False), 8
-            self.b.store(self.e.at(self.e.table.params[1], index, size), value)
-
-        self.e.when(inside, write)
+    def _leave(self, numbers: Sequence[tuple[Val, Val]], values: list[Val], origins: list[Val]) -> None:
+        p, b, order, array = self.program, self.b, self.order, 1
+        held, places = order.held(), order.in_turn()
+        b.barrier()
+        if p.values:
+            base = self._base(array, self.elements.size)
+            for (number, inside), value in zip(numbers, order.exchanged(values, held, places), strict=True):
+                self.e.when(inside, partial(self.elements.store, base, number, value))
+            b.barrier()
+            array += 1
+        if p.positions:
+            base = self._base(array, 8)
+            for (number, inside), origin in zip(numbers, order.exchanged(origins, held, places), strict=True):
+                self.e.when(inside, partial(b.store, self.code.at(base, number, 8), self.code.wide(origin)))
+            b.barrier()
 
 
-def _rows(routine: Routine) -> SortRows | None:
-    """How short rows are sorted; None where they aren't short, or the axis isn't the last."""
-    type, group = routine.inputs[0].type, routine.geometry.group
-    if routine.attrs["axis"] != len(type.shape) - 1 or not 0 < type.shape[-1] <= LONGEST:
+def most_held(dtype: DType, group: int, memory: int) -> int:
+    """Elements of an invocation, as many as registers and memory of the workgroup allow; 0 where few are too many."""
+    each, type = MOST_HELD if held_type(dtype) == "i32" else MOST_HELD // 2, held_type(dtype)
+    while each >= FEWEST_HELD and tile_bytes(group, each, type) > memory:
+        each //= 2
+    return each if each >= FEWEST_HELD else 0
+
+
+def wanted(routine: Routine) -> tuple[bool, bool]:
+    """Whether the sorted elements are, and where they were."""
+    return routine.name != "argsort", routine.name != "sort"
+
+
+def few_tiles(rows: int, length: int, size: int) -> bool:
+    """Whether tiles of half the size make better use of a device."""
+    return length <= size // 2 and rows * length < FEW_TILES * size
+
+
+def _program(routine: Routine) -> SortRows | None:
+    """How these rows are sorted; None where they are too long."""
+    source, group = routine.inputs[0].type, routine.group
+    if routine.attrs["axis"] != len(source.shape) - 1:
         return None
-    length = type.shape[-1]
-    padded = 1 << (length - 1).bit_length()
-    room = routine.geometry.memory // ((8 if type.dtype.itemsize == 8 else 4) + POSITION)
-    size = max(padded, 2 * group)
-    if size > room:
-        size = padded
-    if size > room:
+    length = source.shape[-1]
+    each = most_held(source.dtype, group, routine.memory)
+    if not each or length > group * each:
         return None
-    positions = routine.name == "argsort"
-    return SortRows(type.dtype.name, type.size // length, length, padded, size, positions)
+    rows = source.size // length
+    while each > FEWEST_HELD and (each >= 2 * length or few_tiles(rows, length, group * each)):
+        each //= 2
+    members = 1 << (-(-length // each) - 1).bit_length()
+    values, positions = wanted(routine)
+    return SortRows(source.dtype.name, rows, length, members, each, values, positions)
 
 
 def _refuses(routine: Routine) -> str:
-    if not routine.inputs[0].type.size or _rows(routine) is not None:
+    if not routine.inputs[0].type.size or _program(routine) is not None:
         return ""
-    return f"rows are longer than {LONGEST} elements"
+    return "a row is more than a workgroup holds"
 
 
 def _make(routine: Routine) -> None:
-    program = _rows(routine)
-    if program is not None:
-        tiles = -(-program.rows // program.per_tile)
-        routine.by_groups(routine.name, program, tiles, *routine.inputs, *routine.outputs)
+    if not routine.inputs[0].type.size:
+        return
+    program = _program(routine)
+    assert program is not None
+    tiles = -(-program.rows // (routine.group // program.members))
+    routine.by_groups("sort_rows", program, tiles, *routine.inputs, *routine.outputs)
 
 
-PROVIDER: Final = Provider("rows in memory of workgroups", _refuses, _make)
+PROVIDER: Final = Provider("rows in registers of workgroups", _refuses, _make)

@@ -7,12 +7,12 @@ from typing import Final
 
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
-from loopgrad.codegen.targets.gpu.routines import sort_rows
+from loopgrad.codegen.targets.gpu.routines import radix_sort, sort_rows
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
-    "sort": (sort_rows.PROVIDER,),
-    "argsort": (sort_rows.PROVIDER,),
+    "sort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
+    "argsort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
 }
 
 

@@ -24,14 +24,15 @@ from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan
 from loopgrad.codegen.targets.gpu.lanes.product_plan import squared
-from loopgrad.codegen.targets.gpu.routines.routine import begun
+from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
 from loopgrad.codegen.targets.gpu.routines.table import provided
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel, fill_kernel, matmul_kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """`program`: with steps that name support `launches`, and the slots that library routines need besides.
+    """`program`: with steps that name support `launches`, and the slots and constants that library routines need
+    besides.
     `routines`: who does each of these."""
 
     program: Program
@@ -43,13 +44,14 @@ def supported(program: Program, support: Support) -> Supported:
     """The program as a GPU does it."""
     made = _Supported(program, support)
     steps = made.steps(program.steps)
-    changed = replace(program, steps=steps, slots=tuple(made.slots))
+    changed = replace(program, steps=steps, slots=tuple(made.slots), constants=made.constants.content)
     return Supported(changed, tuple(made.launches), tuple(made.routines))
 
 
 class _Supported:
     def __init__(self, program: Program, support: Support) -> None:
         self.slots, self.support = list(program.slots), support
+        self.constants = Constants(self.slots, program.constants)
         self.routines: dict[RoutineRow, None] = {}
         self.launches: dict[SupportLaunch, int] = {}
 
@@ -68,7 +70,7 @@ class _Supported:
             case MatmulStep():
                 return replace(step, by=self.product(step))
             case RoutineStep():
-                done, row = provided(step, begun(step, self.slots, self.support, self.launch))
+                done, row = provided(step, begun(step, self.slots, self.support, self.launch, self.constants))
                 self.routines[row] = None
                 return done
             case ForStep():
