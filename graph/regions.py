@@ -181,6 +181,11 @@ class Region:
         through = [j for j, r in enumerate(self.node.results) if j in shared or isinstance(r.type, StackType)]
         return {j: self.source(j) for j in through}
 
+    @property
+    def continued(self) -> dict[int, int]:
+        """The operand that a result is the next value of, for each result that is one's: all of a loop's."""
+        return self.threaded
+
     # ---- making another
 
     @property
@@ -277,6 +282,10 @@ class Loop(Region):
 
     def source(self, result: int) -> int:
         return self.first + result
+
+    @property
+    def continued(self) -> dict[int, int]:
+        return {j: self.position(j) for j in range(self.width)}
 
     def taking(self, region: Graph, carries: Sequence[Value], captures: Sequence[Value] = ()) -> Graph:
         """A region with unused inputs of the types of these, behind its carries and behind its captures."""

@@ -56,12 +56,10 @@ class Flow:
         known = self._plans.get(key)
         if known is None:
             region = Region.of(node)
-            if isinstance(region, Loop):
-                known = self._loop(region, operands, masked)
-            elif isinstance(region, Call) and not region.optional:
+            if isinstance(region, Call) and not region.optional:
                 known = self._ruled(region, operands, masked)
             else:
-                known = self._switch(region, operands, masked)
+                known = self._fixpoint(region, operands, masked)
             self._plans[key] = known
         return known
 
@@ -108,75 +106,77 @@ class Flow:
 
     # ---- regions
 
-    def _loop(self, loop: Loop, operands: Flags, masked: bool) -> RegionPlan:
-        tensors = [loop.position(j) for j, v in enumerate(loop.inits) if isinstance(v.type, TensorType)]
-        counts = list(range(loop.first))
-        flags = list(operands)
-        for j in loop.shared if masked else ():
-            flags[loop.position(j)] = True
-        per_lane = False
-        while True:
-            batched = any(flags[p] for p in tensors)
-            per_lane = per_lane or (loop.lanes > 0 and (masked or batched)) or any(flags[p] for p in counts)
-            if per_lane:
-                for p in (*counts, *tensors):
-                    flags[p] = True
-            before, decided = list(flags), per_lane
-            inside = self._region(loop.body, flags, masked or per_lane)
-            for j, output in enumerate(loop.body.outputs):
-                flags[loop.position(j)] |= output in inside
-            if loop.condition is not None:
-                inside = self._region(loop.condition, flags, masked or per_lane)
-                per_lane |= loop.decider in inside
-            if flags == before and per_lane == decided:
-                return RegionPlan(tuple(flags), tuple(loop.split(flags).carries), per_lane)
-
-    def _switch(self, switch: Region, operands: Flags, masked: bool) -> RegionPlan:
-        """Also of any other region whose results are those of its bodies."""
-        node, first = switch.node, switch.first
-        flags = list(operands)
-        results = [masked and p in switch.shared for p in range(len(node.results))]
-        threaded = switch.threaded
-        tensors = [p for p, r in enumerate(node.results) if isinstance(r.type, TensorType)]
-        while True:
-            batched = any(results[p] for p in tensors)
-            per_lane = any(flags[:first]) or (switch.lanes > 0 and (masked or batched))
-            if per_lane:
-                flags[:first] = [True] * first
-                for p in tensors:
-                    results[p] = True
-            before = (list(flags), list(results))
-            for body in switch.bodies:
-                inputs = flags[first:]
-                inside = self._region(body, inputs, masked or per_lane)
-                flags[first:] = inputs
-                for p, output in enumerate(body.outputs):
-                    results[p] |= output in inside
-            for p, source in threaded.items():
-                flags[source] = results[p] = flags[source] or results[p]
-            if (flags, results) == before:
-                return RegionPlan(tuple(flags), tuple(results), per_lane)
+    def _fixpoint(self, region: Region, operands: Flags, masked: bool) -> RegionPlan:
+        """A fixpoint: what a region makes batched may be what it starts with in the next trip, or what another branch
+        continues."""
+        marks = _Marks(region, operands, masked)
+        before = None
+        while before != marks.seen:
+            before = marks.seen
+            marks.choose_lanes(masked)
+            for body in region.bodies:
+                inside = self._region(body, marks, masked)
+                for j, output in enumerate(body.outputs):
+                    marks.results[j] |= output in inside
+            if isinstance(region, Loop) and region.condition is not None:
+                marks.per_lane |= region.decider in self._region(region.condition, marks, masked)
+            marks.follow()
+        return RegionPlan(*marks.seen)
 
     def _ruled(self, call: Call, operands: Flags, masked: bool) -> RegionPlan:
         """A result is batched where the function or a rule makes it so. Under a mask all operands are: a cotangent that
         were summed over the batch would mix lanes."""
-        flags = [masked or b for b in operands]
-        tangents = [flags[i] for i in call.moving_operands] if call.kind == "jvp" else []
+        flags = tuple([masked or b for b in operands])
+        tangents = tuple([flags[i] for i in call.moving_operands]) if call.kind == "jvp" else ()
         places = [*range(len(call.node.results)), *(call.moving_results if call.kind == "jvp" else [])]
         results = [False] * len(call.node.results)
-        for region, inputs in ((call.function, flags), (call.rules[0], [*flags, *tangents])):
-            inside = self._region(region, inputs, masked)
+        for region, inputs in ((call.function, flags), (call.rules[0], flags + tangents)):
+            inside = self.batched(region, inputs, masked)
             for p, output in zip(places, region.outputs, strict=False):
                 results[p] |= output in inside
-        return RegionPlan(tuple(flags), tuple(results), per_lane=False)
+        return RegionPlan(flags, tuple(results), per_lane=False)
 
-    def _region(self, region: Graph, flags: list[bool], masked: bool) -> frozenset[Value]:
-        """The batched values of a region; stacks that turn batched in it are set in `flags`."""
-        inside = self.batched(region, tuple(flags), masked)
-        for p, v in enumerate(region.inputs):
-            if isinstance(v.type, StackType) and v in inside:
-                flags[p] = True
+    def _region(self, region: Graph, marks: _Marks, masked: bool) -> frozenset[Value]:
+        """The batched values of a region; operands that are stacks and turn batched in it are marked."""
+        offset = marks.region.offset
+        inside = self.batched(region, tuple(marks.operands[offset:]), masked or marks.per_lane)
+        for i, v in enumerate(region.inputs, offset):
+            marks.operands[i] |= isinstance(v.type, StackType) and v in inside
         return inside
+
+
+class _Marks:
+    """What is known to be batched of a node whose regions run: marks are set, never taken away."""
+
+    def __init__(self, region: Region, operands: Flags, masked: bool) -> None:
+        self.region = region
+        self.operands = list(operands)
+        self.results = [masked and j in region.shared for j in range(len(region.node.results))]
+        self.per_lane = False
+        self._tensors = [r.index for r in region.node.results if isinstance(r.type, TensorType)]
+        self._continued = region.continued
+        self.follow()
+
+    @property
+    def seen(self) -> tuple[Flags, Flags, bool]:
+        return tuple(self.operands), tuple(self.results), self.per_lane
+
+    def choose_lanes(self, masked: bool) -> None:
+        """Whether each batch element becomes a lane: where they differ in what decides, and where the node has lanes,
+        in front of which the batch axis must stand if anything is batched. All tensors have it then."""
+        region, first = self.region, self.region.first
+        batched = any(self.results[j] for j in self._tensors)
+        self.per_lane |= any(self.operands[:first]) or (region.lanes > 0 and (masked or batched))
+        if self.per_lane:
+            self.operands[:first] = [True] * first
+            for j in self._tensors:
+                self.results[j] = True
+            self.follow()
+
+    def follow(self) -> None:
+        """A result and the operand that it continues are batched alike."""
+        for result, operand in self._continued.items():
+            self.operands[operand] = self.results[result] = self.operands[operand] or self.results[result]
 
 
 def is_bound(node: Node) -> bool:
