@@ -4,6 +4,11 @@ A stack is used once, so its values form a line: what pushes, pops or a region m
 `graph.regions.previous`.
 
     %1 = stack_new();  %2 = push(%1, %x);  %3, %4 = for(%n, %y, %2)      %1 -> %2 -> %4, which ends
+
+Rows are pushed and popped by each lane for itself, inside a region with lanes, or by all of them together. A stack that
+sees both can't be in a kernel (`handled_in_lanes`): the last row of a lane that has ended before others isn't its own
+last one. What masks make of a region with lanes pushes for all of them; that inactive lanes' rows have no derivative
+says `graph.passes.mask_region` itself, before it is known who will pop.
 """
 
 from __future__ import annotations
@@ -48,3 +53,23 @@ def last_stack(graph: Graph, stack: Value) -> Value:
     for _, _, after in uses_of_stack(graph, stack):
         stack = after
     return stack
+
+
+def handled_in_lanes(graph: Graph, stack: Value, lanes: bool = False) -> set[bool]:
+    """Whether lanes push and pop a stack for themselves: what is true of it wherever it goes in `graph` and in the
+    regions there. `lanes`: the graph is inside a region with lanes."""
+    found: set[bool] = set()
+    uses, values = value_uses(graph), [stack]
+    for value in values:
+        for node, operand in uses.get(value, ()):
+            if node is None:
+                continue
+            if node.regions:
+                region = Region.of(node)
+                for inner, inside in zip(region.running, region.inputs_of(operand), strict=True):
+                    found |= handled_in_lanes(inner, inside, lanes or region.lanes > 0)
+            else:
+                found.add(lanes)
+            after = next_stack(node, operand)
+            values += [] if after is None else [after]
+    return found

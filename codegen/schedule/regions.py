@@ -14,12 +14,12 @@ from math import prod
 
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.graph.accumulators import is_accumulator, value_uses
+from loopgrad.graph.accumulators import is_accumulator
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, RUNNING_TOTALS, STACKS, Kind
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.stacks import next_stack
+from loopgrad.graph.stacks import handled_in_lanes
 from loopgrad.graph.types import StackType, TensorType
 
 MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
@@ -114,32 +114,13 @@ def _closed(group: Sequence[Node], graph: Graph) -> bool:
 
 
 def _mixed(group: Sequence[Node], graph: Graph) -> Refusal | None:
-    """A stack that lanes pop for themselves and that all lanes push together, or the other way round: the last row of
-    a lane that has ended before others isn't its own last one. Whole tensors are pushed and popped then."""
+    """A stack that lanes pop for themselves and that all lanes push together, or the other way round. Whole tensors are
+    pushed and popped then."""
     for node in group:
-        if node.op == "stack_new" and len(_handlers(graph, node.results[0], False)) > 1:
+        if node.op == "stack_new" and len(handled_in_lanes(graph, node.results[0])) > 1:
             reader = next(n for n in graph.nodes if node.results[0] in n.operands)
             return Refusal(reader, "all lanes together and each for itself push to one stack or pop from it")
     return None
-
-
-def _handlers(graph: Graph, stack: Value, lanes: bool) -> set[bool]:
-    """Whether lanes push and pop a stack for themselves: what is said of it where it goes in `graph`."""
-    found: set[bool] = set()
-    uses, values = value_uses(graph), [stack]
-    for value in values:
-        for node, operand in uses.get(value, ()):
-            if node is None:
-                continue
-            if node.regions:
-                region = Region.of(node)
-                for inner, inside in zip(node.regions, region.inputs_of(operand), strict=True):
-                    found |= _handlers(inner, inside, lanes or region.lanes > 0)
-            else:
-                found.add(lanes)
-            after = next_stack(node, operand)
-            values += [] if after is None else [after]
-    return found
 
 
 def _fit(regions: Sequence[Node], refused: dict[Node, Refusal]) -> dict[Node, KernelRegion] | Refusal | None:
