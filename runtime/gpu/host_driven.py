@@ -12,10 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.program import (
-    CopyStep,
     ForStep,
     LaunchStep,
-    MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
@@ -33,12 +31,13 @@ from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
+from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
 
 BATCH: Final = 256  # dispatches between looks at signals and failures
 
 
-class HostDriven:
+class HostDriven(StepWalk):
     """Implements Execution."""
 
     recorded = False
@@ -48,14 +47,14 @@ class HostDriven:
         self._capacities, self._bindings = work.capacities, work.bindings
         self._recorder = work.recorder
         self._recorder.restart()
-        self._launches = Launches(work, self._recorder)
+        super().__init__(Launches(work, self._recorder))
         self._retired: list[Allocation | None] = []  # what slots were until the batch has run
         self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]
         self._counters: dict[int, int] = {}  # indices of loops that run, by slot
 
     def run(self, inputs: Sequence[Allocation]) -> None:
         self._retired += self._bindings.copy_shadowed(self._recorder)
-        self._steps(self._program.steps)
+        self.steps(self._program.steps)
         self._flush()
         self._capacities.know_tensors(self._bindings.peaks)
 
@@ -96,38 +95,12 @@ class HostDriven:
 
     # launches
 
-    def _steps(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            self._step(step)
-            if self._recorder.commands.count > BATCH:
-                self._flush()
+    def step(self, step: Step) -> None:
+        super().step(step)
+        if self._recorder.commands.count > BATCH:
+            self._flush()
 
-    def _step(self, step: Step) -> None:
-        match step:
-            case LaunchStep():
-                self._launch(step)
-            case CopyStep():
-                self._launches.copy(step)
-            case MatmulStep():
-                self._launches.matmul(step)
-            case ReserveStep():
-                self._reserve(step)
-            case PushStep():
-                self._push(step)
-            case PopStep():
-                self._pop(step)
-            case ForStep():
-                self._for_loop(step)
-            case WhileStep():
-                self._while_loop(step)
-            case SwitchStep():
-                self._switch(step)
-            case RoutineStep(launches=None):
-                self._host(step)
-            case RoutineStep():
-                self._launches.routine(step)
-
-    def _launch(self, step: LaunchStep) -> None:
+    def launch(self, step: LaunchStep) -> None:
         k, slots = step.kernel, step.slots
         kernel = self._program.kernels[k]
         if kernel.stacks:
@@ -176,7 +149,7 @@ class HostDriven:
         """The slot's only element; the batch has run."""
         return int(self._array(slot).reshape(-1)[0])
 
-    def _host(self, step: RoutineStep) -> None:
+    def host_call(self, step: RoutineStep) -> None:
         self._flush()
         arrays = [self._array(slot) for slot in step.inputs]
         with np.errstate(all="ignore"):
@@ -188,7 +161,7 @@ class HostDriven:
 
     # stacks of whole tensors
 
-    def _reserve(self, step: ReserveStep) -> None:
+    def reserve(self, step: ReserveStep) -> None:
         self._flush()
         record = self._program.stacks[step.stack]
         needed = max(self._integer(step.depth), 0) * aligned(max(record.element.nbytes, 1))
@@ -196,7 +169,7 @@ class HostDriven:
         if needed > available:
             raise memory_failure(loop_names([record.name]), record.loc, needed, available)
 
-    def _push(self, step: PushStep) -> None:
+    def push(self, step: PushStep) -> None:
         rows, peaks = self._stacks[step.stack], self._bindings.peaks
         allocation = self._driver.take(self._program.stacks[step.stack].element.nbytes)
         rows.append(allocation)
@@ -204,7 +177,7 @@ class HostDriven:
         self._bindings.symbols[SPARE] = allocation.address
         self._launches.supported(step.by, [SLOTS + step.slot, SPARE])
 
-    def _pop(self, step: PopStep) -> None:
+    def pop(self, step: PopStep) -> None:
         record, rows = self._program.stacks[step.stack], self._stacks[step.stack]
         if not rows:
             raise LoopgradError(f"stack {record.name!r} of the compiled program was popped while empty: a bug")
@@ -212,13 +185,13 @@ class HostDriven:
 
     # loops and branches
 
-    def _for_loop(self, step: ForStep) -> None:
+    def for_loop(self, step: ForStep) -> None:
         self._flush()
         trips, index = self._integer(step.count), step.index
         own = self._bindings.symbols[SLOTS + index]
         for trip in range(trips):
             self._count(index, trips - 1 - trip if step.reverse else trip)
-            self._steps(step.body)
+            self.steps(step.body)
             self._bindings.swap(step.rotate)
         if self._counters.pop(index, None) is not None:
             self._bindings.symbols[SLOTS + index] = own  # the slot serves other values after the loop
@@ -234,20 +207,20 @@ class HostDriven:
         self._recorder.commands.write(self._bindings.owner(index), content)
         self._recorder.commands.barrier()
 
-    def _while_loop(self, step: WhileStep) -> None:
+    def while_loop(self, step: WhileStep) -> None:
         made = 0
         while True:
-            self._steps(step.condition)
+            self.steps(step.condition)
             self._flush()
             if not self._integer(step.pred):
                 return
             if step.max_steps is not None and made >= step.max_steps:
                 raise LoopLimitError(made, step.loc)
-            self._steps(step.body)
+            self.steps(step.body)
             self._bindings.swap(step.rotate)
             made += 1
 
-    def _switch(self, step: SwitchStep) -> None:
+    def switch(self, step: SwitchStep) -> None:
         self._flush()
         chosen = min(max(self._integer(step.index), 0), len(step.branches) - 1)
-        self._steps(step.branches[chosen])
+        self.steps(step.branches[chosen])

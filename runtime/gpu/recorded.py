@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
 
 
@@ -51,17 +51,6 @@ class Recorded:
             return
         self._recorder.restart()
         self._launches.forget()
-        for step in self._work.program.steps:
-            match step:
-                case LaunchStep():
-                    self._launches.kernel(step)
-                case CopyStep():
-                    self._launches.copy(step)
-                case MatmulStep():
-                    self._launches.matmul(step)
-                case RoutineStep():
-                    self._launches.routine(step)
-                case _:
-                    raise AssertionError(f"{step} in a program without loops and branches")
+        StepWalk(self._launches).steps(self._work.program.steps)
         self._recorder.end(again=True)
         self.recorded = True

@@ -11,15 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.program import (
-    CopyStep,
     ForStep,
     LaunchStep,
-    MatmulStep,
     PopStep,
     PushStep,
     ReserveStep,
-    RoutineStep,
-    Step,
     SwitchStep,
     WhileStep,
 )
@@ -30,51 +26,25 @@ from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.placement import SLOTS
 from loopgrad.runtime.gpu.region_recorder import Entry, Region, RegionRecorder, Update
 from loopgrad.runtime.gpu.state_layout import StateLayout
+from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
 
 Pairs = Sequence[tuple[int, int]]
 
 
-class StepRecorder:
+class StepRecorder(StepWalk):
     """`limits` has where each loop was written, by the number that a failed limit reports; `launched`: kernels."""
 
     def __init__(self, work: Workspace, recorder: RegionRecorder, layout: StateLayout) -> None:
         self._work, self._recorder, self._layout = work, recorder, layout
-        self._launches = Launches(work, recorder)
+        super().__init__(Launches(work, recorder))
         self.limits: list[Location | None] = []
         self.launched = self._launches.launched
         self._loops = 0
         self._checked: list[set[int]] = []  # per open loop, control symbols of kernels that may fail
 
-    def steps(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            self._step(step)
-
-    def _step(self, step: Step) -> None:
-        match step:
-            case LaunchStep():
-                self._launch(step)
-            case CopyStep():
-                self._launches.copy(step)
-            case MatmulStep():
-                self._launches.matmul(step)
-            case ReserveStep():
-                self._reserve(step)
-            case PushStep():
-                self._push(step)
-            case PopStep():
-                self._pop(step)
-            case ForStep():
-                self._for_loop(step)
-            case WhileStep():
-                self._while_loop(step)
-            case SwitchStep():
-                self._switch(step)
-            case RoutineStep():
-                self._launches.routine(step)
-
-    def _launch(self, step: LaunchStep) -> None:
-        self._launches.kernel(step)
+    def launch(self, step: LaunchStep) -> None:
+        super().launch(step)
         if self._work.program.kernels[step.kernel].errors:
             for controls in self._checked:
                 controls.add(self._work.placement.kernels[step.kernel].control)
@@ -98,19 +68,19 @@ class StepRecorder:
 
     # steps
 
-    def _reserve(self, step: ReserveStep) -> None:
+    def reserve(self, step: ReserveStep) -> None:
         operations, depth = self._recorder.update().operations, step.depth
         operations.room(self._layout.stack(step.stack), self._slot(depth), self._kind(depth))
 
-    def _push(self, step: PushStep) -> None:
+    def push(self, step: PushStep) -> None:
         top = self._work.placement.tops + step.stack
         self._recorder.update().operations.push(self._layout.stack(step.stack), self._recorder.position(top))
         self._launches.supported(step.by, [SLOTS + step.slot, top])
 
-    def _pop(self, step: PopStep) -> None:
+    def pop(self, step: PopStep) -> None:
         self._recorder.update().operations.pop(self._layout.stack(step.stack), self._slot(step.slot))
 
-    def _for_loop(self, step: ForStep) -> None:
+    def for_loop(self, step: ForStep) -> None:
         loop, condition, index = self._loop(), Condition(), step.index
         before = self._recorder.update()
         before.operations.enter(loop, self._slot(step.count), self._kind(step.count))
@@ -124,7 +94,7 @@ class StepRecorder:
             after.condition = condition
         self._region(condition, [block], [before, after])
 
-    def _while_loop(self, step: WhileStep) -> None:
+    def while_loop(self, step: WhileStep) -> None:
         loop, condition, number = self._loop(), Condition(), len(self.limits)
         self.limits.append(step.loc)
         self._checked.append(set())
@@ -146,7 +116,7 @@ class StepRecorder:
             update.operations.test(loop, self._slot(step.pred), step.max_steps, number)
         self._region(condition, [block], [before, after])
 
-    def _switch(self, step: SwitchStep) -> None:
+    def switch(self, step: SwitchStep) -> None:
         condition, recorded = Condition(), []
         before = self._recorder.update()
         before.operations.choose(self._slot(step.index), self._kind(step.index), len(step.branches))
