@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
 from loopgrad.autodiff.loops.normal import NormalLoop
-from loopgrad.autodiff.loops.residuals import nbytes
+from loopgrad.autodiff.loops.residuals import JointValues, nbytes
 from loopgrad.graph import ops
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
@@ -40,25 +40,26 @@ _COUNT: Final = TensorType((), int64)
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """One trip of the loop and its pullback, as closed graphs over the body's inputs (and cotangents), with
-    the values of the ambient scope that stand for the captures. `state`: the carries that the pullback, or
-    a later trip, needs."""
+    """One trip of the loop, whose results are `primal`, and its pullback, as values computed from the body's inputs
+    (and cotangents), with the values of the ambient scope that stand for the captures. `state`: the carries that the
+    pullback, or a later trip, needs."""
 
     loop: NormalLoop
-    joint: Graph
+    inputs: JointValues
+    primal: Sequence[Value]
     carries: ReverseCarries
     state: list[int]
     count: Value  # trips: one, or one per lane
     alone: bool  # not in the body of another loop, whose every trip would keep the states of a forward run
 
 
-def state_carries(loop: NormalLoop, joint: Graph, carries: ReverseCarries) -> list[int]:
+def state_carries(loop: NormalLoop, inputs: JointValues, primal: Sequence[Value], carries: ReverseCarries) -> list[int]:
     """The carries without which the pullback can't be computed trip by trip."""
-    arguments = loop.split(joint.inputs[: len(loop.body.inputs)]).carries
-    read = read_values(extract(carries.outputs, joint.inputs))
+    arguments = loop.split(inputs.primal).carries
+    read = read_values(extract(carries.outputs, inputs.values))
     needed = {j for j, v in enumerate(arguments) if v in read}
     while True:
-        read = read_values(extract([joint.outputs[j] for j in sorted(needed)], joint.inputs))
+        read = read_values(extract([primal[j] for j in sorted(needed)], inputs.values))
         grown = needed | {j for j, v in enumerate(arguments) if v in read}
         if grown == needed:
             return sorted(needed)
@@ -91,7 +92,7 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
         start, trips = _forward(trip, trips, stacks, available)
 
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:
-        adjoint, rest = carried[:c], carried[c:]
+        adjoint, rest = in_parts(carried, c, len(carried) - c)
         base = _descend(trip, t, Schedule.of(rest, len(states)), available, range(len(states)))
         here = _advanced(trip, base.position, ops.sub(t, base.position), base.state)
         return [*_pulled(trip, t, here, adjoint), *_returned(t, base)]
@@ -141,16 +142,17 @@ def _forward(trip: Trip, trips: Value, stacks: Sequence[Value], available: int) 
     zero = ops.full(0, _COUNT)
     begin = Schedule(zero, zero, loop.inits, stacks)
     position, stored, state, filled = _descend(whole, ops.sub(trips, 1), begin, available, trip.state)
-    graph = extract(trip.joint.outputs[:n], trip.joint.inputs[: len(loop.body.inputs)])
+    graph = extract(trip.primal, trip.inputs.primal)
     done = ops.broadcast_to(position, trip.count.shape)
     left = ops.max(ops.sub(ops.cast(trip.count, int64), done), 0)
 
     def body(j: Value, *carried: Value) -> list[Value]:
-        inputs = _body_inputs(whole, ops.add(j, ops.broadcast_to(position, j.shape)), carried[:n])
-        return [*inline(graph, inputs), ops.add(carried[n], 1)]
+        *own, made = carried
+        inputs = _body_inputs(whole, ops.add(j, ops.broadcast_to(position, j.shape)), own)
+        return [*inline(graph, inputs), ops.add(made, 1)]
 
-    results = traced_for(left, [*state, done], body, name=loop.node.attrs["name"], replaces=loop.original)
-    return Schedule(position, stored, [state[j] for j in trip.state], filled), _most(results[n])
+    *_, made = traced_for(left, [*state, done], body, name=loop.node.attrs["name"], replaces=loop.original)
+    return Schedule(position, stored, [state[j] for j in trip.state], filled), _most(made)
 
 
 def _descend(trip: Trip, t: Value, schedule: Schedule, available: int, stored_state: Sequence[int]) -> Schedule:
@@ -213,8 +215,7 @@ def _returned(t: Value, schedule: Schedule) -> tuple[Value, ...]:
 def _advanced(trip: Trip, position: Value, trips: Value, state: Sequence[Value]) -> Sequence[Value]:
     """`state` after this many trips from `position`; lanes stop at their own count."""
     loop = trip.loop
-    outputs = [trip.joint.outputs[j] for j in trip.state]
-    graph = extract(outputs, trip.joint.inputs[: len(loop.body.inputs)])
+    graph = extract([trip.primal[j] for j in trip.state], trip.inputs.primal)
     left = ops.sub(ops.cast(trip.count, int64), ops.broadcast_to(position, trip.count.shape))
     trips = ops.max(ops.min(left, ops.broadcast_to(trips, left.shape)), 0)
 
@@ -240,8 +241,8 @@ def _body_inputs(trip: Trip, t: Value, state: Sequence[Value]) -> list[Value]:
 def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Value]) -> Sequence[Value]:
     """The cotangents before trip t; those of lanes that didn't make it stay."""
     carries = trip.carries
-    own = trip.joint.inputs[: len(trip.loop.body.inputs)]
-    graph = extract(carries.outputs, (*own, *carries.fixed, *carries.inputs))
+    outside = (*trip.inputs.primal, *carries.fixed)
+    graph = extract(carries.outputs, (*outside, *carries.inputs))
     fixed = list(carries.fixed.values())
     everywhere = ops.broadcast_to(t, trip.count.shape)
     active = ops.cast(ops.lt(everywhere, ops.cast(trip.count, int64)), int64)
@@ -249,6 +250,5 @@ def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Valu
     def body(_: Value, *carried: Value) -> Sequence[Value]:
         return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
 
-    first = len(graph.inputs) - len(adjoint)
-    shared = scatter_chains(graph, first, range(len(adjoint)), trip.loop.within)
+    shared = scatter_chains(graph, len(outside), range(len(adjoint)), trip.loop.within)
     return traced_for(active, adjoint, body, shared=shared)

@@ -19,11 +19,12 @@ scatters into one `shared` carry, everything else in its own shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
-from loopgrad.autodiff.loops.emission import ReverseCarries, emit_augmented, emit_reverse, may_scatter
+from loopgrad.autodiff.loops.emission import AdjointCarry, ReverseCarries, emit_augmented, emit_reverse, may_scatter
 from loopgrad.autodiff.loops.kept import kept
 from loopgrad.autodiff.loops.normal import (
     NormalCall,
@@ -33,11 +34,20 @@ from loopgrad.autodiff.loops.normal import (
     looked_up,
     normal_loop,
 )
-from loopgrad.autodiff.loops.residuals import chosen, forward_nodes, forward_part, nbytes, reverse_part, split
+from loopgrad.autodiff.loops.residuals import (
+    Joint,
+    JointValues,
+    chosen,
+    forward_nodes,
+    forward_part,
+    nbytes,
+    reverse_part,
+    split,
+)
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import Uses, chain_from, value_uses
-from loopgrad.graph.build import inline, trace
+from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -48,28 +58,19 @@ from loopgrad.graph.regions import Region, brings_rules, in_parts
 from loopgrad.graph.types import StackType, TensorType
 
 
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """The joint graph: inputs (body inputs, cotangents of `carried`, accumulators of `captured`), outputs
-    (body outputs, new cotangents, new accumulators). Positions are those of carries and captures."""
+class LoopJoint(NamedTuple):
+    """The joint graph of a body, with the cotangents of the carries `carried` and the accumulators of the captures
+    `captured`."""
 
-    graph: Graph
+    joint: Joint
     carried: list[int]
     captured: list[int]
-
-    def pairs(self) -> tuple[list[tuple[Value, Value]], list[tuple[Value, Value]]]:
-        """Each cotangent, and each accumulator, as the graph takes it and gives it back."""
-        inputs, outputs, lengths = self.graph.inputs, self.graph.outputs, (len(self.carried), len(self.captured))
-        _, *before = in_parts(inputs, len(inputs) - sum(lengths), *lengths)
-        _, *after = in_parts(outputs, len(outputs) - sum(lengths), *lengths)
-        cotangents, accumulators = (list(zip(b, a, strict=True)) for b, a in zip(before, after, strict=True))
-        return cotangents, accumulators
 
 
 # ---- what flows
 
 
-def traced_joint(loop: NormalLoop, received: Cotangents, adjoints: Adjoints, context: Context) -> Joint | None:
+def traced_joint(loop: NormalLoop, received: Cotangents, adjoints: Adjoints, context: Context) -> LoopJoint | None:
     """The body and its pullback in one graph; None where no cotangent gets through the loop."""
     adjoints.active |= active_hoisted(loop, adjoints)
     captures = [v in adjoints.active for v in loop.captures]
@@ -79,7 +80,7 @@ def traced_joint(loop: NormalLoop, received: Cotangents, adjoints: Adjoints, con
     captured = [i for i, flag in enumerate(captures) if flag and useful_captures[i]]
     if not carried:
         return None
-    return Joint(_traced(loop, carried, captured, context), carried, captured)
+    return LoopJoint(_traced(loop, carried, captured, context), carried, captured)
 
 
 def active_hoisted(normal: NormalLoop | NormalSwitch | NormalCall, adjoints: Adjoints) -> set[Value]:
@@ -88,30 +89,30 @@ def active_hoisted(normal: NormalLoop | NormalSwitch | NormalCall, adjoints: Adj
     return active_values(graph, [v in adjoints.active for v in graph.inputs])
 
 
-def _traced(loop: NormalLoop, carried: list[int], captured: list[int], context: Context) -> Graph:
+def _traced(loop: NormalLoop, carried: list[int], captured: list[int], context: Context) -> Joint:
     _, own, outside = loop.split(loop.body.inputs)
     targets, tables = [own[j] for j in carried], [outside[i] for i in captured]
     lanes = loop.lane_shape
     per_trip = context.masked and _dense(loop.body, targets, tables, lanes)
 
-    def function(*arguments: Value) -> list[Value]:
-        inputs, given, accumulated = in_parts(arguments, len(loop.body.inputs), len(carried), len(captured))
-        _, varying, captures = loop.split(inputs)
-        outputs = inline(loop.body, inputs)
+    def function(given: JointValues) -> list[Value]:
+        _, varying, captures = loop.split(given.primal)
+        outputs = inline(loop.body, given.primal)
         freedom = Freedom(dict.fromkeys(varying, False))
         masked = context.masked and not per_trip
         inner = replace(context, nested=True, masked=masked, lanes=lanes or context.lanes, is_free=freedom)
         wrt = [*(varying[j] for j in carried), *(captures[i] for i in captured)]
-        starts = [*given, *accumulated]
-        adjoint = pull([outputs[j] for j in carried], given, wrt, inner, [*[None] * len(given), *accumulated])
-        found = explicit(starts, adjoint)
+        starts = [*given.cotangents, *given.accumulators]
+        before = [*[None] * len(carried), *given.accumulators]
+        found = explicit(starts, pull([outputs[j] for j in carried], given.cotangents, wrt, inner, before))
         if per_trip:
-            found = _guarded_trip(given, starts, found, lanes)
+            found = _guarded_trip(given.cotangents, starts, found, lanes)
         return [*outputs, *found]
 
-    graph, outer = trace(function, [*loop.body.input_types, *(v.type for v in (*targets, *tables))])
-    assert not outer
-    return without_plain(graph)
+    inputs = JointValues(loop.body.inputs, targets, tables)
+    graph = without_plain(inputs.traced(function))
+    outputs = JointValues(loop.body.outputs, targets, tables)
+    return Joint(graph, inputs.split(graph.inputs), outputs.split(graph.outputs))
 
 
 def _dense(body: Graph, carried: Sequence[Value], captured: Sequence[Value], lanes: tuple[int, ...]) -> bool:
@@ -139,13 +140,12 @@ def _guarded_trip(
 # ---- the reverse loop's carries
 
 
-def reverse_carries(loop: NormalLoop, joint: Joint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
+def reverse_carries(loop: NormalLoop, flow: LoopJoint, received: Cotangents, adjoints: Adjoints) -> ReverseCarries:
     """Sort the joint's cotangents into carried and handed on, its accumulators into touched and untouched."""
-    graph, lanes = joint.graph, loop.within
-    cotangents, accumulators = joint.pairs()
+    (graph, inputs, outputs), lanes = flow.joint, loop.within
     uses = value_uses(graph) if may_scatter(graph) else None
     result = ReverseCarries()
-    for j, (before, after) in zip(joint.carried, cotangents, strict=True):
+    for j, before, after in zip(flow.carried, inputs.cotangents, outputs.cotangents, strict=True):
         known = received[j]
         init = zero_cotangent(before) if known is None else known
         if after is before or (loop.inits[j] not in adjoints.active and _erases_in_vain(loop, j, graph, before, after)):
@@ -154,16 +154,18 @@ def reverse_carries(loop: NormalLoop, joint: Joint, received: Cotangents, adjoin
             if lanes and j in loop.shared:
                 raise NotLaneLocalError  # only the cotangent of a sum is handed on
             _require_lanes(lanes, before, False)
-            result.carry(before, after, init, loop.inits[j])
-    for i, (before, after) in zip(joint.captured, accumulators, strict=True):
+            result.carried.append(AdjointCarry(before, after, init, loop.inits[j]))
+    targets = {c.target for c in result.carried}
+    for i, before, after in zip(flow.captured, inputs.accumulators, outputs.accumulators, strict=True):
         if after is before:
             continue
         capture = loop.captures[i]
         table = uses is not None and scattered(graph, before, after, lanes, uses)
         _require_lanes(lanes, before, table)
-        known = adjoints.get(capture) if table and capture not in result.targets else None
+        known = adjoints.get(capture) if table and capture not in targets else None
         init = ops.zeros_like(capture) if known is None else known
-        result.carry(before, after, init, capture, known is not None)
+        result.carried.append(AdjointCarry(before, after, init, capture, known is not None))
+        targets.add(capture)
     return result
 
 
@@ -208,16 +210,16 @@ def scattered(graph: Graph, before: Value, after: Value, lanes: tuple[int, ...],
 def pull_loop(node: Node, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
     """Emit the augmented and the reverse loop of a for or while, and add up the cotangents they give."""
     loop = normal_loop(node, context.lanes)
-    joint = traced_joint(loop, received, adjoints, context)
-    if joint is None:
+    flow = traced_joint(loop, received, adjoints, context)
+    if flow is None:
         return
-    carries = reverse_carries(loop, joint, received, adjoints)
-    if carries.inputs:
-        results, anchor = emit_loops(loop, joint.graph, carries, context)
+    carries = reverse_carries(loop, flow, received, adjoints)
+    if carries.carried:
+        results, anchor = emit_loops(loop, flow.joint, carries, context)
         require_local(results[0], loop, received, context)
         results = tied(results, anchor) if anchor else results
-        settle(list(zip(carries.targets, results, carries.continues, strict=False)), adjoints)
-    for j, (ct, _) in zip(joint.carried, joint.pairs()[0], strict=True):
+        settle([(c.target, ct, c.continues) for c, ct in zip(carries.carried, results, strict=True)], adjoints)
+    for j, ct in zip(flow.carried, flow.joint.inputs.cotangents, strict=True):
         if ct in carries.fixed:
             adjoints.add(loop.inits[j], received[j])
     pull_hoisted(loop, adjoints, context)
@@ -266,23 +268,19 @@ def pull_hoisted(normal: NormalLoop | NormalSwitch | NormalCall, adjoints: Adjoi
 
 
 def emit_loops(
-    loop: NormalLoop, graph: Graph, carries: ReverseCarries, context: Context
+    loop: NormalLoop, joint: Joint, carries: ReverseCarries, context: Context
 ) -> tuple[Sequence[Value], Sequence[Value]]:
     """The final values of `carries`, and what they must be tied to."""
-    primal = graph.inputs[: len(loop.body.inputs)]
-    index, state, captures = loop.split(primal)
-    varying = set(state)
-    pruned = extract((*graph.outputs[: loop.width], *carries.outputs), graph.inputs)
-    parts = split(pruned, len(primal), loop.width)
+    index, state, captures = loop.split(joint.inputs.primal)
+    parts = split(joint.inputs, joint.outputs.primal, carries.outputs)
     names = kept(forward_nodes(parts), context.save, (*index, *captures))
-    saved = chosen(parts, varying, kept=names)
+    saved = chosen(parts, set(state), kept=names)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
-        return _emit_within_budget(loop, pruned, carries, not context.nested)
-    forward = forward_part(parts, primal, saved)
+        return _emit_within_budget(loop, joint, carries, not context.nested)
+    forward = forward_part(parts, saved)
     saving = emit_augmented(loop, forward, parts.threads, saved, context.nested, brings_rules(loop.body), names)
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
-    inputs = (*index, *captures, *carries.fixed, *carries.inputs, *saved)
-    reverse = reverse_part(parts, inputs, parts.joint.outputs[loop.width :])
+    reverse = reverse_part(parts, (*index, *captures, *carries.fixed), carries.inputs, saved)
     return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
 
 
@@ -299,14 +297,17 @@ def _fits_budget(loop: NormalLoop, saved: Sequence[Value], inner: bool, context:
 
 
 def _emit_within_budget(
-    loop: NormalLoop, graph: Graph, carries: ReverseCarries, alone: bool
+    loop: NormalLoop, joint: Joint, carries: ReverseCarries, alone: bool
 ) -> tuple[Sequence[Value], Sequence[Value]]:
     """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
-    state = state_carries(loop, graph, carries)
-    n = len(loop.body.inputs)
-    parts = split(extract(graph.outputs[: loop.width], graph.inputs), n, loop.width)
-    forward = forward_part(parts, graph.inputs[:n], ())
+    inputs, width = joint.inputs, len(joint.outputs.primal)
+    outputs = extract((*joint.outputs.primal, *carries.outputs), inputs.values).outputs
+    primal, adjoint = in_parts(outputs, width, len(outputs) - width)
+    settled = [replace(c, after=v) for c, v in zip(carries.carried, adjoint, strict=True)]
+    carries = replace(carries, carried=settled)
+    state = state_carries(loop, inputs, primal, carries)
+    parts = split(inputs, primal, ())
+    forward = forward_part(parts, ())
     anyway = brings_rules(loop.body) and not (alone and runs_forward(loop))
     counting = emit_augmented(loop, forward, parts.threads, (), nested=True, anyway=anyway)
-    settled = replace(carries, outputs=list(graph.outputs[loop.width :]))
-    return emit_checkpointed(Trip(loop, graph, settled, state, counting.count, alone)), counting.anchor
+    return emit_checkpointed(Trip(loop, inputs, primal, carries, state, counting.count, alone)), counting.anchor

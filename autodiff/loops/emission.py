@@ -14,18 +14,17 @@ from types import MappingProxyType
 from typing import Final
 
 from loopgrad.autodiff.loops.kept import Names, is_kept, marked, stack_like
-from loopgrad.autodiff.loops.normal import NormalLoop, without_inputs
-from loopgrad.autodiff.loops.residuals import Threads
+from loopgrad.autodiff.loops.normal import NormalLoop
+from loopgrad.autodiff.loops.residuals import ForwardPart, ReverseInputs, ReversePart, Threads
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses
-from loopgrad.graph.build import emit, inline, trace
+from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import tensor_type
-from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import for_form
-from loopgrad.graph.regions import Loop, in_parts
-from loopgrad.graph.stacks import stack_type
+from loopgrad.graph.regions import Loop
+from loopgrad.graph.signature import Signature
 from loopgrad.graph.types import DType, StackType, TensorType, int32, int64
 
 _CALLED: Final = {"for": "fori_loop", "while": "while_loop"}  # what the user called
@@ -42,69 +41,115 @@ class Saving:
     anchor: Sequence[Value] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AdjointCarry:
+    """A cotangent or accumulator as the joint graph takes it and gives it back, where it starts, and whose cotangent it
+    is in the end (`continues`: with what had accumulated before)."""
+
+    before: Value
+    after: Value
+    init: Value
+    target: Value
+    continues: bool = False
+
+
 @dataclass(slots=True)
 class ReverseCarries:
-    """What the reverse loop carries, as equally long lists: a cotangent or accumulator as the joint graph
-    takes it and gives it back, where it starts, and whose cotangent it is in the end (`continues`: with what
-    had accumulated before). `fixed` cotangents are handed on unchanged: joint input -> outer value."""
+    """What the reverse loop carries. `fixed` cotangents are handed on unchanged: joint input -> outer value."""
 
-    inputs: list[Value] = field(default_factory=list)
-    outputs: list[Value] = field(default_factory=list)
-    inits: list[Value] = field(default_factory=list)
-    targets: list[Value] = field(default_factory=list)
-    continues: list[bool] = field(default_factory=list)
+    carried: list[AdjointCarry] = field(default_factory=list)
     fixed: dict[Value, Value] = field(default_factory=dict)
 
-    def carry(self, before: Value, after: Value, init: Value, target: Value, continues: bool = False) -> None:
-        self.inputs.append(before)
-        self.outputs.append(after)
-        self.inits.append(init)
-        self.targets.append(target)
-        self.continues.append(continues)
+    @property
+    def inputs(self) -> list[Value]:
+        return [c.before for c in self.carried]
+
+    @property
+    def outputs(self) -> list[Value]:
+        return [c.after for c in self.carried]
+
+    @property
+    def inits(self) -> list[Value]:
+        return [c.init for c in self.carried]
 
 
 # ---- forward
 
 
+class AugmentedCarries(Signature):
+    """What the augmented loop carries: the loop's own state, trips where they are counted, stacks of inner loops, and
+    one for each saved value."""
+
+    state: Sequence[Value]
+    trips: Sequence[Value]
+    threaded: Sequence[Value]
+    pushed: Sequence[Value]
+
+
+class AugmentedInputs(Signature):
+    """What the body of the augmented loop takes: what is carried, between the index and the captures."""
+
+    index: Sequence[Value]
+    state: Sequence[Value]
+    trips: Sequence[Value]
+    threaded: Sequence[Value]
+    pushed: Sequence[Value]
+    captures: Sequence[Value]
+
+
 def emit_augmented(
-    loop: NormalLoop, part: Graph, threads: Threads, saved: Sequence[Value], nested: bool, anyway: bool,
-    kept: Names = MappingProxyType({}),
+    loop: NormalLoop, part: ForwardPart, threads: Threads, saved: Sequence[Value], nested: bool, anyway: bool,
+    names: Names = MappingProxyType({}),
 ) -> Saving:  # fmt: skip
     """Emit the loop again with what it must save; nothing where a for saves nothing, unless `anyway`: the functions
-    that it calls are here as their rules compute them. `kept`: those of `saved` that a policy keeps, with names."""
-    made = [stack_type(v) for v in threads.made]
-    own = [StackType(tensor_type("push", v)) for v in saved]
-    if loop.count is not None and not made and not own and not anyway:
+    that it calls are here as their rules compute them. `names`: those of `saved` that a policy keeps, with names."""
+    own = [Value(StackType(tensor_type("push", v))) for v in saved]
+    if loop.count is not None and not threads.made and not own and not anyway:
         return Saving(loop.count, (), ())
-    counter = [] if loop.count is not None else [_counter_type(loop, saved)]
-    body = _augmented_body(loop, part, counter, made, own)
-    depths = [None] * (len(made) + len(own)) if nested else _depths(loop, body, len(made), len(own))
-    stacks = [stack_like(v, d) for v, d in zip(threads.made, depths, strict=False)]
-    for v, t, d in zip(saved, own, depths[len(made) :], strict=True):
-        stacks.append(ops.stack_new(t.element, d, _origin(loop.node, v, kept.get(v)), kept=v in kept))
-    starts = [*(ops.full(0, t) for t in counter), *stacks]
+    trips = [] if loop.count is not None else [Value(_counter_type(loop, saved))]
+    carries = AugmentedCarries(loop.split(loop.body.inputs).carries, trips, threads.made, own)
+    body = _augmented_body(loop, part, carries)
+    threaded, pushed = _depths(loop, body, carries, nested)
+    stacks = [stack_like(v, d) for v, d in zip(threads.made, threaded, strict=True)]
+    for v, d in zip(saved, pushed, strict=True):
+        stacks.append(ops.stack_new(tensor_type("push", v), d, _origin(loop.node, v, names.get(v)), kept=v in names))
+    starts = [*(ops.full(0, tensor_type("trips", v)) for v in trips), *stacks]
     form = loop.rebuilt(
         inits=(*loop.inits, *starts),
         condition=None if loop.condition is None else loop.taking(loop.condition, starts),
         body=body,
         shared=scatter_chains(body, loop.first, loop.shared, loop.within),
     )
-    results = emit(*form, loop.original)
-    _, trips, threaded, pushed = in_parts(results, loop.width, len(counter), len(made), len(own))
-    count = trips[0] if counter else loop.decider
-    if counter and any(is_kept(v) for v in stacks):
+    results = carries.split(emit(*form, loop.original))
+    count = results.trips[0] if results.trips else loop.decider
+    if results.trips and any(is_kept(v) for v in stacks):
         count = marked(count, None)  # what was kept in so many trips is read in as many
-    return Saving(count, threaded, pushed, () if starts else results[:1])
+    return Saving(count, results.threaded, results.pushed, () if starts else results.state[:1])
 
 
-def _depths(loop: Loop, body: Graph, threaded: int, own: int) -> list[Value | None]:
-    """The depth of each stack of a for loop, threaded ones first; the own ones all get one value a trip."""
-    if loop.count is None:
-        return [None] * (threaded + own)
+def _augmented_body(loop: Loop, part: ForwardPart, carries: AugmentedCarries) -> Graph:
+    index, state, captures = loop.split(loop.body.inputs)
+
+    def function(given: AugmentedInputs) -> Sequence[Value]:
+        made = part.inlined((*given.index, *given.state, *given.captures), given.threaded)
+        pushed = [ops.push(s, v) for s, v in zip(given.pushed, made.saved, strict=True)]
+        return AugmentedCarries(made.primal, [ops.add(t, 1) for t in given.trips], made.filled, pushed).values
+
+    inputs = AugmentedInputs(index, state, carries.trips, carries.threaded, carries.pushed, captures)
+    return inputs.traced(function)
+
+
+def _depths(
+    loop: Loop, body: Graph, carries: AugmentedCarries, nested: bool
+) -> tuple[list[Value | None], list[Value | None]]:
+    """The depth of each stack of a for loop, threaded ones and own ones, which all get one value a trip."""
+    threaded, own = len(carries.threaded), len(carries.pushed)
+    if nested or loop.count is None:
+        return [None] * threaded, [None] * own
     unread = [loop.count] * (threaded + own)  # stand for the stacks, which counting never reads
     augmented = Loop.of(loop.rebuilt(inits=(*loop.inits, *unread), body=body).node(loop.node.loc))
     found = [depth_of(augmented, augmented.position(loop.width + i)) for i in range(threaded + min(own, 1))]
-    return [*found[:threaded], *found[threaded:] * own]
+    return found[:threaded], found[threaded:] * own
 
 
 def _counter_type(loop: Loop, saved: Sequence[Value]) -> TensorType:
@@ -113,22 +158,6 @@ def _counter_type(loop: Loop, saved: Sequence[Value]) -> TensorType:
     lanes = loop.lane_shape
     dtype: DType = int32 if lanes and saved else int64
     return TensorType(lanes, dtype)
-
-
-def _augmented_body(
-    loop: Loop, part: Graph, counter: Sequence[TensorType], made: Sequence[StackType], own: Sequence[StackType]
-) -> Graph:
-    lead, carries, captured = loop.split(loop.body.input_types)
-    segments = (lead, carries, counter, made, own, captured)
-
-    def function(*arguments: Value) -> list[Value]:
-        index, state, trips, empty, stacks, captures = in_parts(arguments, *map(len, segments))
-        outputs = inline(part, (*index, *state, *captures, *empty))
-        following, filled, values = in_parts(outputs, loop.width, len(made), len(own))
-        pushed = [ops.push(s, v) for s, v in zip(stacks, values, strict=True)]
-        return [*following, *(ops.add(t, 1) for t in trips), *filled, *pushed]
-
-    return trace(function, [type for segment in segments for type in segment])[0]
 
 
 def _origin(loop: Node, value: Value, name: str | None) -> str:
@@ -145,29 +174,50 @@ def stack_name(loop: Node, saved: str) -> str:
 # ---- reverse
 
 
+class Emptied(Signature):
+    """What the reverse loop carries: cotangents and accumulators, and the stacks."""
+
+    adjoint: Sequence[Value]
+    threaded: Sequence[Value]
+    popped: Sequence[Value]
+
+
+class ReverseBodyInputs(Signature):
+    """What the body of the reverse loop takes: what is emptied, between the index and the captures."""
+
+    index: Sequence[Value]
+    adjoint: Sequence[Value]
+    threaded: Sequence[Value]
+    popped: Sequence[Value]
+    captures: Sequence[Value]
+
+
 def emit_reverse(
-    loop: NormalLoop, part: Graph, carries: ReverseCarries, saving: Saving, outer: dict[Value, Value], nested: bool
-) -> tuple[Value, ...]:
-    """Emit the reverse loop and return the final values of `carries`. The part's inputs are: what comes from
-    `outer`, the carries, the saved values, the threaded stacks."""
-    c, stacks = len(carries.inputs), (*saving.threaded, *saving.pushed)
-    outside = part.inputs[: len(part.inputs) - c - len(stacks)]
-    read = read_values(part)
-    pruned = without_inputs(part, {i for i, v in enumerate(outside) if v not in read})
-    has_index = loop.first == 1 and outside[0] in read
-    captures = [v for v in outside[loop.first :] if v in read]
-    segments = ([saving.count], carries.inputs, saving.threaded, saving.pushed, captures)
+    loop: NormalLoop,
+    part: ReversePart,
+    carries: ReverseCarries,
+    saving: Saving,
+    outer: dict[Value, Value],
+    nested: bool,
+) -> Sequence[Value]:
+    """Emit the reverse loop and return the final values of `carries`. What the part reads from outside is the index of
+    the trip, or stands for a value of `outer`."""
+    part = part.taking(part.read)
+    captures = [v for v in part.inputs.outside if v in outer]
+    reads_index = len(captures) < len(part.inputs.outside)
+    starts = Emptied(carries.inits, saving.threaded, saving.pushed)
 
-    def function(*arguments: Value) -> list[Value]:
-        index, adjoint, threaded, own, given = in_parts(arguments, *map(len, segments))
-        popped = [ops.pop(s) for s in own]
-        outputs = inline(pruned, (*(index if has_index else ()), *given, *adjoint, *(v for _, v in popped), *threaded))
-        return [*outputs, *(s for s, _ in popped)]
+    def function(given: ReverseBodyInputs) -> Sequence[Value]:
+        popped = [ops.pop(s) for s in given.popped]
+        outside = (*(given.index if reads_index else ()), *given.captures)
+        made = part.inlined(ReverseInputs(outside, given.adjoint, [v for _, v in popped], given.threaded))
+        return Emptied(made.adjoint, made.emptied, [s for s, _ in popped]).values
 
-    body, _ = trace(function, [v.type for segment in segments for v in segment])
+    given = ReverseBodyInputs([saving.count], carries.inputs, saving.threaded, saving.pushed, captures)
+    body = given.traced(function)
     form = for_form(
-        saving.count, (*carries.inits, *stacks), body, [outer[v] for v in captures],
-        shared=scatter_chains(body, 1, range(c), loop.within),
+        saving.count, starts.values, body, [outer[v] for v in captures],
+        shared=scatter_chains(body, 1, range(len(carries.carried)), loop.within),
         reverse=not loop.node.attrs.get("reverse", False),
         name=loop.node.attrs["name"],
     )  # fmt: skip
@@ -175,7 +225,7 @@ def emit_reverse(
     if not nested:
         depths = [depth_of(reverse, reverse.position(j)) if _is_new(v) else None for j, v in enumerate(reverse.inits)]
         form = reverse.rebuilt(inits=[_sized(v, depth) for v, depth in zip(reverse.inits, depths, strict=True)])
-    return emit(*form)[:c]
+    return starts.split(emit(*form)).adjoint
 
 
 def _is_new(value: Value) -> bool:

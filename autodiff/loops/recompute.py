@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
 from loopgrad.autodiff.loops.kept import is_kept, kept, stack_like
-from loopgrad.autodiff.loops.normal import NormalCall, normal_call, without_inputs
-from loopgrad.autodiff.loops.residuals import Threads, forward_nodes, split
+from loopgrad.autodiff.loops.normal import NormalCall, normal_call
+from loopgrad.autodiff.loops.residuals import Joint, JointValues, Threads, forward_nodes, split
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
-    Flow,
     Received,
     flow_of,
     only_scattered,
@@ -41,6 +40,7 @@ from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.regions import Call, brings_rules
+from loopgrad.graph.signature import Signature
 
 
 def recomputed(graph: Graph, operands: Sequence[Value], save: Sequence[str] = ()) -> tuple[Value, ...]:
@@ -64,7 +64,8 @@ def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context:
     if flow.plain or flow.tables:
         require_lanes([joint], call, flow)
         starts = starts_of(call, flow, adjoints)
-        found = _emit(call, joint, flow, (*cotangents, *starts.values()), context.nested)
+        given = JointValues(call.arguments, cotangents, list(starts.values()))
+        found = _emit(call, joint, given, context.nested)
         settle_flow(call, flow, starts, found, adjoints)
     for p, i in flow.handed.items():
         adjoints.add(call.arguments[p], cotangents[i])
@@ -78,48 +79,71 @@ class Kept(NamedTuple):
     stacks: Threads = Threads((), (), ())
 
 
-def _emit(call: NormalCall, joint: Graph, flow: Flow, given: Sequence[Value], nested: bool) -> Sequence[Value]:
-    """Plain cotangents, accumulators, emptied stacks. `given`: cotangents of results, accumulators."""
-    n, results, save = len(call.arguments), len(call.node.results), call.node.attrs["save"]
-    joint, found = _kept(call, joint) if save else (joint, Kept())
-    bounds = (*joint.inputs, *found.values, *found.stacks.filled)
-    reverse = _needed_only(extract((*joint.outputs[results:], *found.stacks.emptied), bounds))
+class AgainInputs(Signature):
+    """What a function that is computed again, and pulled back, takes."""
+
+    operands: Sequence[Value]
+    cotangents: Sequence[Value]
+    accumulators: Sequence[Value]
+    kept: Sequence[Value]
+    stacks: Sequence[Value]
+
+
+class AugmentedResults(Signature):
+    """What the augmented call gives."""
+
+    results: Sequence[Value]
+    kept: Sequence[Value]
+    stacks: Sequence[Value]
+
+
+def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value]:
+    """Plain cotangents, accumulators, emptied stacks. `given`: operands, cotangents of results, accumulators."""
+    save = call.node.attrs["save"]
+    joint, found = _kept(joint, save) if save else (joint, Kept())
+    _, inputs, outputs = joint
+    again = (*outputs.cotangents, *outputs.accumulators, *found.stacks.emptied)
+    reverse = _needed_only(extract(again, (*inputs.values, *found.values, *found.stacks.filled)))
     read = read_values(reverse)
-    unread = {i for i, v in enumerate(reverse.inputs) if v not in read and not n <= i < len(joint.inputs)}
     found = found._replace(values=[v for v in found.values if v in read])
-    saved, anchor = _emit_augmented(call, joint, found, nested)
-    operands = [v for i, v in enumerate((*call.arguments, *given)) if i not in unread]
-    shared = [len(flow.plain) + i for i in range(len(flow.tables)) if only_scattered([joint], call, flow, i)]
-    region = _closed(without_inputs(reverse, unread))
-    cotangents = region_ops.call([*operands, *saved], [region], "again", save=save, shared=shared)
+    made, anchor = _emit_augmented(call, joint, found, nested)
+    operands = {v: outer for v, outer in zip(inputs.primal, given.primal, strict=True) if v in read}
+    taken = AgainInputs(list(operands), inputs.cotangents, inputs.accumulators, found.values, found.stacks.filled)
+    region = _closed(Graph(taken.values, reverse.nodes, reverse.outputs))
+    handed = AgainInputs(list(operands.values()), given.cotangents, given.accumulators, made.kept, made.stacks)
+    tables = [i for i in range(len(outputs.accumulators)) if only_scattered([joint], i, call.within)]
+    shared = [len(outputs.cotangents) + i for i in tables]
+    cotangents = region_ops.call(handed.values, [region], "again", save=save, shared=shared)
     return region_ops.tied(cotangents, anchor) if anchor else cotangents
 
 
-def _kept(call: NormalCall, joint: Graph) -> tuple[Graph, Kept]:
+def _kept(joint: Joint, save: Sequence[str]) -> tuple[Joint, Kept]:
     """What the policy saves of what the function computes, in its loops and branches too; the joint graph to which
     that belongs."""
-    parts = split(joint, len(call.arguments), len(call.node.results))
+    inputs, outputs = joint.inputs, joint.outputs
+    parts = split(inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
     threads = [t for t in zip(*parts.threads, strict=True) if is_kept(t[0])]
     stacks = Threads(*zip(*threads, strict=True)) if threads else Threads((), (), ())
-    return parts.joint, Kept(list(kept(forward_nodes(parts), call.node.attrs["save"], parts.joint.inputs)), stacks)
+    values = list(kept(forward_nodes(parts), save, parts.graph.inputs))
+    return Joint(parts.graph, inputs, outputs.split(parts.graph.outputs)), Kept(values, stacks)
 
 
 def _emit_augmented(
-    call: NormalCall, joint: Graph, found: Kept, nested: bool
-) -> tuple[Sequence[Value], Sequence[Value]]:
+    call: NormalCall, joint: Joint, found: Kept, nested: bool
+) -> tuple[AugmentedResults, Sequence[Value]]:
     """The kept values and stacks; where there are none, and the function calls others whose rules are inline here, a
     result."""
-    made = found.stacks.made
+    made, operands = found.stacks.made, joint.inputs.primal
     if not found.values and not made and not brings_rules(call.function):
-        return (), ()
-    n, results = len(call.arguments), len(call.node.results)
-    outputs = (*joint.outputs[:results], *found.values, *found.stacks.filled)
-    region = _closed(_needed_only(extract(outputs, (*joint.inputs[:n], *made))))
+        return AugmentedResults((), (), ()), ()
+    wanted = AugmentedResults(joint.outputs.primal, found.values, found.stacks.filled)
+    region = _closed(_needed_only(extract(wanted.values, (*operands, *made))))
     augmented = Call.of(call.rebuilt(branches=[region]).node(call.node.loc))
-    depths = [None if nested else depth_of(augmented, n + i) for i in range(len(made))]
+    depths = [None if nested else depth_of(augmented, len(operands) + i) for i in range(len(made))]
     stacks = [stack_like(v, d, kept=False) for v, d in zip(made, depths, strict=True)]
-    given = emit(*call.rebuilt(operands=(*call.arguments, *stacks), branches=[region]), call.original)
-    return given[results:], () if found.values or made else given[:1]
+    form = call.rebuilt(operands=(*call.arguments, *stacks), branches=[region])
+    given = wanted.split(emit(*form, call.original))
+    return given, () if found.values or made else given.results[:1]
 
 
 def _closed(part: Graph) -> Graph:

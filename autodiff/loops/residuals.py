@@ -1,8 +1,8 @@
 """What the forward run of a body saves for the reverse run: the partition of a joint body.
 
-Enters: a joint graph, (primal inputs, cotangent inputs) -> (primal outputs, cotangent outputs), in which
-everything that depends on a cotangent is *reverse* and the rest is *forward*. Leaves: the values to save,
-chosen by a minimum cut (`loops.mincut`) so that reverse can be computed from them and from what is free.
+Enters: a joint graph (`Joint`), in which everything that depends on a cotangent is *reverse* and the rest is
+*forward*. Leaves: the values to save, chosen by a minimum cut (`loops.mincut`) so that reverse can be computed
+from them and from what is free, and the two parts as graphs (`ForwardPart`, `ReversePart`).
 
 - The price of a value is its bytes, so a branch decision is saved as one byte and not as the float it came
   from. Among equal prices fewer values, then those nearest the adjoint: sin(v) saves cos(v), not v.
@@ -21,16 +21,35 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.mincut import minimum_cut
+from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import cse
 from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES, REDUCTIONS
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.regions import beginning
+from loopgrad.graph.regions import beginning, in_parts
+from loopgrad.graph.signature import Signature
 from loopgrad.graph.stacks import last_stack
 from loopgrad.graph.types import StackType, TensorType
 
 _SMALL_REDUCTION: Final = 16  # elements per result up to which a reduction is worth doing again
+
+
+class JointValues(Signature):
+    """What a body or branch and its pullback take in one graph: the inputs of the body, cotangents, and what has
+    accumulated before; and what they give: the outputs of the body, cotangents, and what has accumulated then."""
+
+    primal: Sequence[Value]
+    cotangents: Sequence[Value]
+    accumulators: Sequence[Value]
+
+
+class Joint(NamedTuple):
+    """A body or branch and its pullback."""
+
+    graph: Graph
+    inputs: JointValues
+    outputs: JointValues
 
 
 class Threads(NamedTuple):
@@ -42,18 +61,21 @@ class Threads(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A joint graph seen in two parts."""
+    """A joint graph seen in two parts: `primal` are the outputs of the one, `adjoint` those of the other."""
 
-    joint: Graph
-    primal_outputs: int
+    graph: Graph
+    inputs: JointValues
+    primal: Sequence[Value]
+    adjoint: Sequence[Value]
     wanted: tuple[Value, ...]  # tensors that forward computes and reverse reads
     threads: Threads
 
 
-def split(joint: Graph, primal_inputs: int, primal_outputs: int) -> Split:
-    """Mark what depends on cotangents, and find what crosses over."""
-    joint = cse.run(joint)  # what both sides compute alike must not be saved twice
-    reverse = set(joint.inputs[primal_inputs:])
+def split(inputs: JointValues, primal: Sequence[Value], adjoint: Sequence[Value]) -> Split:
+    """Mark what depends on cotangents in the graph from `inputs` to these outputs, and find what crosses over."""
+    joint = cse.run(extract((*primal, *adjoint), inputs.values))  # what both compute alike must not be saved twice
+    primal, adjoint = in_parts(joint.outputs, len(primal), len(adjoint))
+    reverse = {*inputs.cotangents, *inputs.accumulators}
     wanted: dict[Value, None] = {}
     stacks: dict[Value, None] = {}
     for node in joint.nodes:
@@ -64,13 +86,13 @@ def split(joint: Graph, primal_inputs: int, primal_outputs: int) -> Split:
             for v in node.operands:
                 if v not in reverse:
                     (stacks if isinstance(v.type, StackType) else wanted)[v] = None
-    for v in joint.outputs[primal_outputs:]:
+    for v in adjoint:
         if v not in reverse and not isinstance(v.type, StackType):
             wanted[v] = None
     made = tuple([beginning(v) for v in stacks])
     assert all(v.node is not None for v in made), "a primal stack reached the reverse part"
     emptied = tuple([last_stack(joint, v) for v in stacks])
-    return Split(joint, primal_outputs, tuple(wanted), Threads(made, tuple(stacks), emptied))
+    return Split(joint, inputs, primal, adjoint, tuple(wanted), Threads(made, tuple(stacks), emptied))
 
 
 def recomputable(node: Node) -> bool:
@@ -84,7 +106,7 @@ def recomputable(node: Node) -> bool:
 
 def forward_nodes(parts: Split) -> tuple[Node, ...]:
     """What forward computes."""
-    return extract((*parts.joint.outputs[: parts.primal_outputs], *parts.wanted), parts.joint.inputs).nodes
+    return extract((*parts.primal, *parts.wanted), parts.graph.inputs).nodes
 
 
 def chosen(
@@ -95,7 +117,7 @@ def chosen(
     cut = _cheapest(parts, paid, near_sources, kept)
     if not kept:
         return cut
-    read = read_values(extract(parts.wanted, (*parts.joint.inputs, *kept, *cut)))
+    read = read_values(extract(parts.wanted, (*parts.graph.inputs, *kept, *cut)))
     return [*[v for v in kept if v in read], *cut]
 
 
@@ -104,7 +126,7 @@ def _cheapest(parts: Split, paid: Collection[Value], near_sources: bool, kept: C
     prices: dict[Value, int] = {}
     operands: dict[Value, Sequence[Value]] = {}
     sources: list[Value] = []
-    cone = extract(parts.wanted, (*parts.joint.inputs, *kept))
+    cone = extract(parts.wanted, (*parts.graph.inputs, *kept))
     for v in cone.inputs:
         free[v] = v not in paid or v in kept
         if not free[v] and isinstance(v.type, TensorType):
@@ -152,16 +174,80 @@ def price(v: Value) -> int:
     return (nbytes(v) << 12) + 1
 
 
-def forward_part(parts: Split, primal_inputs: Sequence[Value], saved: Sequence[Value]) -> Graph:
-    """(primal inputs, empty stacks) -> (primal outputs, filled stacks, saved values)"""
+# ---- the two parts
+
+
+class ForwardOutputs(Signature):
+    """Results of the body, stacks of inner loops with what they pushed, and what is to be saved."""
+
+    primal: Sequence[Value]
+    filled: Sequence[Value]
+    saved: Sequence[Value]
+
+
+class ForwardPart(NamedTuple):
+    """(inputs of the body, empty stacks) -> outputs"""
+
+    graph: Graph
+    outputs: ForwardOutputs
+
+    def inlined(self, primal: Sequence[Value], empty: Sequence[Value]) -> ForwardOutputs:
+        """What it gives, emitted into the current scope."""
+        return self.outputs.split(inline(self.graph, (*primal, *empty)))
+
+
+class ReverseInputs(Signature):
+    """Values that reverse may read as they are (of the body's inputs, and cotangents that no trip changes), cotangents
+    and accumulators, what was saved, and the stacks of inner loops as forward leaves them."""
+
+    outside: Sequence[Value]
+    adjoint: Sequence[Value]
+    saved: Sequence[Value]
+    filled: Sequence[Value]
+
+
+class ReverseOutputs(Signature):
+    """Cotangents and accumulators, and the stacks that were popped from."""
+
+    adjoint: Sequence[Value]
+    emptied: Sequence[Value]
+
+
+class ReversePart(NamedTuple):
+    """inputs -> outputs"""
+
+    graph: Graph
+    inputs: ReverseInputs
+    outputs: ReverseOutputs
+
+    @property
+    def read(self) -> list[int]:
+        """The positions of the values outside that are read."""
+        read = read_values(self.graph)
+        return [i for i, v in enumerate(self.inputs.outside) if v in read]
+
+    def taking(self, outside: Sequence[int]) -> ReversePart:
+        """The part that takes, of the values outside, only those at these positions; it reads no others."""
+        inputs = self.inputs.replaced(outside=[self.inputs.outside[i] for i in outside])
+        return ReversePart(Graph(inputs.values, self.graph.nodes, self.graph.outputs), inputs, self.outputs)
+
+    def inlined(self, inputs: ReverseInputs) -> ReverseOutputs:
+        """What it gives, emitted into the current scope."""
+        return self.outputs.split(inline(self.graph, inputs.values))
+
+
+def forward_part(parts: Split, saved: Sequence[Value]) -> ForwardPart:
     threads = parts.threads
-    outputs = (*parts.joint.outputs[: parts.primal_outputs], *threads.filled, *saved)
-    return _closed(outputs, (*primal_inputs, *threads.made))
+    outputs = ForwardOutputs(parts.primal, threads.filled, saved)
+    return ForwardPart(_closed(outputs.values, (*parts.inputs.primal, *threads.made)), outputs)
 
 
-def reverse_part(parts: Split, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
-    """(inputs, filled stacks) -> (outputs, emptied stacks)"""
-    return _closed((*outputs, *parts.threads.emptied), (*inputs, *parts.threads.filled))
+def reverse_part(
+    parts: Split, outside: Sequence[Value], adjoint: Sequence[Value], saved: Sequence[Value]
+) -> ReversePart:
+    inputs = ReverseInputs(outside, adjoint, saved, parts.threads.filled)
+    outputs = ReverseOutputs(parts.adjoint, parts.threads.emptied)
+    return ReversePart(_closed(outputs.values, inputs.values), inputs, outputs)
 
 
 def _closed(outputs: Sequence[Value], inputs: Sequence[Value]) -> Graph:

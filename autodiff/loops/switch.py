@@ -26,21 +26,31 @@ from loopgrad.autodiff.loops.normal import (
     NotLaneLocalError,
     looked_up,
     normal_switch,
-    without_inputs,
 )
-from loopgrad.autodiff.loops.residuals import Split, chosen, forward_nodes, forward_part, reverse_part, split
+from loopgrad.autodiff.loops.residuals import (
+    Joint,
+    JointValues,
+    ReverseInputs,
+    ReversePart,
+    Split,
+    chosen,
+    forward_nodes,
+    forward_part,
+    reverse_part,
+    split,
+)
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
-from loopgrad.graph.build import emit, inline, trace
+from loopgrad.graph.build import emit, inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.calls import without_plain
 from loopgrad.graph.primitives.primitive import tensor_type
-from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.region_ops import tied
 from loopgrad.graph.regions import Region, Switch, brings_rules, in_parts
-from loopgrad.graph.stacks import next_stack, stack_type
+from loopgrad.graph.signature import Signature
+from loopgrad.graph.stacks import next_stack
 from loopgrad.graph.types import StackType, TensorType, int8
 
 Received = Sequence[Value | None]
@@ -72,14 +82,30 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One joint branch, (operands, cotangents, accumulators) -> (results, plain cotangents, accumulators), cut
-    in two, and the values saved from inside it: in slots shared with other branches, or pushed. `kept`: by a policy."""
+    """One joint branch cut in two, and the values saved from inside it: in slots shared with other branches, or
+    pushed. `kept`: by a policy."""
 
     parts: Split
     in_slots: list[Value]
     slots: list[int]
     pushed: list[Value]
     kept: Names
+
+    @property
+    def saved(self) -> list[Value]:
+        return [*self.in_slots, *self.pushed]
+
+    @property
+    def stacks(self) -> BranchStacks:
+        """Stand-ins for its stacks."""
+        return BranchStacks(self.parts.threads.made, [Value(StackType(tensor_type("push", v))) for v in self.pushed])
+
+
+class BranchStacks(Signature):
+    """The stacks of a branch: of loops inside it, and those for what it saves itself."""
+
+    threaded: Sequence[Value]
+    pushed: Sequence[Value]
 
 
 def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Context) -> None:
@@ -97,7 +123,7 @@ def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Con
 
 
 def _pull_branches(
-    switch: NormalSwitch, joints: Sequence[Graph], flow: Flow, cotangents: Sequence[Value],
+    switch: NormalSwitch, joints: Sequence[Joint], flow: Flow, cotangents: Sequence[Value],
     adjoints: Adjoints, context: Context,
 ) -> None:  # fmt: skip
     """Emit the augmented and the reverse switch, and add up the cotangents they give."""
@@ -105,7 +131,8 @@ def _pull_branches(
     index = _narrow(switch, context)
     slots, stacks, anchor = _emit_augmented(switch, branches, context)
     starts = starts_of(switch, flow, adjoints)
-    results = _emit_reverse(switch, branches, flow, index, cotangents, list(starts.values()), slots, stacks)
+    operands = ReverseOperands(switch.arguments, (*cotangents, *starts.values()), slots, stacks)
+    results = _emit_reverse(switch, branches, joints, index, operands)
     given = dict(zip(flow.results, cotangents, strict=True))
     require_local(results[0], switch, [given.get(r) for r in range(len(switch.node.results))], context)
     settle_flow(switch, flow, starts, tied(results, anchor) if anchor else results, adjoints)
@@ -147,65 +174,57 @@ def _continued(node: Node, operand: int) -> int | None:
     return None if following is None else following.index
 
 
-def _inputs(switch: Branching, flow: Flow, values: Sequence[T]) -> list[Sequence[T]]:
-    """Operands, cotangents, accumulators: what there is one of for each input of a joint branch."""
-    return in_parts(values, len(switch.arguments), len(flow.results), len(flow.tables))
-
-
-def _outputs(switch: Branching, flow: Flow, values: Sequence[T]) -> list[Sequence[T]]:
-    """Results, plain cotangents, accumulators: what there is one of for each output of a joint branch."""
-    return in_parts(values, len(switch.node.results), len(flow.plain), len(flow.tables))
-
-
-def traced(switch: Branching, flow: Flow, context: Context) -> tuple[list[Graph], Flow]:
+def traced(switch: Branching, flow: Flow, context: Context) -> tuple[list[Joint], Flow]:
     """The joint branches, and the flow without operands that no branch sends a cotangent to."""
-    graphs, reached = [], set[int]()
+    ends, reached = [], set[int]()
     for branch in switch.bodies:
-        graph, hits = _traced_branch(branch, switch, flow, context)
-        graphs.append(graph)
+        joint, hits = _traced_branch(branch, switch, flow, context)
+        ends.append((joint.inputs, joint.outputs))
         reached |= hits
-    ends = [(_inputs(switch, flow, g.inputs), _outputs(switch, flow, g.outputs)) for g in graphs]
     handed = {
         p: i
         for q, p in enumerate(flow.plain)
         for i in range(len(flow.results))
-        if p in reached and all(found[q] is cotangents[i] for (_, cotangents, _), (_, found, _) in ends)
+        if p in reached and all(after.cotangents[q] is before.cotangents[i] for before, after in ends)
     }
-    plain = [p for p in flow.plain if p in reached and p not in handed]
-    pairs = [(before, after) for (_, _, before), (_, _, after) in ends]
+    sent = [q for q, p in enumerate(flow.plain) if p in reached and p not in handed]
+    pairs = [(before.accumulators, after.accumulators) for before, after in ends]
     changed = [i for i in range(len(flow.tables)) if any(after[i] is not before[i] for before, after in pairs)]
-    tables = [flow.tables[i] for i in changed]
     joints = []
-    for (operands, cotangents, before), (results, found, after) in ends:
-        sent = [ct for p, ct in zip(flow.plain, found, strict=True) if p in plain]
-        outputs = (*results, *sent, *(after[i] for i in changed))
-        joints.append(extract(outputs, (*operands, *cotangents, *(before[i] for i in changed))))
-    return joints, Flow(flow.results, plain, tables, handed)
+    for before, after in ends:
+        inputs = before.replaced(accumulators=_at(changed, before.accumulators))
+        outputs = JointValues(after.primal, _at(sent, after.cotangents), _at(changed, after.accumulators))
+        graph = extract(outputs.values, inputs.values)
+        joints.append(Joint(graph, inputs, outputs.split(graph.outputs)))
+    return joints, Flow(flow.results, _at(sent, flow.plain), _at(changed, flow.tables), handed)
 
 
-def _traced_branch(branch: Graph, switch: Branching, flow: Flow, context: Context) -> tuple[Graph, set[int]]:
-    types = [
-        *branch.input_types,
-        *(branch.outputs[i].type for i in flow.results),
-        *(branch.inputs[p].type for p in flow.tables),
-    ]
+def _at(places: Sequence[int], values: Sequence[T]) -> list[T]:
+    return [values[i] for i in places]
+
+
+def _traced_branch(branch: Graph, switch: Branching, flow: Flow, context: Context) -> tuple[Joint, set[int]]:
     reached: set[int] = set()
 
-    def function(*arguments: Value) -> list[Value]:
-        operands, given, accumulated = _inputs(switch, flow, arguments)
+    def function(given: JointValues) -> list[Value]:
+        operands = given.primal
         outputs = inline(branch, operands)
         free = Freedom({a: context.is_free(v) for a, v in zip(operands, switch.arguments, strict=True)})
         inner = replace(context, nested=True, lanes=switch.within, is_free=free)
         wrt = [operands[p] for p in (*flow.plain, *flow.tables)]
-        before = [*[None] * len(flow.plain), *accumulated]
-        adjoint = pull([outputs[i] for i in flow.results], given, wrt, inner, before)
+        before = [*[None] * len(flow.plain), *given.accumulators]
+        adjoint = pull([outputs[i] for i in flow.results], given.cotangents, wrt, inner, before)
         reached.update(p for p, ct in zip(flow.plain, adjoint, strict=False) if ct is not None)
         return [*outputs, *explicit(wrt, adjoint)]
 
-    return without_plain(trace(function, types)[0]), reached
+    tables = _at(flow.tables, branch.inputs)
+    inputs = JointValues(branch.inputs, _at(flow.results, branch.outputs), tables)
+    outputs = JointValues(branch.outputs, _at(flow.plain, branch.inputs), tables)
+    graph = without_plain(inputs.traced(function))
+    return Joint(graph, inputs.split(graph.inputs), outputs.split(graph.outputs)), reached
 
 
-def require_lanes(joints: Sequence[Graph], switch: Branching, flow: Flow) -> None:
+def require_lanes(joints: Sequence[Joint], switch: Branching, flow: Flow) -> None:
     """Inside lanes, a cotangent without the lane dims can only accumulate by scatters."""
     lanes = switch.within
     for p in flow.plain:
@@ -213,15 +232,15 @@ def require_lanes(joints: Sequence[Graph], switch: Branching, flow: Flow) -> Non
         if isinstance(type, TensorType) and type.shape[: len(lanes)] != lanes:
             raise NotLaneLocalError
     for i, p in enumerate(flow.tables):
-        if switch.arguments[p].shape[: len(lanes)] != lanes and not only_scattered(joints, switch, flow, i):
+        if switch.arguments[p].shape[: len(lanes)] != lanes and not only_scattered(joints, i, lanes):
             raise NotLaneLocalError
 
 
-def only_scattered(joints: Sequence[Graph], switch: Branching, flow: Flow, table: int) -> bool:
-    for graph in joints:
-        before = _inputs(switch, flow, graph.inputs)[-1][table]
-        after = _outputs(switch, flow, graph.outputs)[-1][table]
-        if after is not before and not scattered(graph, before, after, switch.within):
+def only_scattered(joints: Sequence[Joint], table: int, lanes: tuple[int, ...]) -> bool:
+    """Whether every branch hands on the accumulator of this table, or only scatters into it."""
+    for graph, inputs, outputs in joints:
+        before, after = inputs.accumulators[table], outputs.accumulators[table]
+        if after is not before and not scattered(graph, before, after, lanes):
             return False
     return True
 
@@ -229,20 +248,21 @@ def only_scattered(joints: Sequence[Graph], switch: Branching, flow: Flow, table
 # ---- cutting the branches
 
 
-def _cut(joints: Sequence[Graph], switch: NormalSwitch, context: Context) -> list[Branch]:
-    n, results, branches = len(switch.arguments), len(switch.node.results), []
-    slot_types: list[Slot] = []
+def _cut(joints: Sequence[Joint], switch: NormalSwitch, context: Context) -> list[Branch]:
+    branches: list[Branch] = []
+    slots: list[Slot] = []
     for joint in joints:
-        parts = split(joint, n, results)
-        operands = joint.inputs[:n]
-        paid = {v for v, outer in zip(operands, switch.arguments, strict=True) if not context.is_free(outer)}
-        names = kept(forward_nodes(parts), context.save, operands)
+        outputs = joint.outputs
+        parts = split(joint.inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
+        operands = zip(joint.inputs.primal, switch.arguments, strict=True)
+        paid = {v for v, outer in operands if not context.is_free(outer)}
+        names = kept(forward_nodes(parts), context.save, joint.inputs.primal)
         saved = chosen(parts, paid, near_sources=True, kept=names)
         inside = [v for v in saved if v not in paid]
         lanes = switch.lane_shape
         pushed = [v for v in inside if v.shape[: len(lanes)] != lanes]
         in_slots = [v for v in inside if v not in pushed]
-        branches.append(Branch(parts, in_slots, _slots(in_slots, slot_types, names), pushed, names))
+        branches.append(Branch(parts, in_slots, _slots(in_slots, slots, names), pushed, names))
     return branches
 
 
@@ -267,18 +287,15 @@ def _slot_rows(branches: Sequence[Branch]) -> list[Slot]:
     return [found[i] for i in range(len(found))]
 
 
-def _stack_types(branch: Branch) -> list[StackType]:
-    made = [stack_type(v) for v in branch.parts.threads.made]
-    return [*made, *(StackType(tensor_type("push", v)) for v in branch.pushed)]
-
-
-def _new_stacks(branch: Branch, depths: Sequence[Value | None]) -> list[Value]:
-    """An empty stack for each of `_stack_types`."""
-    made = [stack_like(v, d) for v, d in zip(branch.parts.threads.made, depths, strict=False)]
-    for v, depth in zip(branch.pushed, depths[len(made) :], strict=True):
-        name = branch.kept.get(v) or "branch"
-        made.append(ops.stack_new(tensor_type("push", v), depth, name, kept=v in branch.kept))
-    return made
+def _new_stacks(branch: Branch, depths: Sequence[Value | None]) -> Sequence[Value]:
+    """Empty stacks for the branch."""
+    made = branch.parts.threads.made
+    threaded, own = in_parts(depths, len(made), len(branch.pushed))
+    pushed = [
+        ops.stack_new(tensor_type("push", v), depth, branch.kept.get(v) or "branch", kept=v in branch.kept)
+        for v, depth in zip(branch.pushed, own, strict=True)
+    ]
+    return BranchStacks([stack_like(v, d) for v, d in zip(made, threaded, strict=True)], pushed).values
 
 
 def _narrow(switch: Switch, context: Context) -> Value:
@@ -292,52 +309,68 @@ def _narrow(switch: Switch, context: Context) -> Value:
 # ---- the two switches
 
 
+class AugmentedOperands(Signature):
+    """What an augmented branch takes: the operands, and the stacks of all branches."""
+
+    operands: Sequence[Value]
+    stacks: Sequence[Value]
+
+
+class AugmentedResults(Signature):
+    """What an augmented branch gives: the results, the slots, and the stacks of all branches."""
+
+    results: Sequence[Value]
+    slots: Sequence[Value]
+    stacks: Sequence[Value]
+
+
 def _emit_augmented(
     switch: NormalSwitch, branches: Sequence[Branch], context: Context
 ) -> tuple[Sequence[Value], Sequence[Value], Sequence[Value]]:
     """Emit the switch again with slots and stacks as extra results, which are returned; none, no switch. Unless it
     calls functions that bring rules, which are inline in this one: a result of it comes last."""
-    slots = _slot_rows(branches)
-    stacks = [t for b in branches for t in _stack_types(b)]
+    slots, stacks = _slot_rows(branches), [v for b in branches for v in b.stacks.values]
     if not slots and not stacks and not any(map(brings_rules, switch.branches)):
         return (), (), ()
-    types, n = [v.type for v in switch.arguments], len(switch.arguments)
-    graphs, offset = [], 0
-    for branch in branches:
-        graphs.append(_augmented_branch(branch, types, stacks, [s.type for s in slots], offset))
-        offset += len(_stack_types(branch))
+    given = AugmentedOperands(switch.arguments, stacks)
+    types = [s.type for s in slots]
+    graphs = [_augmented_branch(branches, number, given, types) for number in range(len(branches))]
     augmented = Switch.of(switch.rebuilt(branches=graphs).node(switch.node.loc))
-    places = range(switch.first + n, switch.first + n + len(stacks))
-    depths = iter([None if context.nested else depth_of(augmented, i) for i in places])
-    made = [v for b in branches for v in _new_stacks(b, [next(depths) for _ in _stack_types(b)])]
-    results = emit(*switch.rebuilt(operands=(*switch.arguments, *made), branches=graphs), switch.original)
-    _, filled, pushed = in_parts(results, len(switch.node.results), len(slots), len(stacks))
-    held = [marked(v, s.name) if s.kept else v for v, s in zip(filled, slots, strict=True)]
-    return held, pushed, () if slots or stacks else results[:1]
+    first = switch.first + len(given.operands)
+    depths = [None if context.nested else depth_of(augmented, first + i) for i in range(len(stacks))]
+    own = in_parts(depths, *[len(b.stacks.values) for b in branches])
+    made = [v for b, found in zip(branches, own, strict=True) for v in _new_stacks(b, found)]
+    form = switch.rebuilt(operands=given.replaced(stacks=made).values, branches=graphs)
+    everything = emit(*form, switch.original)
+    results = AugmentedResults(switch.node.results, [Value(t) for t in types], stacks).split(everything)
+    held = [marked(v, s.name) if s.kept else v for v, s in zip(results.slots, slots, strict=True)]
+    return held, results.stacks, () if slots or stacks else results.results[:1]
 
 
 def _augmented_branch(
-    branch: Branch,
-    types: Sequence[TensorType | StackType],
-    all_stacks: Sequence[StackType],
-    slots: Sequence[TensorType],
-    offset: int,
+    branches: Sequence[Branch], number: int, given: AugmentedOperands, slots: Sequence[TensorType]
 ) -> Graph:
-    parts, own, results = branch.parts, len(_stack_types(branch)), branch.parts.primal_outputs
-    part = forward_part(parts, parts.joint.inputs[: len(types)], (*branch.in_slots, *branch.pushed))
-    threaded, pushing = len(parts.threads.made), len(branch.pushed)
+    branch = branches[number]
+    part = forward_part(branch.parts, branch.saved)
 
-    def function(*arguments: Value) -> list[Value]:
-        operands, stacks = in_parts(arguments, len(types), len(all_stacks))
-        empty, mine = in_parts(stacks[offset : offset + own], threaded, pushing)
-        outputs = inline(part, (*operands, *empty))
-        following, threads, in_slots, values = in_parts(outputs, results, threaded, len(branch.slots), pushing)
+    def function(given: AugmentedOperands) -> Sequence[Value]:
+        stacks = _by_branch(branches, given.stacks)
+        made = part.inlined(given.operands, stacks[number].threaded)
+        in_slots, values = in_parts(made.saved, len(branch.slots), len(branch.pushed))
         filled = dict(zip(branch.slots, in_slots, strict=True))
-        pushed = [ops.push(s, v) for s, v in zip(mine, values, strict=True)]
-        given = [filled[i] if i in filled else ops.full(0, t) for i, t in enumerate(slots)]
-        return [*following, *given, *stacks[:offset], *threads, *pushed, *stacks[offset + own :]]
+        pushed = [ops.push(s, v) for s, v in zip(stacks[number].pushed, values, strict=True)]
+        stacks[number] = BranchStacks(made.filled, pushed)
+        all_slots = [filled[i] if i in filled else ops.full(0, t) for i, t in enumerate(slots)]
+        return AugmentedResults(made.primal, all_slots, [v for s in stacks for v in s.values]).values
 
-    return trace(function, [*types, *all_stacks])[0]
+    return given.traced(function)
+
+
+def _by_branch(branches: Sequence[Branch], stacks: Sequence[Value]) -> list[BranchStacks]:
+    """The stacks of all branches, each branch's by themselves."""
+    own = [branch.stacks for branch in branches]
+    parts = in_parts(stacks, *[len(s.values) for s in own])
+    return [s.split(part) for s, part in zip(own, parts, strict=True)]
 
 
 def starts_of(switch: Region, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
@@ -350,43 +383,44 @@ def starts_of(switch: Region, flow: Flow, adjoints: Adjoints) -> dict[int, Value
     return starts
 
 
+class ReverseOperands(Signature):
+    """What a reverse branch takes: the operands that are read, cotangents and accumulators, the slots, and the stacks
+    of all branches."""
+
+    outside: Sequence[Value]
+    adjoint: Sequence[Value]
+    slots: Sequence[Value]
+    stacks: Sequence[Value]
+
+
 def _emit_reverse(
-    switch: NormalSwitch, branches: Sequence[Branch], flow: Flow, index: Value, cotangents: Sequence[Value],
-    starts: Sequence[Value], slots: Sequence[Value], stacks: Sequence[Value],
-) -> tuple[Value, ...]:  # fmt: skip
-    """`starts`: of the accumulators. Returns plain cotangents, accumulators."""
-    n, reverse = len(switch.arguments), [_reverse_part(b) for b in branches]
-    read = [i for i in range(n) if any(g.inputs[i] in read_values(g) for g in reverse)]
-    segments = ([switch.arguments[i] for i in read], (*cotangents, *starts), slots, stacks)
-    graphs, offset = [], 0
-    for branch, part in zip(branches, reverse, strict=True):
-        pruned = without_inputs(part, set(range(n)) - set(read))
-        graphs.append(_reverse_branch(branch, pruned, segments, offset))
-        offset += len(_stack_types(branch))
-    joints = [b.parts.joint for b in branches]
-    shared = [len(flow.plain) + i for i in range(len(flow.tables)) if only_scattered(joints, switch, flow, i)]
+    switch: NormalSwitch, branches: Sequence[Branch], joints: Sequence[Joint], index: Value, given: ReverseOperands
+) -> Sequence[Value]:
+    """Plain cotangents, accumulators. `given` has all operands, of which only those that are read are taken."""
+    parts = [_reverse_part(b) for b in branches]
+    read = sorted({i for part in parts for i in part.read})
+    given = given.replaced(outside=_at(read, given.outside))
+    graphs = [_reverse_branch(branches, number, part.taking(read), given) for number, part in enumerate(parts)]
+    plain, tables = len(joints[0].outputs.cotangents), len(joints[0].outputs.accumulators)
+    shared = [plain + i for i in range(tables) if only_scattered(joints, i, switch.within)]
     attrs = {"lanes": switch.lanes, "shared": tuple(shared)}
-    return emit("switch", (index, *(v for segment in segments for v in segment)), attrs, tuple(graphs))
+    return emit("switch", (index, *given.values), attrs, tuple(graphs))
 
 
-def _reverse_part(branch: Branch) -> Graph:
-    """(operands, cotangents, accumulators, saved values, filled stacks) -> (cotangents, emptied stacks)"""
-    joint, results = branch.parts.joint, branch.parts.primal_outputs
-    inputs = (*joint.inputs, *branch.in_slots, *branch.pushed)
-    return reverse_part(branch.parts, inputs, joint.outputs[results:])
+def _reverse_part(branch: Branch) -> ReversePart:
+    inputs = branch.parts.inputs
+    return reverse_part(branch.parts, inputs.primal, (*inputs.cotangents, *inputs.accumulators), branch.saved)
 
 
-def _reverse_branch(branch: Branch, part: Graph, segments: Sequence[Sequence[Value]], offset: int) -> Graph:
-    """`segments`: the operands that are read, cotangents and accumulators, slots, stacks of all branches."""
-    own, threaded = len(_stack_types(branch)), len(branch.parts.threads.made)
-    emitted = len(part.outputs) - threaded
+def _reverse_branch(branches: Sequence[Branch], number: int, part: ReversePart, given: ReverseOperands) -> Graph:
+    branch = branches[number]
 
-    def function(*arguments: Value) -> list[Value]:
-        operands, adjoints, in_slots, stacks = in_parts(arguments, *map(len, segments))
-        filled, mine = in_parts(stacks[offset : offset + own], threaded, len(branch.pushed))
-        popped = [ops.pop(s) for s in mine]
-        saved = [*(in_slots[i] for i in branch.slots), *(v for _, v in popped)]
-        cotangents, emptied = in_parts(inline(part, (*operands, *adjoints, *saved, *filled)), emitted, threaded)
-        return [*cotangents, *stacks[:offset], *emptied, *(s for s, _ in popped), *stacks[offset + own :]]
+    def function(given: ReverseOperands) -> list[Value]:
+        stacks = _by_branch(branches, given.stacks)
+        popped = [ops.pop(s) for s in stacks[number].pushed]
+        saved = [*_at(branch.slots, given.slots), *(v for _, v in popped)]
+        made = part.inlined(ReverseInputs(given.outside, given.adjoint, saved, stacks[number].threaded))
+        stacks[number] = BranchStacks(made.emptied, [s for s, _ in popped])
+        return [*made.adjoint, *(v for s in stacks for v in s.values)]
 
-    return trace(function, [v.type for segment in segments for v in segment])[0]
+    return given.traced(function)
