@@ -17,7 +17,7 @@ nodes, and into regions after their node, meets them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from math import isfinite
 from typing import Any, Final, NamedTuple
@@ -109,7 +109,7 @@ class _Lifter:
             operands = [env.get(v, v) for v in node.operands]
             builder.loc = node.loc
             if own:
-                env[node.results[0]] = _computed(builder, node, operands, dict(zip(own, arguments, strict=True)))
+                env[node.results[0]] = computed(builder, node, operands, dict(zip(own, arguments, strict=True)))
                 continue
             operands += arguments
             if tuple(operands) != node.operands:
@@ -147,7 +147,7 @@ class _Lifter:
         return tuple(regions), found
 
 
-def _computed(b: GraphBuilder, node: Node, operands: list[Value], given: dict[NumberPlace, Value]) -> Value:
+def computed(b: GraphBuilder, node: Node, operands: Sequence[Value], given: Mapping[NumberPlace, Value]) -> Value:
     """The node's result from the numbers given."""
     if node.op == "const":
         (number,) = given.values()
@@ -160,7 +160,7 @@ def _computed(b: GraphBuilder, node: Node, operands: list[Value], given: dict[Nu
     return rest
 
 
-def _static(b: GraphBuilder, node: Node, operands: list[Value], lifted: Collection[int]) -> Value:
+def _static(b: GraphBuilder, node: Node, operands: Sequence[Value], lifted: Collection[int]) -> Value:
     """The operation along the axes whose numbers stay."""
     attrs, operand = node.attrs, operands[0]
     axes = range(len(operand.shape))
@@ -172,13 +172,13 @@ def _static(b: GraphBuilder, node: Node, operands: list[Value], lifted: Collecti
     return b.value("pad", operand, operands[1], low=low, high=high) if any(low) or any(high) else operand
 
 
-def _sliced(b: GraphBuilder, x: Value, axis: int, start: Value, extent: int, operands: list[Value]) -> Value:
+def _sliced(b: GraphBuilder, x: Value, axis: int, start: Value, extent: int, operands: Sequence[Value]) -> Value:
     type = TensorType((extent,), int64)
     index = b.value("add", b.value("iota", type=type, axis=0), b.splat(start, type.shape))
     return _along(b, x, axis, index)
 
 
-def _padded(b: GraphBuilder, x: Value, axis: int, low: Value, extent: int, operands: list[Value]) -> Value:
+def _padded(b: GraphBuilder, x: Value, axis: int, low: Value, extent: int, operands: Sequence[Value]) -> Value:
     type = TensorType((extent,), int64)
     index = b.value("sub", b.value("iota", type=type, axis=0), b.splat(low, type.shape))
     first, last = b.const(0, type), b.const(x.shape[axis] - 1, type)

@@ -41,7 +41,7 @@ class ProgramBuilder:
     known: KnownKernels = field(init=False)
 
     def __post_init__(self) -> None:
-        self.known = KnownKernels(self.splat)
+        self.known = KnownKernels(self.splat, self.constant)
 
     def buffer(self, type: TensorType, kind: str = "temp") -> ProgramBuffer:
         made = ProgramBuffer(type, kind, len(self.buffers))

@@ -1,8 +1,9 @@
 """Equal kernels are lowered and compiled once, however often a program launches them.
 
 Enters: a KernelRequest. Leaves: its kernel's number, and the buffers behind the parameters. What a Python loop builds
-repeats itself: its kernels differ in the buffers only, or in constants as well, as in `a[i] = x` for many i. Once
-several kernels differed in nothing but small constants, further ones of their kind read these from memory.
+repeats itself: its kernels differ in the buffers only, or in numbers as well (small constants, arrays of data, where a
+small slice starts and what comes before padding), as in `a[i] = x` for many i. Once several kernels differed in nothing
+but such numbers, further ones of their kind read them from memory.
 
     k = mul(load x0, 0.5)          k = mul(load x0, load c)
     k(x) k(y)                      k(x, 1.0) k(y, 2.0) k(z, 3.0)
@@ -12,8 +13,9 @@ Kernels with loops of their own aren't shared: stacks belong to one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
@@ -30,36 +32,39 @@ from loopgrad.codegen.lower.kernel import (
 )
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.lanes import iota_axis
+from loopgrad.graph.lift import NumberPlace, computed, slots, without_slots
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.rebuild import GraphBuilder, renewed
 from loopgrad.graph.types import TensorType
 
 SMALL: Final = 64  # elements of a constant that is read from memory
-ALIKE: Final = 8  # kernels that may differ in constants only
+SMALL_SLICE: Final = 1024  # elements of a slice or pad that may start anywhere: its index is no longer a line
+ALIKE: Final = 8  # kernels that may differ in numbers only
 
 Key = tuple[object, ...]
 
 
 @dataclass(slots=True)
 class KnownKernels:
-    """The kernels of one Program. `splat(value, type)` gives a constant buffer."""
+    """The kernels of one Program. `splat(value, type)` and `constant(data, type)` give constant buffers."""
 
     splat: Callable[[Any, TensorType], Any]
+    constant: Callable[[bytes, TensorType], Any]
     kernels: list[Kernel] = field(default_factory=list)
     _known: dict[Key, tuple[int, BuiltKernel, list[Any]]] = field(default_factory=dict)
     _alike: dict[Key, set[int]] = field(default_factory=dict)
 
     def number(self, request: KernelRequest, settings: Settings) -> tuple[int, tuple[Any, ...]]:
         """The kernel that does what is requested. NotLaneLocal is build_kernel's."""
-        described = _described(request, constants=True)
-        if described is None:
+        if request.lane_loops:
             return self._built(request, settings)
-        key, buffers = described
+        key, buffers = _described(request, numbers=True)
         if key not in self._known:
-            kind, _ = _described(request, constants=False) or (key, buffers)
+            kind, _ = _described(request, numbers=False)
             alike = self._alike.setdefault(kind, set())
-            if len(alike) >= ALIKE and (general := self._with_constants_in_memory(request)) is not None:
+            if len(alike) >= ALIKE and (general := self._with_numbers_in_memory(request)) is not None:
                 request = general
-                key, buffers = _described(request, constants=True) or (key, buffers)
+                key, buffers = _described(request, numbers=True)
             if key not in self._known:
                 number, made = self._built(request, settings)
                 kernel = self.kernels[number]
@@ -76,13 +81,31 @@ class KnownKernels:
         self.kernels.append(built.kernel)
         return len(self.kernels) - 1, built.buffers
 
-    def _with_constants_in_memory(self, request: KernelRequest) -> KernelRequest | None:
-        found = [n for n in request.nodes if _is_small_constant(n)]
-        if not found:
+    def _with_numbers_in_memory(self, request: KernelRequest) -> KernelRequest | None:
+        """The same kernel, but its numbers are loaded; None where it has none."""
+        builder, held, env = GraphBuilder(), dict(request.stored), dict[Value, Value]()
+        for node in request.nodes:
+            operands = tuple([env.get(v, v) for v in node.operands])
+            builder.loc = node.loc
+            if _is_data(node):
+                held[node.results[0]] = Stored((self._buffer(node),))
+            elif found := _positions(node):
+                given = {place: Value(place.type) for place in found}
+                held.update({v: Stored((self.splat(place.value, place.type),)) for place, v in given.items()})
+                env[node.results[0]] = computed(builder, node, operands, given)
+            else:
+                current = renewed(node, operands, node.regions)
+                builder.nodes.append(current)
+                env.update(zip(node.results, current.results, strict=True))
+        if len(held) == len(request.stored):
             return None
-        held = {n.results[0]: Stored((self.splat(n.attrs["value"], n.attrs["type"]),)) for n in found}
-        rest = [n for n in request.nodes if n.results[0] not in held]
-        return replace(request, nodes=rest, stored={**request.stored, **held})
+        roots = [_renamed(root, env) for root in request.roots]
+        return replace(request, nodes=builder.nodes, stored=held, roots=roots)
+
+    def _buffer(self, node: Node) -> Any:
+        if node.op == "literal":
+            return self.constant(node.attrs["data"], node.attrs["type"])
+        return self.splat(node.attrs["value"], node.attrs["type"])
 
     def rewind(self, count: int) -> None:
         """Forget all but the first kernels."""
@@ -91,17 +114,31 @@ class KnownKernels:
         self._alike = {key: {n for n in alike if n < count} for key, alike in self._alike.items()}
 
 
-def _is_small_constant(node: Node) -> bool:
-    return node.op == "const" and node.attrs["type"].size <= SMALL
+def _is_data(node: Node) -> bool:
+    """Whether the whole of it may be read from memory."""
+    return node.op == "literal" or (node.op == "const" and node.attrs["type"].size <= SMALL)
 
 
-def _described(request: KernelRequest, constants: bool) -> tuple[Key, list[Any]] | None:
-    """What decides how a kernel is lowered, buffers by number, and the buffers; None where it isn't shared.
-    `constants`: the values of small constants too."""
-    if request.lane_loops:
-        return None
+def _positions(node: Node) -> Sequence[NumberPlace]:
+    """Numbers of a movement that may be."""
+    small = node.op in ("slice", "pad") and prod(node.results[0].shape) <= SMALL_SLICE
+    return slots(node) if small else ()
+
+
+def _attributes(node: Node, numbers: bool) -> str:
+    """As text; `numbers`: with those that may be read from memory."""
+    if not numbers and _is_data(node):
+        return str(node.attrs["type"])
+    found = () if numbers else _positions(node)
+    attrs = without_slots(node, found) if found else node.attrs
+    return encode_attrs(attrs, with_name=False) if attrs else ""
+
+
+def _described(request: KernelRequest, numbers: bool) -> tuple[Key, list[Any]]:
+    """What decides how a kernel is lowered, buffers by number, and the buffers. `numbers`: those that may be read from
+    memory too."""
     words: list[object] = [request.lanes]
-    numbers: dict[Value, int] = {}
+    order: dict[Value, int] = {}
     positions: dict[int, int] = {}
     buffers: list[Any] = []
 
@@ -113,25 +150,30 @@ def _described(request: KernelRequest, constants: bool) -> tuple[Key, list[Any]]
         return tuple([positions[id(b)] for b in held])
 
     def number(v: Value) -> int:
-        if v not in numbers:  # neither loaded nor computed: what a scatter starts from
-            numbers[v] = len(numbers)
+        if v not in order:  # neither loaded nor computed: what a scatter starts from
+            order[v] = len(order)
             words.append((str(v.type), iota_axis(v)))
-        return numbers[v]
+        return order[v]
 
     for value, stored in request.stored.items():
         words.append((number(value), places(stored.buffers)))
     for node in request.nodes:
-        if node.op == "literal":
-            return None
-        hidden = not constants and _is_small_constant(node)
-        attrs = str(node.attrs["type"]) if hidden else encode_attrs(node.attrs, with_name=False) if node.attrs else ""
-        words.append((node.op, attrs, tuple([number(v) for v in node.operands])))
+        words.append((node.op, _attributes(node, numbers), tuple([number(v) for v in node.operands])))
         for r in node.results:
-            numbers.setdefault(r, len(numbers))
+            order.setdefault(r, len(order))
     words += [
         (type(root).__name__, number(_target(root)), places(_buffers(root)), _exclusive(root)) for root in request.roots
     ]
     return tuple(words), buffers
+
+
+def _renamed(root: Root, env: Mapping[Value, Value]) -> Root:
+    """The root of the nodes that took the place of others."""
+    value = env.get(_target(root), _target(root))
+    if isinstance(root, Store | Accumulate):
+        return replace(root, value=value)
+    assert value.node is not None
+    return replace(root, node=value.node)
 
 
 def _target(root: Root) -> Value:

@@ -6,7 +6,7 @@ import pytest
 from loopgrad.codegen.schedule import groups
 from loopgrad.codegen.steps import launches
 from loopgrad.graph import ops
-from loopgrad.graph.types import TensorType, float64, int64
+from loopgrad.graph.types import TensorType, bool_, float64, int64
 
 VECTOR = TensorType((100,), float64)
 X = np.linspace(-1, 1, 100)
@@ -53,6 +53,24 @@ def test_many_kernels_that_differ_in_constants_read_them_from_memory(check):
 
     few, many = (check(written(n), [VECTOR], [X]) for n in (20, 90))
     assert len(few.kernels) == len(many.kernels) < 12
+
+
+def test_many_kernels_that_differ_in_where_slices_and_pads_are_read_it_from_memory(check):
+    """Each step reads one element that the step before has written, and writes the next: `a[i] = a[i - 1] * 1.5`."""
+
+    def written(n):
+        def function(x):
+            for i in range(1, n):
+                last = ops.mul(ops.slice(x, (i - 1,), (i,)), 1.5)
+                here = ops.literal(np.arange(100) == i, bool_)
+                x = ops.select(here, ops.pad(last, (i,), (99 - i,), 0.0), x)
+                x = ops.sub(x, ops.broadcast_to(ops.mul(ops.reduce_sum(x, (0,)), 0.01), x.shape))
+            return [x]
+
+        return function
+
+    few, many = (check(written(n), [VECTOR], [X]) for n in (30, 90))
+    assert len(few.kernels) == len(many.kernels) < 45
 
 
 def test_one_buffer_in_two_places_is_another_kernel(check, rng):
