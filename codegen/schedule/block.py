@@ -37,6 +37,7 @@ from loopgrad.codegen.schedule.partition import (
 )
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_operand
+from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import mask
@@ -142,7 +143,7 @@ class BlockScheduler:
     def _constants(self) -> None:
         """Stored literals and small splats are constant buffers; program stacks get their numbers."""
         for node in self.graph.nodes:
-            if node.op == "stack_new" and self.partition.role[node] in ("memory", "program"):
+            if node.op == "stack_new" and self.partition.role[node] in (Role.MEMORY, Role.PROGRAM):
                 self._stack_new(node)
             elif node.op in ("literal", "const") and node.results[0] in self.partition.must_store:
                 type = node.attrs["type"]
@@ -153,7 +154,7 @@ class BlockScheduler:
                 else:
                     continue
                 self.storage[node.results[0]] = Stored((buffer,))
-                self.partition.role[node] = "memory"
+                self.partition.role[node] = Role.MEMORY
 
     def _stack_new(self, node: Node) -> None:
         program = node in self.partition.decision.program
@@ -232,7 +233,7 @@ class BlockScheduler:
         return {v: s for v in values if isinstance(s := self.storage.get(v), Stored)}
 
     def _kernel(self, group: Group) -> None:
-        lane_loops = any(self.partition.role[n] == "lanes" for n in group.nodes)
+        lane_loops = any(self.partition.role[n] is Role.LANES for n in group.nodes)
         initials: dict[int, Initial] = {}
         roots = [self._root(v, group, initials) for v in group.roots if prod(v.shape)]
         if not roots:
@@ -246,7 +247,7 @@ class BlockScheduler:
             raise _Refused(self._blamed(group, error)) from error
 
     def _blamed(self, group: Group, error: NotLaneLocal) -> dict[Node, Refusal]:
-        regions = [n for n in group.nodes if self.partition.role[n] == "lanes"]
+        regions = [n for n in group.nodes if self.partition.role[n] is Role.LANES]
         assert regions, f"a kernel without regions mixes lanes: {error}"
         return {n: Refusal(n, "its body reads another lane's elements") for n in regions}
 
@@ -254,7 +255,7 @@ class BlockScheduler:
         node = value.node
         assert node is not None
         match self.partition.role[node]:
-            case "reduce":
+            case Role.REDUCE:
                 type = value.type
                 assert isinstance(type, TensorType)
                 count = self.partition.kept_count(node)
@@ -265,10 +266,10 @@ class BlockScheduler:
                     buffers = tuple([self.temp(part) for _ in range(count)])
                 self.storage[value] = Stored(buffers)
                 return Reduce(node, buffers)
-            case "scatter":
+            case Role.SCATTER:
                 buffer = self._accumulated(node.operands[0], value, group, initials)
                 return Scatter(node, buffer, scatter_exclusive(node, group.lanes))
-            case "scan":
+            case Role.SCAN:
                 buffer = self.buffer_for(value)
                 self.storage[value] = Stored((buffer,))
                 return Scan(node, buffer)

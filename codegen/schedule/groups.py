@@ -22,6 +22,7 @@ from loopgrad.codegen.schedule.cost import EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
 from loopgrad.codegen.schedule.recomputed import computed_twice, roots_by_kernel
+from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import NULLARY, REDUCTIONS
@@ -140,7 +141,7 @@ def _fill(partition: Partition, levels: Levels, group: Group) -> None:
 
 def _is_loaded(levels: Levels, value: Value, level: int) -> bool:
     node = value.node
-    if node in levels.step or (node is not None and levels.partition.role[node] == "memory" and not is_stack(value)):
+    if node in levels.step or (node is not None and levels.partition.role[node] is Role.MEMORY and not is_stack(value)):
         return True
     return value in levels.level and levels.level[value] < level
 
@@ -166,14 +167,14 @@ def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float]
 def _unread(partition: Partition, groups: list[Group], stored: set[Value]) -> set[Value]:
     """Values that are stored for kernels, none of which loads them."""
     read = set(partition.must_store).union(*[g.loads for g in groups])
-    return {v for v in stored if v not in read and v.node is not None and partition.role[v.node] == "inline"}
+    return {v for v in stored if v not in read and v.node is not None and partition.role[v.node] is Role.INLINE}
 
 
 def _computations(partition: Partition, node: Node, held: list[Group]) -> int:
     """In how many kernels a node is computed without need: those that replay a loop for its stack need it."""
-    if partition.role[node] == "inline":
+    if partition.role[node] is Role.INLINE:
         return len(held)
-    if partition.role[node] == "lanes":
+    if partition.role[node] is Role.LANES:
         return sum(node not in g.stacks for g in held)
     return 1
 
@@ -251,4 +252,4 @@ def _can_cut(partition: Partition, value: Value, lanes: int) -> bool:
     assert node is not None
     if node.op in NULLARY or node.op in REDUCTIONS or node.op == "broadcast":
         return False
-    return partition.role[node] == "inline" and partition.domain(value) == lanes
+    return partition.role[node] is Role.INLINE and partition.domain(value) == lanes

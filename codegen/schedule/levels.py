@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
 
 Segment = tuple[int, ...]  # parts of parts of a kernel, in order
@@ -37,9 +38,9 @@ class Levels:
 
     def _visit(self, node: Node) -> None:
         role = self.partition.role[node]
-        if role in ("library", "program"):
+        if role.is_step:
             self.step[node] = max([self.after(v) for v in self.partition.reads(node)], default=0)
-        elif role != "memory":
+        elif role is not Role.MEMORY:
             for r in node.results:
                 if r in self.stored:
                     n = self.partition.domain(r)
@@ -50,11 +51,11 @@ class Levels:
         node = value.node
         assert node is not None
         match self.partition.role[node]:
-            case "reduce":
+            case Role.REDUCE:
                 return [(node.operands[0], True)]
-            case "scatter":
+            case Role.SCATTER:
                 return [(v, True) for v in node.operands[1:]] + [(node.operands[0], False)]
-            case "scan":
+            case Role.SCAN:
                 return [(node.operands[0], True)]
         return self.partition.edges(value, True, n)
 
@@ -65,21 +66,21 @@ class Levels:
             return 0
         if node in self.step:
             return self.step[node] + 1
-        if self.partition.role[node] == "memory":
+        if self.partition.role[node] is Role.MEMORY:
             return max([self.after(v) for v in node.operands], default=0)
         return self.level[value] + 1 if value in self.level else 0
 
     def _settled(self, value: Value, kept: bool, n: int, segment: Segment) -> int | None:
         """The level that reading a value asks for; None where it is computed inside the kernel."""
         node = value.node
-        role = self.partition.role[node] if node is not None else "memory"
-        if node is None or role in ("memory", "library", "program"):
+        role = self.partition.role[node] if node is not None else Role.MEMORY
+        if node is None or not role.in_kernel:
             return self.after(value)
         if value in self.stored and value in self.level:
             fused = kept and self.partition.fusable(value) and self.partition.domain(value) == n
             fused = fused and value not in self.apart and self.segments.get(node, ()) >= segment
             return self.level[value] if fused else self.level[value] + 1
-        if role == "lanes" and not is_stack(value) and not (kept and self.partition.lanes[node] == n):
+        if role is Role.LANES and not is_stack(value) and not (kept and self.partition.lanes[node] == n):
             self.missing[value] = None
             return 0
         return None

@@ -1,14 +1,4 @@
-"""What each node of a block becomes, and which lanes compute it.
-
-Roles
-    inline    computed wherever it is needed
-    lanes     a region inside kernels
-    reduce    a reduction across lanes, ends a kernel
-    scatter   combines into memory, ends a kernel
-    scan      a running total along an axis, a kernel of its own lanes
-    library   a call: matmul, sort, argsort
-    program   a region, push or pop as steps
-    memory    a constant array, an empty stack: nothing to do
+"""What each node of a block becomes (its `Role`), and which lanes compute it.
 
 `anchor[v]` is the number of lanes of the region from which v comes, as long as each operation keeps the
 lanes: v then belongs into that region's kernel. `must_store` collects values that have to be in memory.
@@ -24,6 +14,7 @@ from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
+from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, REDUCTIONS, RUNNING_TOTALS
@@ -46,7 +37,7 @@ class Partition:
         self.graph = graph
         self.decision = decision
         self.position = {node: i for i, node in enumerate(graph.nodes)}
-        self.role: dict[Node, str] = {}
+        self.role: dict[Node, Role] = {}
         self.lanes: dict[Node, int] = {}  # of roots other than inline ones
         self.anchor: dict[Value, int] = {}
         self.must_store: dict[Value, None] = {}
@@ -78,15 +69,15 @@ class Partition:
     def fusable(self, value: Value) -> bool:
         """Whether a kernel that makes the value can go on with it at the same lane."""
         assert value.node is not None
-        return self.role[value.node] in ("inline", "lanes") and not self.is_accumulator(value)
+        return self.role[value.node].goes_on and not self.is_accumulator(value)
 
     def in_kernel(self, value: Value) -> bool:
         """Whether a kernel makes it (once stored)."""
-        return value.node is not None and self.role[value.node] in ("inline", "lanes", "reduce", "scatter", "scan")
+        return value.node is not None and self.role[value.node].in_kernel
 
     def reads(self, node: Node) -> Sequence[Value]:
         """What a call or sub-program finds in memory: a library transposes the operands of a product itself."""
-        if self.role[node] == "library" and node.op == "matmul":
+        if self.role[node] is Role.LIBRARY and node.op == "matmul":
             return [matmul_source(v)[0] for v in node.operands]
         return node.operands
 
@@ -108,20 +99,20 @@ class Partition:
 
     # ---- classification
 
-    def _classify(self, node: Node) -> str:
+    def _classify(self, node: Node) -> Role:
         if node in self.decision.kernel:
             return self._lanes(node)
         if node in self.decision.program:
             for v in node.operands:
                 self.store(v)
-            return "memory" if node.op == "stack_new" and not node.operands else "program"
+            return Role.MEMORY if node.op == "stack_new" and not node.operands else Role.PROGRAM
         if node.op in REDUCTIONS:
             return self._reduce(node)
         match node.op:
             case "stack_new":
                 for v in node.operands:
                     self.store(v)
-                return "memory"
+                return Role.MEMORY
             case "scatter":
                 return self._scatter(node)
             case op if op in RUNNING_TOTALS:
@@ -131,12 +122,12 @@ class Partition:
             case op if op in LIBRARY:
                 for v in node.operands:
                     self.store(v)
-                return "library"
+                return Role.LIBRARY
             case "concat" if len(node.operands) > FEW_PIECES:
                 self._concat(node)
         return self._inline(node)
 
-    def _lanes(self, node: Node) -> str:
+    def _lanes(self, node: Node) -> Role:
         region = self.decision.kernel[node]
         self.lanes[node] = region.lanes
         for i, v in enumerate(node.operands):
@@ -153,7 +144,7 @@ class Partition:
                 self.anchor[r] = region.lanes
             elif isinstance(r.type, TensorType):
                 self.store(r)
-        return "lanes"
+        return Role.LANES
 
     def _trailing(self, value: Value, n: int) -> int | None:
         """Elements per lane where there are few enough."""
@@ -162,7 +153,7 @@ class Partition:
         count = prod(value.shape) // n
         return count if count <= MAX_TRAILING or (value.node is not None and value.node.regions) else None
 
-    def _inline(self, node: Node) -> str:
+    def _inline(self, node: Node) -> Role:
         """Keep the first anchor that survives the operation; operands of other anchors go to memory."""
         chosen: int | None = None
         for i, v in enumerate(node.operands):
@@ -176,9 +167,9 @@ class Partition:
                 self.store(v)
         if chosen is not None:
             self.anchor[node.results[0]] = chosen
-        return "inline"
+        return Role.INLINE
 
-    def _reduce(self, node: Node) -> str:
+    def _reduce(self, node: Node) -> Role:
         operand = node.operands[0]
         n = self.anchor.get(operand)
         if n is not None:
@@ -187,7 +178,7 @@ class Partition:
             if self._across(node, n):
                 self.lanes[node] = n
                 self.store(node.results[0])
-                return "reduce"
+                return Role.REDUCE
             self.store(operand)
         shape, axes = operand.shape, node.attrs["axes"]
         wide = [a for a in axes if shape[a] != 1]
@@ -196,21 +187,21 @@ class Partition:
         total = prod(shape)
         if count < LONG_ROW:
             self._share_work(node)
-            return "inline"
+            return Role.INLINE
         if self._across(node, total):
             self.lanes[node] = total
         elif columns and self._across(node, count):
             self.lanes[node] = count
         else:
             self._share_work(node)
-            return "inline"
+            return Role.INLINE
         self.store(node.results[0])
-        return "reduce"
+        return Role.REDUCE
 
     def _share_work(self, node: Node) -> None:
         """A reduction of reductions by few lanes with much to do: the inner ones get lanes of their own."""
         lanes, inner = prod(node.results[0].shape), node.operands[0].node
-        if lanes > FEW_KEPT or inner is None or inner.op not in REDUCTIONS or self.role[inner] != "inline":
+        if lanes > FEW_KEPT or inner is None or inner.op not in REDUCTIONS or self.role[inner] is not Role.INLINE:
             return
         if prod(inner.operands[0].shape) >= LONG_COLUMN * lanes:
             self.store(inner.results[0])
@@ -231,7 +222,7 @@ class Partition:
         kept = self.lanes[node] // _reduced_lanes(node, self.lanes[node])
         return prod(node.results[0].shape) // kept
 
-    def _scatter(self, node: Node) -> str:
+    def _scatter(self, node: Node) -> Role:
         table, sources = node.operands[0], node.operands[1:]
         if table.node is None or table.node.op != "const":
             self.store(table)
@@ -246,12 +237,12 @@ class Partition:
         self.lanes[node] = n
         self.store(node.results[0])
         self._read_before(node, table, sources)
-        return "scatter"
+        return Role.SCATTER
 
     def _read_before(self, node: Node, table: Value, sources: Sequence[Value]) -> None:
         """Small updates made from the table itself, and small values that others read from it, are stored first,
         so that the table needn't be copied."""
-        owned = table in self.mutable or (table.node is not None and self.role[table.node] != "inline")
+        owned = table in self.mutable or (table.node is not None and self.role[table.node] is not Role.INLINE)
         if not owned or self.uses[table] == 1 or table in self.graph.outputs:
             return
         if prod(sources[-1].shape) * SMALL_UPDATE > prod(table.shape):
@@ -265,7 +256,7 @@ class Partition:
         if all(self._can_precede(n, node, table) for n in others):
             for n in others:
                 self.store(n.results[0])
-                if self.role[n] == "inline":
+                if self.role[n] is Role.INLINE:
                     self.apart.add(n.results[0])
             self.waits[node] = [n.results[0] for n in others]
 
@@ -273,8 +264,8 @@ class Partition:
         """Whether a kernel or call of its own can read the table before the scatter, and leave little."""
         if self.position[reader] > self.position[scatter]:
             return False
-        if self.role[reader] != "inline":
-            return self.role[reader] in ("reduce", "scan", "library")
+        if self.role[reader] is not Role.INLINE:
+            return self.role[reader] in (Role.REDUCE, Role.SCAN, Role.LIBRARY)
         return prod(reader.results[0].shape) * SMALL_UPDATE <= prod(table.shape)
 
     def _reaches(self, value: Value, target: Value) -> bool:
@@ -284,20 +275,20 @@ class Partition:
             v = pending.pop()
             if v is target:
                 return True
-            if v.node is not None and self.role[v.node] in ("inline", "lanes") and v not in self.must_store:
+            if v.node is not None and self.role[v.node].goes_on and v not in self.must_store:
                 fresh = [o for o in v.node.operands if o not in seen]
                 seen.update(fresh)
                 pending.extend(fresh)
         return False
 
-    def _scan(self, node: Node) -> str:
+    def _scan(self, node: Node) -> Role:
         operand, axis = node.operands[0], node.attrs["axis"]
         n = prod(operand.shape) // operand.shape[axis]
         if operand in self.anchor and (self.anchor[operand] != n or not keeps_lanes(node, 0, n)):
             self.store(operand)
         self.lanes[node] = n
         self.store(node.results[0])
-        return "scan"
+        return Role.SCAN
 
     def _concat(self, node: Node) -> None:
         """A concat of concats: the inner ones' code isn't repeated in the outer one's kernel."""
@@ -306,14 +297,14 @@ class Partition:
                 self.store(v)
                 self.apart.add(v)
 
-    def _matmul(self, node: Node) -> str:
+    def _matmul(self, node: Node) -> Role:
         left, right = node.operands
         work = left.shape[-2] * left.shape[-1] * right.shape[-1]
         if left.dtype.name not in BLAS_DTYPES or work <= SMALL_PRODUCT:
             return self._inline(node)
         for v in node.operands:
             self.store(matmul_source(v)[0])
-        return "library"
+        return Role.LIBRARY
 
 
 def use_counts(graph: Graph) -> dict[Value, int]:

@@ -16,6 +16,7 @@ from typing import Final
 from loopgrad.codegen.schedule.cost import EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels
 from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
 
 FOLLOWED: Final = 4  # kernels of one node, those of the lowest levels: whatever these find in memory, all find there
@@ -44,7 +45,7 @@ def _combined(partition: Partition, value: Value, lanes: int) -> int:
     """How many lanes a reduction combines; 0 for a root that any kernel of these lanes can hold."""
     node = value.node
     assert node is not None
-    if partition.role[node] != "reduce":
+    if partition.role[node] is not Role.REDUCE:
         return 0
     return lanes * partition.kept_count(node) // prod(value.shape)
 
@@ -69,7 +70,7 @@ def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, floa
                 holders[v.node] = _joined(holders.get(v.node, ()), computing)
                 if parts and costs.get(v, 0.0) >= EXPENSIVE:
                     candidates.add(v)
-    several = {n for n, held in holders.items() if len(held) > 1 and partition.role[n] == "inline"}
+    several = {n for n, held in holders.items() if len(held) > 1 and partition.role[n] is Role.INLINE}
     return {v for v in candidates if v.node in several and v not in levels.stored and not is_stack(v)}
 
 

@@ -12,6 +12,7 @@ from math import prod
 
 from loopgrad.codegen.schedule.cost import CEILING, LAUNCH, LOAD, STORE, own_cost, repeats
 from loopgrad.codegen.schedule.partition import Partition
+from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE
 from loopgrad.graph.types import TensorType
@@ -25,12 +26,12 @@ def inline_costs(partition: Partition, stored: set[Value]) -> dict[Value, float]
     """One element of each value, its operands computed along; CEILING at most."""
     costs: dict[Value, float] = {}
     for node in partition.graph.nodes:
-        if partition.role[node] == "inline":
+        if partition.role[node] is Role.INLINE:
             total = own_cost(node)
             for i, v in enumerate(node.operands):
                 total += repeats(node, i) * (LOAD if v in stored else costs.get(v, LOAD))
             costs[node.results[0]] = min(total, CEILING)
-        elif partition.role[node] == "lanes":
+        elif partition.role[node] is Role.LANES:
             costs.update(dict.fromkeys(node.results, CEILING))
     return costs
 
@@ -43,7 +44,7 @@ def choose_stored(partition: Partition) -> set[Value]:
     for node in reversed(partition.graph.nodes):
         for r in node.results:
             readings.setdefault(r, _Readings())
-        if partition.role[node] == "inline":
+        if partition.role[node] is Role.INLINE:
             v = node.results[0]
             size, evaluations = float(prod(v.shape)), readings[v].total()
             if v not in stored and _worth_storing(costs[v], size, evaluations):
