@@ -25,13 +25,13 @@ Nodes that are local stay as they are. Loops inside what was rewritten are judge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from loopgrad.graph.lanes import lane_report
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.mask_region import Mask, chosen_lanes, under_mask
 from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.regions import Loop, Region, Switch
+from loopgrad.graph.regions import Loop, Region, Switch, in_parts
 from loopgrad.graph.types import StackType, TensorType, bool_
 
 
@@ -123,50 +123,33 @@ class _Masker:
         return builder.emit(*form)[:n]
 
     def masked_switch(self, switch: Switch, operands: Sequence[Value], builder: GraphBuilder) -> Sequence[Value]:
-        index, inputs = operands[0], list(operands[switch.first :])
-        threaded = {p: source - switch.offset for p, source in switch.threaded.items()}
-        sources = {threaded[p] for p in switch.shared}
-        results: list[Value] | None = None
+        lead, inputs = in_parts(operands, switch.first, len(operands) - switch.first)
+        state = _Branches(switch, list(inputs))
         for number, branch in enumerate(switch.branches):
-            active = Mask(chosen_lanes(builder, index, number, len(switch.branches)))
+            active = Mask(chosen_lanes(builder, lead[0], number, len(switch.branches)))
             if _is_heavy(branch):
-                if results is None:
-                    results = [
-                        inputs[threaded[p]] if p in threaded else _zeros(builder, r)
-                        for p, r in enumerate(switch.node.results)
-                    ]
-                results = self._guarded(builder, switch, branch, active, inputs, results, sources, threaded)
+                state.begin(builder)
+                results = self._guarded(builder, state, branch, active)
             else:
-                found = under_mask(builder, branch, inputs, [active], sources, self.apart)
-                results = _selected(builder, active, found, results, threaded)
-            for p, source in threaded.items():
-                inputs[source] = results[p]
-        assert results is not None
-        return results
+                found = under_mask(builder, branch, state.inputs, [active], state.sources, self.apart)
+                results = state.selected(builder, active, found, state.results)
+            state.follow(results)
+        return state.results
 
-    def _guarded(
-        self,
-        builder: GraphBuilder,
-        switch: Switch,
-        branch: Graph,
-        active: Mask,
-        inputs: Sequence[Value],
-        results: Sequence[Value],
-        sources: Collection[int],
-        threaded: Collection[int],
-    ) -> list[Value]:
-        """The branch inside a uniform switch on whether any lane chose it; `results` are those so far."""
+    def _guarded(self, builder: GraphBuilder, state: _Branches, branch: Graph, active: Mask) -> list[Value]:
+        """The branch inside a uniform switch on whether any lane chose it."""
+        inputs, results = state.inputs, state.results
         passed = {p: i for p, v in enumerate(results) for i, w in enumerate(inputs) if v is w}
         given = [v for p, v in enumerate(results) if p not in passed]
         run = GraphBuilder()
-        run.loc = switch.node.loc
+        run.loc = state.switch.node.loc
         arguments = [Value(v.type) for v in inputs]
         before = [Value(v.type) for v in given]
         rest = iter(before)
         olds = [arguments[passed[p]] if p in passed else next(rest) for p in range(len(results))]
         mask = Value(active.value.type)
-        found = under_mask(run, branch, arguments, [Mask(mask)], sources, self.apart)
-        new = _selected(run, Mask(mask), found, olds, threaded)
+        found = under_mask(run, branch, arguments, [Mask(mask)], state.sources, self.apart)
+        new = state.selected(run, Mask(mask), found, olds)
         interface = (*arguments, *before, mask)
         taken = self.graph(Graph(interface, tuple(run.nodes), tuple(new)))
         skipped = Graph(interface, (), tuple(olds))
@@ -174,6 +157,43 @@ class _Masker:
         chosen = builder.value("reduce_or", active.value, axes=axes)
         attrs = {"lanes": 0, "shared": ()}
         return list(builder.emit("switch", (chosen, *inputs, *given, active.value), attrs, (skipped, taken)))
+
+
+class _Branches:
+    """The branches of a switch over lanes while they are computed one after the other. `inputs`: what the next one
+    takes, stacks and accumulators as those before left them; `results`: those so far, none before the first."""
+
+    def __init__(self, switch: Switch, inputs: list[Value]) -> None:
+        self.switch, self.inputs = switch, inputs
+        self.results: list[Value] = []
+        self._threaded = {p: source - switch.offset for p, source in switch.threaded.items()}
+        self.sources = {self._threaded[p] for p in switch.shared}  # inputs that are accumulators
+
+    def begin(self, builder: GraphBuilder) -> None:
+        """What lanes have that no branch so far was run for: zeros where a branch before would have computed it."""
+        if not self.results:
+            threaded, inputs = self._threaded, self.inputs
+            self.results = [
+                inputs[threaded[p]] if p in threaded else _zeros(builder, r)
+                for p, r in enumerate(self.switch.node.results)
+            ]
+
+    def selected(
+        self, builder: GraphBuilder, active: Mask, news: Sequence[Value], olds: Sequence[Value]
+    ) -> list[Value]:
+        """The results of a branch in active lanes, `olds` in the others; all of them where there are none."""
+        if not olds:
+            return list(news)
+        return [
+            new if p in self._threaded else active.select(builder, new, old)
+            for p, (new, old) in enumerate(zip(news, olds, strict=True))
+        ]
+
+    def follow(self, results: list[Value]) -> None:
+        """The next branch goes on from these."""
+        self.results = results
+        for p, source in self._threaded.items():
+            self.inputs[source] = results[p]
 
 
 def _zeros(builder: GraphBuilder, like: Value) -> Value:
@@ -193,15 +213,4 @@ def merged(
     return [
         new if j in loop.shared or isinstance(new.type, StackType) else active.select(builder, new, old)
         for j, (old, new) in enumerate(zip(olds[: loop.width], news, strict=True))
-    ]
-
-
-def _selected(
-    builder: GraphBuilder, active: Mask, news: Sequence[Value], olds: Sequence[Value] | None, threaded: Collection[int]
-) -> list[Value]:
-    if olds is None:
-        return list(news)
-    return [
-        new if p in threaded else active.select(builder, new, old)
-        for p, (new, old) in enumerate(zip(news, olds, strict=True))
     ]
