@@ -13,7 +13,7 @@ import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError
-from loopgrad.graph.primitives import REFERENCE
+from loopgrad.graph.primitives import COMBINES, REFERENCE, RUNNING_TOTALS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,6 +25,8 @@ _COMBINE: dict[str, Any] = {
     "and": np.logical_and,
     "or": np.logical_or,
 }
+
+RUNNING_TOTAL_OF: dict[str, str] = {COMBINES[name]: name for name in RUNNING_TOTALS}
 
 
 class _Stack:
@@ -138,6 +140,15 @@ class _KernelInterpreter:
         self.arrays[reduction.param][:] = result
         return []
 
+    def scan(self, op: KOp, operands: list[Array], _active: Array) -> Sequence[Array]:
+        running = self.kernel.running
+        assert running is not None
+        terms = operands[0].reshape(running.shape)
+        attrs = {"axis": 1, "reverse": running.reverse}
+        (result,) = REFERENCE[RUNNING_TOTAL_OF[running.kind]](attrs, terms)
+        self.arrays[running.param][:] = result.reshape(-1)
+        return []
+
     def check(self, op: KOp, operands: list[Array], active: Array) -> Sequence[Array]:
         failed = np.flatnonzero(active & ~operands[0])
         if failed.size:
@@ -192,6 +203,7 @@ _HANDLERS: dict[str, Callable[[_KernelInterpreter, KOp, list[Array], Array], Seq
     "push": _KernelInterpreter.push,
     "pop": _KernelInterpreter.pop,
     "reduce": _KernelInterpreter.reduce,
+    "scan": _KernelInterpreter.scan,
     "check": _KernelInterpreter.check,
 }
 

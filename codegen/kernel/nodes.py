@@ -25,6 +25,7 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
     pop          () attrs stack                       -> the value
     reduce       (x) or (x, rest) attrs slot          contributes x to Kernel.reductions[slot], or x + rest, which
                  is a sum so far (see codegen.math.compensated); only in the top block, once per slot
+    scan         (x)                                  the lane's term of Kernel.running; only in the top block, once
     check        (ok: bool, detail: int64) attrs error (index into Kernel.errors)
 """
 
@@ -118,6 +119,19 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningTotal:
+    """The domain is `shape` = (outer, extent, inner), with boundaries between these three. Element i of `param` becomes
+    what the terms of lane i and of those before it along the middle dim make (after it, where `reverse`). kind: add
+    mul min max."""
+
+    kind: str
+    dtype: DType
+    param: int
+    shape: tuple[int, int, int]
+    reverse: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorSite:
     """What a failed `check` or an exceeded max_steps means: message template with {lane} {detail}."""
 
@@ -132,6 +146,7 @@ class Kernel:
 
     `order_key`, where set, is a block over the same arguments that yields the lane's expected trip
     count (pure: loads and arithmetic only); targets may process the lanes of a tile in that order.
+    `running`: the kernel does nothing but that; its body may run more than once for a lane.
 
     `stages`, where set, stand for the body, which is empty: kernels of the same rows, which are the first dim of the
     domain. All lanes of a row have gone through one before the next one begins. Their parameters are this kernel's,
@@ -147,6 +162,7 @@ class Kernel:
     errors: tuple[ErrorSite, ...] = ()
     order_key: Block | None = None
     stages: tuple[Kernel, ...] = ()
+    running: RunningTotal | None = None
 
 
 def walk(block: Block) -> Iterator[KOp]:

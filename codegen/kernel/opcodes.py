@@ -64,6 +64,7 @@ OPCODES: Final[dict[str, Opcode]] = {
     "push": Opcode(effect=True, leaves=True),
     "pop": Opcode(effect=True),
     "reduce": Opcode(effect=True, needed=True, leaves=True, cost=1),
+    "scan": Opcode(effect=True, needed=True, leaves=True, cost=1),
     "check": Opcode(effect=True, needed=True),
 }
 """Those that aren't primitives, or that have operands of several dtypes, are `own`."""

@@ -60,6 +60,10 @@ def print_kernel(kernel: Kernel) -> str:
         printer.lines.append(f'  stack s{i}: {s.dtype.name} depth {depth} "{s.name}"')
     for i, r in enumerate(kernel.reductions):
         printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}")
+    if kernel.running is not None:
+        t = kernel.running
+        shape, way = "x".join(map(str, t.shape)), " from the end" if t.reverse else ""
+        printer.lines.append(f"  running {t.kind} {t.dtype.name} -> p{t.param} along {shape}{way}")
     for i, e in enumerate(kernel.errors):
         printer.lines.append(f"  error e{i}: {e.kind} {e.message!r}")
     if not kernel.stages:

@@ -40,8 +40,8 @@ class _KernelVerifier:
             check(op)
         elif not OPCODES[op.opcode].own:
             self.elementwise(op)
-        if op.opcode == "reduce":
-            self.expect(top, "reduce: only allowed in the top block")
+        if op.opcode in ("reduce", "scan"):
+            self.expect(top, f"{op.opcode}: only allowed in the top block")
 
     def elementwise(self, op: KOp) -> None:
         dtypes = {v.dtype for v in op.operands}
@@ -75,6 +75,12 @@ class _KernelVerifier:
         self.expect(op.operands[0].dtype is int64, "accumulate: index is not int64")
         self.expect(op.operands[1].dtype is param.dtype, "accumulate: value is not the parameter's dtype")
         self.expect(op.operands[2].dtype is bool_, "accumulate: predicate is not bool")
+
+    def check_scan(self, op: KOp) -> None:
+        running = self.kernel.running
+        self.expect(running is not None, "scan: the kernel has no running total")
+        if running is not None:
+            self.expect(op.operands[0].dtype is running.dtype, "scan: the term is not the total's dtype")
 
     def check_for(self, op: KOp) -> None:
         self.expect(op.operands[0].dtype.is_integer, "for: count is not an integer")
@@ -117,6 +123,10 @@ def verify_kernel(kernel: Kernel) -> None:
         "body: expected one int64 argument per dim of the domain",
     )
     verifier.block(kernel.body, frozenset(), top=True)
+    if kernel.running is not None:
+        scans = sum(op.opcode == "scan" for op in kernel.body.ops)
+        verifier.expect(scans == 1, f"body: expected one scan, got {scans}")
+        verifier.expect(prod(kernel.running.shape) == prod(kernel.domain), "running total: not of the domain's size")
     if kernel.order_key is not None:
         verifier.block(kernel.order_key, frozenset())
     for stage in kernel.stages:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, Final
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction, RunningTotal
 from loopgrad.codegen.lower import control, elementwise, indexing, linalg, movement, reduction
 from loopgrad.codegen.lower.context import (
     AccumulatorRef,
@@ -68,7 +68,8 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Write a running total along one axis; the lanes are the other axes."""
+    """Write a running total along one axis. The lanes are the elements, and the kernel has no other root; or they are
+    the other axes, where each makes a whole row of the operand."""
 
     node: Node
     buffer: Any
@@ -106,8 +107,7 @@ class BuiltKernel:
 
 def build_kernel(request: KernelRequest, settings: Settings) -> BuiltKernel:
     """Lower until the domain has every boundary that the accesses ask for."""
-    boundaries = {_reduced_size(r.node, request.lanes) for r in request.roots if isinstance(r, Reduce)}
-    boundaries -= {1, request.lanes}
+    boundaries = set(_fixed(request)) - {1, request.lanes}
     while True:
         dims = _dims(request, boundaries)
         builder = _Builder(request, settings, dims)
@@ -123,8 +123,7 @@ def build_kernel(request: KernelRequest, settings: Settings) -> BuiltKernel:
 
 def _dims(request: KernelRequest, boundaries: set[int]) -> tuple[int, ...]:
     """Domain dims with a boundary above each suffix size in a chain of divisors."""
-    fixed = [_reduced_size(r.node, request.lanes) for r in request.roots if isinstance(r, Reduce)]
-    ordered = [*fixed, *sorted(boundaries, reverse=True)]
+    ordered = [*_fixed(request), *sorted(boundaries, reverse=True)]
     chain: list[int] = []
     for b in ordered:
         if 1 < b < request.lanes and b not in chain and all(b % c == 0 or c % b == 0 for c in [*chain, request.lanes]):
@@ -132,6 +131,28 @@ def _dims(request: KernelRequest, boundaries: set[int]) -> tuple[int, ...]:
     sizes = [request.lanes, *sorted(chain, reverse=True), 1]
     dims = tuple([a // b for a, b in pairwise(sizes)])
     return dims if dims != (1,) else ()
+
+
+def _fixed(request: KernelRequest) -> list[int]:
+    """The suffix sizes at which roots need a boundary."""
+    found = []
+    for root in request.roots:
+        if isinstance(root, Reduce):
+            found.append(_reduced_size(root.node, request.lanes))
+        elif isinstance(root, Scan) and _by_element(root.node, request.lanes):
+            _, extent, inner = _scanned(root.node)
+            found += [extent * inner, inner]
+    return found
+
+
+def _scanned(node: Node) -> tuple[int, int, int]:
+    """A running total's operand as (outer, extent, inner)."""
+    shape, axis = node.operands[0].shape, node.attrs["axis"]
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def _by_element(node: Node, lanes: int) -> bool:
+    return lanes == prod(node.operands[0].shape)
 
 
 def _reduced_size(node: Node, lanes: int) -> int:
@@ -154,6 +175,7 @@ class _Builder:
         self.ctx = Lowering(settings, RULES, dims, request.lane_loops)
         self.frame = Frame(dict(request.stored))
         self.reductions: list[Reduction] = []
+        self.running: RunningTotal | None = None
         self.counts: list[Value] = []
 
     def run(self) -> None:
@@ -172,6 +194,8 @@ class _Builder:
                     param = self.ctx.params.number(root.buffer, _type(root.node.results[0]), "accumulate")
                     target = AccumulatorRef(param, root.exclusive)
                     scatter_into(self.ctx, self.frame, root.node, target, self.ctx.lane_index)
+                case Scan() if _by_element(root.node, self.ctx.lanes):
+                    self._running(root)
                 case Scan():
                     self._scan(root)
 
@@ -246,7 +270,17 @@ class _Builder:
             size *= self.ctx.dims[-rank]
         return rank
 
+    def _running(self, root: Scan) -> None:
+        ctx, node = self.ctx, root.node
+        assert len(self.request.roots) == 1, "a running total has a kernel of its own"
+        param = ctx.params.number(root.buffer, _type(node.results[0]), "write")
+        term = ctx.pull(self.frame, node.operands[0], ctx.lane_index)
+        ctx.emitter.effect("scan", (term,), (), {})
+        kind, reverse = COMBINES[node.op], node.attrs["reverse"]
+        self.running = RunningTotal(kind, term.dtype, param, _scanned(node), reverse)
+
     def _scan(self, root: Scan) -> None:
+        """A lane walks a row of its own."""
         ctx, node, e = self.ctx, root.node, self.ctx.emitter
         operand, axis, reverse = node.operands[0], node.attrs["axis"], node.attrs["reverse"]
         shape, dtype, kind = operand.shape, operand.dtype, COMBINES[node.op]
@@ -285,6 +319,7 @@ class _Builder:
             tuple(self.reductions),
             tuple(ctx.errors),
             key,
+            running=self.running,
         )
         return BuiltKernel(kernel, tuple(ctx.params.buffers))
 

@@ -56,7 +56,7 @@ class Levels:
             case Role.SCATTER:
                 return [(v, True) for v in node.operands[1:]] + [(node.operands[0], False)]
             case Role.SCAN:
-                return [(node.operands[0], True)]
+                return [(node.operands[0], not self.partition.by_element(node))]
         return self.partition.edges(value, True, n)
 
     def after(self, value: Value) -> int:

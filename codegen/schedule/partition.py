@@ -17,7 +17,7 @@ from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, REDUCTIONS, RUNNING_TOTALS
+from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType, TensorType
 
@@ -282,13 +282,35 @@ class Partition:
         return False
 
     def _scan(self, node: Node) -> Role:
+        """By lanes that make whole rows of the operand, else a kernel of its own, whose lanes are the elements."""
         operand, axis = node.operands[0], node.attrs["axis"]
         n = prod(operand.shape) // operand.shape[axis]
-        if operand in self.anchor and (self.anchor[operand] != n or not keeps_lanes(node, 0, n)):
-            self.store(operand)
-        self.lanes[node] = n
+        if n != prod(operand.shape) and self.anchor.get(operand) == n and keeps_lanes(node, 0, n):
+            self.lanes[node] = n
+        else:
+            if operand in self.anchor or self._takes_loops(operand):
+                self.store(operand)
+            self.lanes[node] = prod(operand.shape)
         self.store(node.results[0])
         return Role.SCAN
+
+    def by_element(self, node: Node) -> bool:
+        """Whether a running total has a kernel of its own."""
+        return self.role[node] is Role.SCAN and self.lanes[node] == prod(node.operands[0].shape)
+
+    def _takes_loops(self, value: Value) -> bool:
+        """Whether one element is more than elements of others, combined and moved."""
+        pending, seen = [value], {value}
+        while pending:
+            v = pending.pop()
+            if v.node is None or self.role[v.node] is not Role.INLINE or v in self.must_store:
+                continue
+            if PRIMITIVES[v.node.op].kind in (Kind.REDUCTION, Kind.CONTRACTION):
+                return True
+            fresh = [o for o in v.node.operands if o not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+        return False
 
     def _concat(self, node: Node) -> None:
         """A concat of concats: the inner ones' code isn't repeated in the outer one's kernel."""

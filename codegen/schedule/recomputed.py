@@ -27,12 +27,15 @@ Holders = tuple[KernelKey, ...]  # rising
 
 def roots_by_kernel(partition: Partition, levels: Levels) -> dict[KernelKey, list[Value]]:
     """Stored values by level and lanes; reductions over part of the lanes keep to their kind, whatever any kernel can
-    hold goes with one of them."""
+    hold goes with one of them. A running total of its operand's elements is alone."""
     tables: dict[tuple[int, int], dict[int, list[Value]]] = {}
+    found: dict[KernelKey, list[Value]] = {}
     for v, level in levels.level.items():
         lanes = partition.domain(v)
+        if v.node is not None and partition.by_element(v.node):
+            found[level, lanes, -1 - partition.position[v.node]] = [v]
+            continue
         tables.setdefault((level, lanes), {}).setdefault(_combined(partition, v, lanes), []).append(v)
-    found: dict[KernelKey, list[Value]] = {}
     for (level, lanes), kinds in tables.items():
         free = kinds.pop(0, [])
         host = lanes if lanes in kinds else next(iter(kinds), 0)

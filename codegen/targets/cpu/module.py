@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Kernel
+from loopgrad.codegen.lower.walked import walked
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
@@ -19,7 +20,7 @@ def emit_kernels(
     texts, interfaces = [], []
     outlined: dict[str, str] = {}
     for i, kernel in enumerate(kernels):
-        emission = KernelEmission(kernel, f"k{i}", machine, options)
+        emission = KernelEmission(walked(kernel), f"k{i}", machine, options)
         texts.append(emission.text())
         interfaces.append(emission.interface())
         outlined.update(emission.outlined)

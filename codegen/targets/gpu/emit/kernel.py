@@ -36,6 +36,7 @@ from loopgrad.codegen.targets.gpu.lanes.order import TileOrder
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan, Tiles, batches, left_by
 from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_square
+from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, shared_idle, short
@@ -57,6 +58,7 @@ EFFECT: Final[dict[str, Callable[[Emitter, KOp], None]]] = {
     "store": memory.emit_store,
     "accumulate": memory.emit_accumulate,
     "reduce": memory.emit_reduce,
+    "scan": memory.emit_scan,
     "push": stacks.emit_push,
     "check": control.emit_check,
 }
@@ -89,6 +91,7 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = U
         return
     blocks = batches(kernel, plan.tiles)
     scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.rows)
+    scratch += plan.running is not None and plan.running.spans > 1
     start = prologue(kernel, b, scratch)
     table = replace(start.table, partials=reduction_places(kernel, plan.tiles, blocks))
     shared, resume = shared_params(kernel, b, plan, table, len(blocks)), None
@@ -114,6 +117,9 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = U
     elif plan.product is not None:
         unit = e.resize(b.group_id(), "i64", signed=False)
         stride(e, words, unit, shared_idle(e), partial(emit_square, e, plan.product))
+    elif plan.running is not None:
+        unit, totals = e.resize(b.group_id(), "i64", signed=False), RunningTotals(e, plan.running, emit_block)
+        stride(e, words, unit, shared_idle(e), totals.emit)
     elif resume is not None:
         first = b.inst("IMul", "i64", invocation, words.across)
         again = partial(resume.lane, e, start=first, along=words.along, run=partial(emit_lane, e))

@@ -43,6 +43,10 @@ def emit_reduce(e: Emitter, op: KOp) -> None:
         e.contribution.add(e, op.attrs["slot"], *values)
 
 
+def emit_scan(e: Emitter, op: KOp) -> None:
+    e.contribution.add(e, 0, e.get(op.operands[0]))
+
+
 class LeftInScratch:
     """Implements Contribution: every lane's term goes to scratch; folds of fixed shape add them up afterwards."""
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final, Protocol
 
-from loopgrad.codegen.kernel.nodes import Kernel, Reduction, walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
@@ -31,10 +31,13 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     batches,
     by_groups,
     fold_tiles,
+    group_size,
     left_by,
+    partial_size,
     parts,
     tiling,
 )
+from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
@@ -69,6 +72,12 @@ class Support(Protocol):
 
 def plan(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
     """How lanes of this kernel are laid out and how they may meet."""
+    if kernel.running is not None:
+        r = as_reduction(kernel.running)
+        running = running_tiles(
+            kernel, kernel.running, geometry.group, geometry.memory, (group_size(r), partial_size(r))
+        )
+        return Plan(group=geometry.group, running=running)
     shape = arrangement(kernel, options, geometry)
     if not geometry.rows or not has_loops(kernel):
         return shape
@@ -126,6 +135,8 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
         first, last = around_accumulator(kernel, acc, position, scratch, support)
         before += first
         after += last
+    if shared.running is not None and shared.running.spans > 1:
+        before.append(span_totals(kernel, shared.running, scratch, support))
     for number, slots in enumerate(blocks):
         after += folds(kernel, number, slots, tiles, scratch, support)
     return KernelInterface(
@@ -134,17 +145,40 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
         params=len(kernel.params),
         module=module,
         lanes=lanes,
-        tiles=0 if tiles is None else tiles.count,
+        tiles=shared.running.count if shared.running is not None else 0 if tiles is None else tiles.count,
         copies=shared.copies,
         loops=has_loops(kernel),
         scratch=tuple(scratch),
-        own_scratch=len(blocks) + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + bool(shared.rows),
+        own_scratch=own_blocks(shared, len(blocks)),
         rows=shared.rows,
         before=tuple(before),
         after=tuple(after),
         stacks=kernel.stacks,
         errors=kernel.errors,
     )
+
+
+def own_blocks(shared: Plan, reductions: int) -> int:
+    """Scratch blocks in the table of the kernel itself."""
+    spans = shared.running is not None and shared.running.spans > 1
+    return reductions + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + bool(shared.rows) + spans
+
+
+def span_totals(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support: Support) -> Dispatch:
+    """The launch of the kernel's lanes that leaves the totals of a running total's spans, in a new scratch block."""
+    assert kernel.running is not None
+    r = as_reduction(kernel.running)
+    terms = replace(kernel, name=f"{kernel.name}_spans", body=without_checks(kernel.body), errors=(), order_key=None)
+    block = (SCRATCH, len(scratch))
+    scratch.append(max(tiles.outer * tiles.spans * tiles.inner * SIZE[memory_type(r.dtype)] * parts(r), 8))
+    module = support.add(terms, Plan(group=tiles.group, running=replace(tiles, totals=True)))
+    params = [(PARAM, i) for i in range(len(kernel.params))]
+    return Dispatch(module, prod(kernel.domain), (*params, block), tiles.count)
+
+
+def without_checks(block: Block) -> Block:
+    """The kernel itself makes them."""
+    return Block(block.arguments, [op for op in block.ops if op.opcode != "check"], block.yields)
 
 
 def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], scratch: list[int]) -> list[int]:

@@ -27,6 +27,7 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
+from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
@@ -107,7 +108,7 @@ class Plan:
     `group`: invocations of a workgroup, 0 where that is the target's choice. `product`: the kernel is a matrix
     product, which workgroups make in squares. `program`: what workgroups do in place of the kernel's body. `rows`: the
     most invocations of a kernel that can be left and continued, 0 where it can't (see resume). `stages`: the tiles of
-    each stage, where there are some."""
+    each stage, where there are some. `running`: the tiles of a kernel with a running total."""
 
     copies: int = 0
     copied: tuple[int, ...] = ()
@@ -118,6 +119,7 @@ class Plan:
     rows: int = 0
     accumulators: tuple[Accumulator, ...] = ()
     stages: tuple[Tiles, ...] = ()
+    running: RunningTiles | None = None
 
 
 UNTILED: Final = Plan()

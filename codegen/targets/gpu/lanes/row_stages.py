@@ -291,6 +291,7 @@ def _with_slots(step: LaunchStep, current: dict[int, int]) -> LaunchStep:
 def suits(kernel: Kernel) -> bool:
     """Whether a kernel may be a stage: lanes in any order, which report nothing."""
     plain = straight(kernel) and not (kernel.stacks or kernel.errors or kernel.stages)
+    plain = plain and kernel.running is None
     return plain and prod(kernel.domain) > 0 and all(param.access != "accumulate" for param in kernel.params)
 
 

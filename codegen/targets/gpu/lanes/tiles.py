@@ -60,8 +60,13 @@ class Tile:
         self.inner = e.kernel.domain[cut:]
 
     def enter(self, position: Val, arguments: Sequence[KValue], ahead: int = 0) -> None:
-        """What follows is the lane at `position` (i32) + `ahead` of the tile. Known distances are added last, so
-        that one address serves several lanes."""
+        """What follows is the lane at `position` (i32) + `ahead` of the tile."""
+        column = self.place(position, ahead)
+        self.e.values.update(zip(arguments, (*self.outer, *digits(self.e, column, self.inner)), strict=True))
+
+    def place(self, position: Val, ahead: int = 0) -> Val:
+        """The lane there is the one that runs; its number below the dims of the tile's row. Known distances are added
+        last, so that one address serves several lanes."""
         e, b = self.e, self.e.b
         offset = e.resize(position, "i64", signed=False)
 
@@ -77,7 +82,7 @@ class Tile:
         e.position = b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
         if self.outer:
             column = moved(self.column)
-        e.values.update(zip(arguments, (*self.outer, *digits(e, column, self.inner)), strict=True))
+        return column
 
 
 def short(e: Emitter, lane: Val) -> Val:
@@ -186,8 +191,8 @@ def emit_together(
         lanes.append((e.values, e.lane, e.position))
     for op in loads_first(e, block, len(lanes)):
         operands = [[values[v] for v in op.operands] for values, _, _ in lanes]
-        if op.opcode == "reduce" and len(op.operands) == 1 and e.contribution.meets:
-            e.contribution.add(e, op.attrs["slot"], *[x for (x,) in operands])
+        if op.opcode in ("reduce", "scan") and len(op.operands) == 1 and e.contribution.meets:
+            e.contribution.add(e, op.attrs.get("slot", 0), *[x for (x,) in operands])
             continue
         results = at_once(e, op, operands)
         for i, (values, lane, position) in enumerate(lanes):

@@ -1,0 +1,133 @@
+"""How a running total is laid over workgroups: by its shape alone.
+
+The array is `outer` rows of `extent` positions with `inner` elements each. A workgroup takes tiles: `rows` whole short
+rows, or a piece of a long one; where `inner` is large, `columns` of its elements at a time. Within a tile an invocation
+owns `each` neighbouring positions of one column. A long row is one workgroup's, tile after tile, where there are
+many rows; else it is cut into `spans`, whose totals another launch leaves in scratch memory before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Kernel, Reduction, RunningTotal
+from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+
+MOST_EACH: Final = 15  # positions of an invocation: odd, so that neighbours begin in different banks
+TILE_BYTES: Final = 24 << 10  # of memory of the workgroup: several workgroups should run side by side
+MOST_COLUMNS: Final = 128
+ENOUGH: Final = 1024  # workgroups that fill a device
+MANY: Final = 2048  # into which long rows are cut where there are fewer
+FEW_TILES: Final = 4  # of a row: one workgroup has made them before another launch has begun
+UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTiles:
+    """See the module's text. `chunks`: invocations that share a column of a tile. `tiles`: of a row. `per_span`: tiles
+    of a span. `unrolled`: lanes that an invocation runs at once. `totals`: only those of the spans are made."""
+
+    outer: int
+    extent: int
+    inner: int
+    columns: int
+    chunks: int
+    each: int
+    rows: int
+    tiles: int
+    per_span: int
+    group: int
+    unrolled: int
+    totals: bool = False
+
+    @property
+    def positions(self) -> int:
+        """Of a row in a whole tile."""
+        return self.extent if self.tiles == 1 else self.chunks * self.each
+
+    @property
+    def size(self) -> int:
+        """Elements of a whole tile."""
+        return self.rows * self.positions * self.columns
+
+    @property
+    def slack(self) -> int:
+        """Elements by which the invocations' positions reach beyond those of a row."""
+        return (self.chunks * self.each - self.positions) * self.columns
+
+    @property
+    def owners(self) -> int:
+        """Invocations that own positions."""
+        return self.rows * self.chunks * self.columns
+
+    @property
+    def exact(self) -> bool:
+        """Whether every invocation always has all its positions."""
+        return self.owners == self.group and self.extent % (self.chunks * self.each) == 0
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.inner // self.columns)
+
+    @property
+    def spans(self) -> int:
+        return -(-self.tiles // self.per_span)
+
+    @property
+    def count(self) -> int:
+        """What workgroups take one after the other: tiles of short rows, spans of long ones."""
+        return -(-self.outer // self.rows) * self.spans * self.blocks
+
+
+
+def as_reduction(running: RunningTotal) -> Reduction:
+    """What combines its terms."""
+    return Reduction(running.kind, running.dtype, running.param, 0)
+
+
+def running_tiles(
+    kernel: Kernel, running: RunningTotal, group: int, memory: int, sizes: tuple[int, int]
+) -> RunningTiles:
+    """The layout for workgroups of `group` invocations with so much memory. `sizes`: bytes there of an element, and of
+    what is combined so far."""
+    outer, extent, inner = running.shape
+    most = most_each(group, memory, sizes)
+    blocks = -(-inner // min(MOST_COLUMNS, group))
+    columns = -(-inner // blocks)
+    chunks = group // columns
+    if extent <= chunks * most:
+        chunks = -(-extent // most)
+        each = -(-extent // chunks) | 1
+        rows, tiles, per_span = min(group // (chunks * columns), outer), 1, 1
+        size = rows * extent * columns
+    else:
+        each, rows = most, 1
+        tiles = -(-extent // (chunks * each))
+        per_span = -(-tiles // spans(tiles, outer * blocks))
+        size = chunks * each * columns
+    unrolled = most_unrolled(kernel, size, group)
+    return RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group, unrolled)
+
+
+def most_each(group: int, memory: int, sizes: tuple[int, int]) -> int:
+    """As many positions of an invocation as memory of the workgroup allows; odd."""
+    element, partial = sizes
+    most = min((min(TILE_BYTES, memory) - 2 * group * partial) // (group * element), MOST_EACH)
+    return max(most - (most + 1) % 2, 1)
+
+
+def spans(tiles: int, rows: int) -> int:
+    if tiles <= FEW_TILES or rows >= ENOUGH:
+        return 1
+    return min(tiles, -(-MANY // rows))
+
+
+def most_unrolled(kernel: Kernel, size: int, group: int) -> int:
+    """A number of lanes that divides those of an invocation, or nearly, and keeps the code small."""
+    if not straight(kernel):
+        return 1
+    most = max(min(size // group, MOST_EACH, UNROLLED_WEIGHT // weight(kernel)), 1)
+    if size % group:
+        return min(most, 5)
+    return max(n for n in range(1, most + 1) if size // group % n == 0)

@@ -1,0 +1,42 @@
+"""Running totals over workgroups: enough of these for every shape, none with more than a share of the work."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, RunningTotal
+from loopgrad.codegen.targets.gpu.lanes.running_plan import ENOUGH, FEW_TILES, MANY, running_tiles
+from loopgrad.graph.types import float32, int64
+
+SHAPES = [
+    (1, 1, 1), (1, 255, 1), (1, 1 << 28, 1), (1, 3841, 1), (1 << 14, 1 << 14, 1), (1 << 20, 256, 1), (256, 1 << 20, 1),
+    (1, 1 << 20, 64), (64, 1 << 20, 3), (1, 1 << 14, 1 << 14), (1 << 24, 3, 1), (8, 1 << 20, 1), (1, 1 << 20, 131),
+    (5, 70, 127), (3, 9, 1000003), (1, 1 << 26, 2), (1 << 20, 1, 1), (2, 1, 77),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("group", "memory"), [(256, 48 << 10), (64, 16 << 10), (128, 32 << 10), (1024, 64 << 10)])
+@pytest.mark.parametrize("sizes", [(4, 4), (4, 8), (8, 8), (8, 16)])
+def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tuple[int, int]) -> None:
+    lane, size = KValue(int64), prod(shape)
+    load = KOp("load", (lane,), (float32,), {"param": 0})
+    params = (BufferParam(float32, size, "read"), BufferParam(float32, size, "write"))
+    body = Block((lane,), [load, KOp("scan", load.results, ())])
+    running = RunningTotal("add", float32, 1, shape, False)
+    plan = running_tiles(Kernel("total", (size,), params, body, running=running), running, group, memory, sizes)
+    outer, extent, inner = shape
+    assert plan.owners <= group
+    assert plan.chunks * plan.each >= plan.positions
+    assert plan.positions * plan.tiles >= extent > plan.positions * (plan.tiles - 1)
+    assert plan.spans * plan.per_span >= plan.tiles > (plan.spans - 1) * plan.per_span
+    assert plan.blocks * plan.columns >= inner > (plan.blocks - 1) * plan.columns
+    assert plan.count * plan.per_span * plan.size >= size
+    used = (plan.size + plan.slack) * sizes[0] + 2 * group * sizes[1]
+    assert used <= memory
+    if plan.tiles > FEW_TILES:  # no workgroup walks where others idle
+        assert min(plan.count * plan.per_span, ENOUGH) <= plan.count <= MANY + outer * plan.blocks
+    if size >= 1 << 22:
+        assert plan.count >= ENOUGH // 4
