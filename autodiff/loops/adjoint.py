@@ -24,7 +24,14 @@ from typing import NamedTuple
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
-from loopgrad.autodiff.loops.emission import AdjointCarry, ReverseCarries, emit_augmented, emit_reverse, may_scatter
+from loopgrad.autodiff.loops.emission import (
+    AdjointCarry,
+    Pushed,
+    ReverseCarries,
+    emit_augmented,
+    emit_reverse,
+    may_scatter,
+)
 from loopgrad.autodiff.loops.kept import kept
 from loopgrad.autodiff.loops.normal import (
     NormalCall,
@@ -277,8 +284,9 @@ def emit_loops(
     saved = chosen(parts, set(state), kept=names)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
         return _emit_within_budget(loop, joint, carries, not context.nested)
-    forward = forward_part(parts, saved)
-    saving = emit_augmented(loop, forward, parts.threads, saved, context.nested, brings_rules(loop.body), names)
+    values = Pushed(saved, [v for v in names if v not in saved], names)
+    forward = forward_part(parts, values.all)
+    saving = emit_augmented(loop, forward, parts.threads, values, context.nested, brings_rules(loop.body))
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
     reverse = reverse_part(parts, (*index, *captures, *carries.fixed), carries.inputs, saved)
     return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
@@ -309,5 +317,5 @@ def _emit_within_budget(
     parts = split(inputs, primal, ())
     forward = forward_part(parts, ())
     anyway = brings_rules(loop.body) and not (alone and runs_forward(loop))
-    counting = emit_augmented(loop, forward, parts.threads, (), nested=True, anyway=anyway)
+    counting = emit_augmented(loop, forward, parts.threads, Pushed(()), nested=True, anyway=anyway)
     return emit_checkpointed(Trip(loop, inputs, primal, carries, state, counting.count, alone)), counting.anchor

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.kept import Names, is_kept, marked, stack_like
 from loopgrad.autodiff.loops.normal import NormalLoop
@@ -39,6 +39,19 @@ class Saving:
     threaded: Sequence[Value]
     pushed: Sequence[Value]
     anchor: Sequence[Value] = ()
+
+
+class Pushed(NamedTuple):
+    """What a body pushes in each trip: what the reverse loop pops, and what a policy keeps besides. `names`: all that
+    it keeps."""
+
+    saved: Sequence[Value]
+    unread: Sequence[Value] = ()
+    names: Names = MappingProxyType({})
+
+    @property
+    def all(self) -> tuple[Value, ...]:
+        return (*self.saved, *self.unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +111,11 @@ class AugmentedInputs(Signature):
 
 
 def emit_augmented(
-    loop: NormalLoop, part: ForwardPart, threads: Threads, saved: Sequence[Value], nested: bool, anyway: bool,
-    names: Names = MappingProxyType({}),
-) -> Saving:  # fmt: skip
+    loop: NormalLoop, part: ForwardPart, threads: Threads, values: Pushed, nested: bool, anyway: bool
+) -> Saving:
     """Emit the loop again with what it must save; nothing where a for saves nothing, unless `anyway`: the functions
-    that it calls are here as their rules compute them. `names`: those of `saved` that a policy keeps, with names."""
+    that it calls are here as their rules compute them."""
+    saved, names = values.all, values.names
     own = [Value(StackType(tensor_type("push", v))) for v in saved]
     if loop.count is not None and not threads.made and not own and not anyway:
         return Saving(loop.count, (), ())
@@ -123,8 +136,9 @@ def emit_augmented(
     results = carries.split(emit(*form, loop.original))
     count = results.trips[0] if results.trips else loop.decider
     if results.trips and any(is_kept(v) for v in stacks):
-        count = marked(count, None)  # what was kept in so many trips is read in as many
-    return Saving(count, results.threaded, results.pushed, () if starts else results.state[:1])
+        count = marked(count, "trips")  # what was kept in so many trips is read in as many
+    pushed_for_reverse = results.pushed[: len(values.saved)]
+    return Saving(count, results.threaded, pushed_for_reverse, () if starts else results.state[:1])
 
 
 def _augmented_body(loop: Loop, part: ForwardPart, carries: AugmentedCarries) -> Graph:

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import at, emit
-from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.stacks import stack_type
 from loopgrad.graph.types import TensorType
 
@@ -75,6 +76,20 @@ def is_marked(node: Node) -> bool:
 def is_kept(stack: Value) -> bool:
     """Whether a new stack is one of kept values."""
     return stack.node is not None and is_marked(stack.node)
+
+
+def unmarked(graph: Graph) -> Graph:
+    """`graph`, a second run, without marks, which mean something in the joint graph of the call alone."""
+    return rebuild(graph, _unmarked)
+
+
+def _unmarked(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+    if not is_marked(node):
+        return None
+    if node.op == "alias":
+        return node.operands
+    attrs = {"element": node.attrs["element"], "name": f"{node.attrs['name']} again"}
+    return builder.emit(node.op, node.operands, attrs)
 
 
 def stack_like(made: Value, depth: Value | None, *, kept: bool | None = None) -> Value:

@@ -18,9 +18,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
-from loopgrad.autodiff.loops.kept import is_kept, kept, stack_like
+from loopgrad.autodiff.loops.kept import is_kept, kept, stack_like, unmarked
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call
-from loopgrad.autodiff.loops.residuals import Joint, JointValues, Threads, forward_nodes, split
+from loopgrad.autodiff.loops.refill import beside_counter, beside_queue, filling, turned
+from loopgrad.autodiff.loops.residuals import Joint, JointValues, forward_nodes, split
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
     Received,
@@ -32,15 +33,17 @@ from loopgrad.autodiff.loops.switch import (
     traced,
 )
 from loopgrad.autodiff.pullback import Adjoints, Context, explicit
-from loopgrad.graph import region_ops
+from loopgrad.graph import ops, region_ops
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.carries import run as without_dead_carries
+from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.regions import Call, brings_rules
+from loopgrad.graph.regions import Call, Loop, brings_rules, in_parts
 from loopgrad.graph.signature import Signature
+from loopgrad.graph.types import TensorType, int64
 
 
 def recomputed(graph: Graph, operands: Sequence[Value], save: Sequence[str] = ()) -> tuple[Value, ...]:
@@ -72,11 +75,37 @@ def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context:
     pull_hoisted(call, adjoints, context)
 
 
+class KeptStack(NamedTuple):
+    """A stack of kept values in a joint graph: where it is made, where forward leaves it, where reverse does. `fed`:
+    the second run reads it (`loops.refill`); how many values there are the first run counts, in lanes of the shape
+    `counted`, or `trips` computes from the inputs of the joint graph."""
+
+    made: Value
+    filled: Value
+    emptied: Value
+    fed: bool = False
+    counted: tuple[int, ...] | None = None
+    trips: Graph | None = None
+
+
 class Kept(NamedTuple):
     """What the policy keeps of a joint graph: values, and stacks."""
 
     values: Sequence[Value] = ()
-    stacks: Threads = Threads((), (), ())
+    stacks: Sequence[KeptStack] = ()
+
+    @property
+    def made(self) -> list[Value]:
+        return [s.made for s in self.stacks]
+
+    @property
+    def filled(self) -> list[Value]:
+        return [s.filled for s in self.stacks]
+
+    @property
+    def counters(self) -> list[Value]:
+        """Values of the types of what the first run counts."""
+        return [Value(TensorType(s.counted, int64)) for s in self.stacks if s.counted is not None]
 
 
 class AgainInputs(Signature):
@@ -87,34 +116,40 @@ class AgainInputs(Signature):
     accumulators: Sequence[Value]
     kept: Sequence[Value]
     stacks: Sequence[Value]
+    counts: Sequence[Value]
 
 
 class AugmentedResults(Signature):
-    """What the augmented call gives."""
+    """What the augmented call gives. `counts`: how many values are on those stacks that are counted."""
 
     results: Sequence[Value]
     kept: Sequence[Value]
     stacks: Sequence[Value]
+    counts: Sequence[Value]
 
 
 def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value]:
     """Plain cotangents, accumulators, emptied stacks. `given`: operands, cotangents of results, accumulators."""
     save = call.node.attrs["save"]
     joint, found = _kept(joint, save) if save else (joint, Kept())
-    _, inputs, outputs = joint
-    again = (*outputs.cotangents, *outputs.accumulators, *found.stacks.emptied)
-    reverse = _needed_only(extract(again, (*inputs.values, *found.values, *found.stacks.filled)))
-    read = read_values(reverse)
-    found = found._replace(values=[v for v in found.values if v in read])
+    found = _worth_keeping(joint, found)
+    primal, cotangents, accumulators = joint.inputs.segments
+    taken = AgainInputs(primal, cotangents, accumulators, found.values, found.filled, found.counters)
+    again = unmarked(taken.traced(lambda handed: _second_run(joint, found, handed)))
+    taken, read = taken.split(again.inputs), read_values(again)
+    found = found._replace(values=[v for v, i in zip(found.values, taken.kept, strict=True) if i in read])
     made, anchor = _emit_augmented(call, joint, found, nested)
-    operands = {v: outer for v, outer in zip(inputs.primal, given.primal, strict=True) if v in read}
-    taken = AgainInputs(list(operands), inputs.cotangents, inputs.accumulators, found.values, found.stacks.filled)
-    region = _closed(Graph(taken.values, reverse.nodes, reverse.outputs))
-    handed = AgainInputs(list(operands.values()), given.cotangents, given.accumulators, made.kept, made.stacks)
+    operands = {i: outer for i, outer in zip(taken.operands, given.primal, strict=True) if i in read}
+    taken = taken.replaced(operands=list(operands), kept=[i for i in taken.kept if i in read])
+    region = Graph(taken.values, again.nodes, again.outputs)
+    handed = AgainInputs(
+        list(operands.values()), given.cotangents, given.accumulators, made.kept, made.stacks, made.counts
+    )
+    outputs = joint.outputs
     tables = [i for i in range(len(outputs.accumulators)) if only_scattered([joint], i, call.within)]
     shared = [len(outputs.cotangents) + i for i in tables]
-    cotangents = region_ops.call(handed.values, [region], "again", save=save, shared=shared)
-    return region_ops.tied(cotangents, anchor) if anchor else cotangents
+    results = region_ops.call(handed.values, [region], "again", save=save, shared=shared)
+    return region_ops.tied(results, anchor) if anchor else results
 
 
 def _kept(joint: Joint, save: Sequence[str]) -> tuple[Joint, Kept]:
@@ -122,8 +157,7 @@ def _kept(joint: Joint, save: Sequence[str]) -> tuple[Joint, Kept]:
     that belongs."""
     inputs, outputs = joint.inputs, joint.outputs
     parts = split(inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
-    threads = [t for t in zip(*parts.threads, strict=True) if is_kept(t[0])]
-    stacks = Threads(*zip(*threads, strict=True)) if threads else Threads((), (), ())
+    stacks = [KeptStack(*t) for t in zip(*parts.threads, strict=True) if is_kept(t[0])]
     values = list(kept(forward_nodes(parts), save, parts.graph.inputs))
     return Joint(parts.graph, inputs, outputs.split(parts.graph.outputs)), Kept(values, stacks)
 
@@ -131,13 +165,22 @@ def _kept(joint: Joint, save: Sequence[str]) -> tuple[Joint, Kept]:
 def _emit_augmented(
     call: NormalCall, joint: Joint, found: Kept, nested: bool
 ) -> tuple[AugmentedResults, Sequence[Value]]:
-    """The kept values and stacks; where there are none, and the function calls others whose rules are inline here, a
-    result."""
-    made, operands = found.stacks.made, joint.inputs.primal
+    """What is kept; where nothing is, and the function calls others whose rules are inline here, a result."""
+    made, operands = found.made, joint.inputs.primal
     if not found.values and not made and not brings_rules(call.function):
-        return AugmentedResults((), (), ()), ()
-    wanted = AugmentedResults(joint.outputs.primal, found.values, found.stacks.filled)
-    region = _closed(_needed_only(extract(wanted.values, (*operands, *made))))
+        return AugmentedResults((), (), (), ()), ()
+    wanted = AugmentedResults(joint.outputs.primal, found.values, found.filled, found.counters)
+    part = Graph(joint.graph.inputs, joint.graph.nodes, (*wanted.results, *wanted.kept, *wanted.stacks))
+    for s in found.stacks:
+        if s.counted is not None:
+            part = beside_counter(part, s.made, s.counted)
+    counters = part.inputs[len(joint.graph.inputs) :]
+    part = _needed_only(extract(part.outputs, (*operands, *made, *counters)))
+
+    def function(*arguments: Value) -> Sequence[Value]:
+        return inline(part, (*arguments, *(ops.full(0, tensor_type("count", v)) for v in counters)))
+
+    region, _ = trace(function, [v.type for v in (*operands, *made)])
     augmented = Call.of(call.rebuilt(branches=[region]).node(call.node.loc))
     depths = [None if nested else depth_of(augmented, len(operands) + i) for i in range(len(made))]
     stacks = [stack_like(v, d, kept=False) for v, d in zip(made, depths, strict=True)]
@@ -146,9 +189,64 @@ def _emit_augmented(
     return given, () if found.values or made else given.results[:1]
 
 
-def _closed(part: Graph) -> Graph:
-    """With inputs of its own in place of the values of the joint graph that bound it."""
-    return trace(lambda *arguments: inline(part, arguments), part.input_types)[0]
+# ---- the second run
+
+
+def _worth_keeping(joint: Joint, found: Kept) -> Kept:
+    """The stacks that the second run reads, and those that the reverse pops."""
+    loops = [filling(joint.graph, s.made) for s in found.stacks]
+    able = [s for s, loop in zip(found.stacks, loops, strict=True) if loop is not None]
+    trial, queues = _reverse(joint, found.values, able, found.stacks)
+    read = read_values(trial)
+    fed = {s.made for s, q in zip(able, queues, strict=True) if q in read}
+    emptied = trial.outputs[len(trial.outputs) - len(found.stacks) :]
+    stacks = []
+    for s, loop, left in zip(found.stacks, loops, emptied, strict=True):
+        if loop is not None and s.made in fed:
+            trips = _trips(joint, loop)
+            stacks.append(s._replace(counted=loop.lane_shape if trips is None else None, trips=trips, fed=True))
+        elif left not in trial.inputs:
+            stacks.append(s)
+    return found._replace(stacks=stacks)
+
+
+def _second_run(joint: Joint, found: Kept, given: AgainInputs) -> list[Value]:
+    """Cotangents, accumulators, emptied stacks."""
+    fed, cut = [s for s in found.stacks if s.fed], [s for s in found.stacks if not s.fed]
+    part, _ = _reverse(joint, found.values, fed, cut)
+    own = (*given.operands, *given.cotangents, *given.accumulators)
+    counts, emptied, queues = iter(given.counts), dict[Value, Value](), []
+    handed = dict(zip(found.made, given.stacks, strict=True))
+    for s in fed:
+        count = next(counts) if s.trips is None else inline(s.trips, own)[0]
+        emptied[s.made], queue = turned(handed[s.made], count)
+        queues.append(queue)
+    outputs = inline(part, (*own, *queues, *given.kept, *(handed[s.made] for s in cut)))
+    cotangents, left = in_parts(outputs, len(outputs) - len(cut), len(cut))
+    emptied.update(zip([s.made for s in cut], left, strict=True))
+    return [*cotangents, *(emptied[v] for v in found.made)]
+
+
+def _trips(joint: Joint, loop: Loop) -> Graph | None:
+    """(joint inputs) -> the count of a for, where that takes no loop."""
+    graph = extract(loop.lead, joint.graph.inputs)
+    return None if loop.count is None or any(node.regions or node.op == "pop" for node in graph.nodes) else graph
+
+
+def _reverse(
+    joint: Joint, values: Sequence[Value], fed: Sequence[KeptStack], cut: Sequence[KeptStack]
+) -> tuple[Graph, Sequence[Value]]:
+    """(joint inputs, a stack that feeds each of `fed`, kept values, filled stacks of `cut`) -> (cotangents,
+    accumulators, emptied stacks of `cut`), and which inputs feed."""
+    graph, outputs = joint.graph, (*joint.outputs.cotangents, *joint.outputs.accumulators)
+    watched = (*(s.filled for s in cut), *(s.emptied for s in cut))
+    graph = Graph(graph.inputs, graph.nodes, (*outputs, *values, *watched))
+    for s in fed:
+        graph = beside_queue(graph, s.made)
+    lengths = (len(outputs), len(values), len(cut), len(cut), len(fed))
+    wanted, seen, filled, emptied, _ = in_parts(graph.outputs, *lengths)
+    part = _needed_only(extract((*wanted, *emptied), (*graph.inputs, *seen, *filled)))
+    return part, part.inputs[len(joint.graph.inputs) : len(graph.inputs)]
 
 
 def _needed_only(part: Graph) -> Graph:

@@ -12,7 +12,7 @@ from them and from what is free, and the two parts as graphs (`ForwardPart`, `Re
 - What the policy of a function that is computed again keeps (`loops.kept`) is free, too, and saved where reverse reads
   it.
 - Stacks that forward fills and reverse empties (those of inner loops) aren't saved but *threaded*: their
-  `stack_new` becomes an input of both parts.
+  `stack_new` becomes an input of both parts. So are those of kept values that reverse doesn't read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from loopgrad.autodiff.loops.kept import is_marked
 from loopgrad.autodiff.loops.mincut import minimum_cut
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
@@ -29,7 +30,7 @@ from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES, REDUCTIONS
 from loopgrad.graph.rebuild import read_values
 from loopgrad.graph.regions import beginning, in_parts
 from loopgrad.graph.signature import Signature
-from loopgrad.graph.stacks import last_stack
+from loopgrad.graph.stacks import last_stack, uses_of_stack
 from loopgrad.graph.types import StackType, TensorType
 
 _SMALL_REDUCTION: Final = 16  # elements per result up to which a reduction is worth doing again
@@ -89,6 +90,11 @@ def split(inputs: JointValues, primal: Sequence[Value], adjoint: Sequence[Value]
     for v in adjoint:
         if v not in reverse and not isinstance(v.type, StackType):
             wanted[v] = None
+    for node in joint.nodes:
+        if node.op == "stack_new" and is_marked(node):
+            uses = [after for _, _, after in uses_of_stack(joint, node.results[0])]
+            if len(uses) == 1 and uses[0] not in reverse:  # filled for whoever computes again
+                stacks[uses[0]] = None
     made = tuple([beginning(v) for v in stacks])
     assert all(v.node is not None for v in made), "a primal stack reached the reverse part"
     emptied = tuple([last_stack(joint, v) for v in stacks])

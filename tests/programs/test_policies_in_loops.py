@@ -87,6 +87,47 @@ def test_a_counted_loop_keeps_one_value_a_trip() -> None:
     assert (str(kept.type), kept.formula, kept.depth) == ("float64[4]", "6", 6)
 
 
+LOOPS: dict[str, Any] = {
+    "for": lambda step, x: lg.fori_loop(0, 5, lambda _, v: step(v), x),
+    "count": lambda step, x: lg.fori_loop(0, lg.asarray(4), lambda _, v: step(v), x),
+    "no trip": lambda step, x: lg.fori_loop(0, lg.asarray(0), lambda _, v: step(v), x),
+    "lanes": lambda step, x: lg.fori_loop(0, lg.asarray([3, 0, 1, 4]), lambda _, v: step(v), x),
+    "while": lambda step, x: lg.while_loop(lambda v: lg.sum(v) < 20, step, x),
+    "while lanes": lambda step, x: lg.while_loop(lambda v: v < 3, step, x),
+    "scan": lambda step, x: lg.scan(lambda v, r: (step(v + r), v), x, lg.ones((3, 4)))[0],
+    "in a batch": lambda step, x: lg.vmap(lambda v, n: lg.fori_loop(0, n, lambda _, u: step(u), v))(
+        x, lg.asarray([3, 0, 1, 4])
+    ),
+}
+
+
+@pytest.mark.parametrize("loop", list(LOOPS))
+def test_what_is_named_is_computed_once(device: str, loop: str) -> None:
+    """The next trip starts from it, and the second run of the loop, for what has no name, reads it."""
+
+    def f(x: Any) -> Any:
+        return LOOPS[loop](lambda v: v + 0.1 * lg.sin(v) + lg.name(lg.exp(lg.tanh(v)), "rate"), x)
+
+    def result(f: Any) -> Any:
+        return lg.value_and_grad(lambda x: lg.sum(f(x) ** 2))(lg.asarray(X))
+
+    named, unnamed = result(lg.checkpoint(f, policy=RATES)), result(lg.checkpoint(f))
+    assert lg.to_text(*named).count("= exp(") == 1
+    assert lg.to_text(*unnamed).count("= exp(") > 1
+    for found, expected in zip(named, result(f), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_value_that_only_the_second_run_reads() -> None:
+    """The derivative of a sum reads neither term; the carry can't be had without them."""
+    f = lg.checkpoint(lambda x: lg.fori_loop(0, 6, lambda _, v: v + lg.name(lg.sin(v), "rate"), x), policy=RATES)
+    value, slope = lg.value_and_grad(lambda x: lg.sum(f(x)))(lg.asarray(X))
+    assert lg.to_text(value, slope).count("= sin(") == 1
+    assert saved_values(lambda x: lg.sum(f(x)), lg.asarray(X))["fori_loop/rate"].depth == 6
+    unread = lg.checkpoint(lambda x: lg.fori_loop(0, 6, lambda _, v: lg.name(2 * v, "rate"), x), policy=RATES)
+    assert not saved_values(lambda x: lg.sum(unread(x)), lg.asarray(X))  # a derivative that reads no value
+
+
 def test_a_while_keeps_one_value_a_trip_and_its_count(device: str) -> None:
     @lg.checkpoint(policy=P.save_only_these_names("start"))
     def f(x: Any) -> Any:
