@@ -56,7 +56,7 @@ _load, _trip_count = LlvmAssembler.load, kernel.trip_count
 
 def _without_waiting_sums(*arguments: Any) -> Any:
     found = _folded_tiles(*arguments)
-    return found and replace(found, kept=False)
+    return found and replace(found, spilled=False)
 
 
 def _one_at_a_time(*arguments: Any) -> int:
@@ -123,7 +123,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "measured_lanes": Switch(("unforeseen", *WALKS), ((plan, "measured_tiles", _none),)),
     "sampled_lanes": Switch(("newton", "unforeseen"), ((kernel, "trip_count", _sorted_in_any_case),)),
     "two_programs": Switch(("newton", "unforeseen"), ((measured_order, "LIGHT", 0),)),
-    "back_and_forth": Switch(LOOPS, ((order.TileOrder, "_dealt", _dealt_forwards),)),
+    "back_and_forth": Switch(LOOPS, ((order.LaneOrder, "_dealt", _dealt_forwards),)),
     "own_number_again": Switch(LOOPS, (machine_code(local_id_again=""),)),
     "registers_of_sorted": Switch(LOOPS, (machine_code(sorted_attributes=""),)),
     "registers_of_light_measured": Switch(("unforeseen", "newton"), ((image, "small", lambda _: False),)),

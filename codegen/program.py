@@ -21,7 +21,7 @@ ALIGNMENT: Final = 64  # bytes, of constants and of memory on the CPU
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ArraySlot:
     """kind: input, output, temp, or constant (then `constant` is where its bytes begin in the program's constants)."""
 
     type: TensorType
@@ -206,7 +206,7 @@ class Program:
     """`inputs` and `outputs` are slot numbers; the same slot may be returned twice. `constants`: the bytes of all
     constant slots, each aligned to ALIGNMENT."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[ArraySlot, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     kernels: tuple[Kernel, ...]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from loopgrad.codegen.program import (
     HOST,
+    ArraySlot,
     CopyStep,
     ForStep,
     LaunchStep,
@@ -16,7 +17,6 @@ from loopgrad.codegen.program import (
     ReserveStep,
     RoutineRow,
     RoutineStep,
-    Slot,
     Step,
     SwitchStep,
     WhileStep,
@@ -49,7 +49,7 @@ def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
             yield from all_steps(block)
 
 
-def routine_row(step: RoutineStep, slots: Sequence[Slot], provider: str = HOST, reason: str = "") -> RoutineRow:
+def routine_row(step: RoutineStep, slots: Sequence[ArraySlot], provider: str = HOST, reason: str = "") -> RoutineRow:
     """What `plan` says of a library routine."""
     operands = ", ".join([str(slots[slot].type) for slot in step.inputs])
     return RoutineRow(step.name, operands, provider, reason)

@@ -316,7 +316,7 @@ class AugmentedOperands(Signature):
     stacks: Sequence[Value]
 
 
-class AugmentedResults(Signature):
+class AugmentedBranch(Signature):
     """What an augmented branch gives: the results, the slots, and the stacks of all branches."""
 
     results: Sequence[Value]
@@ -342,7 +342,7 @@ def _emit_augmented(
     made = [v for b, found in zip(branches, own, strict=True) for v in _new_stacks(b, found)]
     form = switch.rebuilt(operands=given.replaced(stacks=made).values, branches=graphs)
     everything = emit(*form, switch.original)
-    results = AugmentedResults(switch.node.results, [Value(t) for t in types], stacks).split(everything)
+    results = AugmentedBranch(switch.node.results, [Value(t) for t in types], stacks).split(everything)
     held = [marked(v, s.name) if s.kept else v for v, s in zip(results.slots, slots, strict=True)]
     return held, results.stacks, () if slots or stacks else results.results[:1]
 
@@ -361,7 +361,7 @@ def _augmented_branch(
         pushed = [ops.push(s, v) for s, v in zip(stacks[number].pushed, values, strict=True)]
         stacks[number] = BranchStacks(made.filled, pushed)
         all_slots = [filled[i] if i in filled else ops.full(0, t) for i, t in enumerate(slots)]
-        return AugmentedResults(made.primal, all_slots, [v for s in stacks for v in s.values]).values
+        return AugmentedBranch(made.primal, all_slots, [v for s in stacks for v in s.values]).values
 
     return given.traced(function)
 

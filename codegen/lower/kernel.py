@@ -58,7 +58,7 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Scatter:
+class ScatterUpdates:
     """Combine a top-level scatter's updates into the buffer."""
 
     node: Node
@@ -84,7 +84,7 @@ class Accumulate:
     exclusive: bool
 
 
-Root = Store | Reduce | Scatter | Scan | Accumulate
+Root = Store | Reduce | ScatterUpdates | Scan | Accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class _Builder:
                     self._store(root)
                 case Reduce():
                     self._reduce(root)
-                case Scatter():
+                case ScatterUpdates():
                     param = self.ctx.params.number(root.buffer, _type(root.node.results[0]), "accumulate")
                     target = AccumulatorRef(param, root.exclusive)
                     scatter_into(self.ctx, self.frame, root.node, target, self.ctx.lane_index)
@@ -207,7 +207,7 @@ class _Builder:
                     wanted.append(root.value)
                 case Reduce() | Scan():
                     wanted.append(root.node.operands[0])
-                case Scatter():
+                case ScatterUpdates():
                     wanted.extend(root.node.operands[1:])
         return self.ctx.settings.liveness.slice(self.request.nodes, wanted, self.request.stored)
 

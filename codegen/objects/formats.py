@@ -17,7 +17,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT
 from loopgrad.codegen.targets.amdgpu.notes import described
 from loopgrad.codegen.targets.amdgpu.target import AmdgpuImage
-from loopgrad.codegen.targets.gpu.compile import Image
+from loopgrad.codegen.targets.gpu.compile import ImageBuilder
 from loopgrad.codegen.targets.nvptx.target import PTX_VERSION, nvptx_image
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.target import SpirvImage
@@ -34,7 +34,9 @@ class ObjectFormat:
     compile: Callable[[Program, Options, str], Objects]
 
 
-def _gpu(suffix: str, passing: str, image: Callable[[str], Image], details: Details = lambda _: {}) -> ObjectFormat:
+def _gpu(
+    suffix: str, passing: str, image: Callable[[str], ImageBuilder], details: Details = lambda _: {}
+) -> ObjectFormat:
     """`passing`: how the six launch words reach a kernel."""
 
     def compile(program: Program, options: Options, target: str) -> Objects:

@@ -13,7 +13,7 @@ from loopgrad.codegen.objects.objects import Objects
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import MatmulStep, Program
 from loopgrad.codegen.steps import all_steps
-from loopgrad.codegen.targets.gpu.compile import Image, compile_for
+from loopgrad.codegen.targets.gpu.compile import ImageBuilder, compile_for
 from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
     ERROR_DETAIL,
@@ -45,7 +45,7 @@ TABLE_END: Final = ("address of control block", "address of void word", "zero", 
 class _Listed:
     """An image that keeps the kernels it is given."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: ImageBuilder) -> None:
         self._image = image
         self.kernels: list[Kernel] = []
 
@@ -61,7 +61,7 @@ Details = Callable[[bytes], Mapping[str, Mapping[str, Any]]]
 
 
 def describe_gpu(
-    program: Program, options: Options, image: Image, target: str, passing: str, details: Details
+    program: Program, options: Options, image: ImageBuilder, target: str, passing: str, details: Details
 ) -> Objects:
     """`details`: of the code's kernels by their entries, what else its format says of them."""
     listed = _Listed(image)

@@ -17,6 +17,7 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.lifetimes import Lifetimes
 from loopgrad.codegen.program import (
     ALIGNMENT,
+    ArraySlot,
     CopyStep,
     ForStep,
     LaunchStep,
@@ -25,7 +26,6 @@ from loopgrad.codegen.program import (
     PushStep,
     ReserveStep,
     RoutineStep,
-    Slot,
     Step,
     SwitchStep,
     WhileStep,
@@ -35,12 +35,12 @@ from loopgrad.codegen.schedule.program_builder import ProgramBuffer
 
 def assign_slots(
     buffers: Sequence[ProgramBuffer], kernels: Sequence[Kernel], steps: Sequence[Step], fixed: Sequence[ProgramBuffer]
-) -> tuple[tuple[Slot, ...], tuple[Step, ...], dict[int, int], bytes]:
+) -> tuple[tuple[ArraySlot, ...], tuple[Step, ...], dict[int, int], bytes]:
     """Slots, renumbered steps, the slot of each buffer, and the bytes of all constants. `fixed`: inputs and outputs,
     in order."""
     lifetimes = Lifetimes(kernels)
     lifetimes.steps(steps)
-    slots = [Slot(b.type, b.kind) for b in fixed]
+    slots = [ArraySlot(b.type, b.kind) for b in fixed]
     numbers = {b.number: i for i, b in enumerate(fixed)}
     free: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     constants = bytearray()
@@ -49,7 +49,7 @@ def assign_slots(
         buffer = buffers[number]
         if buffer.constant is not None:
             numbers[number] = len(slots)
-            slots.append(Slot(buffer.type, "constant", len(constants)))
+            slots.append(ArraySlot(buffer.type, "constant", len(constants)))
             constants += buffer.constant
             constants += bytes(-len(constants) % ALIGNMENT)
             continue
@@ -61,18 +61,18 @@ def _slot(
     buffer: ProgramBuffer,
     first: int,
     last: int,
-    slots: list[Slot],
+    slots: list[ArraySlot],
     free: dict[tuple[object, ...], list[tuple[int, int]]],
 ) -> int:
     """A slot of the buffer's kind whose last user is done, else a new one."""
     if buffer.popped:
-        slots.append(Slot(buffer.type, "temp"))
+        slots.append(ArraySlot(buffer.type, "temp"))
         return len(slots) - 1
     key: tuple[object, ...] = (buffer.type.dtype, buffer.type.nbytes, buffer.type.shape if buffer.exact else None)
     pool = free.setdefault(key, [])
     if pool and pool[0][0] < first:
         return heapreplace(pool, (last, pool[0][1]))[1]
-    slots.append(Slot(buffer.type, "temp"))
+    slots.append(ArraySlot(buffer.type, "temp"))
     heappush(pool, (last, len(slots) - 1))
     return len(slots) - 1
 

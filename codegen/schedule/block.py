@@ -20,7 +20,7 @@ from loopgrad.codegen.lower.kernel import (
     Reduce,
     Root,
     Scan,
-    Scatter,
+    ScatterUpdates,
     Store,
 )
 from loopgrad.codegen.lower.liveness import Liveness
@@ -268,7 +268,7 @@ class BlockScheduler:
                 return Reduce(node, buffers)
             case Role.SCATTER:
                 buffer = self._accumulated(node.operands[0], value, group, initials)
-                return Scatter(node, buffer, scatter_exclusive(node, group.lanes))
+                return ScatterUpdates(node, buffer, scatter_exclusive(node, group.lanes))
             case Role.SCAN:
                 buffer = self.buffer_for(value)
                 self.storage[value] = Stored((buffer,))

@@ -26,7 +26,7 @@ from loopgrad.codegen.lower.kernel import (
     KernelRequest,
     Reduce,
     Root,
-    Scatter,
+    ScatterUpdates,
     Store,
     build_kernel,
 )
@@ -185,4 +185,4 @@ def _buffers(root: Root) -> tuple[Any, ...]:
 
 
 def _exclusive(root: Root) -> bool:
-    return isinstance(root, Scatter | Accumulate) and root.exclusive
+    return isinstance(root, ScatterUpdates | Accumulate) and root.exclusive

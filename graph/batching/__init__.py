@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, stack
-from loopgrad.graph.batching.flow import Flow
+from loopgrad.graph.batching.flow import BatchAnalysis
 from loopgrad.graph.batching.row import BatchContext, Row, in_front
 from loopgrad.graph.batching.walk import walk
 from loopgrad.graph.nodes import Graph, Value
@@ -35,7 +35,7 @@ def batch(
     graph: Graph, arguments: Sequence[Value], batched: Sequence[bool], size: int
 ) -> tuple[list[Value], list[bool]]:
     """Emit `graph` into the ambient scope for `size` batch elements."""
-    flow = Flow()
+    flow = BatchAnalysis()
     context = BatchContext(size, ROWS, flow, flow.batched(graph, tuple(batched), masked=False))
     assert context.flags(graph.inputs) == tuple(batched), "a stack made outside can't turn batched"
     return walk(graph, arguments, context), list(context.flags(graph.outputs))

@@ -36,7 +36,7 @@ class RegionPlan(NamedTuple):
     per_lane: bool
 
 
-class Flow:
+class BatchAnalysis:
     """The analysis of one graph and its regions; answers are remembered."""
 
     def __init__(self) -> None:

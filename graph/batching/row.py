@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.flow import Flags, Flow
+from loopgrad.graph.batching.flow import BatchAnalysis, Flags
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import PRIMITIVES
@@ -31,7 +31,7 @@ class BatchContext:
 
     size: int
     rows: Mapping[str, Row]
-    flow: Flow
+    flow: BatchAnalysis
     batched: frozenset[Value]
     mask: int = 0
     inside: bool = False

@@ -24,7 +24,7 @@ from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
-from loopgrad.lazy.tensor.evaluator import EVALUATOR, Elements, Found, Wanted
+from loopgrad.lazy.tensor.evaluator import EVALUATOR, ComputedElements, Found, Wanted
 from loopgrad.lazy.tensor.liveness import Needed, still_needed, without_known
 from loopgrad.lazy.tensor.ongoing_derivations import deriving, followed, from_variables, note_reads
 from loopgrad.runtime.buffers import Buffer
@@ -106,7 +106,7 @@ def _kept(wanted: Wanted, needed: Needed) -> Found:
     return buffers
 
 
-def _run(values: Sequence[Value]) -> list[Elements]:
+def _run(values: Sequence[Value]) -> list[ComputedElements]:
     """The elements of each value, one program a device, and whether the user chose the device."""
     from loopgrad.runtime.session import evaluate_graph  # late: building graphs needs no session
 
@@ -121,7 +121,7 @@ def _run(values: Sequence[Value]) -> list[Elements]:
             part = whole if len(mine) == len(on) else extract([whole.outputs[i] for i in mine])
             buffers = evaluate_graph(part, device, config.options)
             computed.update(zip(mine, buffers, strict=True))
-    return [Elements(computed[i], place is not None) for i, place in enumerate(chosen)]
+    return [ComputedElements(computed[i], place is not None) for i, place in enumerate(chosen)]
 
 
 def _collect_garbage(nbytes: int) -> None:

@@ -42,7 +42,7 @@ Wanted = dict[int, tuple[TensorCore, Value]]
 Found = dict[Value, Buffer]
 
 
-class Elements(NamedTuple):
+class ComputedElements(NamedTuple):
     """What was computed; `committed`: on a device that the user chose."""
 
     buffer: Buffer
@@ -97,7 +97,7 @@ class Evaluator:
         self,
         evaluated: Iterable[tuple[TensorCore, Value]],
         read: Sequence[Value],
-        computed: Mapping[Value, Elements],
+        computed: Mapping[Value, ComputedElements],
         generation: int,
     ) -> None:
         """Make these tensors refer to their elements (their history stays reachable while they live), and note the
@@ -149,7 +149,7 @@ def pending(tensors: Iterable[TensorCore]) -> Wanted:
     return found
 
 
-def _leaf(found: Elements, history: History | None, serial: int, generation: int) -> TensorLeaf:
+def _leaf(found: ComputedElements, history: History | None, serial: int, generation: int) -> TensorLeaf:
     buffer, committed = found
     leaf = TensorLeaf(buffer.type, buffer, history, computed=True, committed=committed, serial=serial)
     leaf.generation = generation

@@ -28,7 +28,7 @@ class Launch:
 
 
 @dataclass(slots=True, eq=False)
-class Loop:
+class DeviceLoop:
     """The body runs while the condition's value isn't 0."""
 
     condition: Condition
@@ -36,11 +36,11 @@ class Loop:
 
 
 @dataclass(slots=True, eq=False)
-class Branches:
+class DeviceBranches:
     """The branch whose number is the condition's value; none where that is beyond them."""
 
     condition: Condition
     branches: list[list[Item]]
 
 
-Item = Launch | Loop | Branches
+Item = Launch | DeviceLoop | DeviceBranches

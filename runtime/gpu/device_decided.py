@@ -34,7 +34,7 @@ from loopgrad.runtime.gpu.step_recorder import StepRecorder
 from loopgrad.runtime.gpu.workspace import Workspace
 
 
-class Recording:
+class ProgramGraph:
     """The program as one piece of work. `limits`, `launched`: as of StepRecorder."""
 
     def __init__(self, work: Workspace, layout: StateLayout) -> None:
@@ -73,7 +73,7 @@ class DeviceDecided:
         self._stacks: list[Allocation | None] = [None] * len(work.program.stacks)
         self._words: Words = work.placement.shared.words[work.placement.control.nbytes // 8 :]  # of the state
         work.recorder.restart()
-        self._recording: Recording | None = None
+        self._recording: ProgramGraph | None = None
         self.recorded = False
 
     def run(self, inputs: Sequence[Allocation]) -> None:
@@ -82,7 +82,7 @@ class DeviceDecided:
             self._copy_shadowed()
             self.recorded = work.heap.reserve(keep=self.recorded)
             if self._recording is None or not self.recorded:
-                self._recording, self.recorded = Recording(work, self._layout), True
+                self._recording, self.recorded = ProgramGraph(work, self._layout), True
             self._reserve_stacks()
             self._fill()
             self._recording.run()
@@ -132,7 +132,7 @@ class DeviceDecided:
 
     # after it
 
-    def _grew(self, recording: Recording) -> bool:
+    def _grew(self, recording: ProgramGraph) -> bool:
         """Whether a stack was too small; raises what else kernels report."""
         work, capacities = self._work, self._work.capacities
         grew = work.reports(recording.launched)
@@ -144,7 +144,7 @@ class DeviceDecided:
                 grew = True
         return grew
 
-    def _raise_loop_failure(self, recording: Recording, code: int, detail: int) -> None:
+    def _raise_loop_failure(self, recording: ProgramGraph, code: int, detail: int) -> None:
         if not code:
             return
         if code == EMPTY_STACK:

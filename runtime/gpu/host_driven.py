@@ -107,9 +107,9 @@ class HostDriven(StepWalk):
             self._know_depths(k, slots)
         while True:
             self._launches.kernel(step)
-            if kernel.rows and self._continue_lanes(k, kernel, slots):
+            if kernel.resumable and self._continue_lanes(k, kernel, slots):
                 return
-            if not kernel.rows and (not kernel.stacks or self._flush()):
+            if not kernel.resumable and (not kernel.stacks or self._flush()):
                 return
 
     def _know_depths(self, k: int, slots: Sequence[int]) -> None:

@@ -65,8 +65,8 @@ class Launches:
         elif kernel.tiles:
             groups = resident // pipeline.group if kernel.stacks else self._driver.filling(pipeline)
             recorder.tiled(pipeline, kernel.tiles, table, min(kernel.tiles, groups))
-        elif kernel.stacks or kernel.rows:
-            recorder.stacked(pipeline, kernel.lanes, table, resident or kernel.rows)
+        elif kernel.stacks or kernel.resumable:
+            recorder.stacked(pipeline, kernel.lanes, table, resident or kernel.resumable)
         else:
             recorder.plain(pipeline, kernel.lanes, table)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.program import MatmulStep, Slot
+from loopgrad.codegen.program import ArraySlot, MatmulStep
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
@@ -60,7 +60,7 @@ class LoadedProgram:
             self._pipelines[module] = known
         return known
 
-    def constant(self, slot: Slot) -> Allocation:
+    def constant(self, slot: ArraySlot) -> Allocation:
         assert slot.constant is not None
         placed = self._placed.get(slot.constant)
         if placed is None:

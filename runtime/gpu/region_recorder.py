@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from loopgrad.codegen.targets.gpu.support.update_list import UpdateList
-from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
+from loopgrad.runtime.gpu.control_flow import Condition, DeviceBranches, DeviceLoop, Item, Launch
 from loopgrad.runtime.gpu.driver import Driver, Push, Shared, Words
 from loopgrad.runtime.gpu.recorder import Recorder
 
 
 @dataclass(slots=True, eq=False)
-class Dispatch:
+class RecordedLaunch:
     """A launch; `symbols` are what its table lists."""
 
     launch: Launch
@@ -29,7 +29,7 @@ class Dispatch:
 
 
 @dataclass(slots=True, eq=False)
-class Update:
+class RecordedUpdate:
     """One launch of the update kernel."""
 
     operations: UpdateList
@@ -37,15 +37,15 @@ class Update:
 
 
 @dataclass(slots=True, eq=False)
-class Region:
+class RecordedRegion:
     """A loop (one block, and the updates that decide on it) or branches."""
 
     condition: Condition
     blocks: list[list[Entry]]
-    deciding: list[Update] | None = None
+    deciding: list[RecordedUpdate] | None = None
 
 
-Entry = Dispatch | Update | Region
+Entry = RecordedLaunch | RecordedUpdate | RecordedRegion
 
 
 @dataclass
@@ -60,7 +60,7 @@ class _Commands:
 
     def dispatch(self, pipeline: Any, groups: int, push: Push) -> None:
         self.count += 1
-        self.recorder.block.append(Dispatch(Launch(pipeline, groups, push), self.recorder.listed[push[0]]))
+        self.recorder.block.append(RecordedLaunch(Launch(pipeline, groups, push), self.recorder.listed[push[0]]))
 
     def barrier(self) -> None:
         """Launches of a recording run one after the other."""
@@ -110,12 +110,12 @@ class RegionRecorder(Recorder):
         finally:
             self.aliases = before
 
-    def update(self) -> Update:
+    def update(self) -> RecordedUpdate:
         """An update to add operations to: the last one where nothing came after it."""
         last = self.block[-1] if self.block else None
-        if isinstance(last, Update) and last.condition is None:
+        if isinstance(last, RecordedUpdate) and last.condition is None:
             return last
-        made = Update(UpdateList())
+        made = RecordedUpdate(UpdateList())
         self.block.append(made)
         return made
 
@@ -144,35 +144,35 @@ def tidy(block: list[Entry], first: int) -> list[Entry]:
     don't use what they change, and from the beginning of a loop's body into the decision on each pass."""
     done: list[Entry] = []
     for entry in block:
-        if isinstance(entry, Region):
+        if isinstance(entry, RecordedRegion):
             entry.blocks = [tidy(inner, first) for inner in entry.blocks]
             if entry.deciding is not None:
                 _absorb(entry, entry.deciding)
-        if isinstance(entry, Update) and entry.condition is None and entry.operations.movable:
+        if isinstance(entry, RecordedUpdate) and entry.condition is None and entry.operations.movable:
             _raise(entry, done, first)
         else:
             done.append(entry)
     return done
 
 
-def _raise(update: Update, done: list[Entry], first: int) -> None:
+def _raise(update: RecordedUpdate, done: list[Entry], first: int) -> None:
     place = len(done)
     while place:
         above = done[place - 1]
-        if not isinstance(above, Dispatch) or any(first + s in update.operations.changed for s in above.symbols):
+        if not isinstance(above, RecordedLaunch) or any(first + s in update.operations.changed for s in above.symbols):
             break
         place -= 1
     before = done[place - 1] if place else None
-    if isinstance(before, Update) and before.condition is None:
+    if isinstance(before, RecordedUpdate) and before.condition is None:
         before.operations.extend(update.operations)
     else:
         done.insert(place, update)
 
 
-def _absorb(loop: Region, deciding: Sequence[Update]) -> None:
+def _absorb(loop: RecordedRegion, deciding: Sequence[RecordedUpdate]) -> None:
     (body,) = loop.blocks
     opening = body[0] if body else None
-    if isinstance(opening, Update) and opening.condition is None and opening not in deciding:
+    if isinstance(opening, RecordedUpdate) and opening.condition is None and opening not in deciding:
         for update in deciding:
             update.operations.extend(opening.operations)
         del body[0]
@@ -188,7 +188,7 @@ class Lists:
     words: list[int] = field(default_factory=list)
     launches: list[tuple[Launch, int]] = field(default_factory=list)
 
-    def launch(self, update: Update) -> Launch:
+    def launch(self, update: RecordedUpdate) -> Launch:
         changed = sorted(update.operations.changed)
         pairs = [(target, source) for source in changed for target in self.sources.get(source, ())]
         made = Launch(self.pipeline, 1, (self.state, 0, 0, 0, 0, 0), update.condition)
@@ -200,14 +200,14 @@ class Lists:
         return [self.item(entry) for entry in block]
 
     def item(self, entry: Entry) -> Item:
-        if isinstance(entry, Dispatch):
+        if isinstance(entry, RecordedLaunch):
             return entry.launch
-        if isinstance(entry, Update):
+        if isinstance(entry, RecordedUpdate):
             return self.launch(entry)
         blocks = [self.items(block) for block in entry.blocks]
         if entry.deciding is None:
-            return Branches(entry.condition, blocks)
-        return Loop(entry.condition, blocks[0])
+            return DeviceBranches(entry.condition, blocks)
+        return DeviceLoop(entry.condition, blocks[0])
 
     def use(self, pipeline: Any) -> None:
         """Another update kernel."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.support.update_list import PAUSED, PROGRESS
-from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
+from loopgrad.runtime.gpu.control_flow import Condition, DeviceBranches, DeviceLoop, Item, Launch
 from loopgrad.runtime.gpu.driver import Commands, Driver, Shared, Words
 
 FIRST: Final = 8  # passes of a loop that nobody knows
@@ -154,10 +154,10 @@ class SpeculativeWork:
                 self._region(item, following)
         return _Stretch(launches[::-1], turn, following) if launches else following
 
-    def _region(self, item: Loop | Branches, following: _Stretch | None) -> None:
+    def _region(self, item: DeviceLoop | DeviceBranches, following: _Stretch | None) -> None:
         """Its turn: what decides on it leads there."""
-        turn = self._turns[item.condition] = _Turn(len(self._turns), isinstance(item, Loop), [])
-        if isinstance(item, Loop):
+        turn = self._turns[item.condition] = _Turn(len(self._turns), isinstance(item, DeviceLoop), [])
+        if isinstance(item, DeviceLoop):
             turn.targets = [following, None]
             turn.targets[1] = self._chain(item.body, None)
         else:

@@ -24,7 +24,7 @@ from loopgrad.graph.nodes import Location
 from loopgrad.runtime.gpu.control_flow import Condition
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.placement import SLOTS
-from loopgrad.runtime.gpu.region_recorder import Entry, Region, RegionRecorder, Update
+from loopgrad.runtime.gpu.region_recorder import Entry, RecordedRegion, RecordedUpdate, RegionRecorder
 from loopgrad.runtime.gpu.state_layout import StateLayout
 from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
@@ -62,7 +62,7 @@ class StepRecorder(StepWalk):
         self._loops += 1
         return self._layout.loop(self._loops - 1)
 
-    def _swap(self, update: Update, pairs: Pairs) -> None:
+    def _swap(self, update: RecordedUpdate, pairs: Pairs) -> None:
         for a, b in pairs:
             update.operations.swap(self._slot(a), self._slot(b))
 
@@ -127,5 +127,5 @@ class StepRecorder(StepWalk):
             recorded.append(block)
         self._region(condition, recorded, None)
 
-    def _region(self, condition: Condition, recorded: list[list[Entry]], deciding: list[Update] | None) -> None:
-        self._recorder.block.append(Region(condition, recorded, deciding))
+    def _region(self, condition: Condition, recorded: list[list[Entry]], deciding: list[RecordedUpdate] | None) -> None:
+        self._recorder.block.append(RecordedRegion(condition, recorded, deciding))

@@ -70,11 +70,11 @@ def workspace(loaded: LoadedProgram, capacities: Capacities, adapt: bool) -> Wor
     ledger = driver.ledger if defers(program) else None
     bindings = Bindings(loaded, placement, placement.shared.address if ledger is None else ledger.address)
     heap = StackHeap(loaded, capacities, placement, bindings.symbols)
-    reporting = [k for k, kernel in enumerate(program.kernels) if kernel.stacks or kernel.errors or kernel.rows]
+    reporting = [k for k, kernel in enumerate(program.kernels) if kernel.stacks or kernel.errors or kernel.resumable]
     recorder = Recorder(driver, bindings.symbols)
     return Workspace(loaded, capacities, placement, bindings, heap, recorder, ledger, frozenset(reporting), adapt)
 
 
 def defers(program: ProgramRecord) -> bool:
     """Whether all that a call may have to report are stacks that were too small."""
-    return program.straight and not any(kernel.errors or kernel.rows for kernel in program.kernels)
+    return program.straight and not any(kernel.errors or kernel.resumable for kernel in program.kernels)

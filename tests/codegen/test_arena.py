@@ -11,12 +11,12 @@ from loopgrad.codegen import arena as arenas
 from loopgrad.codegen.arena import Arena, plan_arena
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel
 from loopgrad.codegen.program import (
+    ArraySlot,
     CopyStep,
     ForStep,
     Initial,
     LaunchStep,
     Program,
-    Slot,
     Step,
     SwitchStep,
     WhileStep,
@@ -32,7 +32,7 @@ def arena(kinds: str, steps: tuple[Step, ...], outputs: tuple[int, ...], scratch
     """kinds: one letter a slot: i(nput) o(utput) t(emp) n(umber) b(ool)."""
     names = {"i": "input", "o": "output"}
     types = {"n": TensorType((), int64), "b": TensorType((), bool_)}
-    slots = tuple(Slot(types.get(k, VECTOR), names.get(k, "temp")) for k in kinds)
+    slots = tuple(ArraySlot(types.get(k, VECTOR), names.get(k, "temp")) for k in kinds)
     access = (BufferParam(float64, 100, "read"), BufferParam(float64, 100, "accumulate"))
     kernel = Kernel("k", (100,), access, Block())
     inputs = tuple(i for i, k in enumerate(kinds) if k == "i")

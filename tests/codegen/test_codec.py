@@ -16,6 +16,7 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.pipeline import build_program
 from loopgrad.codegen.program import (
+    ArraySlot,
     CopyStep,
     ForStep,
     Initial,
@@ -27,7 +28,6 @@ from loopgrad.codegen.program import (
     PushStep,
     ReserveStep,
     RoutineStep,
-    Slot,
     Step,
     SwitchStep,
     WhileStep,
@@ -37,7 +37,7 @@ from loopgrad.codegen.targets.cpu import record as cpu
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.module import emit_kernels
 from loopgrad.codegen.targets.gpu.compile import compile_for
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, Plan
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import DType, TensorType, bfloat16, bool_, float32, int32
@@ -55,7 +55,7 @@ class NoCode:
     def __init__(self) -> None:
         self.modules: list[Module] = []
 
-    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+    def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         self.modules.append(Module(kernel.name, 8 * len(self.modules), 8, f"k{len(self.modules)}", plan.group or 64))
 
     def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
@@ -144,7 +144,7 @@ def test_floats_keep_their_bits(bits: int) -> None:
     ("kind", "value"),
     [(DType, bfloat16), (TensorType, TensorType((0, 3), bool_)), (Location | None, HERE), (Location | None, None),
      (dict[int, int], {3: 1, 2: 5}), (frozenset[int], frozenset([4, 1])), (tuple[()], ()),
-     (tuple[int, tuple[str, ...]], (1, ("a", "b"))), (Slot, Slot(TensorType((2,), int32), "constant", 64)),
+     (tuple[int, tuple[str, ...]], (1, ("a", "b"))), (ArraySlot, ArraySlot(TensorType((2,), int32), "constant", 64)),
      (ProgramStack, ProgramStack(TensorType((), float32), "v", None, 2))],
     ids=str,
 )  # fmt: skip

@@ -70,7 +70,7 @@ class AmdgpuAssembler(Quotients):
 
     # places
 
-    def here(self, x: Val) -> Val:
+    def opaque(self, x: Val) -> Val:
         """LLVM computes branches that are rarely taken always, where nothing hinders it. It also adds the constant of
         an index to the array's place in memory of the workgroup, and leaves an address below zero."""
         kind = llvm_type(x.type)

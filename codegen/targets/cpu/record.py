@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from loopgrad.codegen.kernel.nodes import ErrorSite, StackSlot
 from loopgrad.codegen.program import (
+    ArraySlot,
     ForStep,
     MatmulStep,
     Program,
     ProgramStack,
     Residual,
     RoutineStep,
-    Slot,
     WhileStep,
 )
 from loopgrad.codegen.steps import all_steps, launches
@@ -41,7 +41,7 @@ class KernelRecord:
 class CpuProgramRecord:
     """`loops`: where each was written, in the order of their numbers."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[ArraySlot, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     layout: ContextLayout

@@ -91,8 +91,8 @@ class Assembler(Protocol):
         """The `count` elements of a table of constants from `first` on."""
         ...
 
-    def here(self, x: Val) -> Val:
-        """x. Where a compiler would compute what follows from x elsewhere as well, or by another formula, it can't."""
+    def opaque(self, x: Val) -> Val:
+        """x behind a barrier to optimisation: the compiler neither moves nor rewrites what follows from it."""
         ...
 
     # variables of one invocation

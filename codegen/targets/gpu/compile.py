@@ -1,6 +1,6 @@
 """Program -> Artifact, for any GPU target: its kernels, the support kernels that they need, the record.
 
-A target gives an `Image`: it takes kernels one after the other and answers with the code of all of them.
+A target gives an `ImageBuilder`: it takes kernels one after the other and answers with the code of all of them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan
-from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, Plan
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
 
 
-class Image(Protocol):
+class ImageBuilder(Protocol):
     """Code in the making, for a target with workgroups of that geometry."""
 
     @property
     def geometry(self) -> Geometry: ...
 
-    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+    def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         """One more kernel, under the next number."""
         ...
 
@@ -42,12 +42,12 @@ class _Kernels:
     """Numbers kernels. One that says the same as another shares its code and number, but where messages need
     the kernel's own line."""
 
-    def __init__(self, image: Image, options: Options) -> None:
+    def __init__(self, image: ImageBuilder, options: Options) -> None:
         self.image, self.options, self.geometry = image, options, image.geometry
         self.count = 0
-        self._known: dict[tuple[str, bool, Plan], int] = {}
+        self._known: dict[tuple[str, bool, LaneMapping], int] = {}
 
-    def own(self, kernel: Kernel, fast: bool, shape: Plan) -> int:
+    def own(self, kernel: Kernel, fast: bool, shape: LaneMapping) -> int:
         verify_kernel(kernel)
         key = (print_kernel(replace(kernel, name="")), fast, shape)
         if key in self._known and not (kernel.stacks or kernel.errors):
@@ -57,12 +57,12 @@ class _Kernels:
         self.count += 1
         return self.count - 1
 
-    def add(self, kernel: Kernel, plan: Plan = UNTILED) -> int:
+    def add(self, kernel: Kernel, plan: LaneMapping = UNTILED) -> int:
         """A support kernel's number."""
         return self.own(kernel, False, plan)
 
 
-def compile_for(program: Program, options: Options, image: Image) -> Artifact[ProgramRecord]:
+def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
     program = with_row_stages(program, image.geometry)
     kernels = _Kernels(image, options)

@@ -71,7 +71,7 @@ class KernelInterface:
     `before` and `after` run around the kernel's own module: identities of private copies, folds of
     reductions. `tiles`: how many the kernel has; 0: its lanes are not in tiles. `copies` invocations own a
     stretch of lanes each; 0: any lane anywhere. The kernel's own table lists the first `own_scratch` blocks;
-    the others are of its folds. `loops`: the kernel has loops of its own. `rows`: the kernel may be left
+    the others are of its folds. `loops`: the kernel has loops of its own. `resumable`: the kernel may be left
     UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't."""
 
     name: str
@@ -88,4 +88,4 @@ class KernelInterface:
     stacks: tuple[StackSlot, ...]
     errors: tuple[ErrorSite, ...]
     tiles: int = 0
-    rows: int = 0
+    resumable: int = 0

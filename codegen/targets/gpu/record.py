@@ -11,6 +11,7 @@ from functools import cached_property
 
 from loopgrad.codegen.arena import Arena
 from loopgrad.codegen.program import (
+    ArraySlot,
     CopyStep,
     ForStep,
     LaunchStep,
@@ -20,7 +21,6 @@ from loopgrad.codegen.program import (
     Residual,
     RoutineRow,
     RoutineStep,
-    Slot,
     Step,
     WhileStep,
 )
@@ -46,7 +46,7 @@ class ProgramRecord:
     """`support`: launches that steps name in `by`. `arena`: the temporaries without memory of their own, and the
     scratch blocks of each kernel."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[ArraySlot, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     kernels: tuple[KernelInterface, ...]
@@ -77,7 +77,7 @@ class ProgramRecord:
     @cached_property
     def continued(self) -> bool:
         """Some kernel may leave lanes in the middle and is launched again."""
-        return any(kernel.rows for kernel in self.kernels)
+        return any(kernel.resumable for kernel in self.kernels)
 
     @cached_property
     def straight(self) -> bool:

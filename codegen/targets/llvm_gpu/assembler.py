@@ -161,7 +161,7 @@ class LlvmAssembler:
     def wide_product(self, x: Val, y: Val) -> Val:
         return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
 
-    def here(self, x: Val) -> Val:
+    def opaque(self, x: Val) -> Val:
         return x
 
     def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:

@@ -8,7 +8,7 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
 from loopgrad.codegen.targets.gpu.lanes.analysis import small
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, Plan, many_sums
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, LaneMapping, many_sums
 from loopgrad.codegen.targets.gpu.record import Module
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
@@ -21,7 +21,7 @@ Generate = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
 
 class LlvmImage:
-    """Implements codegen.targets.gpu.compile.Image. `generate` turns a module's text into code and texts of
+    """Implements codegen.targets.gpu.compile.ImageBuilder. `generate` turns a module's text into code and texts of
     later stages; `group` is the workgroup size."""
 
     def __init__(
@@ -35,9 +35,9 @@ class LlvmImage:
 
     @property
     def geometry(self) -> Geometry:
-        return Geometry(self.group, summed=self.flavour.summed_group)
+        return Geometry(self.group, sums_group=self.flavour.summed_group)
 
-    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+    def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.group
         b = self.assembler(self.flavour, f"k{len(self._functions)}", group, fast)
         emit_kernel(kernel, b, fast, plan)

@@ -103,7 +103,7 @@ class SpirvAssembler(Words):
         places = [self.inst("IAdd", first.type, first, self.const(first.type, n)) for n in range(count)]
         return [self.get(self._cell(PRIVATE, type, table, place), type) for place in places]
 
-    def here(self, x: Val) -> Val:
+    def opaque(self, x: Val) -> Val:
         return x
 
     def _cell(self, storage: int, type: str, array: int, index: Val) -> int:

@@ -11,7 +11,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, Plan
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, Features
@@ -31,11 +31,11 @@ class SpirvImage:
 
     @property
     def geometry(self) -> Geometry:
-        rows = self.features.resident if self.continued else 0
+        resumable = self.features.resident if self.continued else 0
         f = self.features
-        return Geometry(f.tile_group, f.workgroup_memory, rows, wide=f.int64_atomics)
+        return Geometry(f.tile_group, f.workgroup_memory, resumable, wide=f.int64_atomics)
 
-    def add(self, kernel: Kernel, fast: bool, plan: Plan) -> None:
+    def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.features.group
         b = SpirvAssembler(self.features, kernel.name, group)
         emit_kernel(kernel, b, fast, plan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loopgrad.runtime.gpu.control_flow import Branches, Condition, Item, Launch, Loop
+from loopgrad.runtime.gpu.control_flow import Condition, DeviceBranches, DeviceLoop, Item, Launch
 from loopgrad.runtime.gpu.driver import Shared
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import BLOCK, Arguments
@@ -72,7 +72,7 @@ class StreamGraph:
         for item in items:
             if isinstance(item, Launch):
                 last = (self._launch(graph, last, item),)
-            elif isinstance(item, Loop):
+            elif isinstance(item, DeviceLoop):
                 node, body = self._api.add_loop(graph, last, self._conditions[item.condition])
                 self._fill(body, item.body)
                 last = (node,)
@@ -80,7 +80,7 @@ class StreamGraph:
                 last = (self._branches(graph, last, item),)
         return last
 
-    def _branches(self, graph: Any, after: Sequence[Any], item: Branches) -> Any:
+    def _branches(self, graph: Any, after: Sequence[Any], item: DeviceBranches) -> Any:
         condition = self._conditions[item.condition]
         node, graphs = self._api.add_branches(graph, after, condition, len(item.branches))
         for inner, branch in zip(graphs, item.branches, strict=True):

@@ -11,6 +11,7 @@ import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, Reduction
 from loopgrad.codegen.program import (
+    ArraySlot,
     CopyStep,
     ForStep,
     Initial,
@@ -23,7 +24,6 @@ from loopgrad.codegen.program import (
     ReserveStep,
     Residual,
     RoutineStep,
-    Slot,
     SwitchStep,
     WhileStep,
 )
@@ -103,8 +103,8 @@ def scalar(value: int, dtype: DType = int64) -> Buffer:
     return buffer(np.asarray(value, dtype.np))
 
 
-def slots(*kinds: tuple[TensorType, str]) -> tuple[Slot, ...]:
-    return tuple(Slot(type, kind) for type, kind in kinds)
+def slots(*kinds: tuple[TensorType, str]) -> tuple[ArraySlot, ...]:
+    return tuple(ArraySlot(type, kind) for type, kind in kinds)
 
 
 def increment(source: int, target: int) -> LaunchStep:
@@ -135,7 +135,7 @@ def test_results_stay_while_they_are_held(load: Any) -> None:
 
 
 def test_an_output_may_be_an_input_a_constant_or_returned_twice(load: Any) -> None:
-    constant = Slot(TensorType((2,), int32), "constant", 0)
+    constant = ArraySlot(TensorType((2,), int32), "constant", 0)
     program = Program(
         (*slots((VECTOR, "input"), (VECTOR, "output")), constant),
         (0,), (1, 0, 2, 1), (INCREMENT_KERNEL,), (increment(0, 1),), constants=np.array([4, 5], np.int32).tobytes(),

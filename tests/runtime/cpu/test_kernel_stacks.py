@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, StackSlot
-from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, Program, Residual, Slot
+from loopgrad.codegen.program import ArraySlot, CopyStep, Initial, LaunchStep, Program, Residual
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError
 from loopgrad.graph.nodes import Location
@@ -77,8 +77,8 @@ def scalar(value: int) -> Buffer:
     return buffer(np.asarray(value, np.int64))
 
 
-def slots(*kinds: tuple[TensorType, str]) -> tuple[Slot, ...]:
-    return tuple(Slot(type, kind) for type, kind in kinds)
+def slots(*kinds: tuple[TensorType, str]) -> tuple[ArraySlot, ...]:
+    return tuple(ArraySlot(type, kind) for type, kind in kinds)
 
 
 def stacked(known: bool, chunks: int = CHUNKS) -> tuple[Program, CpuKernelInterface]:

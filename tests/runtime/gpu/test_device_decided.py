@@ -14,7 +14,7 @@ from loopgrad.runtime.gpu import region_recorder
 from loopgrad.runtime.gpu.control_flow import Launch
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
 from loopgrad.runtime.gpu.recorder import Recorder
-from loopgrad.runtime.gpu.region_recorder import Dispatch, Region, Update, UpdateList, tidy
+from loopgrad.runtime.gpu.region_recorder import RecordedLaunch, RecordedRegion, RecordedUpdate, UpdateList, tidy
 from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 
 N = 300  # more than one lane of a kernel carries
@@ -47,14 +47,14 @@ def replayed(device, replay, *arguments):
 
 def regions(block):
     for entry in block:
-        if isinstance(entry, Region):
+        if isinstance(entry, RecordedRegion):
             yield entry
             for inner in entry.blocks:
                 yield from regions(inner)
 
 
 def updates(block):
-    return [entry for entry in block if isinstance(entry, Update)]
+    return [entry for entry in block if isinstance(entry, RecordedUpdate)]
 
 
 def test_a_replay_is_one_graph_launch():
@@ -119,17 +119,17 @@ def test_pushes_move_up_to_the_decision(recordings):
 
 def test_a_launch_between_keeps_a_pop_where_it_is():
     """An update doesn't pass a launch that uses what it changes."""
-    update = Update(UpdateList())
+    update = RecordedUpdate(UpdateList())
     update.operations.pop(4, 10 + 7)
-    uses, other = (Dispatch(Launch(None, 1, (0,) * 6), frozenset(symbols)) for symbols in ({7}, {8}))
+    uses, other = (RecordedLaunch(Launch(None, 1, (0,) * 6), frozenset(symbols)) for symbols in ({7}, {8}))
     assert tidy([other, uses, other, update], 10) == [other, uses, update, other]
     assert tidy([other, other, update], 10) == [update, other, other]
 
 
 def test_what_reads_memory_stays():
-    update = Update(UpdateList())
+    update = RecordedUpdate(UpdateList())
     update.operations.room(4, 17, 8)
-    other = Dispatch(Launch(None, 1, (0,) * 6), frozenset({3}))
+    other = RecordedLaunch(Launch(None, 1, (0,) * 6), frozenset({3}))
     assert tidy([other, update], 10) == [other, update]
 
 

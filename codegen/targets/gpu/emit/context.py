@@ -176,7 +176,7 @@ class Continuation(Protocol):
         """then(), unless it was done before the lane was left."""
         ...
 
-    def kept(self, e: Emitter, value: Val) -> Val:
+    def spilled(self, e: Emitter, value: Val) -> Val:
         """The value, or the one that it was before the lane was left."""
         ...
 
@@ -196,7 +196,7 @@ class RunsThrough:
     def effect(self, e: Emitter, then: Callable[[], None]) -> None:
         then()
 
-    def kept(self, e: Emitter, value: Val) -> Val:
+    def spilled(self, e: Emitter, value: Val) -> Val:
         return value
 
     def enter(self, e: Emitter, variables: Sequence[Variable], types: Sequence[str]) -> Callable[[], None]:

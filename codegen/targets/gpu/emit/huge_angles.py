@@ -83,7 +83,7 @@ def parts(m: Ops[Val], e: Emitter, x: Val) -> tuple[Val, Val, Val]:
 
 def reduce_large(m: Ops[Val], e: Emitter, x: Val) -> tuple[Val, Val]:
     """(quadrant, rest in [-pi/4, pi/4]) of x by exact arithmetic; NaN where x isn't finite."""
-    x, i = e.b.here(x), _Integers(e)
+    x, i = e.b.opaque(x), _Integers(e)
     width, bias = MANTISSA[x.type]
     exponent, mantissa, field = parts(m, e, x)
     start = i.do("IAdd", exponent, 62 - bias - width)

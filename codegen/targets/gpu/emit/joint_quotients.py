@@ -29,7 +29,7 @@ LONGEST_RUN: Final = 256  # of which every operation knows all that it needs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class JointQuotients:
     """Operations in order, among them `quotients`, and `guards`: selects that pass their last operand on where all
     quotients are usual."""
 
@@ -38,16 +38,16 @@ class Joined:
     guards: frozenset[KOp]
 
 
-def joined(ops: Sequence[KOp]) -> Iterator[KOp | Joined]:
+def joined(ops: Sequence[KOp]) -> Iterator[KOp | JointQuotients]:
     """The operations of a block; those without effects may come earlier than they were."""
     for plain, found in groupby(ops, lambda op: bool(op.results) and not op.blocks):
         run = list(found)
         for start in range(0, len(run), LONGEST_RUN):
             piece = run[start : start + LONGEST_RUN]
-            yield from _Run(piece).arranged() if plain and any(map(_divides, piece)) else piece
+            yield from _PureRun(piece).arranged() if plain and any(map(_divides, piece)) else piece
 
 
-def emit_joined(e: Emitter, group: Joined, emit_block: Callable[[Emitter, Block], tuple[Val, ...]]) -> None:
+def emit_joined(e: Emitter, group: JointQuotients, emit_block: Callable[[Emitter, Block], tuple[Val, ...]]) -> None:
     divide = e.b.usual_quotients
     assert divide is not None
     first = [op for op in group.ops if op in group.quotients]
@@ -69,7 +69,7 @@ def emit_joined(e: Emitter, group: Joined, emit_block: Callable[[Emitter, Block]
     e.values.update(zip(results, e.choose(usual, lambda: common, rare), strict=True))
 
 
-class _Run:
+class _PureRun:
     """Operations without effects. `needs`: of each, as bits, those that it needs, itself among them; pops stay in
     their order."""
 
@@ -87,7 +87,7 @@ class _Run:
             self.needs.append(needed)
             made.update(dict.fromkeys(op.results, needed))
 
-    def arranged(self) -> Iterator[KOp | Joined]:
+    def arranged(self) -> Iterator[KOp | JointQuotients]:
         done = 0
         for i, op in enumerate(self.ops):
             if done >> i & 1:
@@ -103,7 +103,7 @@ class _Run:
             yield result
             done |= before | taken
 
-    def _group(self, first: int, done: int) -> tuple[int, Joined] | None:
+    def _group(self, first: int, done: int) -> tuple[int, JointQuotients] | None:
         """What is joined with a quotient, if that is anything; as bits too."""
         end = min(first + REACH, len(self.ops))
         members = 1 << first
@@ -120,7 +120,7 @@ class _Run:
         if taken == 1 << first:
             return None
         ops, quotients, selects = ([self.ops[i] for i in _bits(bits)] for bits in (taken, members, guards))
-        return taken, Joined(tuple(ops), frozenset(quotients), frozenset(selects))
+        return taken, JointQuotients(tuple(ops), frozenset(quotients), frozenset(selects))
 
     def _way(self, members: int, to: int, done: int) -> int:
         """The operations on the ways from the quotients to another one; none where they can't be in the group."""

@@ -27,14 +27,14 @@ from loopgrad.codegen.targets.gpu.emit.context import (
     register_type,
 )
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
-from loopgrad.codegen.targets.gpu.emit.joint_quotients import Joined, emit_joined, joined
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, joined
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
-from loopgrad.codegen.targets.gpu.lanes.order import TileOrder
+from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
-from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan, Tiles, batches, left_by
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Tiles, batches, left_by
 from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_square
 from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
@@ -72,7 +72,7 @@ REGION: Final[dict[str, Callable[[Emitter, KOp, control.EmitBlock], None]]] = {
 def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
     """The block's operations; its arguments are bound already."""
     for op in block.ops if e.b.usual_quotients is None else joined(block.ops):
-        if isinstance(op, Joined):
+        if isinstance(op, JointQuotients):
             emit_joined(e, op, emit_block)
         elif op.opcode in REGION:
             REGION[op.opcode](e, op, emit_block)
@@ -83,21 +83,21 @@ def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
     return tuple([e.get(v) for v in block.yields])
 
 
-def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = UNTILED) -> None:
+def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapping = UNTILED) -> None:
     """The kernel's program, into `b`. Scratch blocks of the table: the reductions', then those of the
     parameters that have private copies, those of accumulators, then the state of a kernel that can be left."""
     if kernel.stages:
         emit_stages(kernel, b, fast, plan)
         return
     blocks = batches(kernel, plan.tiles)
-    scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.rows)
+    scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.resumable)
     scratch += plan.running is not None and plan.running.spans > 1
     start = prologue(kernel, b, scratch)
     table = replace(start.table, partials=reduction_places(kernel, plan.tiles, blocks))
     shared, resume = shared_params(kernel, b, plan, table, len(blocks)), None
-    if plan.rows:
+    if plan.resumable:
         start.stacks.spilled = None  # it wouldn't know after a pause
-        resume = Resume(b, table, start.stacks, plan.rows)
+        resume = Resume(b, table, start.stacks, plan.resumable)
     e = Emitter(
         kernel,
         b,
@@ -130,7 +130,7 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: Plan = U
         emit_tiles(e, words, plan.tiles)
 
 
-def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: Plan) -> None:
+def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> None:
     """Each tile of rows through all stages, with a barrier after each."""
     assert plan.tiles is not None
     blocks, size, left = batches(kernel, plan.tiles), plan.tiles.size, 0
@@ -158,7 +158,7 @@ def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: Plan) -> None:
     stride(first, start.words, unit, shared_idle(first), run)
 
 
-def shared_params(kernel: Kernel, b: Assembler, plan: Plan, table: KernelTable, block: int) -> SharedParams:
+def shared_params(kernel: Kernel, b: Assembler, plan: LaneMapping, table: KernelTable, block: int) -> SharedParams:
     """How lanes write parameters that others write too; their scratch blocks begin at `block`."""
     copies, accumulations = {}, {}
     for i, param in enumerate(plan.copied):
@@ -283,7 +283,7 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:
         trips = trip_count(e.kernel) if tiles.measured else None
-        order = TileOrder(e, tiles) if trips is None else MeasuredOrder(e, tiles, trips)
+        order = LaneOrder(e, tiles) if trips is None else MeasuredOrder(e, tiles, trips)
         stride(e, words, unit, nothing, lambda number: order.emit_tile(number, emit_block))
     elif tiles.row_length:
         rows = ShortRows(e, tiles)

@@ -22,7 +22,7 @@ def emit_load(e: Emitter, op: KOp) -> Val:
     address = e.element(param, e.get(op.operands[0]))
     constant = e.kernel.params[param].access == "read"
     value = e.b.load(address, type, invariant=constant)
-    return from_memory(e, value if constant else e.continuation.kept(e, value), dtype)
+    return from_memory(e, value if constant else e.continuation.spilled(e, value), dtype)
 
 
 def emit_store(e: Emitter, op: KOp) -> None:

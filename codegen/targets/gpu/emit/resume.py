@@ -103,7 +103,7 @@ class Resume:
         """Whether the lane isn't on its way back."""
         return self.b.inst("LogicalNot", "bool", self.b.get(self.returning, "bool"))
 
-    def kept(self, e: Emitter, value: Val) -> Val:
+    def spilled(self, e: Emitter, value: Val) -> Val:
         """The value, or on the way back the one that it was."""
         variable, word = self.b.local(value.type), self.words
         self.words += 1

@@ -143,4 +143,4 @@ def emit_pop(e: Emitter, op: KOp) -> Val:
         (value,) = e.choose(
             fits(e, s, depth), lambda: (b.load(address(e, s, depth), type),), lambda: (b.const(type, 0),)
         )
-    return from_memory(e, e.continuation.kept(e, value), dtype)
+    return from_memory(e, e.continuation.spilled(e, value), dtype)

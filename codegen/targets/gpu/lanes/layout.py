@@ -26,7 +26,7 @@ from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     UNTILED,
     Geometry,
-    Plan,
+    LaneMapping,
     Tiles,
     batches,
     by_groups,
@@ -67,29 +67,29 @@ class Support(Protocol):
     options: Options
     geometry: Geometry
 
-    def add(self, kernel: Kernel, plan: Plan = UNTILED) -> int: ...
+    def add(self, kernel: Kernel, plan: LaneMapping = UNTILED) -> int: ...
 
 
-def plan(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
+def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
     """How lanes of this kernel are laid out and how they may meet."""
     if kernel.running is not None:
         r = as_reduction(kernel.running)
         running = running_tiles(
             kernel, kernel.running, geometry.group, geometry.memory, (group_size(r), partial_size(r))
         )
-        return Plan(group=geometry.group, running=running)
+        return LaneMapping(group=geometry.group, running=running)
     shape = arrangement(kernel, options, geometry)
-    if not geometry.rows or not has_loops(kernel):
+    if not geometry.resumable or not has_loops(kernel):
         return shape
-    rows = shape.copies or min(prod(kernel.domain), geometry.rows)
-    return replace(shape, group=0, tiles=None, rows=max(-(-rows // LARGEST_GROUP), 1) * LARGEST_GROUP)
+    rows = shape.copies or min(prod(kernel.domain), geometry.resumable)
+    return replace(shape, group=0, tiles=None, resumable=max(-(-rows // LARGEST_GROUP), 1) * LARGEST_GROUP)
 
 
 def has_loops(kernel: Kernel) -> bool:
     return any(op.opcode in ("for", "while") for op in walk(kernel.body))
 
 
-def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
+def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
     """The plan, as if no lane were ever left."""
     if kernel.stages:
         return stage_plan(kernel, geometry)
@@ -98,19 +98,19 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> Plan:
     accumulators = tuple([a for a in found if a is not None])
     lanes = prod(kernel.domain)
     if lanes <= FEW_LANES and any(a is None or a.blocks for a in found):
-        return Plan(1)
+        return LaneMapping(1)
     if len(accumulators) == len(found):
         tiles = tiling(kernel, options, geometry)
         group = (tiles.group or geometry.group) if tiles else 0
-        return Plan(group=group, tiles=tiles, accumulators=accumulators)
+        return LaneMapping(group=group, tiles=tiles, accumulators=accumulators)
     if any(len(kinds) > 1 or "set" in kinds for kinds in shared.values()):
-        return Plan(1)
+        return LaneMapping(1)
     elements = sum(kernel.params[p].size for p in shared)
     copies = max(min(COPY_ELEMENTS // max(elements, 1), MOST_COPIES, lanes), 1)
-    return Plan(copies, tuple(sorted(shared)) if copies > 1 else ())
+    return LaneMapping(copies, tuple(sorted(shared)) if copies > 1 else ())
 
 
-def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> KernelInterface:
+def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support) -> KernelInterface:
     """What surrounds the kernel's own module."""
     lanes, tiles, add = prod(kernel.domain), shared.tiles, support.add
     blocks = batches(kernel, tiles)
@@ -127,10 +127,10 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
         merge = add(combine_kernel(kind, described.dtype, size, shared.copies))
         after.append(Dispatch(merge, size, ((SCRATCH, position), (PARAM, param))))
     positions = accumulator_blocks(kernel, shared.accumulators, scratch)
-    if shared.rows:
+    if shared.resumable:
         state = len(scratch)
-        scratch.append(state_words(kernel) * WORD * shared.rows)
-        before.append(Dispatch(add(fill_kernel(int64, 0)), DEPTHS * shared.rows, ((SCRATCH, state),)))
+        scratch.append(state_words(kernel) * WORD * shared.resumable)
+        before.append(Dispatch(add(fill_kernel(int64, 0)), DEPTHS * shared.resumable, ((SCRATCH, state),)))
     for acc, position in zip(shared.accumulators, positions, strict=True):
         first, last = around_accumulator(kernel, acc, position, scratch, support)
         before += first
@@ -150,7 +150,7 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
         loops=has_loops(kernel),
         scratch=tuple(scratch),
         own_scratch=own_blocks(shared, len(blocks)),
-        rows=shared.rows,
+        resumable=shared.resumable,
         before=tuple(before),
         after=tuple(after),
         stacks=kernel.stacks,
@@ -158,10 +158,10 @@ def interface(kernel: Kernel, module: int, shared: Plan, support: Support) -> Ke
     )
 
 
-def own_blocks(shared: Plan, reductions: int) -> int:
+def own_blocks(shared: LaneMapping, reductions: int) -> int:
     """Scratch blocks in the table of the kernel itself."""
     spans = shared.running is not None and shared.running.spans > 1
-    return reductions + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + bool(shared.rows) + spans
+    return reductions + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + bool(shared.resumable) + spans
 
 
 def span_totals(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support: Support) -> Dispatch:
@@ -171,7 +171,7 @@ def span_totals(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support
     terms = replace(kernel, name=f"{kernel.name}_spans", body=without_checks(kernel.body), errors=(), order_key=None)
     block = (SCRATCH, len(scratch))
     scratch.append(max(tiles.outer * tiles.spans * tiles.inner * SIZE[memory_type(r.dtype)] * parts(r), 8))
-    module = support.add(terms, Plan(group=tiles.group, running=replace(tiles, totals=True)))
+    module = support.add(terms, LaneMapping(group=tiles.group, running=replace(tiles, totals=True)))
     params = [(PARAM, i) for i in range(len(kernel.params))]
     return Dispatch(module, prod(kernel.domain), (*params, block), tiles.count)
 
@@ -271,7 +271,7 @@ def fold(
     count = len(targets)
     tiles = fold_tiles(rows * count, length, support.geometry.group, count)
     kernel = fold_kernel(r, tiles.rows, length, count, partial)
-    module = support.add(kernel, Plan(group=support.geometry.group, tiles=tiles))
+    module = support.add(kernel, LaneMapping(group=support.geometry.group, tiles=tiles))
     partials = (SCRATCH, len(scratch))
     scratch.append(max(tiles.count * size * parts(r), 8))
     passes = [Dispatch(module, tiles.rows * length, (source, *targets, partials), tiles.count)]
@@ -303,7 +303,7 @@ def tree(
     return passes
 
 
-def notes(kernel: Kernel, shared: Plan) -> tuple[str, ...]:
+def notes(kernel: Kernel, shared: LaneMapping) -> tuple[str, ...]:
     """What runs slower than one would expect."""
     found = [large_sums(kernel, acc) for acc in shared.accumulators if isinstance(acc, ExactSum)]
     return (*[note for note in found if note], *serial_note(kernel, shared, prod(kernel.domain)))
@@ -321,7 +321,7 @@ def large_sums(kernel: Kernel, acc: ExactSum) -> str:
     )
 
 
-def serial_note(kernel: Kernel, shared: Plan, lanes: int) -> tuple[str, ...]:
+def serial_note(kernel: Kernel, shared: LaneMapping, lanes: int) -> tuple[str, ...]:
     if not shared.copies or shared.copies >= min(lanes, FEW_COPIES):
         return ()
     how = "one invocation" if shared.copies == 1 else f"{shared.copies} invocations"

@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
-from loopgrad.codegen.targets.gpu.lanes.order import TileOrder
+from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles
 from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, Tile, emit_lanes, fold_group, invocation_folds
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import TripCount
@@ -28,8 +28,8 @@ LIGHT: Final = 256  # lanes up to this weight are written twice: how they are fo
 MOST_TRIPS: Final = (1 << 16) - 1  # more count as so many, so that sums fit
 
 
-class MeasuredOrder(TileOrder):
-    """As TileOrder; the trip counts wait where the order will be. `state` is what the workgroup has found out."""
+class MeasuredOrder(LaneOrder):
+    """As LaneOrder; the trip counts wait where the order will be. `state` is what the workgroup has found out."""
 
     def __init__(self, e: Emitter, tiles: Tiles, trips: TripCount) -> None:
         super().__init__(e, tiles)

@@ -50,7 +50,7 @@ class LeftByPosition:
         raise AssertionError("lanes that are sorted give single terms")
 
 
-class TileOrder:
+class LaneOrder:
     """The arrays of the workgroup that sorting needs, and the program of one tile."""
 
     def __init__(self, e: Emitter, tiles: Tiles) -> None:
@@ -132,7 +132,7 @@ class TileOrder:
     def _bucket(self, key: Val) -> Val:
         """0 .. BUCKETS - 1, falling with the key."""
         m = ScalarOps(self.e)
-        return self.b.here(m.isub(self.i32(BUCKETS - 1 + FIRST), sort_key.bucket(m, key)))
+        return self.b.opaque(m.isub(self.i32(BUCKETS - 1 + FIRST), sort_key.bucket(m, key)))
 
     def _scan(self) -> None:
         """Every bucket becomes the number of lanes in those before it."""
@@ -212,7 +212,7 @@ class TileOrder:
         """The n-th lane of this invocation: every other row of the order is dealt backwards."""
         b = self.b
         odd = b.inst("INotEqual", "bool", b.inst("BitwiseAnd", "i32", n, self.i32(1)), self.i32(0))
-        mirrored = b.here(b.inst("ISub", "i32", self.i32(self.group - 1), self.own))
+        mirrored = b.opaque(b.inst("ISub", "i32", self.i32(self.group - 1), self.own))
         column = self.e.select(odd, mirrored, self.own)
         at = self.add(b.inst("IMul", "i32", n, self.i32(self.group)), column)
         self.e.when(self.below(at, tile.count), partial(lane, at))

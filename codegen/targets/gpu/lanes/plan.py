@@ -47,41 +47,32 @@ SORTED: Final = 256  # fewer lanes aren't worth sorting
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What the workgroups of a target can be: `group` invocations where they share a tile, and `memory`
-    bytes for all of them together. `wide`: there are atomics of 64 bits. `rows`: kernels with loops must be able
-    to be left and continued, by at most so many invocations; 0: they needn't. `summed`: invocations where loops
-    have many sums beside them; 0: as many as elsewhere."""
+    """What the workgroups of a target can be."""
 
-    group: int = 256
-    memory: int = 48 << 10
-    rows: int = 0
-    wide: bool = True
-    summed: int = 0
+    group: int = 256  # invocations of a workgroup that shares a tile
+    memory: int = 48 << 10  # bytes that a workgroup shares
+    resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
+    wide: bool = True  # there are atomics of 64 bits
+    sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """`rows` of `length` lanes each, cut into tiles of `size` lanes; the last of a row may be shorter.
-    `unrolled`: lanes that an invocation runs at once. `sorted`: by the kernel's order_key, or `measured`. `partials`: a
-    reduction leaves one element per tile; otherwise every lane leaves its contribution. `together`: reductions
-    that are folded at a time. `targets`: parameters, from that of the reduction on, among which its rows are
-    divided. `row_length`: a tile is some rows of so many lanes, which are folded side by side, each in `parts`
-    (then `rows` is 1, and `length` counts all lanes). `group`: invocations that share a tile, where they aren't as
-    many as elsewhere. `kept`: what an invocation has folded waits in memory of the workgroup for its next lane."""
+    """`rows` of `length` lanes each, cut into tiles of `size` lanes; the last of a row may be shorter."""
 
     size: int
     rows: int
     length: int
-    unrolled: int = 1
-    sorted: bool = False
-    measured: bool = False
-    partials: bool = False
-    together: int = 1
-    targets: int = 1
-    row_length: int = 0
-    parts: int = 1
-    group: int = 0
-    kept: bool = False
+    unrolled: int = 1  # lanes that an invocation runs at once
+    sorted: bool = False  # by the kernel's order_key
+    measured: bool = False  # or by trip counts that the workgroup finds first
+    partials: bool = False  # a reduction leaves one element per tile, otherwise one per lane
+    per_pass: int = 1  # reductions that are folded at a time
+    targets: int = 1  # parameters, from that of the reduction on, among which its rows are divided
+    row_length: int = 0  # a tile is some rows of so many lanes, folded side by side; then `rows` is 1
+    parts: int = 1  # in which each of these rows is folded
+    group: int = 0  # invocations that share a tile; 0: as many as elsewhere
+    spilled: bool = False  # what an invocation has folded waits in memory of the workgroup for its next lane
 
     @property
     def per_row(self) -> int:
@@ -102,27 +93,22 @@ class GroupProgram(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """`copies` invocations in order, 0 where any order will do; `copied` parameters have private copies.
-    `accumulators`: how lanes in any order meet in a parameter.
-    `group`: invocations of a workgroup, 0 where that is the target's choice. `product`: the kernel is a matrix
-    product, which workgroups make in squares. `program`: what workgroups do in place of the kernel's body. `rows`: the
-    most invocations of a kernel that can be left and continued, 0 where it can't (see resume). `stages`: the tiles of
-    each stage, where there are some. `running`: the tiles of a kernel with a running total."""
+class LaneMapping:
+    """How the lanes of a kernel lie over invocations and workgroups."""
 
-    copies: int = 0
-    copied: tuple[int, ...] = ()
-    group: int = 0
+    copies: int = 0  # invocations that take their lanes in order; 0: any order will do
+    copied: tuple[int, ...] = ()  # parameters of which each invocation has a copy
+    group: int = 0  # invocations of a workgroup; 0: the target's choice
     tiles: Tiles | None = None
-    product: Product | None = None
-    program: GroupProgram | None = None
-    rows: int = 0
-    accumulators: tuple[Accumulator, ...] = ()
-    stages: tuple[Tiles, ...] = ()
-    running: RunningTiles | None = None
+    product: Product | None = None  # the kernel is a matrix product, which workgroups make in squares
+    program: GroupProgram | None = None  # what workgroups do in place of the kernel's body
+    resumable: int = 0  # the most invocations of a kernel that can be left and continued; 0: it can't be (see resume)
+    accumulators: tuple[Accumulator, ...] = ()  # how lanes in any order meet in a parameter
+    stages: tuple[Tiles, ...] = ()  # the tiles of each stage, where there are some
+    running: RunningTiles | None = None  # the tiles of a kernel with a running total
 
 
-UNTILED: Final = Plan()
+UNTILED: Final = LaneMapping()
 
 
 def power_below(value: int) -> int:
@@ -184,7 +170,7 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
         return short
     rows, length = found
     many, unrolled = many_sums(kernel), most_unrolled(kernel)
-    own_group = geometry.summed if many else 0
+    own_group = geometry.sums_group if many else 0
     group = own_group or geometry.group
     if straight(kernel):
         each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
@@ -196,7 +182,7 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
         each, kept, together = 1, 0, folds_together(kernel, group, geometry.memory)
     return Tiles(
         each * group, rows, length, min(each, unrolled),
-        partials=True, together=together, group=own_group, kept=kept > 0,
+        partials=True, per_pass=together, group=own_group, spilled=kept > 0,
     )  # fmt: skip
 
 
@@ -240,14 +226,14 @@ def sorted_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
         return None
     left -= sum(size * group_size(r) for r in kernel.reductions)
     together = folds_together(kernel, group, left)
-    return Tiles(size, rows, length, sorted=True, partials=(rows, length) == found and together > 0, together=together)
+    return Tiles(size, rows, length, sorted=True, partials=(rows, length) == found and together > 0, per_pass=together)
 
 
 def measured_tiles(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None:
     """Not where every lane's contributions would go through the device's memory, nor where the lanes that are looked
     at were a good part of all."""
     lanes = prod(kernel.domain)
-    if kernel.order_key is not None or not options.sort_lanes or lanes < SORTED or geometry.rows:
+    if kernel.order_key is not None or not options.sort_lanes or lanes < SORTED or geometry.resumable:
         return None
     tiles = sorted_tiles(kernel, geometry) if trip_count(kernel) is not None else None
     if tiles is None or tiles.size < MEASURED_LANES * geometry.group or (kernel.reductions and not tiles.partials):

@@ -19,7 +19,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     MOST_PARTS,
     MOST_UNROLLED,
     Geometry,
-    Plan,
+    LaneMapping,
     Tiles,
     fold_columns,
     folds_together,
@@ -38,14 +38,14 @@ FEW_LANES: Final = 16  # lanes per invocation
 SHARE: Final = 2  # of memory of the workgroup that is left free, so that several workgroups fit
 
 
-def stage_plan(kernel: Kernel, geometry: Geometry) -> Plan:
+def stage_plan(kernel: Kernel, geometry: Geometry) -> LaneMapping:
     """The plan of a kernel with stages."""
     rows, length = kernel.domain
     between = kernel.stages[0].params[len(kernel.params) :]
     tiles = stage_tiles(rows, length, kernel.stages, geometry, between)
     assert tiles is not None, "only stages that fit are put together"
     size = next(t.size for t, k in zip(tiles, kernel.stages, strict=True) if prod(k.domain) == rows * length)
-    return Plan(group=geometry.group, tiles=Tiles(size, 1, rows * length, partials=True), stages=tiles)
+    return LaneMapping(group=geometry.group, tiles=Tiles(size, 1, rows * length, partials=True), stages=tiles)
 
 
 def reduces_rows(kernel: Kernel, rows: int) -> bool:
@@ -71,9 +71,7 @@ def array_size(dtype: DType) -> int:
     return SIZE[GROUP_TYPE.get(type, type)]
 
 
-def _short(
-    rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int
-) -> tuple[Tiles, ...] | None:
+def _short(rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int) -> tuple[Tiles, ...] | None:
     group = geometry.group
     reductions = [r for kernel in stages if reduces_rows(kernel, rows) for r in kernel.reductions]
     size = each * length
@@ -92,15 +90,13 @@ def _short(
         if not kernel.reductions:
             return Tiles(lanes, 1, rows * length, unrolled)
         if not reduces_rows(kernel, rows):
-            return Tiles(lanes, 1, rows * length, unrolled, partials=True, together=1)
+            return Tiles(lanes, 1, rows * length, unrolled, partials=True, per_pass=1)
         return Tiles(lanes, 1, rows * length, unrolled, partials=True, row_length=length, parts=parts)
 
     return tuple(map(tiles, stages))
 
 
-def _long(
-    rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int
-) -> tuple[Tiles, ...] | None:
+def _long(rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int) -> tuple[Tiles, ...] | None:
     group = geometry.group
     if length > group * (FEW_LANES if rows < FEW_GROUPS else MOST_LANES):
         return None
@@ -116,7 +112,7 @@ def _long(
             return None
         left -= folds_size(kernel, group, together)
         shape = (rows, length) if not kernel.reductions or reduces_rows(kernel, rows) else (1, rows * length)
-        found.append(Tiles(length, *shape, unrolled, partials=bool(kernel.reductions), together=together))
+        found.append(Tiles(length, *shape, unrolled, partials=bool(kernel.reductions), per_pass=together))
     return tuple(found) if left >= 0 else None
 
 

@@ -292,7 +292,7 @@ class RegisterFolds:
 
 def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     """What one invocation folds of each reduction while it runs its lanes of a tile."""
-    if tiles.kept:
+    if tiles.spilled:
         return [KeptFold(e, r) for r in e.kernel.reductions]
     return [RegisterFold(e, r, once=tiles.size == e.b.group) for r in e.kernel.reductions]
 
@@ -304,11 +304,11 @@ def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
     arrays: dict[tuple[str, int], tuple[GroupPartials, GroupPartials]] = {}
     columns = fold_columns(e.b.group)
     values = [fold.get() for fold in folds]
-    for slots in alike(e.kernel.reductions, tiles.together) if values else ():
+    for slots in alike(e.kernel.reductions, tiles.per_pass) if values else ():
         r = e.kernel.reductions[slots[0]]
         form = (register_type(r.dtype), parts(r))
         if form not in arrays:
-            wide, narrow = (GroupPartials(e, r, tiles.together * size) for size in (e.b.group, columns))
+            wide, narrow = (GroupPartials(e, r, tiles.per_pass * size) for size in (e.b.group, columns))
             arrays[form] = (wide, narrow)
         _fold_slots(e, tiles, tile, {slot: values[slot] for slot in slots}, arrays[form])
 

@@ -37,13 +37,13 @@ LONGEST: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """`rows` of `length` elements in tiles of `size`, `together` of which are a chunk."""
+    """`rows` of `length` elements in tiles of `size`, `per_chunk` of which are a chunk."""
 
     dtype: str
     rows: int
     length: int
     size: int
-    together: int
+    per_chunk: int
 
     @property
     def tiles(self) -> int:
@@ -53,7 +53,7 @@ class Tiling:
     @property
     def chunks(self) -> int:
         """Of a row."""
-        return -(-self.tiles // self.together)
+        return -(-self.tiles // self.per_chunk)
 
 
 class _Tile:
@@ -99,7 +99,7 @@ class Count:
         bins, (source, counts, totals, shifts) = b.shared("i32", DIGITS), e.table.params
         row, chunk = _split(code, number, t.chunks)
         shift = b.load(shifts, "i32", invariant=True)
-        first = code.op("IMul", chunk, t.together)
+        first = code.op("IMul", chunk, t.per_chunk)
         code.each(DIGITS, lambda digit: b.shared_set(bins, digit, code.i32(0)))
         b.barrier()
 
@@ -120,7 +120,7 @@ class Count:
             b.barrier()
 
         left = code.op("ISub", code.i32(t.tiles), first)
-        trips = e.select(code.test("SLessThan", left, t.together), left, code.i32(t.together))
+        trips = e.select(code.test("SLessThan", left, t.per_chunk), left, code.i32(t.per_chunk))
         counted(e, trips, tile)
         code.each(DIGITS, partial(leave, totals, number))
         b.barrier()
@@ -256,7 +256,7 @@ class _Scatter:
         code, b, t = self.code, self.b, self.program.tiling
         each = DIGITS // code.group
         first = code.times(code.own, each)
-        inner = code.divided(self.tile.tile, t.together)
+        inner = code.divided(self.tile.tile, t.per_chunk)
         begins = code.test("IEqual", inner[1], 0)
         zero, rows = code.i32(0), []
         above = self.e.select(begins, self.number, code.plus(self.number, -1))

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
-from loopgrad.codegen.program import ALIGNMENT, RoutineLaunch, RoutineStep, Slot
+from loopgrad.codegen.program import ALIGNMENT, ArraySlot, RoutineLaunch, RoutineStep
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, GroupProgram, Plan, power_below
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, GroupProgram, LaneMapping, power_below
 from loopgrad.graph.types import DTYPES, DType, TensorType, int64
 
 MOST_INVOCATIONS: Final = 256  # of a workgroup
@@ -35,7 +35,7 @@ class Array(NamedTuple):
 class Constants:
     """Constants of a program, to which routines add some."""
 
-    def __init__(self, slots: list[Slot], content: bytes) -> None:
+    def __init__(self, slots: list[ArraySlot], content: bytes) -> None:
         self._slots, self._content = slots, bytearray(content)
         self._known: dict[tuple[str, bytes], Array] = {}
 
@@ -49,7 +49,7 @@ class Constants:
         if key not in self._known:
             self._content += bytes(-len(self._content) % ALIGNMENT)
             type = TensorType(value.shape, DTYPES[value.dtype.name])
-            self._slots.append(Slot(type, "constant", len(self._content)))
+            self._slots.append(ArraySlot(type, "constant", len(self._content)))
             self._content += key[1]
             self._known[key] = Array(len(self._slots) - 1, type)
         return self._known[key]
@@ -64,7 +64,7 @@ class Routine:
     attrs: dict[str, object]
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
-    slots: list[Slot]
+    slots: list[ArraySlot]
     support: Support
     launch: Launch
     constants: Constants
@@ -89,7 +89,7 @@ class Routine:
     def scratch(self, count: int, dtype: DType = int64) -> Array:
         """Memory for so many elements, uninitialised, for the launches of this step alone."""
         type = TensorType((max(count, 1),), dtype)
-        self.slots.append(Slot(type, "temp"))
+        self.slots.append(ArraySlot(type, "temp"))
         self.scratch_slots.append(len(self.slots) - 1)
         return Array(self.scratch_slots[-1], type)
 
@@ -107,7 +107,7 @@ class Routine:
         params = tuple([BufferParam(a.type.dtype, a.type.size, "write") for a in arrays])
         group = group or self.group
         kernel = Kernel(name, (tiles * group,), params, Block((KValue(int64),)))
-        module = self.support.add(kernel, Plan(group=group, program=program))
+        module = self.support.add(kernel, LaneMapping(group=group, program=program))
         self._launched(module, tiles * group, tiles, arrays)
 
     def _launched(self, module: int, lanes: int, tiles: int, arrays: Sequence[Array]) -> None:
@@ -122,7 +122,7 @@ class Provider(NamedTuple):
     make: Callable[[Routine], None]
 
 
-def begun(step: RoutineStep, slots: list[Slot], support: Support, launch: Launch, constants: Constants) -> Routine:
+def begun(step: RoutineStep, slots: list[ArraySlot], support: Support, launch: Launch, constants: Constants) -> Routine:
     """The step as a routine without launches."""
     inputs, outputs = (tuple([Array(s, slots[s].type) for s in numbers]) for numbers in (step.inputs, step.outputs))
     return Routine(step.name, dict(step.attrs), inputs, outputs, slots, support, launch, constants)

@@ -22,7 +22,7 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
-from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Plan
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_plan import squared
 from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
 from loopgrad.codegen.targets.gpu.routines.table import provided
@@ -101,6 +101,6 @@ class _Supported:
     def product(self, step: MatmulStep) -> int:
         dtype, geometry = self.slots[step.out].type.dtype, self.support.geometry
         product = squared(step, dtype, geometry.group, geometry.memory)
-        plan = UNTILED if product is None else Plan(group=geometry.group, product=product)
+        plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
         module = self.support.add(matmul_kernel(step, dtype), plan)
         return self.launch(module, step.batch * step.m * step.n, 0 if product is None else product.tiles)

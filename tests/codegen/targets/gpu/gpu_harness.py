@@ -10,7 +10,7 @@ import numpy as np
 from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import Initial, LaunchStep, Program, Slot
+from loopgrad.codegen.program import ArraySlot, Initial, LaunchStep, Program
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu.executable import GpuExecutable
@@ -30,13 +30,13 @@ def device() -> Any:
 
 def program_of(kernel: Kernel) -> Program:
     """Inputs: one per parameter; outputs: the parameters that the kernel writes."""
-    slots = [Slot(TensorType((p.size,), p.dtype), "input") for p in kernel.params]
+    slots = [ArraySlot(TensorType((p.size,), p.dtype), "input") for p in kernel.params]
     written, initials, used = [], [], list(range(len(slots)))
     for i, p in enumerate(kernel.params):
         if p.access != "read":
             used[i] = len(slots)
             written.append(len(slots))
-            slots.append(Slot(TensorType((p.size,), p.dtype), "output"))
+            slots.append(ArraySlot(TensorType((p.size,), p.dtype), "output"))
             initials.append((i, Initial(i)))
     step = LaunchStep(0, tuple(used), tuple(initials))
     return Program(tuple(slots), tuple(range(len(kernel.params))), tuple(written), (kernel,), (step,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopgrad.codegen.program import CopyStep, ForStep, Program, RoutineStep, Slot, SwitchStep, WhileStep
+from loopgrad.codegen.program import ArraySlot, CopyStep, ForStep, Program, RoutineStep, SwitchStep, WhileStep
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.graph.types import TensorType, bool_, float64, int64
 
@@ -10,7 +10,7 @@ VECTOR, NUMBER, TRUTH = TensorType((100,), float64), TensorType((), int64), Tens
 
 
 def placed(types: list[TensorType], steps: tuple, output: int) -> tuple[int, dict[int, int]]:
-    slots = tuple(Slot(t, "input" if i == 0 else "output" if i == output else "temp") for i, t in enumerate(types))
+    slots = tuple(ArraySlot(t, "input" if i == 0 else "output" if i == output else "temp") for i, t in enumerate(types))
     plan = arena(Program(slots, (0,), (output,), (), steps), ())
     assert plan.scratch == ()
     return plan.size, plan.slots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, KOp, KValue
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import LaunchStep, Program, Slot
+from loopgrad.codegen.program import ArraySlot, LaunchStep, Program
 from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType, bool_, float32, int64
@@ -27,7 +27,10 @@ def scaled(name: str, factor: float, line: int = 0) -> Kernel:
 
 
 def modules(*kernels: Kernel) -> list[int]:
-    slots = (Slot(TensorType((8,), float32), "input"), *[Slot(TensorType((8,), float32), "output")] * len(kernels))
+    slots = (
+        ArraySlot(TensorType((8,), float32), "input"),
+        *[ArraySlot(TensorType((8,), float32), "output")] * len(kernels),
+    )
     steps = tuple([LaunchStep(k, (0, 1 + k)) for k in range(len(kernels))])
     program = Program(slots, (0,), tuple(range(1, len(slots))), kernels, steps)
     record = compile_program(program, Options()).program

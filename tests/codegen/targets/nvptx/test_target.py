@@ -10,7 +10,7 @@ import pytest
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import LaunchStep, Program, Slot
+from loopgrad.codegen.program import ArraySlot, LaunchStep, Program
 from loopgrad.codegen.targets.gpu.record import Module
 from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
 from loopgrad.graph.types import DTYPES, TensorType, bool_, float32, float64, int32, int64, uint64
@@ -320,7 +320,7 @@ def test_the_launch_is_declared():
 def test_many_kernels_share_a_table(tmp_path):
     """Constants of a module must fit into 64 KiB."""
     count = 12
-    slots, steps = [Slot(TensorType((100,), float32), "input")], []
+    slots, steps = [ArraySlot(TensorType((100,), float32), "input")], []
     kernels = []
     for i in range(count):
         b = Build(100)
@@ -328,7 +328,7 @@ def test_many_kernels_share_a_table(tmp_path):
         x = b.one("add", (b.load(b.param(float32, 100), lane), b.const(float(i), float32)))
         b.store(b.param(float32, 100, "write"), lane, b.one("sin", (x,)))
         kernels.append(b.kernel(f"sin{i}"))
-        slots.append(Slot(TensorType((100,), float32), "output" if i == count - 1 else "temp"))
+        slots.append(ArraySlot(TensorType((100,), float32), "output" if i == count - 1 else "temp"))
         steps.append(LaunchStep(i, (i, i + 1)))
     text = compile_program(Program(tuple(slots), (0,), (count,), tuple(kernels), tuple(steps)), Options()).code.decode()
     assert text.count(".const ") == 1

@@ -9,6 +9,7 @@ from llvmlite import binding
 from loopgrad.codegen.codec import decode, encode
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, StackSlot
 from loopgrad.codegen.program import (
+    ArraySlot,
     CopyStep,
     ForStep,
     Initial,
@@ -19,7 +20,6 @@ from loopgrad.codegen.program import (
     ProgramStack,
     PushStep,
     RoutineStep,
-    Slot,
     SwitchStep,
     WhileStep,
 )
@@ -50,8 +50,8 @@ define void @k0_finish(ptr %params) {
 
 def everything() -> Program:
     slots = (
-        Slot(VECTOR, "input"), Slot(VECTOR, "output"), Slot(VECTOR, "temp"), Slot(COUNT, "temp"),
-        Slot(TensorType((), bool_), "temp"), Slot(COUNT, "input"), Slot(VECTOR, "constant", 0),
+        ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output"), ArraySlot(VECTOR, "temp"), ArraySlot(COUNT, "temp"),
+        ArraySlot(TensorType((), bool_), "temp"), ArraySlot(COUNT, "input"), ArraySlot(VECTOR, "constant", 0),
     )  # fmt: skip
     launch = LaunchStep(0, (0, 1), ((1, Initial(None, 1.5)),))
     loop = ForStep(5, 3, (launch, PushStep(0, 1)), ((1, 2),), True, HERE)
@@ -67,7 +67,7 @@ def test_every_step_gives_valid_text() -> None:
 
 
 def test_only_used_support_is_given() -> None:
-    program = Program((Slot(VECTOR, "input"), Slot(VECTOR, "output")), (0,), (1,), (), (CopyStep(0, 1),))
+    program = Program((ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output")), (0,), (1,), (), (CopyStep(0, 1),))
     text = emit_entry(program, ())
     assert "drv." not in text
     assert "drv.gemm.float64" in emit_entry(everything(), (INTERFACE,))
@@ -80,7 +80,7 @@ def test_the_text_is_the_same_every_time() -> None:
 
 def test_the_text_does_not_grow_with_simple_steps() -> None:
     """But for the words of a table."""
-    slots = (Slot(VECTOR, "input"), Slot(VECTOR, "output"))
+    slots = (ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output"))
     lines = []
     for many in (100, 400):
         program = Program(slots, (0,), (1,), (), (CopyStep(0, 1),) * many)

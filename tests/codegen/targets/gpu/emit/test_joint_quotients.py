@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from loopgrad.codegen.kernel.nodes import KValue, walk
-from loopgrad.codegen.targets.gpu.emit.joint_quotients import MOST_JOINED, Joined, joined
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import MOST_JOINED, JointQuotients, joined
 from loopgrad.graph.types import bool_, float32, float64
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
@@ -15,11 +15,11 @@ from tests.codegen.targets.gpu.guarded_quotients import guarded_quotients
 
 
 def flat(steps):
-    return list(chain.from_iterable(s.ops if isinstance(s, Joined) else (s,) for s in steps))
+    return list(chain.from_iterable(s.ops if isinstance(s, JointQuotients) else (s,) for s in steps))
 
 
 def groups(ops):
-    return [step for step in joined(ops) if isinstance(step, Joined)]
+    return [step for step in joined(ops) if isinstance(step, JointQuotients)]
 
 
 def operands(count, dtype=float32):

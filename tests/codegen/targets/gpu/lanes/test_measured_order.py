@@ -163,4 +163,4 @@ def test_what_cannot_run_by_itself_is_not_counted():
     for change in ("reads what is written", "checks", "counted loop"):
         assert trip_count(kernel(change)) is None, change
     assert plan(kernel(""), Options(sort_lanes=False), Geometry()).tiles is None
-    assert plan(kernel(""), Options(), Geometry(rows=1024)).tiles is None
+    assert plan(kernel(""), Options(), Geometry(resumable=1024)).tiles is None

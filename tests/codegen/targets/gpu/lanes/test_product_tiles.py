@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loopgrad.codegen.program import MatmulStep, Program, Slot
+from loopgrad.codegen.program import ArraySlot, MatmulStep, Program
 from loopgrad.codegen.targets.gpu.lanes import product_plan as product
 from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, squared
 from loopgrad.graph.types import TensorType, dtype_named, float32, float64, int32
@@ -16,8 +16,8 @@ def multiplied(left, right, transpose_left=False, transpose_right=False):
     n = right.shape[2]
     dtype = dtype_named(left.dtype.name)
     stored = [x.swapaxes(1, 2) if flag else x for x, flag in ((left, transpose_left), (right, transpose_right))]
-    slots = [Slot(TensorType(x.shape, dtype), "input") for x in stored]
-    slots.append(Slot(TensorType((batch, m, n), dtype), "output"))
+    slots = [ArraySlot(TensorType(x.shape, dtype), "input") for x in stored]
+    slots.append(ArraySlot(TensorType((batch, m, n), dtype), "output"))
     step = MatmulStep(0, 1, 2, batch, m, k, n, transpose_left, transpose_right)
     executable = executable_of(Program(tuple(slots), (0, 1), (2,), (), (step,)))
     (result,) = executable.run([device().put(np.ascontiguousarray(x)) for x in stored])

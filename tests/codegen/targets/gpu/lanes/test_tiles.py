@@ -178,11 +178,11 @@ def test_many_sums_wait_in_memory_of_the_workgroup(small_tiles, dtype):
 
     group = Geometry().group
     few, most = (plan(kernel(sums), Options(), Geometry()).tiles for sums in (9, 200))
-    assert (few.kept, most.kept) == (True, False)
+    assert (few.spilled, most.spilled) == (True, False)
     assert few.size > most.size == group
-    small = plan(kernel(9), Options(), Geometry(summed=64))
+    small = plan(kernel(9), Options(), Geometry(sums_group=64))
     assert (small.group, small.tiles.size // 64) == (64, few.size // group)
-    assert plan(kernel(8), Options(), Geometry(summed=64)).group == group
+    assert plan(kernel(8), Options(), Geometry(sums_group=64)).group == group
     rng = np.random.default_rng(8)
     data = [rng.integers(-50, 50, 3000).astype(dtype.np), rng.integers(0, 4, 3000)]
     check(kernel(9), [*data, *[np.zeros(1, dtype.np) for _ in range(9)]])
@@ -282,9 +282,9 @@ def test_sums_over_sorted_lanes_have_the_same_bits_every_time(small_tiles):
 def test_lanes_are_not_sorted_where_that_is_not_wanted():
     geometry, kernel = Geometry(256), ragged(1 << 22)
     tiles = plan(kernel, Options(), geometry).tiles
-    assert tiles == Tiles(2048, 1, 1 << 22, sorted=True, partials=True, together=1)
+    assert tiles == Tiles(2048, 1, 1 << 22, sorted=True, partials=True, per_pass=1)
     unsorted = plan(kernel, Options(sort_lanes=False), geometry).tiles
-    assert unsorted == Tiles(2048, 1, 1 << 22, partials=True, together=2)
+    assert unsorted == Tiles(2048, 1, 1 << 22, partials=True, per_pass=2)
     assert plan(ragged(1 << 22), Options(), Geometry(256, 1 << 10)).tiles is None
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import HOST, Program, RoutineStep, Slot
+from loopgrad.codegen.program import HOST, ArraySlot, Program, RoutineStep
 from loopgrad.codegen.targets.gpu.routines.routine import Provider
 from loopgrad.codegen.targets.gpu.routines.table import PROVIDERS
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel
@@ -28,7 +28,7 @@ def through_scratch(routine):
 
 def program():
     step = RoutineStep("sort", (0,), (1,), (("axis", 0),))
-    return Program((Slot(VECTOR, "input"), Slot(VECTOR, "output")), (0,), (1,), (), (step,))
+    return Program((ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output")), (0,), (1,), (), (step,))
 
 
 @pytest.fixture
