@@ -34,11 +34,17 @@ class Bindings:
         self._arena: Allocation | None = None
         self._leaving = frozenset(self.program.outputs)
 
-    def prepare(self, inputs: Sequence[Allocation], outputs: Sequence[Allocation] | None = None) -> None:
-        """Memory for this run; that of the outputs may be given. What the last run didn't give away serves again."""
+    def prepare(
+        self,
+        inputs: Sequence[Allocation],
+        outputs: Sequence[Allocation] | None = None,
+        arena: Allocation | None = None,
+    ) -> None:
+        """Memory for this run; that of the outputs and the arena may be given. What the last run didn't give away
+        serves again."""
         program, placement, owners, symbols = self.program, self._placement, self.owners, self.symbols
         if placement.arena_size and self._arena is None:
-            self._arena = self._driver.take(placement.arena_size)
+            self._arena = self._driver.take(placement.arena_size) if arena is None else arena
             base = self._arena.address
             for symbol, offset in placement.offsets:
                 symbols[symbol] = base + offset

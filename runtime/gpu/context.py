@@ -77,12 +77,16 @@ class GpuContext:
     # runs
 
     def run(
-        self, inputs: Sequence[Allocation], outputs: Sequence[Allocation] | None = None, later: bool = False
+        self,
+        inputs: Sequence[Allocation],
+        outputs: Sequence[Allocation] | None = None,
+        later: bool = False,
+        arena: Allocation | None = None,
     ) -> list[Allocation]:
-        """The outputs' memory, which may be given. `later`, for what is `deferrable`: start only, the ledger looks at
-        the stacks."""
+        """The outputs' memory, which may be given, as may the arena's. `later`, for what is `deferrable`: start only,
+        the ledger looks at the stacks."""
         try:
-            self._work.bindings.prepare(inputs, outputs)
+            self._work.bindings.prepare(inputs, outputs, arena)
             execution = self._next()
             if later:
                 assert isinstance(execution, Recorded)
@@ -94,6 +98,10 @@ class GpuContext:
             raise
         self._capacities.ran = True
         return self._work.bindings.results
+
+    def repeat(self) -> None:
+        """Start what was recorded once more: all arrays lie where they lay. The device's lock is held."""
+        self._work.recorder.repeat()
 
     def _abandon(self) -> None:
         """After a failure: nothing of the run stays."""

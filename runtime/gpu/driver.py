@@ -109,6 +109,10 @@ class Commands(Work, Protocol):
         """Nothing more is recorded. `again`: it is worth making ready for many runs."""
         ...
 
+    def repeat(self) -> None:
+        """As `run` of what has run before, with nothing to send and nothing to report; the device's lock is held."""
+        ...
+
 
 class Driver(Protocol):
     """One device. `lock` is reentrant and guards everything. `endless_loops`: loops in kernels run to their

@@ -10,6 +10,7 @@ from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.context import GpuContext
+from loopgrad.runtime.gpu.direct_calls import DirectCalls
 from loopgrad.runtime.gpu.failures import StoppedLoopError
 from loopgrad.runtime.gpu.ledger import Ledger, complete, require
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
@@ -49,6 +50,7 @@ class GpuExecutable(Executable):
         self._texts = texts
         self._origin = origin
         self._context: GpuContext | None = None
+        self._direct = DirectCalls(loaded, self.capacities) if DirectCalls.suit(loaded) else None
         self._heap_peak = 0
 
     @property
@@ -56,13 +58,44 @@ class GpuExecutable(Executable):
         return self.loaded.program
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        check_inputs(self.input_types, buffers, self.device)
+        self._check(buffers)
         with self.loaded.driver.lock:
+            if (results := self.run_directly(buffers)) is not None:
+                return results
             if self._context is None:
                 self._context = self.context(adapt=True)
             self._context, results = self.submit(self._context, buffers)
             self._context.release()
             return results
+
+    def _check(self, buffers: Sequence[Buffer]) -> None:
+        types, device = self.input_types, self.device
+        if len(types) != len(buffers):
+            check_inputs(types, buffers, device)
+        for type, buffer in zip(types, buffers, strict=True):
+            if buffer._type is not type or buffer.device != device:
+                check_inputs(types, buffers, device)
+                buffer._type = type  # equal: the next call sees it at once
+
+    def run_directly(self, buffers: Sequence[Buffer]) -> list[Buffer] | None:
+        """The results of a call that needs nothing but addresses (see DirectCalls); None where it needs more, something
+        is in the ledger, or memory is another library's. The device's lock is held."""
+        direct, driver = self._direct, self.loaded.driver
+        if direct is None:
+            return None
+        inputs = [allocation_of(buffer) for buffer in buffers]
+        if driver.ledger is not None and not driver.ledger.empty:
+            return None
+        for a in inputs:
+            if type(a) is not Allocation or a.failure is not None:
+                return None
+        allocations = direct.run(inputs)
+        if allocations is None:
+            return None
+        for allocation in allocations:
+            driver.made(allocation)
+        device = self.device
+        return [GpuBuffer(a, device, type) for a, type in zip(allocations, self.output_types, strict=True)]
 
     def context(self, adapt: bool) -> GpuContext:
         return GpuContext(self.loaded, self.capacities, adapt)
@@ -103,7 +136,7 @@ class GpuExecutable(Executable):
         """Take other code for this program, where there is any."""
         if self._revise is None:
             return False
-        self.loaded = self._revise()
+        self.loaded, self._direct = self._revise(), None
         self.capacities = Capacities(self.program, self.capacities.forced, self.capacities.device)
         self._revise = None
         return True
@@ -252,6 +285,10 @@ class GpuRecording(Recording):
 
     def submit(self) -> None:
         with self._executable.loaded.driver.lock:
+            made = self._executable.run_directly(self._inputs)
+            if made is not None:
+                self._outputs = made
+                return
             self._context, self._outputs = self._executable.submit(self._context, self._inputs)
             self._context.part()
 

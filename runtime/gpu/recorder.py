@@ -137,6 +137,10 @@ class Recorder:
         for table in changed:
             table.changed = False
 
+    def repeat(self) -> None:
+        """Do what has run before, with the same words; the device's lock is held."""
+        self.commands.repeat()
+
     def restart(self) -> None:
         """Forget what was recorded."""
         del self._tables[1:]

@@ -135,6 +135,10 @@ class VulkanCommands:
         self.gpu.lib.vkCmdFillBuffer(self.buffer, target.chunk.buffer, target.offset, size, 0)
         self.count += 1
 
+    def repeat(self) -> None:
+        """As `run` of what has run before."""
+        self._driver.start([self], (), None)
+
     def run(self, uploads: Sequence[tuple[Shared, int]] = (), report: Shared | None = None) -> None:
         self._driver.start([self], uploads, report)
 

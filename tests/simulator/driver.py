@@ -133,6 +133,9 @@ class Commands:
         """Nothing to make ready."""
 
     def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
+        self.repeat()
+
+    def repeat(self) -> None:
         for work in self._work:
             work()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph.types import DType
 from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.streams.api import StreamFailure
 from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
 
 if TYPE_CHECKING:
@@ -148,6 +149,14 @@ class StreamCommands:
 
     def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
         self._driver.start([self], uploads, report)
+
+    def repeat(self) -> None:
+        driver = self._driver
+        driver.begin(self.labels)
+        try:
+            self.issue(None)
+        except StreamFailure as failure:
+            raise driver.failed(failure) from None
 
     def issue(self, report: StreamSharedWords | None) -> None:
         """Put everything on the stream, the way of the report to the host included."""

@@ -86,7 +86,7 @@ def test_replays_whose_results_nobody_holds_write_to_the_same_addresses(sim):
     captured.replay(x)
     assert spent(sim, lambda: captured.replay(x))["uploads"] == 0
     held = [captured.replay(x)]
-    assert spent(sim, lambda: held.append(captured.replay(x)))["uploads"] == 1
+    assert spent(sim, lambda: held.append(captured.replay(x)))["uploads"] <= 1  # none where commands are there for them
     for result in held:
         assert np.asarray(result).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
 
