@@ -15,8 +15,10 @@ from typing import Final
 from loopgrad.autodiff.rules.movement import Rule, Values
 from loopgrad.autodiff.rules.reduction import shifted
 from loopgrad.graph import ops
+from loopgrad.graph.distinct import distinct_axis
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.ranges import bounds
 from loopgrad.graph.types import DType, TensorType, int64
 
 Indices = Sequence[Value]
@@ -26,9 +28,14 @@ Indices = Sequence[Value]
 
 
 def _counts_within(index: Value, extent: int) -> bool:
-    """Whether the index is an iota that can't leave 0 .. extent - 1."""
+    """Whether the index is an iota or comes from a sort, and can't leave 0 .. extent - 1."""
     axis = iota_axis(index)
-    return axis is not None and index.shape[axis] <= extent
+    if axis is not None:
+        return index.shape[axis] <= extent
+    if distinct_axis(index) is None:
+        return False
+    low, high = bounds(index)
+    return low >= 0 and high < extent
 
 
 def _largest(dtype: DType) -> int:

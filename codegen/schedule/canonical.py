@@ -18,7 +18,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
-from loopgrad.graph.lanes import iota_axis
+from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, calls
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS
@@ -290,10 +290,3 @@ def _scatter(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     hit = builder.value("ge", winner, zero)
     dims = tuple(range(len(looked_up)))
     return [builder.value("select", builder.value("broadcast", hit, shape=table.shape, dims=dims), found, table)]
-
-
-def no_duplicates(node: Node) -> bool:
-    """Whether every update of a scatter provably goes to an element of its own."""
-    shape = node.operands[1].shape
-    wide = {d for d, n in enumerate(shape) if n != 1}
-    return wide <= {iota_axis(i) for i in node.operands[1:-1]}

@@ -15,7 +15,7 @@ from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.codegen.schedule.roles import Role
-from loopgrad.graph.lanes import iota_axis
+from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
 from loopgrad.graph.regions import Region
@@ -370,11 +370,7 @@ def _reduced_lanes(node: Node, lanes: int) -> int:
 
 def scatter_exclusive(node: Node, lanes: int) -> bool:
     """Whether no two lanes of a top-level scatter meet in one element."""
-    if lanes == 1:
-        return True
-    shape = node.operands[1].shape
-    wide = {d for d, n in enumerate(shape) if n != 1}
-    return wide <= {iota_axis(i) for i in node.operands[1:-1]}
+    return lanes == 1 or no_duplicates(node)
 
 
 def constant_operand(value: Value) -> Sequence[object] | None:

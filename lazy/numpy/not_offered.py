@@ -33,7 +33,6 @@ ABSENT: Final[dict[str, str]] = {
     "rollaxis": "lg.moveaxis",
     "partition": "lg.sort",
     "argpartition": "lg.argsort",
-    "lexsort": "lg.argsort by the last key, then by the one before: it is stable",
     "ediff1d": "lg.diff(lg.ravel(x))",
     "array_equiv": "lg.array_equal(*lg.broadcast_arrays(x, y))",
     "fix": "lg.trunc",

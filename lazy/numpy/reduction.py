@@ -1,4 +1,4 @@
-"""Reductions, sorting and searching.
+"""Reductions.
 
 `axis` is None (all), an int or a tuple. Sums of bools and integers are 64-bit, as in NumPy; `mean`,
 `var` and `std` of integers compute in the default float. Reducing no elements: sum 0, prod 1, all
@@ -17,24 +17,19 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import limits
-from loopgrad.graph.types import DType, TensorType, bool_, float32, int64
+from loopgrad.graph.types import DType, TensorType, bool_, float32
 from loopgrad.lazy.numpy.elementwise import (
     add,
     divide,
-    equal,
     exp,
-    less,
-    less_equal,
     log,
-    logical_and,
-    logical_or,
     maximum,
     minimum,
     multiply,
     not_equal,
     subtract,
 )
-from loopgrad.lazy.numpy.movement import broadcast_to, concat, flip, ravel, reshape
+from loopgrad.lazy.numpy.movement import broadcast_to, concat, ravel, reshape
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.tensor.core import (
@@ -44,11 +39,10 @@ from loopgrad.lazy.tensor.core import (
     cast,
     cast_value,
     constant,
-    copied,
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, joined_shape, meet_arrays, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, joined_shape, normal_axes, normal_axis
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
 
@@ -56,8 +50,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = (
-    "all any argmax argmin argsort count_nonzero diff logsumexp max amax=max mean min amin=min prod "
-    "searchsorted sort std sum var"
+    "all any argmax argmin count_nonzero diff logsumexp max amax=max mean min amin=min prod std sum var"
 )
 
 
@@ -344,60 +337,3 @@ def diff(
         later, earlier = wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last))
         t = (not_equal if t._value.dtype is bool_ else subtract)(later, earlier)
     return t if n else whole(t)
-
-
-def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """Elements in order along an axis (None: of all, as a vector), NaN last (`descending`: first).
-
-    Shape and dtype stay; always stable, but that `descending` turns equal elements around.
-
-    >>> lg.sort(lg.asarray([3.0, 1.0, 2.0]), descending=True)
-    Tensor([3., 2., 1.], dtype=float64)
-    """
-    t = as_tensor(x)
-    if axis is None:
-        t, axis = ravel(t), 0
-    d = normal_axis("sort", axis, len(t._value.shape))
-    result = wrap(emit("sort", (t._value,), {"axis": d})[0])
-    return wrap(ops.flip(result._value, (d,))) if descending else result
-
-
-def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The positions (int64) that sort along an axis (None: of x raveled); equal elements keep their order.
-
-    >>> lg.argsort(lg.asarray([3.0, 1.0, 2.0]))
-    Tensor([1, 2, 0], dtype=int64)
-    """
-    t = as_tensor(x)
-    if axis is None:
-        t, axis = ravel(t), 0
-    d = normal_axis("argsort", axis, len(t._value.shape))
-    if not descending:
-        return wrap(emit("argsort", (t._value,), {"axis": d})[0])
-    # sorting the reversed array and reversing the result keeps equal elements in their order
-    backwards = wrap(emit("argsort", (flip(t, axis=d)._value,), {"axis": d})[0])
-    return copied(flip(subtract(t._value.shape[d] - 1, backwards), axis=d))
-
-
-def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left") -> Tensor:
-    """Where to insert `v` into the sorted vector `a` so that it stays sorted: int64, of v's shape.
-
-    `side` "left" is before equal elements, "right" behind them. Counts smaller elements: costs the size of `a` for each
-    of `v`. Raises ShapeError where `a` isn't a vector, ValueError for another side.
-
-    >>> lg.searchsorted(lg.asarray([1.0, 2.0, 4.0]), lg.asarray([2.0, 3.0]))
-    Tensor([1, 2], dtype=int64)
-    """
-    if side not in ("left", "right"):
-        raise ValueError(explained("searchsorted", "side 'left' or 'right'", repr(side), "pass one of them"))
-    table, keys = meet_arrays(a, v)
-    if len(table._value.shape) != 1:
-        raise ShapeError(explained("searchsorted", "one dimension", table._value.type, "ravel it"))
-    shape = keys._value.shape
-    rows = broadcast_to(reshape(keys, (*shape, 1)), (*shape, table._value.shape[0]))
-    # a count of smaller elements: no loop, and the table is short in practice
-    before = less(table, rows) if side == "left" else less_equal(table, rows)
-    if rows._value.dtype.kind == "f":  # NaN is sorted behind everything
-        last = not_equal(rows, rows)
-        before = logical_or(before, last if side == "right" else logical_and(last, equal(table, table)))
-    return sum(cast(before, int64), axis=-1)

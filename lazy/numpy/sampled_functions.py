@@ -12,8 +12,9 @@ from loopgrad.lazy.numpy.creation import ones_like, zeros_like
 from loopgrad.lazy.numpy.elementwise import add, divide, equal, less, less_equal, multiply, subtract
 from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import concat, flip, moveaxis, reshape
-from loopgrad.lazy.numpy.reduction import diff, searchsorted, sum
+from loopgrad.lazy.numpy.reduction import diff, sum
 from loopgrad.lazy.numpy.repetition import pad
+from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axis

@@ -38,13 +38,12 @@ from loopgrad.lazy.numpy.reduction import (
     mean,
     min,
     prod,
-    searchsorted,
-    sort,
     sum,
     var,
 )
 from loopgrad.lazy.numpy.running_totals import cumprod, cumsum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
+from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy

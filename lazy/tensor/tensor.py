@@ -28,6 +28,7 @@ from loopgrad.lazy.numpy import (
     reduction,
     repetition,
     running_totals,
+    sorting,
     special_values,
 )
 from loopgrad.lazy.numpy.at_updates import At
@@ -337,7 +338,7 @@ class Tensor(Operators):
         >>> x
         Tensor([1, 2, 3], dtype=int64)
         """
-        assign("sort", self, reduction.sort(self, axis=axis, descending=descending, stable=stable))
+        assign("sort", self, sorting.sort(self, axis=axis, descending=descending, stable=stable))
 
     ravel = movement.ravel
     squeeze = movement.squeeze
@@ -356,14 +357,14 @@ class Tensor(Operators):
     argmax = reduction.argmax
     cumsum = running_totals.cumsum
     cumprod = running_totals.cumprod
-    argsort = reduction.argsort
+    argsort = sorting.argsort
     clip = special_values.clip
     round = elementwise.round
     dot = matrix_products.dot
     trace = matrix_products.trace
     diagonal = matrix_products.diagonal
     nonzero = indexing.nonzero
-    searchsorted = reduction.searchsorted
+    searchsorted = sorting.searchsorted
     take = take
 
     def __getattr__(self, name: str) -> Any:

@@ -212,7 +212,6 @@ from loopgrad.lazy.numpy.reduction import all as all
 from loopgrad.lazy.numpy.reduction import any as any
 from loopgrad.lazy.numpy.reduction import argmax as argmax
 from loopgrad.lazy.numpy.reduction import argmin as argmin
-from loopgrad.lazy.numpy.reduction import argsort as argsort
 from loopgrad.lazy.numpy.reduction import count_nonzero as count_nonzero
 from loopgrad.lazy.numpy.reduction import diff as diff
 from loopgrad.lazy.numpy.reduction import logsumexp as logsumexp
@@ -220,8 +219,6 @@ from loopgrad.lazy.numpy.reduction import max as max
 from loopgrad.lazy.numpy.reduction import mean as mean
 from loopgrad.lazy.numpy.reduction import min as min
 from loopgrad.lazy.numpy.reduction import prod as prod
-from loopgrad.lazy.numpy.reduction import searchsorted as searchsorted
-from loopgrad.lazy.numpy.reduction import sort as sort
 from loopgrad.lazy.numpy.reduction import std as std
 from loopgrad.lazy.numpy.reduction import sum as sum
 from loopgrad.lazy.numpy.reduction import var as var
@@ -253,6 +250,11 @@ from loopgrad.lazy.numpy.smooth_functions import cbrt as cbrt
 from loopgrad.lazy.numpy.smooth_functions import hypot as hypot
 from loopgrad.lazy.numpy.smooth_functions import logaddexp as logaddexp
 from loopgrad.lazy.numpy.smooth_functions import sigmoid as sigmoid
+from loopgrad.lazy.numpy.sorting import argsort as argsort
+from loopgrad.lazy.numpy.sorting import lexsort as lexsort
+from loopgrad.lazy.numpy.sorting import searchsorted as searchsorted
+from loopgrad.lazy.numpy.sorting import sort as sort
+from loopgrad.lazy.numpy.sorting import top_k as top_k
 from loopgrad.lazy.numpy.special_values import clip as clip
 from loopgrad.lazy.numpy.special_values import copysign as copysign
 from loopgrad.lazy.numpy.special_values import isfinite as isfinite

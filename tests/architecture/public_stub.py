@@ -27,7 +27,9 @@ ROWS: Final = {
         "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions", "lazy.numpy.smooth_functions",
         "lazy.numpy.special_values",
     ),
-    "Reductions, order": ("lazy.numpy.reduction", "lazy.numpy.running_totals", "lazy.numpy.statistics"),
+    "Reductions, order": (
+        "lazy.numpy.reduction", "lazy.numpy.running_totals", "lazy.numpy.sorting", "lazy.numpy.statistics",
+    ),
     "Shape, joining, splitting": ("lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.repetition"),
     "Positions": ("lazy.numpy.indexing",),
     "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),

@@ -73,7 +73,7 @@ OURS: Final = {
     "logsumexp": lambda x: np.log(np.sum(np.exp(x - x.max()))) + x.max(),
     "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate,
 }  # fmt: skip
-ELSEWHERE: Final = ("digamma", "lgamma", "stop_gradient")  # no NumPy to compare with
+ELSEWHERE: Final = ("digamma", "lgamma", "logcumsumexp", "stop_gradient", "top_k")  # NumPy has nothing like them
 
 # dtypes of which a function is refused, by an error that says what to do, where NumPy has an answer
 REFUSED: Final = {
@@ -217,6 +217,6 @@ _OF_ARRAYS: Final = tuple(
     f"loopgrad.lazy.numpy.{n}"
     for n in words(
         "elementwise special_values smooth_functions elementwise_compositions reduction statistics sampled_functions "
-        "movement repetition"
+        "movement repetition running_totals sorting"
     )
 )

@@ -1,4 +1,4 @@
-"""Reductions, running sums and sorting against NumPy."""
+"""Reductions and running sums against NumPy."""
 
 from __future__ import annotations
 
@@ -64,23 +64,6 @@ def test_running_backwards_and_extrema(device: str) -> None:
     check(lg.cumsum(x, axis=1, reverse=True), np.flip(np.cumsum(np.flip(CUBE, 1), 1), 1))
     check(lg.cummax(x, axis=2), np.maximum.accumulate(CUBE, 2))
     check(lg.cummin(x, axis=0), np.minimum.accumulate(CUBE, 0))
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_sorting(device: str, axis: int) -> None:
-    both("sort", CUBE, axis=axis)
-    check(lg.argsort(lg.asarray(CUBE), axis=axis), np.argsort(CUBE, axis=axis, kind="stable"))
-    check(lg.sort(lg.asarray(CUBE), axis=axis, descending=True), np.flip(np.sort(CUBE, axis=axis), axis))
-
-
-def test_descending_argsort_is_stable(device: str) -> None:
-    x = lg.asarray([1.0, 3.0, 1.0, 3.0])
-    assert lg.argsort(x, descending=True).tolist() == [1, 3, 0, 2]
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_searchsorted(device: str, side: str) -> None:
-    both("searchsorted", np.array([1.0, 2.0, 2.0, 5.0]), np.array([[0.0, 2.0], [3.0, 9.0]]), side=side)
 
 
 def test_diff_and_logsumexp(device: str) -> None:

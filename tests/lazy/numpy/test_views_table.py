@@ -52,6 +52,9 @@ NOT_OF_ARRAYS = """
 
 # results in memory of their own, and no function of NumPy's to compare with
 NEW = (
+    "m.associative_scan(m.add, x)",
+    "m.logcumsumexp(x, 0)",
+    "m.top_k(x, 2)",
     'm.to_device(x, "cpu")',
     "m.cond(m.sum(x) > 0, lambda v: v, lambda v: v, x)",
     "m.cond(True, lambda v: v, lambda v: v, x)",
@@ -173,6 +176,7 @@ NUMPYS = (
     "m.rot90(x, 0)",
     "m.rot90(x, 2)",
     "m.rot90(x, 3)",
+    "m.lexsort((x[0], x[1]))",
     "m.searchsorted(x[0], x[1])",
     "m.select([x > 0], [x])",
     "m.split(x, 3)",

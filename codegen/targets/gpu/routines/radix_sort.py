@@ -21,11 +21,11 @@ import numpy as np
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.routines.digit_order import DIGIT, DigitOrder
 from loopgrad.codegen.targets.gpu.routines.elements import Elements
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode, GroupSums
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
 from loopgrad.codegen.targets.gpu.routines.sort_rows import most_held, wanted
-from loopgrad.codegen.targets.gpu.routines.tile_order import DIGIT, TileOrder
 from loopgrad.graph.types import DType, int32
 
 WIDTH: Final = 2 * DIGIT  # bits of a digit
@@ -201,7 +201,7 @@ class _Scatter:
         self.e, self.b, self.program, self.code = e, e.b, program, GroupCode(e)
         t, code, params = program.tiling, self.code, list(e.table.params)
         self.elements = Elements(e, code, t.dtype)
-        self.order = TileOrder(code, code.group, t.size // code.group, self.elements.held)
+        self.order = DigitOrder(code, code.group, t.size // code.group, self.elements.held)
         self.sums = GroupSums(code, code.group, 2)
         self.targets = e.b.shared("i32", DIGITS)
         self.number = number

@@ -10,10 +10,10 @@ from typing import Final
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.routines.digit_order import DIGIT, DigitOrder, tile_bytes
 from loopgrad.codegen.targets.gpu.routines.elements import Elements, held_type
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
-from loopgrad.codegen.targets.gpu.routines.tile_order import DIGIT, TileOrder, tile_bytes
 from loopgrad.graph.types import DType
 
 MOST_HELD: Final = 16  # elements of an invocation, of 4 bytes; half as many of 8
@@ -43,7 +43,7 @@ class _Rows:
         self.e, self.b, self.program = e, e.b, program
         self.code = code = GroupCode(e)
         self.elements = Elements(e, code, program.dtype)
-        self.order = TileOrder(code, program.members, program.each, self.elements.held)
+        self.order = DigitOrder(code, program.members, program.each, self.elements.held)
         self.first_row = e.b.inst("IMul", "i64", tile, e.b.const("i64", code.group // program.members))
         self.first = code.op("IMul", self.first_row, program.length)
 

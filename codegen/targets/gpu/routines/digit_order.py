@@ -27,7 +27,7 @@ def tile_bytes(group: int, each: int, type: str) -> int:
     return group * (each + 1) * SIZE[type] + 4 * group * (WORDS + 1) + 8 * group
 
 
-class TileOrder:
+class DigitOrder:
     """`members`: invocations that hold a row, `each`: elements of an invocation; powers of two. `type`: of elements."""
 
     def __init__(self, code: GroupCode, members: int, each: int, type: str) -> None:
