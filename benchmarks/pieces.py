@@ -68,6 +68,18 @@ def indices(lg: Any, x: Any) -> Any:
     return x[(k * 5 // 3 + 7) % x.shape[0]] * (k % 13)
 
 
+def hashes(lg: Any, k: Any) -> Any:
+    """Counters, quotients and remainders, and no memory to wait for."""
+    step = lambda trip, v: (v * 31 + trip % 7) // 3 % 1_000_003 + k % 97
+    return lg.fori_loop(0, lg.full(k.shape, 64), step, k)
+
+
+def halves(lg: Any, x: Any) -> Any:
+    """The gradient of a loop over whole tensors, which saves them."""
+    step = lambda _, v: lg.sin(v) * (1.0 + 1e-3 * lg.sum(v[:8]))
+    return lg.grad(lambda x: lg.sum(lg.fori_loop(0, 50, step, x)))(x)
+
+
 def two(size: int) -> Arrays:
     return {"x": floats(size), "y": floats(size)}
 
@@ -80,6 +92,18 @@ PIECES: Final[Mapping[str, Piece]] = {
     "ratios": Piece(1 << 24, two, lambda lg, x, y: x / y),
     "clipped": Piece(1 << 26, two, lambda lg, x, y: lg.minimum(lg.maximum(x, 1.0), y)),
     "planes": Piece(300, lambda n: {"x": floats(n, 301), "y": floats(n, 301)}, planes),
+    "small_planes": Piece(
+        60,
+        lambda n: {"x": floats(n, 61, n, 1).astype(np.float16), "y": floats(61, 1, n).astype(np.float16)},
+        lambda lg, x, y: x * y,
+    ),
+    "hashes": Piece(1 << 21, lambda n: {"k": np.arange(n)}, hashes),
+    "halves": Piece(1 << 22, lambda n: {"x": floats(n).astype(np.float16)}, halves),
+    "few_bins": Piece(
+        1 << 22,
+        lambda n: {"i": bins(n) % 4, "w": floats(n)},
+        lambda lg, i, w: lg.zeros((4,), dtype=lg.float32).at[i].add(w),
+    ),
     "indices": Piece(1 << 24, lambda n: {"x": floats(n)}, indices),
     "scattered": Piece(
         1 << 22,

@@ -122,8 +122,8 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "sorted_lanes": Switch((*LOOPS, "unforeseen"), ((plan, "SORTED", ENDLESS),)),
     "measured_lanes": Switch(("unforeseen", *WALKS), ((plan, "measured_tiles", _none),)),
     "sampled_lanes": Switch(("newton", "unforeseen"), ((kernel, "trip_count", _sorted_in_any_case),)),
-    "two_programs": Switch(("newton", "unforeseen"), ((measured_order, "LIGHT", 0),)),
-    "back_and_forth": Switch(LOOPS, ((order.LaneOrder, "_dealt", _dealt_forwards),)),
+    "two_programs": Switch(("newton", "unforeseen", "sphere_trace"), ((measured_order, "LIGHT", 0),)),
+    "back_and_forth": Switch((*LOOPS, "unforeseen"), ((order.LaneOrder, "_dealt", _dealt_forwards),)),
     "own_number_again": Switch(LOOPS, (machine_code(local_id_again=""),)),
     "registers_of_sorted": Switch(LOOPS, (machine_code(sorted_attributes=""),)),
     "registers_of_light_measured": Switch(("unforeseen", "newton"), ((image, "small", lambda _: False),)),
@@ -131,12 +131,14 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     # stacks
     "cached_stacks": Switch(LOOPS, ((driver, "CACHE_SHARE", ENDLESS), (driver, "MOST_STACKS", ENDLESS))),
     "few_stack_bytes": Switch(("ragged_skewed",), ((driver, "MOST_STACKS", ENDLESS),)),
-    "unlooked_pops": Switch(("ragged", "ode"), ((control, "popping", _popping),)),
+    "unlooked_pops": Switch(("ragged", "ode", "ragged_skewed", "sphere_trace"), ((control, "popping", _popping),)),
     "one_look_after_pushes": Switch(("ragged", "ode"), ((stacks, "deepens", lambda *_: set()),)),
-    "short_product": Switch(LOOPS, ((NvptxAssembler, "wide_product", LlvmAssembler.wide_product),)),
+    "short_product": Switch(
+        (*LOOPS, "ode", "unforeseen"), ((NvptxAssembler, "wide_product", LlvmAssembler.wide_product),)
+    ),
     # reductions
     "short_rows": Switch(("rows_of_400", "rows_of_100"), ((plan, "short_rows", _none),)),
-    "parts_of_short_rows": Switch(("rows_of_100",), ((plan, "MOST_PARTS", 1),)),
+    "parts_of_short_rows": Switch(("rows_of_100", "rows_of_400"), ((plan, "MOST_PARTS", 1),)),
     "waiting_sums": Switch(("sphere_trace",), ((plan, "folded_tiles", _without_waiting_sums),)),
     "many_sums": Switch(("sphere_trace",), ((plan, "FEW_SUMS", ENDLESS),)),
     "narrow_groups_of_many_sums": Switch(("sphere_trace",), (machine_code(summed_group=0),)),
@@ -148,34 +150,42 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "lanes_at_once": Switch(("value", "axpy", "ratios"), ((plan, "most_unrolled", lambda _: 1),)),
     "shared_branches": Switch(("value", "ratios"), ((tiles, "at_once", _none),)),
     "loads_first": Switch(("value", "axpy"), ((tiles, "MOST_LOADED", 0),)),
-    "short_numbers": Switch(("axpy", "planes"), tuple((m, "short", lambda _, lane: lane) for m in (tiles, kernel))),
-    "short_digits": Switch(("planes",), tuple((m, "digits", _wide_digits) for m in (tiles, kernel))),
-    "known_distances": Switch(("axpy", "ratios"), ((instructions.Instructions, "at", _at),)),
-    "invariant_loads": Switch(("axpy", "ode", "planes"), ((LlvmAssembler, "load", _load_plainly),)),
+    "short_numbers": Switch(
+        ("axpy", "planes", "ragged", "newton", "value"),
+        tuple((m, "short", lambda _, lane: lane) for m in (tiles, kernel)),
+    ),
+    "short_digits": Switch(("planes", "small_planes"), tuple((m, "digits", _wide_digits) for m in (tiles, kernel))),
+    "known_distances": Switch(("axpy", "ratios", "value"), ((instructions.Instructions, "at", _at),)),
+    "invariant_loads": Switch(
+        ("axpy", "ode", "planes", "ragged", "ragged_skewed", "sphere_trace", "value"),
+        ((LlvmAssembler, "load", _load_plainly),),
+    ),
     "shared_results": Switch(("ragged",), ((instructions.Instructions, "once", lambda _, __, make: make()),)),
-    "ranges": Switch(("indices", "wave"), ((context, "Ranges", _Constants),)),
+    "ranges": Switch(("indices", "wave", "hashes"), ((context, "Ranges", _Constants),)),
     # arithmetic
     "joint_quotients": Switch(WALKS, ((kernel, "joined", lambda ops: ops),)),
     "guards_of_quotients": Switch(WALKS, ((joint_quotients, "_asks_for", lambda *_: False),)),
-    "one_test_of_quotients": Switch(("newton",), ((NvptxAssembler, "_all_above", Quotients._all_above),)),
-    "size_of_operand": Switch(("newton",), ((NvptxAssembler, "_size", Quotients._size),)),
+    "one_test_of_quotients": Switch(
+        ("newton", "sphere_trace"), ((NvptxAssembler, "_all_above", Quotients._all_above),)
+    ),
+    "size_of_operand": Switch(("newton", "sphere_trace"), ((NvptxAssembler, "_size", Quotients._size),)),
     "own_quotients": Switch(
         ("newton", "ratios"), ((NvptxAssembler, "_division", _none), (NvptxAssembler, "usual_quotients", None))
     ),
     "own_root": Switch(("sphere_trace",), ((NvptxAssembler, "extended", LlvmAssembler.extended),)),
-    "extremes": Switch(("clipped",), ((NvptxAssembler, "extreme", LlvmAssembler.extreme),)),
+    "extremes": Switch(("clipped", "ode", "sphere_trace"), ((NvptxAssembler, "extreme", LlvmAssembler.extreme),)),
     # elements that lanes share
-    "copies_of_exact_sums": Switch(("scattered", "tallied"), ((exact_sum, "MOST_COPIES", 1),)),
+    "copies_of_exact_sums": Switch(("scattered", "tallied", "few_bins"), ((exact_sum, "MOST_COPIES", 1),)),
     "bounded_exact_sums": Switch(("scattered",), ((exact_sum, "contributions", _none),)),
     "private_copies": Switch(("multiplied",), ((layout, "COPY_ELEMENTS", 0),)),
     # products
     "squares": Switch(("products",), ((steps, "squared", _none),)),
     # runs
     "ledger": Switch(("ragged", "call"), (NEVER_LATER,)),
-    "recordings": Switch(("call", "wave"), ((runs.Context, "_suited", lambda _: HostDriven), NEVER_LATER)),
+    "recordings": Switch(("call", "wave", "halves"), ((runs.Context, "_suited", lambda _: HostDriven), NEVER_LATER)),
     "graphs": Switch(("small", "sphere_trace"), ((commands, "SHORT", ENDLESS),)),
     "fewer_updates": Switch(("wave",), ((region_recorder, "tidy", lambda block, _: block),)),
-    "widest_copies": Switch(("wave",), ((steps._Supported, "copy", _copy_by_element),)),
+    "widest_copies": Switch(("wave", "halves"), ((steps._Supported, "copy", _copy_by_element),)),
 }
 
 
