@@ -90,6 +90,10 @@ PIECES: Final[Mapping[str, Piece]] = {
     "value": Piece(1 << 24, two, lambda lg, x, y: lg.sum(lg.sin(x) * lg.exp(-x * x) + stream.A * y)),
     "axpy": Piece(1 << 26, two, lambda lg, x, y: stream.A * x + y),
     "ratios": Piece(1 << 24, two, lambda lg, x, y: x / y),
+    "transposed": Piece(1 << 12, lambda n: {"x": floats(n, n), "y": floats(n, n)}, lambda lg, x, y: x.T + y),
+    "joined": Piece(
+        1 << 12, lambda n: {"x": floats(n, n), "y": floats(n, n)}, lambda lg, x, y: lg.concat([x, y], axis=1) + 1.0
+    ),
     "clipped": Piece(1 << 26, two, lambda lg, x, y: lg.minimum(lg.maximum(x, 1.0), y)),
     "planes": Piece(300, lambda n: {"x": floats(n, 301), "y": floats(n, 301)}, planes),
     "small_planes": Piece(

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import walk
 from loopgrad.codegen.kernel.ranges import Ranges
+from loopgrad.codegen.targets.gpu import compile
 from loopgrad.codegen.targets.gpu.emit import context, control, exact_sum, instructions, joint_quotients, kernel, stacks
-from loopgrad.codegen.targets.gpu.lanes import layout, measured_order, order, plan, tiles
+from loopgrad.codegen.targets.gpu.lanes import box_tiles, layout, measured_order, order, plan, tiles
 from loopgrad.codegen.targets.gpu.support import steps
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel
 from loopgrad.codegen.targets.llvm_gpu import image
@@ -114,7 +115,7 @@ def _copy_by_element(self: Any, slot: int) -> int:
     return found
 
 
-NEVER_LATER: Final = (runs.Context, "deferrable", property(lambda _: False))
+NEVER_LATER: Final = (runs.GpuContext, "deferrable", property(lambda _: False))
 LOOPS: Final = ("ragged", "ragged_skewed")
 WALKS: Final = ("newton", "sphere_trace")
 SWITCHES: Final[Mapping[str, Switch]] = {
@@ -149,6 +150,9 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     # streams
     "lanes_at_once": Switch(("value", "axpy", "ratios"), ((plan, "most_unrolled", lambda _: 1),)),
     "shared_branches": Switch(("value", "ratios"), ((tiles, "at_once", _none),)),
+    "boxes": Switch(("transposed",), ((layout, "boxed", _none),)),
+    "loads_before_the_exchange": Switch(("transposed",), ((box_tiles, "MOST_LOADED", 0),)),
+    "chosen_reads": Switch(("joined",), ((compile, "chosen", lambda given: given),)),
     "loads_first": Switch(("value", "axpy"), ((tiles, "MOST_LOADED", 0),)),
     "short_numbers": Switch(
         ("axpy", "planes", "ragged", "newton", "value"),
@@ -182,7 +186,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "squares": Switch(("products",), ((steps, "squared", _none),)),
     # runs
     "ledger": Switch(("ragged", "call"), (NEVER_LATER,)),
-    "recordings": Switch(("call", "wave", "halves"), ((runs.Context, "_suited", lambda _: HostDriven), NEVER_LATER)),
+    "recordings": Switch(("call", "wave", "halves"), ((runs.GpuContext, "_suited", lambda _: HostDriven), NEVER_LATER)),
     "graphs": Switch(("small", "sphere_trace"), ((commands, "SHORT", ENDLESS),)),
     "fewer_updates": Switch(("wave",), ((region_recorder, "tidy", lambda block, _: block),)),
     "widest_copies": Switch(("wave", "halves"), ((steps._Supported, "copy", _copy_by_element),)),

@@ -254,8 +254,10 @@ CONTROL: dict[str, list[Case]] = {
     "fori_loop": [(lambda m, x, y: m.fori_loop(0, 4, lambda k, v: m.sin(v) * y + x**2, x), BOTH)],
     "while_loop": [(lambda m, x: m.while_loop(lambda v: m.sum(v * v) < 40, lambda v: v + m.sin(v) * x + 0.5, x), (X,))],
     "scan": [(lambda m, x, y: m.scan(lambda c, v: (c * v + m.sin(c), c * c), y[0], x), BOTH)],
-    "associative_scan": [(lambda m, x: m.associative_scan(lambda a, b: a * b + a + b, x), (z,))
-                         for z in (X, WITH_ZERO, np.sin(np.arange(19.0)))],
+    "associative_scan": [
+        (lambda m, x: m.associative_scan(lambda a, b: a * b + a + b, x), (z,))
+        for z in (X, WITH_ZERO, np.sin(np.arange(19.0)))
+    ],
     "cond": [(lambda m, x, y: m.cond(m.sum(x) > 0, lambda a, b: a * b * b, lambda a, b: a, x, y), BOTH)],
     "switch": [(lambda m, x, y: m.switch(1, [lambda a, b: a, lambda a, b: a * b * b], x, y), BOTH)],
     "vmap": [(lambda m, x, y: m.vmap(lambda a, b: m.sin(a * b) * a)(x, y), BOTH)],

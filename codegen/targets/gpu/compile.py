@@ -16,6 +16,7 @@ from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.arena import arena
+from loopgrad.codegen.targets.gpu.lanes.choices import chosen
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
@@ -64,7 +65,8 @@ class _Kernels:
 
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
-    program = with_row_stages(program, image.geometry)
+    straightened = replace(program, kernels=tuple(map(chosen, program.kernels)))
+    program = with_row_stages(straightened, image.geometry)
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     for kernel in program.kernels:

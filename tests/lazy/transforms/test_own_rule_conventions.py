@@ -330,9 +330,7 @@ def test_a_while_loop_without_and_with_its_own_rule(device: str) -> None:
 @pytest.mark.parametrize("wraps", [1, 3])
 def test_checkpoints_of_ruled_functions(device: str, wraps: int) -> None:
     """Rules are asked inside; where a forward rule names what it saves, a policy finds the name."""
-    f = by_vjp(
-        lg.sin, lambda x: (lg.sin(x), lg.name(lg.cos(x), "slope")), lambda c, ct: (2 * c * ct,)
-    )
+    f = by_vjp(lg.sin, lambda x: (lg.sin(x), lg.name(lg.cos(x), "slope")), lambda c, ct: (2 * c * ct,))
     g = by_jvp(lg.sin, lambda primals, tangents: (lg.sin(*primals), 2 * lg.cos(*primals) * tangents[0]))
     only = lg.checkpoint_policies.save_only_these_names("slope")
     for ruled in (f, g):

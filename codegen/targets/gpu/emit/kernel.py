@@ -31,6 +31,7 @@ from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, em
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
+from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
@@ -120,6 +121,9 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
     elif plan.running is not None:
         unit, totals = e.resize(b.group_id(), "i64", signed=False), RunningTotals(e, plan.running, emit_block)
         stride(e, words, unit, shared_idle(e), totals.emit)
+    elif plan.boxes is not None:
+        unit = e.resize(b.group_id(), "i64", signed=False)
+        stride(e, words, unit, shared_idle(e), BoxTiles(e, plan.boxes, emit_block).emit_box)
     elif resume is not None:
         first = b.inst("IMul", "i64", invocation, words.across)
         again = partial(resume.lane, e, start=first, along=words.along, run=partial(emit_lane, e))

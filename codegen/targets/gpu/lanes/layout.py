@@ -23,6 +23,7 @@ from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
+from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     UNTILED,
     Geometry,
@@ -100,6 +101,9 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
     if lanes <= FEW_LANES and any(a is None or a.blocks for a in found):
         return LaneMapping(1)
     if len(accumulators) == len(found):
+        boxes = boxed(kernel, geometry.memory)
+        if boxes is not None:
+            return LaneMapping(group=geometry.group, boxes=boxes, accumulators=accumulators)
         tiles = tiling(kernel, options, geometry)
         group = (tiles.group or geometry.group) if tiles else 0
         return LaneMapping(group=group, tiles=tiles, accumulators=accumulators)
@@ -145,7 +149,7 @@ def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support
         params=len(kernel.params),
         module=module,
         lanes=lanes,
-        tiles=shared.running.count if shared.running is not None else 0 if tiles is None else tiles.count,
+        tiles=sum(part.count for part in (tiles, shared.boxes, shared.running) if part is not None),
         copies=shared.copies,
         loops=has_loops(kernel),
         scratch=tuple(scratch),

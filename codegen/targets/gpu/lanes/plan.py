@@ -10,7 +10,8 @@ consecutive lanes of one row, where a row is what a reduction makes one element 
   step together end together. Contributions then go by lane number through memory of the workgroup;
 - measured lanes: the same where a loop on values has the trip counts, and only where they turn out to be uneven
   enough (see measured_order);
-- kernels that only stream: an invocation runs some lanes at once, so that their loads are under way together.
+- kernels that only stream: an invocation runs some lanes at once, so that their loads are under way together;
+- kernels that read across the order in which they write: workgroups run boxes of lanes (see boxes).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
@@ -101,6 +103,7 @@ class LaneMapping:
     group: int = 0  # invocations of a workgroup; 0: the target's choice
     tiles: Tiles | None = None
     product: Product | None = None  # the kernel is a matrix product, which workgroups make in squares
+    boxes: Boxes | None = None  # workgroups run boxes of lanes
     program: GroupProgram | None = None  # what workgroups do in place of the kernel's body
     resumable: int = 0  # the most invocations of a kernel that can be left and continued; 0: it can't be (see resume)
     accumulators: tuple[Accumulator, ...] = ()  # how lanes in any order meet in a parameter

@@ -80,7 +80,6 @@ class RunningTiles:
         return -(-self.outer // self.rows) * self.spans * self.blocks
 
 
-
 def as_reduction(running: RunningTotal) -> Reduction:
     """What combines its terms."""
     return Reduction(running.kind, running.dtype, running.param, 0)

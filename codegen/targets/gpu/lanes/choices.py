@@ -1,0 +1,95 @@
+"""Branches that only choose what a lane reads become choices of values, so that the lane is straight.
+
+    y = if c: load a[i]  else: load b[j]    ->    y = select(c, load a[select(c, i, 0)], load b[select(c, 0, j)])
+
+A concat or a pad is such a branch. What isn't chosen is read at one place by all lanes, which costs an instruction and
+no traffic; a straight lane is run together with others, whose loads are then under way at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.codegen.targets.gpu.lanes.analysis import weight_of
+from loopgrad.graph.types import int64
+
+MOST_READ: Final = 6  # loads in branches
+HEAVIEST: Final = 60  # what all branches may weigh together
+
+
+def chosen(kernel: Kernel) -> Kernel:
+    """The kernel without branches, if they are all of this kind; otherwise as it is."""
+    branches = [op for op in kernel.body.ops if op.blocks]
+    if kernel.stages or not branches or any(op.opcode != "if" for op in branches):
+        return kernel
+    inner = list(_inside(branches))
+    loads = [op for op in inner if op.opcode == "load"]
+    if not all(_harmless(kernel, op) for op in inner):
+        return kernel
+    if len(loads) > MOST_READ or weight_of(op for op in inner if not op.blocks) > HEAVIEST:
+        return kernel
+    return _Chosen(kernel).run()
+
+
+def _inside(branches: Iterable[KOp]) -> Iterator[KOp]:
+    for op in branches:
+        for block in op.blocks:
+            yield from block.ops
+            yield from _inside(inner for inner in block.ops if inner.blocks)
+
+
+def _harmless(kernel: Kernel, op: KOp) -> bool:
+    """Whether it may be done by lanes that don't take its branch."""
+    if op.opcode == "if":
+        return True
+    if op.opcode == "load":
+        param: BufferParam = kernel.params[op.attrs["param"]]
+        return param.access == "read" and param.size > 0
+    if not is_pure(op):
+        return False
+    whole: bool = op.results[0].dtype.is_integer
+    return not whole or OPCODES[op.opcode].quick or all(map(_is_number, op.operands[1:]))
+
+
+def _is_number(v: KValue) -> bool:
+    return v.op is not None and v.op.opcode == "const" and bool(v.op.attrs["value"])
+
+
+class _Chosen(Rebuilder):
+    """`way`: the conditions of the branches around an operation, and what they are there."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.way: list[tuple[KValue, bool]] = []
+
+    def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
+        if op.opcode == "if":
+            (condition,) = operands
+            then, other = (
+                self._yielded(b, condition, taken) for b, taken in zip(op.blocks, (True, False), strict=True)
+            )
+            return tuple([self._select(condition, x, y) for x, y in zip(then, other, strict=True)])
+        if op.opcode == "load" and self.way:
+            (index,) = operands
+            zero = KOp("const", (), (int64,), {"value": 0})
+            self.out.append(zero)
+            for condition, taken in self.way:
+                pair = (index, zero.results[0]) if taken else (zero.results[0], index)
+                index = self._select(condition, *pair)
+            operands = (index,)
+        return self.copy(op, operands)
+
+    def _yielded(self, block: Block, condition: KValue, taken: bool) -> list[KValue]:
+        self.way.append((condition, taken))
+        self.body(block)
+        self.way.pop()
+        return [self.env[v] for v in block.yields]
+
+    def _select(self, condition: KValue, x: KValue, y: KValue) -> KValue:
+        made = KOp("select", (condition, x, y), (x.dtype,))
+        self.out.append(made)
+        return made.results[0]
