@@ -74,9 +74,9 @@ class CallContext:
         if forced is None and any(kernel.stacks for kernel in self.program.kernels):
             self._look_up_memory()
         if any(isinstance(call, MatmulStep) for call in self.program.host_calls):
-            functions = blas()
-            if functions is not None:
-                words[HEADER["sgemm"]], words[HEADER["dgemm"]] = functions
+            words[HEADER["sgemm"]], words[HEADER["dgemm"]] = blas() or (0, 0)
+            products = self.pool.products()
+            words[HEADER["product_f32"]], words[HEADER["product_f64"]] = products["float32"], products["float64"]
 
     def _set_callbacks(self) -> Sequence[Any]:
         """Native pointers to this context's own methods; a weak reference keeps it collectable."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
@@ -18,7 +17,6 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
-from loopgrad.runtime.cpu.libraries import NO_BLAS_NOTE, blas
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.plan import MemoryStats
@@ -65,8 +63,6 @@ class CpuDevice:
         """An executable of code that exists."""
         program = artifact.program
         notes = [origin]
-        if blas() is None and any(isinstance(call, MatmulStep) for call in program.host_calls):
-            notes.append(NO_BLAS_NOTE)
         return CpuExecutable(
             program, artifact.code, artifact.constants, self.pool(), texts, notes, options.stack_capacity
         )

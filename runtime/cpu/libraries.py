@@ -1,8 +1,8 @@
 """Native libraries that compiled code calls: vector math and BLAS.
 
-Vector math (libmvec) and libm are made visible to the linker; BLAS is the OpenBLAS inside NumPy's
-wheel, reached through plain function pointers. Where it isn't found (another build of NumPy), a
-program calls back into `numpy.matmul` instead and says so in its notes.
+Vector math (libmvec) and libm are made visible to the linker. BLAS is the OpenBLAS inside NumPy's wheel, reached
+through plain function pointers, for products with a narrow matrix; all others, and these where it isn't found (another
+build of NumPy), are native_products.py's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ BLAS_SYMBOLS: Final = (
     ("scipy_cblas_sgemm64_", "scipy_cblas_dgemm64_"),
     ("cblas_sgemm64_", "cblas_dgemm64_"),
 )
-NO_BLAS_NOTE: Final = "no OpenBLAS with 64-bit integers inside NumPy: matrix products call numpy.matmul"
 
 
 @cache

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from loopgrad.codegen.targets.cpu.pool.pool_interface import EXPORTS, MAX_THREADS
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
+from loopgrad.runtime.cpu.native_products import native_products
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
 CPU_QUOTA_FILE: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -28,7 +30,7 @@ _pool: NativePool | None = None
 class NativePool:
     """Addresses of the pool's functions, and how many threads it uses."""
 
-    def __init__(self, code: Code, threads: int) -> None:
+    def __init__(self, code: Code, threads: int, products: Callable[[], Mapping[str, int]]) -> None:
         self.run = code.address("lg_pool_run")
         self.run_short = code.address("lg_pool_run_short")
         self.serial_run = code.address("lg_serial_run")
@@ -41,6 +43,7 @@ class NativePool:
         self._heap_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("lg_pool_heap_bytes"))
         self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
+        self.products = products  # matrix products that run on the pool, loaded when they are asked for
         self.threads = threads
         self.set_threads(threads)
         IDLE.append(self.trim)
@@ -69,7 +72,7 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
             if _pool is None:
                 code = Code(object_of("pool", _pool_text), EXPORTS)
                 code.keep()
-                _pool = NativePool(code, wanted_threads())
+                _pool = NativePool(code, wanted_threads(), partial(native_products, object_of))
     return _pool
 
 

@@ -36,8 +36,8 @@ RUN_TIME = {
     "artifact", "codec", "options", "arena", "lifetimes", "program", "steps", "kernel", "kernel.nodes", "targets",
 }  # fmt: skip
 AGREED = {
-    "features", "interface", "record", "entry", "entry.call_context", "pool", "pool.pool_interface", "support",
-    "support.update_list",
+    "features", "interface", "record", "entry", "entry.call_context", "pool", "pool.pool_interface", "products",
+    "products.products_interface", "support", "support.update_list",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
+from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.graph.errors import (
     DTypeError,
@@ -397,22 +399,33 @@ def test_matmul(load: Any, dtype: str, shape: tuple[int, int, int, int], transpo
     np.testing.assert_array_equal(product.array, left @ right)
 
 
-def test_matmul_without_blas_calls_numpy(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def product_program(m: int, k: int, n: int) -> Program:
+    types = [TensorType(shape, float32) for shape in ((m, k), (k, n), (m, n))]
+    return Program(
+        slots((types[0], "input"), (types[1], "input"), (types[2], "output")), (0, 1), (2,), (),
+        (MatmulStep(0, 1, 2, 1, m, k, n),),
+    )  # fmt: skip
+
+
+def test_narrow_products_without_blas(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import loopgrad.runtime.cpu.context as context
-    import loopgrad.runtime.cpu.device as device
 
     monkeypatch.setattr(context, "blas", lambda: None)
-    monkeypatch.setattr(device, "blas", lambda: None)
-    a, b = TensorType((2, 3), float32), TensorType((3, 2), float32)
-    program = Program(
-        slots((a, "input"), (b, "input"), (TensorType((2, 2), float32), "output")), (0, 1), (2,), (),
-        (MatmulStep(0, 1, 2, 1, 2, 3, 2),),
-    )  # fmt: skip
-    executable = load(program)
     x = np.arange(6, dtype=np.float32)
-    (y,) = executable.run([buffer(x.reshape(2, 3)), buffer(x.reshape(3, 2))])
+    (y,) = load(product_program(2, 3, 2)).run([buffer(x.reshape(2, 3)), buffer(x.reshape(3, 2))])
     np.testing.assert_array_equal(y.array, x.reshape(2, 3) @ x.reshape(3, 2))
-    assert any("numpy.matmul" in line for line in executable.explain())
+
+
+def test_products_for_which_there_is_no_memory_are_numpys(load: Any) -> None:
+    executable = load(product_program(20, 30, 40))
+    x = np.arange(1200, dtype=np.float32) % 7
+    given = [buffer(x[:600].reshape(20, 30)), buffer(x.reshape(30, 40))]
+    want = x[:600].reshape(20, 30) @ x.reshape(30, 40)
+    np.testing.assert_array_equal(executable.run(given)[0].array, want)
+    refuse = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)(lambda *_: 1)
+    (context,) = executable._free
+    context.words[HEADER["product_f32"]] = ctypes.cast(refuse, ctypes.c_void_p).value
+    np.testing.assert_array_equal(executable.run(given)[0].array, want)
 
 
 def test_host_calls_and_their_errors(load: Any) -> None:

@@ -37,10 +37,12 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, LOOP_LIMIT, ContextLayout, plan_layout, stack_stride
 from loopgrad.codegen.targets.cpu.entry.launch import emit_runner, fill_pattern
-from loopgrad.codegen.targets.cpu.entry.rows import BLAS, Rows, row_functions
+from loopgrad.codegen.targets.cpu.entry.rows import Rows, row_functions
 from loopgrad.codegen.targets.cpu.entry.support import support_ir
 from loopgrad.codegen.targets.cpu.entry.tables import LONG, table
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
+from loopgrad.codegen.targets.cpu.products.products_interface import EXPORTS as PRODUCTS
+from loopgrad.codegen.targets.cpu.products.products_interface import shape_words
 from loopgrad.graph.types import DType, TensorType
 
 PART: Final = 64  # steps of one function, where there are many
@@ -286,22 +288,19 @@ class EntryEmitter:
         if dtype.is_integer:
             self.integer_matmul(step, memory_type(dtype))
             return
-        if dtype.name not in BLAS:
+        if dtype.name not in PRODUCTS:
             self.host_call()
             return
-        function = self.load_word(BLAS[dtype.name])
-        missing = self.let(f"icmp eq ptr {function}, null")
-        native, host, done = self.labels("blas", "noblas", "matmul")
-        self.put(f"br i1 {missing}, label %{host}, label %{native}")
-        self.lines.append(f"{native}:")
-        lda, ldb = (step.m if step.transpose_left else step.k), (step.k if step.transpose_right else step.n)
-        flags = [112 if flag else 111 for flag in (step.transpose_left, step.transpose_right)]
-        self.put(
-            f"call void @drv.gemm.{dtype.name}(ptr {function}, ptr {self.pointer(step.left)}, "
-            f"ptr {self.pointer(step.right)}, ptr {self.pointer(step.out)}, i64 {step.batch}, i64 {step.m}, "
-            f"i64 {step.k}, i64 {step.n}, i32 {flags[0]}, i32 {flags[1]}, i64 {max(lda, 1)}, i64 {max(ldb, 1)})"
+        words = shape_words(step)
+        shape = f"@drv.shape{len(self.tables)}"
+        self.tables.append(
+            f"{shape} = private unnamed_addr constant [{len(words)} x i64] [{', '.join(f'i64 {w}' for w in words)}]"
         )
-        self.put(f"br label %{done}")
+        arrays = ", ".join(f"ptr {self.pointer(slot)}" for slot in (step.left, step.right, step.out))
+        status = self.let(f"call i32 @drv.product.{dtype.name}(ptr %context, {arrays}, ptr {shape})")
+        refused = self.let(f"icmp ne i32 {status}, 0")
+        host, done = self.labels("refused", "matmul")
+        self.put(f"br i1 {refused}, label %{host}, label %{done}")
         self.lines.append(f"{host}:")
         self.host_call()
         self.block(done)

@@ -7,7 +7,7 @@ WAYS), how many words the row has, and
     launch   kernel, then slots and scratch (negative: ~offset in the arena) of the parameters
     move     target slot, source slot, bytes
     fill.*   target slot, elements, pattern
-    gemm.*   host call where there is no BLAS, three slots, batch, m, k, n, flags, strides
+    product.* host call where no memory can be had, three slots, and the words of the shape
     host     host call
 
 `@drv.rows` goes through them. Kernels that may have to be launched again, because their stacks grow, keep straight
@@ -23,10 +23,11 @@ from typing import Final
 from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, Program, RoutineStep, Step
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, HEADER_WORDS
 from loopgrad.codegen.targets.cpu.entry.launch import fill_pattern
+from loopgrad.codegen.targets.cpu.products.products_interface import EXPORTS as PRODUCTS
+from loopgrad.codegen.targets.cpu.products.products_interface import shape_words
 
 WIDTHS: Final = (8, 16, 32, 64)
-BLAS: Final = {"float32": "sgemm", "float64": "dgemm"}
-WAYS: Final = ("launch", "move", "host", *[f"fill.i{w}" for w in WIDTHS], *[f"gemm.{d}" for d in BLAS])
+WAYS: Final = ("launch", "move", "host", *[f"fill.i{w}" for w in WIDTHS], *[f"product.{d}" for d in PRODUCTS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Rows:
             case CopyStep() | RoutineStep():
                 return True
             case MatmulStep():
-                return slots[step.out].type.dtype.name in BLAS
+                return slots[step.out].type.dtype.name in PRODUCTS
         return False
 
     def words(self, step: Step, call: int) -> Iterator[int]:
@@ -62,11 +63,8 @@ class Rows:
             case RoutineStep():
                 yield from _row("host", call)
             case MatmulStep():
-                lda, ldb = (step.m if step.transpose_left else step.k), (step.k if step.transpose_right else step.n)
-                slots, shape = (step.left, step.right, step.out), (step.batch, step.m, step.k, step.n)
-                flags = [112 if flag else 111 for flag in (step.transpose_left, step.transpose_right)]
-                way = f"gemm.{self.program.slots[step.out].type.dtype.name}"
-                yield from _row(way, call, *slots, *shape, *flags, max(lda, 1), max(ldb, 1))
+                way = f"product.{self.program.slots[step.out].type.dtype.name}"
+                yield from _row(way, call, step.left, step.right, step.out, *shape_words(step))
 
     def _initials(self, step: LaunchStep) -> Iterator[int]:
         for position, initial in step.initials:
@@ -88,7 +86,7 @@ def row_functions(kernels: int) -> str:
     """`@drv.rows` and what it calls, beside support functions and the runners of that many kernels."""
     runners = ", ".join(f"ptr @run.k{number}" for number in range(kernels))
     ways = ", ".join(f"ptr @drv.row.{way}" for way in WAYS)
-    functions = [_LAUNCH, _MOVE, _HOST, *map(_fill, WIDTHS), *[_gemm(dtype, word) for dtype, word in BLAS.items()]]
+    functions = [_LAUNCH, _MOVE, _HOST, *map(_fill, WIDTHS), *map(_product, PRODUCTS)]
     return f"""
 @drv.runners = private unnamed_addr constant [{kernels} x ptr] [{runners}]
 @drv.ways = private unnamed_addr constant [{len(WAYS)} x ptr] [{ways}]
@@ -202,22 +200,16 @@ def _fill(width: int) -> str:
     return _function(f"fill.i{width}", range(2, 3), range(3, 5), f"{bits}\n{call}\n  ret i32 0")
 
 
-def _gemm(dtype: str, function: str) -> str:
+def _product(dtype: str) -> str:
     body = f"""
-  %function.p = getelementptr i64, ptr %context, i64 {HEADER[function]}
-  %function = load ptr, ptr %function.p
-  %missing = icmp eq ptr %function, null
-  br i1 %missing, label %host, label %blas
+  %shape = getelementptr i64, ptr %row, i64 6
+  %status = call i32 @drv.product.{dtype}(ptr %context, ptr %p3, ptr %p4, ptr %p5, ptr %shape)
+  %refused = icmp ne i32 %status, 0
+  br i1 %refused, label %host, label %done
 host:
-  %call.p = getelementptr i64, ptr %row, i64 2
-  %call = load i64, ptr %call.p
-  %status = call i32 @drv.host(ptr %context, i64 %call)
-  ret i32 %status
-blas:
-  %flag.a = trunc i64 %w10 to i32
-  %flag.b = trunc i64 %w11 to i32
-  call void @drv.gemm.{dtype}(ptr %function, ptr %p3, ptr %p4, ptr %p5, i64 %w6, i64 %w7, i64 %w8, i64 %w9,
-                              i32 %flag.a, i32 %flag.b, i64 %w12, i64 %w13)
+  %result = call i32 @drv.host(ptr %context, i64 %w2)
+  ret i32 %result
+done:
   ret i32 0
 """
-    return _function(f"gemm.{dtype}", range(3, 6), range(6, 14), body)
+    return _function(f"product.{dtype}", range(3, 6), range(2, 3), body)

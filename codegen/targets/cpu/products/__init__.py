@@ -1,0 +1,1 @@
+"""Products of matrices of floats, on the threads of the pool."""

@@ -1,0 +1,249 @@
+"""Products of matrices of floats as vector code: one LLVM module for a machine, as the pool's is.
+
+The way of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008) in the form of BLIS (Van
+Zee and van de Geijn 2015): a tile of `out` is a chunk of the pool. For DEPTH terms at a time it packs its rows of
+`left` and its columns of `right` into panels that lie in the order in which they are read, in the worker's stack heap,
+and multiplies panels by `kernel`: rows x columns of `out` in registers, two vectors wide. At the edges panels are
+filled up with zeros and a whole block is computed, of which what exists is stored.
+
+products_interface.py says what is exported. Libraries have threads of their own, which spin for a while after each
+product on the cores that the pool's threads need, and wait for all of their number however busy the machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.products.ir_text import Index, IrText
+from loopgrad.codegen.targets.cpu.products.products_interface import DEPTH, SHAPE
+
+# What a chunk is given: the arrays, SHAPE, and what follows from it.
+JOB = ("left", "right", "out", "shape", "across", "tiles", "packed")
+POINTERS = 4
+
+
+def products_ir(machine: Machine) -> str:
+    """The module's text."""
+    head = "declare i64 @llvm.umin.i64(i64, i64)\ndeclare ptr @memset(ptr, i32, i64)\n"
+    return head + "".join(Products(scalar, bits, machine).text() for scalar, bits in (("float", 32), ("double", 64)))
+
+
+class Products:
+    """The functions for one type: of the registers, `rows` x two are sums, two of `right`, and one an element."""
+
+    def __init__(self, scalar: str, bits: int, machine: Machine) -> None:
+        self.scalar, self.bytes, self.suffix = scalar, bits // 8, f"f{bits}"
+        self.width = max(machine.vector_bits // bits, 2)
+        self.vector = f"<{self.width} x {scalar}>"
+        self.rows = 8 if machine.registers >= 32 else 4
+        self.columns = 2 * self.width
+
+    def text(self) -> str:
+        fma = f"declare {self.vector} @llvm.fmuladd.v{self.width}{self.suffix}({', '.join([self.vector] * 3)})\n"
+        packs = self.pack("left", self.rows) + self.pack("right", self.columns)
+        return fma + self.kernel() + packs + self.block() + self.chunk() + self.product()
+
+    def kernel(self) -> str:
+        """A block of `out`, or of a place beside it: the products of two panels, added to it where it isn't fresh."""
+        t, scalar, vector = IrText(), self.scalar, self.vector
+        sums = [[t.variable(vector, "zeroinitializer") for _ in range(2)] for _ in range(self.rows)]
+        with t.loop("%depth") as p:
+            right = t.at(scalar, "%right", t.mul(p, self.columns))
+            left = t.at(scalar, "%left", t.mul(p, self.rows))
+            across = [t.load(vector, right, half) for half in range(2)]
+            for i in range(self.rows):
+                one = t.let(f"insertelement {vector} poison, {scalar} {t.load(scalar, left, i)}, i64 0")
+                every = t.let(
+                    f"shufflevector {vector} {one}, {vector} poison, <{self.width} x i32> zeroinitializer"
+                )  # fmt: skip
+                for half in range(2):
+                    terms = ", ".join(f"{vector} {x}" for x in (every, across[half], t.load(vector, sums[i][half])))
+                    new = t.let(f"call {vector} @llvm.fmuladd.v{self.width}{self.suffix}({terms})")
+                    t.put(f"store {vector} {new}, ptr {sums[i][half]}")
+        for i in range(self.rows):
+            row = t.at(scalar, "%out", t.mul("%stride", i))
+            for half in range(2):
+                self.put(t, vector, t.load(vector, sums[i][half]), t.at(vector, row, half))
+        t.put("ret void")
+        arguments = "ptr %left, ptr %right, ptr %out, i64 %stride, i64 %depth, i1 %fresh"
+        return t.function(f"internal void @kernel.{self.suffix}({arguments}) noinline")
+
+    def put(self, t: IrText, type: str, value: str, place: str) -> None:
+        """Stores it, or adds it to what is there: which counts as nothing where the place is fresh, NaN too."""
+        total = t.let(f"fadd {type} {t.load(type, place)}, {value}")
+        kept = t.let(f"select i1 %fresh, {type} {value}, {type} {total}")
+        t.put(f"store {type} {kept}, ptr {place}, align 1")
+
+    def pack(self, name: str, width: int) -> str:
+        """Panels of `width` lanes (rows of `left`, columns of `right`): for each depth the lanes beside each other."""
+        t, scalar = IrText(), self.scalar
+        with t.loop("%lanes", width) as first:
+            here = t.least(t.let(f"sub i64 %lanes, {first}"), width)
+            panel = t.at(scalar, "%to", t.mul(first, "%depth"))
+            source = t.at(scalar, "%from", t.mul(first, "%lane_stride"))
+            whole = t.let(f"icmp eq i64 {here}, {width}")
+            dense, turned = (t.let(f"icmp eq i64 %{s}_stride, 1") for s in ("lane", "depth"))
+            with t.first_of() as end:
+                with t.case(end, t.let(f"and i1 {whole}, {dense}")), t.loop("%depth") as p:
+                    from_, to = t.at(scalar, source, t.mul(p, "%depth_stride")), t.at(scalar, panel, t.mul(p, width))
+                    for at, count in _parts(width, self.width):
+                        type = f"<{count} x {scalar}>"
+                        value = t.load(type, t.at(scalar, from_, at))
+                        t.put(f"store {type} {value}, ptr {t.at(scalar, to, at)}, align 1")
+                with t.case(end, t.let(f"and i1 {whole}, {turned}")):
+                    self.turn(t, source, panel, width)
+                with t.loop("%depth") as p:
+                    self.pack_one(t, source, panel, p, width, here)
+        t.put("ret void")
+        arguments = "ptr %to, ptr %from, i64 %lanes, i64 %depth, i64 %lane_stride, i64 %depth_stride"
+        return t.function(f"internal void @pack.{name}.{self.suffix}({arguments}) noinline")
+
+    def turn(self, t: IrText, source: str, panel: str, width: int) -> None:
+        """Lanes whose depths lie beside each other: blocks are transposed in registers."""
+        side = 8 if width % 8 == 0 and self.width >= 4 else 4 if width % 4 == 0 else 2
+        type = f"<{side} x {self.scalar}>"
+        blocks = t.let(f"and i64 %depth, {-side}")
+        with t.loop(blocks, side) as p:
+            for first in range(0, width, side):
+                lanes = [t.at(self.scalar, source, t.mul("%lane_stride", first + i)) for i in range(side)]
+                rows = [t.load(type, t.at(self.scalar, lane, p)) for lane in lanes]
+                for i, column in enumerate(_transposed(t, rows, type)):
+                    place = t.at(self.scalar, panel, t.add(t.mul(t.add(p, i), width), first))
+                    t.put(f"store {type} {column}, ptr {place}, align 1")
+        with t.loop("%depth", 1, blocks) as p:
+            self.pack_one(t, source, panel, p, width, width)
+
+    def pack_one(self, t: IrText, source: str, panel: str, p: str, width: int, here: Index) -> None:
+        """One depth, lane by lane; lanes that don't exist are zero."""
+        scalar = self.scalar
+        from_, to = t.at(scalar, source, t.mul(p, "%depth_stride")), t.at(scalar, panel, t.mul(p, width))
+        with t.loop(here) as lane:
+            value = t.load(scalar, t.at(scalar, from_, t.mul(lane, "%lane_stride")))
+            t.put(f"store {scalar} {value}, ptr {t.at(scalar, to, lane)}")
+        with t.loop(width, 1, here) as lane:
+            t.put(f"store {scalar} 0.0, ptr {t.at(scalar, to, lane)}")
+
+    def block(self) -> str:
+        """A block of `out` of which only `high` rows and `wide` columns may exist."""
+        t, scalar = IrText(), self.scalar
+        beside = t.variable(f"[{self.rows * self.columns} x {scalar}]")
+        exists = t.mul("%high", "%wide")
+        panels = "ptr %left, ptr %right"
+        with t.first_of() as end:
+            with t.case(end, t.let(f"icmp eq i64 {exists}, {self.rows * self.columns}")):
+                t.put(f"call void @kernel.{self.suffix}({panels}, ptr %out, i64 %stride, i64 %depth, i1 %fresh)")
+            place = f"ptr {beside}, i64 {self.columns}"
+            t.put(f"call void @kernel.{self.suffix}({panels}, {place}, i64 %depth, i1 true)")
+            with t.loop("%high") as i, t.loop("%wide") as j:
+                value = t.load(scalar, t.at(scalar, beside, t.add(t.mul(i, self.columns), j)))
+                self.put(t, scalar, value, t.at(scalar, "%out", t.add(t.mul(i, "%stride"), j)))
+        t.put("ret void")
+        arguments = f"{panels}, ptr %out, i64 %stride, i64 %depth, i1 %fresh, i64 %high, i64 %wide"
+        return t.function(f"internal void @block.{self.suffix}({arguments})")
+
+    def chunk(self) -> str:
+        """One tile of one product of a batch, as the pool calls it."""
+        t, scalar = IrText(), self.scalar
+        job = {name: t.load("ptr" if i < POINTERS else "i64", "%job", i) for i, name in enumerate(JOB)}
+        s = {name: t.load("i64", job["shape"], word) for name, word in SHAPE.items()}
+        number, tile = (t.let(f"{op} i64 %chunk, {job['tiles']}") for op in ("udiv", "urem"))
+        i0 = t.mul(t.let(f"udiv i64 {tile}, {job['across']}"), s["tile_m"])
+        j0 = t.mul(t.let(f"urem i64 {tile}, {job['across']}"), s["tile_n"])
+        high = t.least(t.let(f"sub i64 {s['m']}, {i0}"), s["tile_m"])
+        wide = t.least(t.let(f"sub i64 {s['n']}, {j0}"), s["tile_n"])
+
+        def part(name: str, extents: tuple[str, str], offset: str) -> str:
+            before = t.mul(number, t.mul(s[extents[0]], s[extents[1]]))
+            return t.at(scalar, job[name], t.add(before, offset))
+
+        left = part("left", ("m", "k"), t.mul(i0, s["left_row"]))
+        right = part("right", ("k", "n"), t.mul(j0, s["right_column"]))
+        out = part("out", ("m", "n"), t.add(t.mul(i0, s["n"]), j0))
+        panels = t.load("ptr", "%worker")
+        others = t.at(scalar, panels, job["packed"])
+        with t.loop(s["k"], DEPTH) as p:
+            depth = t.least(t.let(f"sub i64 {s['k']}, {p}"), DEPTH)
+            fresh = t.let(f"icmp eq i64 {p}, 0")
+            for name, from_, to, lanes, lane, along in (
+                ("left", left, panels, high, "left_row", "left_column"),
+                ("right", right, others, wide, "right_column", "right_row"),
+            ):
+                source = t.at(scalar, from_, t.mul(p, s[along]))
+                t.put(
+                    f"call void @pack.{name}.{self.suffix}(ptr {to}, ptr {source}, i64 {lanes}, i64 {depth}, "
+                    f"i64 {s[lane]}, i64 {s[along]})"
+                )
+            with t.loop(wide, self.columns) as j, t.loop(high, self.rows) as i:
+                a, b = t.at(scalar, panels, t.mul(i, depth)), t.at(scalar, others, t.mul(j, depth))
+                place = t.at(scalar, out, t.add(t.mul(i, s["n"]), j))
+                rows = t.least(t.let(f"sub i64 {high}, {i}"), self.rows)
+                columns = t.least(t.let(f"sub i64 {wide}, {j}"), self.columns)
+                t.put(
+                    f"call void @block.{self.suffix}(ptr {a}, ptr {b}, ptr {place}, i64 {s['n']}, i64 {depth}, "
+                    f"i1 {fresh}, i64 {rows}, i64 {columns})"
+                )
+        t.put("ret void")
+        return t.function(
+            f"internal void @chunk.{self.suffix}(ptr %job, i64 %chunk, ptr %worker, ptr %control) noinline"
+        )
+
+    def product(self) -> str:
+        """What is exported: counts tiles and lets the pool run them."""
+        t, size = IrText(), self.bytes
+        s = {name: t.load("i64", "%shape", word) for name, word in SHAPE.items()}
+        elements, result = t.mul(s["batch"], t.mul(s["m"], s["n"])), t.variable("i32", 0)
+        with t.first_of() as end:
+            with t.case(end, t.let(f"icmp eq i64 {t.mul(elements, s['k'])}, 0")):
+                t.let(f"call ptr @memset(ptr %out, i32 0, i64 {t.mul(elements, size)})")
+            down, across = (
+                t.let(f"udiv i64 {t.add(s[extent], t.let(f'sub i64 {s[tile]}, 1'))}, {s[tile]}")
+                for extent, tile in (("m", "tile_m"), ("n", "tile_n"))
+            )
+            depth = t.least(s["k"], DEPTH)
+            high, wide = (
+                t.mul(t.up(t.least(s[extent], s[tile]), step), depth)
+                for extent, tile, step in (("m", "tile_m", self.rows), ("n", "tile_n", self.columns))
+            )
+            packed, tiles = t.up(high, 64), t.mul(down, across)
+            job = t.variable(f"[{len(JOB)} x i64]")
+            for i, value in enumerate(("%left", "%right", "%out", "%shape", across, tiles, packed)):
+                t.put(f"store {'ptr' if i < POINTERS else 'i64'} {value}, ptr {t.at('i64', job, i)}")
+            heap, chunks = t.mul(t.add(packed, wide), size), t.mul(s["batch"], tiles)
+            status = t.let(
+                f"call i32 %run(ptr @chunk.{self.suffix}, ptr {job}, ptr null, i64 {chunks}, i64 {heap}, ptr %heap)"
+            )
+            t.put(f"store i32 {status}, ptr {result}")
+        status = t.load("i32", result, align=4)
+        t.put(f"ret i32 {status}")
+        arguments = "ptr %run, ptr %heap, ptr %left, ptr %right, ptr %out, ptr %shape"
+        return t.function(f"i32 @lg_product.{self.suffix}({arguments})")
+
+
+def _parts(width: int, most: int) -> list[tuple[int, int]]:
+    """Where vectors of powers of two begin that cover a width, and how long they are."""
+    found, at = [], 0
+    while at < width:
+        count = min(most, 1 << ((width - at).bit_length() - 1))
+        found.append((at, count))
+        at += count
+    return found
+
+
+def _transposed(t: IrText, rows: Sequence[str], type: str) -> Sequence[str]:
+    """The columns of a square of rows, a power of two: halves of ever smaller squares change places."""
+    side = len(rows)
+    step = side // 2
+    while step:
+        new = list(rows)
+        for i in range(side):
+            if not i & step:
+                pair = f"{type} {rows[i]}, {type} {rows[i + step]}"
+                low = [x - step + side if x & step else x for x in range(side)]
+                high = [x + side if x & step else x + step for x in range(side)]
+                new[i], new[i + step] = (
+                    t.let(f"shufflevector {pair}, <{side} x i32> <{', '.join(f'i32 {x}' for x in mask)}>")
+                    for mask in (low, high)
+                )
+        rows, step = new, step // 2
+    return rows
