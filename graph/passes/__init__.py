@@ -2,7 +2,7 @@
 
 Each keeps the graph's inputs (number, order, identity) and the meaning of its outputs. `licm` also serves
 the reverse pass, which wants invariant broadcasts out of loops before it differentiates them; `mask`
-serves scheduling and isn't part of the pipeline.
+and `alike` serve scheduling and aren't part of the pipeline.
 """
 
 from __future__ import annotations
