@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.text import print_attribute, region_labels
+from loopgrad.graph.primitives.control import region_labels
+from loopgrad.graph.text import print_attribute
 
 if TYPE_CHECKING:
     import networkx

@@ -26,10 +26,9 @@ from typing import Any, Final
 
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
+from loopgrad.graph.primitives.control import region_labels
 from loopgrad.graph.types import DTYPES, DType, StackType, TensorType, scalar_text
 
-LABELS: Final = {"for": ("body",), "while": ("cond", "body")}
-CALL_LABELS: Final = {"jvp": ("primal", "tangent"), "vjp": ("primal", "forward", "backward")}
 INDENT: Final = "  "
 
 
@@ -78,11 +77,6 @@ class _GraphPrinter:
         labels = region_labels(node.op, node.attrs) or ("branch",) * len(node.regions)
         for label, region in zip(labels, node.regions, strict=True):
             self.graph(region, label, depth + 1)
-
-
-def region_labels(op: str, attrs: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the regions are; () where an operation has none, or as many branches as it likes."""
-    return CALL_LABELS.get(attrs["kind"], ("primal",)) if op == "call" else LABELS.get(op, ())
 
 
 def print_attribute(value: Any) -> str:

@@ -14,8 +14,9 @@ from loopgrad.graph.accumulators import passed
 from loopgrad.graph.errors import LoopgradError, VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INFER
+from loopgrad.graph.primitives.control import region_labels
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.text import GraphTextError, print_graph, region_labels
+from loopgrad.graph.text import GraphTextError, print_graph
 from loopgrad.graph.types import StackType
 
 

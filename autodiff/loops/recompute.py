@@ -20,7 +20,7 @@ from typing import NamedTuple
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
 from loopgrad.autodiff.loops.kept import is_kept, kept, stack_like, unmarked
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call
-from loopgrad.autodiff.loops.refill import beside_counter, beside_queue, filling, turned
+from loopgrad.autodiff.loops.refill import beside_queue, filling, known_trips, turned
 from loopgrad.autodiff.loops.residuals import Joint, JointValues, forward_nodes, split
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
@@ -33,17 +33,15 @@ from loopgrad.autodiff.loops.switch import (
     traced,
 )
 from loopgrad.autodiff.pullback import Adjoints, Context, explicit
-from loopgrad.graph import ops, region_ops
+from loopgrad.graph import region_ops
 from loopgrad.graph.build import emit, inline, trace
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.carries import run as without_dead_carries
-from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.regions import Call, Loop, brings_rules, in_parts
+from loopgrad.graph.regions import Call, brings_rules, in_parts
 from loopgrad.graph.signature import Signature
-from loopgrad.graph.types import TensorType, int64
 
 
 def recomputed(graph: Graph, operands: Sequence[Value], save: Sequence[str] = ()) -> tuple[Value, ...]:
@@ -77,15 +75,17 @@ def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context:
 
 class KeptStack(NamedTuple):
     """A stack of kept values in a joint graph: where it is made, where forward leaves it, where reverse does. `fed`:
-    the second run reads it (`loops.refill`); how many values there are the first run counts, in lanes of the shape
-    `counted`, or `trips` computes from the inputs of the joint graph."""
+    the second run reads it (`loops.refill`), and as many values as `trips` computes from the inputs of the joint graph
+    are there."""
 
     made: Value
     filled: Value
     emptied: Value
-    fed: bool = False
-    counted: tuple[int, ...] | None = None
     trips: Graph | None = None
+
+    @property
+    def fed(self) -> bool:
+        return self.trips is not None
 
 
 class Kept(NamedTuple):
@@ -102,11 +102,6 @@ class Kept(NamedTuple):
     def filled(self) -> list[Value]:
         return [s.filled for s in self.stacks]
 
-    @property
-    def counters(self) -> list[Value]:
-        """Values of the types of what the first run counts."""
-        return [Value(TensorType(s.counted, int64)) for s in self.stacks if s.counted is not None]
-
 
 class AgainInputs(Signature):
     """What a function that is computed again, and pulled back, takes."""
@@ -116,16 +111,14 @@ class AgainInputs(Signature):
     accumulators: Sequence[Value]
     kept: Sequence[Value]
     stacks: Sequence[Value]
-    counts: Sequence[Value]
 
 
 class AugmentedResults(Signature):
-    """What the augmented call gives. `counts`: how many values are on those stacks that are counted."""
+    """What the augmented call gives."""
 
     results: Sequence[Value]
     kept: Sequence[Value]
     stacks: Sequence[Value]
-    counts: Sequence[Value]
 
 
 def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value]:
@@ -134,7 +127,7 @@ def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> S
     joint, found = _kept(joint, save) if save else (joint, Kept())
     found = _worth_keeping(joint, found)
     primal, cotangents, accumulators = joint.inputs.segments
-    taken = AgainInputs(primal, cotangents, accumulators, found.values, found.filled, found.counters)
+    taken = AgainInputs(primal, cotangents, accumulators, found.values, found.filled)
     again = unmarked(taken.traced(lambda handed: _second_run(joint, found, handed)))
     taken, read = taken.split(again.inputs), read_values(again)
     found = found._replace(values=[v for v, i in zip(found.values, taken.kept, strict=True) if i in read])
@@ -142,9 +135,7 @@ def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> S
     operands = {i: outer for i, outer in zip(taken.operands, given.primal, strict=True) if i in read}
     taken = taken.replaced(operands=list(operands), kept=[i for i in taken.kept if i in read])
     region = Graph(taken.values, again.nodes, again.outputs)
-    handed = AgainInputs(
-        list(operands.values()), given.cotangents, given.accumulators, made.kept, made.stacks, made.counts
-    )
+    handed = AgainInputs(list(operands.values()), given.cotangents, given.accumulators, made.kept, made.stacks)
     outputs = joint.outputs
     tables = [i for i in range(len(outputs.accumulators)) if only_scattered([joint], i, call.within)]
     shared = [len(outputs.cotangents) + i for i in tables]
@@ -168,19 +159,10 @@ def _emit_augmented(
     """What is kept; where nothing is, and the function calls others whose rules are inline here, a result."""
     made, operands = found.made, joint.inputs.primal
     if not found.values and not made and not brings_rules(call.function):
-        return AugmentedResults((), (), (), ()), ()
-    wanted = AugmentedResults(joint.outputs.primal, found.values, found.filled, found.counters)
-    part = Graph(joint.graph.inputs, joint.graph.nodes, (*wanted.results, *wanted.kept, *wanted.stacks))
-    for s in found.stacks:
-        if s.counted is not None:
-            part = beside_counter(part, s.made, s.counted)
-    counters = part.inputs[len(joint.graph.inputs) :]
-    part = _needed_only(extract(part.outputs, (*operands, *made, *counters)))
-
-    def function(*arguments: Value) -> Sequence[Value]:
-        return inline(part, (*arguments, *(ops.full(0, tensor_type("count", v)) for v in counters)))
-
-    region, _ = trace(function, [v.type for v in (*operands, *made)])
+        return AugmentedResults((), (), ()), ()
+    wanted = AugmentedResults(joint.outputs.primal, found.values, found.filled)
+    part = _needed_only(extract(wanted.values, (*operands, *made)))
+    region, _ = trace(lambda *arguments: inline(part, arguments), part.input_types)
     augmented = Call.of(call.rebuilt(branches=[region]).node(call.node.loc))
     depths = [None if nested else depth_of(augmented, len(operands) + i) for i in range(len(made))]
     stacks = [stack_like(v, d, kept=False) for v, d in zip(made, depths, strict=True)]
@@ -194,20 +176,18 @@ def _emit_augmented(
 
 def _worth_keeping(joint: Joint, found: Kept) -> Kept:
     """The stacks that the second run reads, and those that the reverse pops."""
-    loops = [filling(joint.graph, s.made) for s in found.stacks]
-    able = [s for s, loop in zip(found.stacks, loops, strict=True) if loop is not None]
-    trial, queues = _reverse(joint, found.values, able, found.stacks)
+    stacks, graph = found.stacks, joint.graph
+    if stacks and known_trips(extract(joint.outputs.primal, graph.inputs)):
+        loops = [filling(graph, s.made) for s in stacks]
+        counts = [None if loop is None else extract(loop.lead, graph.inputs) for loop in loops]
+        stacks = [s._replace(trips=count) for s, count in zip(stacks, counts, strict=True)]
+    able = [s for s in stacks if s.fed]
+    trial, queues = _reverse(joint, found.values, able, stacks)
     read = read_values(trial)
     fed = {s.made for s, q in zip(able, queues, strict=True) if q in read}
-    emptied = trial.outputs[len(trial.outputs) - len(found.stacks) :]
-    stacks = []
-    for s, loop, left in zip(found.stacks, loops, emptied, strict=True):
-        if loop is not None and s.made in fed:
-            trips = _trips(joint, loop)
-            stacks.append(s._replace(counted=loop.lane_shape if trips is None else None, trips=trips, fed=True))
-        elif left not in trial.inputs:
-            stacks.append(s)
-    return found._replace(stacks=stacks)
+    emptied = trial.outputs[len(trial.outputs) - len(stacks) :]
+    staying = [s for s, left in zip(stacks, emptied, strict=True) if s.made in fed or left not in trial.inputs]
+    return found._replace(stacks=[s if s.made in fed else s._replace(trips=None) for s in staying])
 
 
 def _second_run(joint: Joint, found: Kept, given: AgainInputs) -> list[Value]:
@@ -215,22 +195,16 @@ def _second_run(joint: Joint, found: Kept, given: AgainInputs) -> list[Value]:
     fed, cut = [s for s in found.stacks if s.fed], [s for s in found.stacks if not s.fed]
     part, _ = _reverse(joint, found.values, fed, cut)
     own = (*given.operands, *given.cotangents, *given.accumulators)
-    counts, emptied, queues = iter(given.counts), dict[Value, Value](), []
+    emptied, queues = dict[Value, Value](), []
     handed = dict(zip(found.made, given.stacks, strict=True))
     for s in fed:
-        count = next(counts) if s.trips is None else inline(s.trips, own)[0]
-        emptied[s.made], queue = turned(handed[s.made], count)
+        assert s.trips is not None
+        emptied[s.made], queue = turned(handed[s.made], inline(s.trips, own)[0])
         queues.append(queue)
     outputs = inline(part, (*own, *queues, *given.kept, *(handed[s.made] for s in cut)))
     cotangents, left = in_parts(outputs, len(outputs) - len(cut), len(cut))
     emptied.update(zip([s.made for s in cut], left, strict=True))
     return [*cotangents, *(emptied[v] for v in found.made)]
-
-
-def _trips(joint: Joint, loop: Loop) -> Graph | None:
-    """(joint inputs) -> the count of a for, where that takes no loop."""
-    graph = extract(loop.lead, joint.graph.inputs)
-    return None if loop.count is None or any(node.regions or node.op == "pop" for node in graph.nodes) else graph
 
 
 def _reverse(

@@ -9,27 +9,45 @@ stack round before it runs the loop again, which pops one value where it made an
       s = push(s, h)                 q = push(q, h)                 s = push(s, h)
       v = v + h                                                     v = v + h
 
-How many trips a while makes is counted in the first run, for each lane. Only what one loop pushes is turned round, not
-what a loop in another one does: lanes that stop at different trips of the inner loop would have their rows mixed up
-where all lanes run in step. There the second run computes once more, and the reverse loops pop what was kept, as they
-do wherever the second run, if there is one, doesn't read it.
+That is done in functions whose loops are counted by what the function is given, and hold no others (`known_trips`). A
+stack that turns out too small gives zeros until it has grown, and what is computed from them must end; and lanes that
+stop at different trips of an inner loop would have their rows mixed up where all lanes run in step. In other functions
+the second run computes once more, and the reverse loops pop what was kept, as they do wherever no second run reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from loopgrad.graph import ops
+from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, renewed
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.stacks import stack_type, uses_of_stack
-from loopgrad.graph.types import StackType, TensorType, int64
+from loopgrad.graph.types import StackType, TensorType
 
 Type = TensorType | StackType
-Step = Callable[[GraphBuilder, Value], tuple[Value, Value | None]]
-"""What becomes of the value beside the stack where a value is pushed, and what is pushed instead, if anything."""
+def known_trips(function: Graph) -> bool:
+    """Whether every loop runs as often as the inputs say, whatever the others compute."""
+    for node in function.nodes:
+        if node.regions:
+            region = Region.of(node)
+            if any(map(_has_loops, node.regions)):
+                return False
+            if isinstance(region, Loop) and (region.count is None or _has_regions(extract(region.lead))):
+                return False
+    return True
+
+
+def _has_loops(graph: Graph) -> bool:
+    regions = [Region.of(node) for node in graph.nodes if node.regions]
+    return any(isinstance(r, Loop) or any(map(_has_loops, r.node.regions)) for r in regions)
+
+
+def _has_regions(graph: Graph) -> bool:
+    return any(node.regions or node.op == "pop" for node in graph.nodes)
 
 
 def filling(graph: Graph, stack: Value) -> Loop | None:
@@ -43,26 +61,6 @@ def filling(graph: Graph, stack: Value) -> Loop | None:
     push, _ = _first_use(loop.body, loop.body.inputs[operand])
     alike = stack_type(stack).element.shape[: loop.lanes] == loop.lane_shape
     return loop if push is not None and push.op == "push" and alike else None
-
-
-def beside_counter(graph: Graph, stack: Value, lanes: tuple[int, ...]) -> Graph:
-    """`graph` with one more input and output: a counter, before and after what is pushed on `stack`."""
-
-    def step(builder: GraphBuilder, counter: Value) -> tuple[Value, None]:
-        one = builder.const(1, TensorType(counter.shape, int64))
-        return builder.value("add", counter, one), None
-
-    return _beside(graph, stack, TensorType(lanes, int64), step)
-
-
-def beside_queue(graph: Graph, stack: Value) -> Graph:
-    """`graph` with one more input and output: a stack before and after popping what is pushed on `stack`."""
-
-    def step(builder: GraphBuilder, queue: Value) -> tuple[Value, Value]:
-        rest, value = builder.emit("pop", (queue,))
-        return rest, value
-
-    return _beside(graph, stack, stack.type, step)
 
 
 def turned(stack: Value, count: Value) -> tuple[Value, ...]:
@@ -80,24 +78,22 @@ def _first_use(graph: Graph, stack: Value) -> tuple[Node | None, int]:
     return next(((node, operand) for node, operand, _ in uses_of_stack(graph, stack)), (None, 0))
 
 
-def _beside(graph: Graph, stack: Value, type: Type, step: Step) -> Graph:
-    """`graph` with a value that goes the way of `stack` beside it, up to where the stack is full."""
+def beside_queue(graph: Graph, stack: Value) -> Graph:
+    """`graph` with one more input and output: a stack before and after popping, in place of computing them, the values
+    that are pushed on `stack`."""
     use, operand = _first_use(graph, stack)
-    before, builder, env = Value(type), GraphBuilder(), dict[Value, Value]()
+    before, builder, env = Value(stack.type), GraphBuilder(), dict[Value, Value]()
     after, instead = before, dict[Value, Value]()
     if use is not None and use.op == "push":
         builder.loc = use.loc
-        after, pushed = step(builder, before)
-        if pushed is not None:
-            instead[use.operands[1]] = pushed
-            env.update(instead)
+        after, instead[use.operands[1]] = builder.emit("pop", (before,))
+        env.update(instead)
     for node in graph.nodes:
-        operands = tuple([env.get(v, v) for v in node.operands])
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
         if node is use and node.regions:
             builder.loc = node.loc
-            *results, after = _loop_beside(renewed(node, operands, node.regions), operand, before, step, builder)
+            *results, after = _loop_beside(current, operand, before, builder)
         else:
-            current = renewed(node, operands, node.regions)
             builder.nodes.append(current)
             results = list(current.results)
         env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
@@ -106,13 +102,12 @@ def _beside(graph: Graph, stack: Value, type: Type, step: Step) -> Graph:
     return Graph((*graph.inputs, before), tuple(builder.nodes), (*outputs, after))
 
 
-def _loop_beside(node: Node, operand: int, before: Value, step: Step, builder: GraphBuilder) -> Sequence[Value]:
-    """The results of the loop with the value beside its stack, which comes last."""
+def _loop_beside(node: Node, operand: int, before: Value, builder: GraphBuilder) -> Sequence[Value]:
+    """The results of the loop with a stack beside the one that it fills, which comes last."""
     loop = Loop.of(node)
-    body = _beside(loop.body, loop.body.inputs[operand], before.type, step)
+    body = beside_queue(loop.body, loop.body.inputs[operand])
     *own, extra = body.inputs
     lead, carries, captures = loop.split(own)
     body = Graph((*lead, *carries, extra, *captures), body.nodes, body.outputs)
-    condition = None if loop.condition is None else loop.taking(loop.condition, [before])
-    form = loop.rebuilt(inits=(*loop.inits, before), condition=condition, body=body)
+    form = loop.rebuilt(inits=(*loop.inits, before), body=body)
     return builder.emit(form.op, form.operands, form.attrs, form.regions)

@@ -141,6 +141,15 @@ def _infer_call(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph,
     return results
 
 
+_LABELS: Final = {"for": ("body",), "while": ("cond", "body")}
+_RULES: Final = {"jvp": ("tangent",), "vjp": ("forward", "backward")}
+
+
+def region_labels(op: str, attrs: Attrs) -> tuple[str, ...]:
+    """What the regions are; () where an operation has none, or as many branches as it likes."""
+    return ("primal", *_RULES.get(attrs["kind"], ())) if op == "call" else _LABELS.get(op, ())
+
+
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(name="for", public="fori_loop", kind=Kind.REGION, infer=_infer_for),
     Primitive(name="while", public="while_loop", kind=Kind.REGION, infer=_infer_while),

@@ -92,13 +92,38 @@ LOOPS: dict[str, Any] = {
     "count": lambda step, x: lg.fori_loop(0, lg.asarray(4), lambda _, v: step(v), x),
     "no trip": lambda step, x: lg.fori_loop(0, lg.asarray(0), lambda _, v: step(v), x),
     "lanes": lambda step, x: lg.fori_loop(0, lg.asarray([3, 0, 1, 4]), lambda _, v: step(v), x),
-    "while": lambda step, x: lg.while_loop(lambda v: lg.sum(v) < 20, step, x),
-    "while lanes": lambda step, x: lg.while_loop(lambda v: v < 3, step, x),
     "scan": lambda step, x: lg.scan(lambda v, r: (step(v + r), v), x, lg.ones((3, 4)))[0],
     "in a batch": lambda step, x: lg.vmap(lambda v, n: lg.fori_loop(0, n, lambda _, u: step(u), v))(
         x, lg.asarray([3, 0, 1, 4])
     ),
 }
+
+
+def in_whiles(step: Any, x: Any) -> Any:
+    return lg.while_loop(lambda v: lg.sum(v) < 20, step, x) + lg.while_loop(lambda v: v < 3, step, x)
+
+
+def in_a_while_that_follows(step: Any, x: Any) -> Any:
+    return lg.while_loop(lambda v: v < 9, step, lg.fori_loop(0, lg.asarray(40), lambda _, v: step(0.1 * v), x))
+
+
+def in_a_nest(step: Any, x: Any) -> Any:
+    inner = lambda _, v: lg.fori_loop(0, lg.asarray([3, 0, 1, 4]), lambda _, u: step(0.1 * u), v)
+    return lg.fori_loop(0, 40, inner, x)
+
+
+@pytest.mark.parametrize("loops", [in_whiles, in_a_while_that_follows, in_a_nest], ids=lambda f: f.__name__)
+def test_stacks_that_grow_under_a_second_run(device: str, loops: Any) -> None:
+    """What a stack that is too small gives decides about no trips."""
+
+    def f(x: Any) -> Any:
+        return loops(lambda v: v + 0.1 * lg.sin(v) + lg.name(lg.exp(lg.tanh(v)), "rate"), x)
+
+    def result(f: Any) -> Any:
+        return lg.value_and_grad(lambda x: lg.sum(f(x) ** 2))(lg.asarray(X))
+
+    for found, expected in zip(result(lg.checkpoint(f, policy=RATES)), result(f), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("loop", list(LOOPS))
