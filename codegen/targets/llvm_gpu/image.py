@@ -43,7 +43,7 @@ class LlvmImage:
         emit_kernel(kernel, b, fast, plan)
         # lanes of unknown length may be long, and then do with the registers they need
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
-        summed = not dealt and many_sums(kernel)
+        summed = not dealt and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
         attributes = self._attributes.setdefault((bits, group), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))

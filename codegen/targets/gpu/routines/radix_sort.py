@@ -254,8 +254,10 @@ class _Scatter:
     def _find_targets(self) -> None:
         """For each digit, how far from its place in the ordered tile an element's place in the row is."""
         code, b, t = self.code, self.b, self.program.tiling
-        each = DIGITS // code.group
+        each = -(-DIGITS // code.group)
         first = code.times(code.own, each)
+        mine = code.test("ULessThan", first, DIGITS)
+        first = self.e.select(mine, first, code.i32(0))
         inner = code.divided(self.tile.tile, t.per_chunk)
         begins = code.test("IEqual", inner[1], 0)
         zero, rows = code.i32(0), []
@@ -276,9 +278,11 @@ class _Scatter:
         totals, counts = zero, zero
         for _, _, total, count in rows:
             totals, counts = code.plus(totals, total), code.plus(counts, count)
+        totals, counts = self.e.select(mine, totals, zero), self.e.select(mine, counts, zero)
         (lower, _), (inside, _) = self.sums.before([totals, counts])
         for digit, start, total, count in rows:
-            b.shared_set(self.targets, digit, code.op("ISub", code.plus(lower, start), inside))
+            target = code.op("ISub", code.plus(lower, start), inside)
+            self.e.when(mine, partial(b.shared_set, self.targets, digit, target))
             lower, inside = code.plus(lower, total), code.plus(inside, count)
         b.barrier()
 
