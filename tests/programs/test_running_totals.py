@@ -94,6 +94,17 @@ def test_what_is_no_number_stays(device: str, special: float, places: list[int])
     np.testing.assert_array_equal(np.asarray(lg.cumprod(lg.asarray(signs))), np.cumprod(signs))
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((5, 70), 1), ((5, 70, 3), 1), ((200, 40), 0)])
+def test_products_beyond_the_range_on_the_host(device: str, shape: tuple[int, ...], axis: int) -> None:
+    """There they go from left to right, bit for bit; products of stretches would overflow elsewhere."""
+    if device not in ("interpreter", "cpu"):
+        pytest.skip("products of products")
+    x = (10.0 ** np.random.default_rng(2).uniform(-9, 9, shape)).astype(np.float32)
+    for reverse in (False, True):
+        got = np.asarray(lg.cumprod(lg.asarray(x), axis, reverse=reverse))
+        np.testing.assert_array_equal(got, expected("cumprod", x, axis, reverse))
+
+
 def test_a_total_of_what_is_computed_there(device: str) -> None:
     """Shifts, rows that are shared, a lookup, a sum, and a total of a total."""
     x = np.sin(np.arange(6000.0)).reshape(40, 150)

@@ -23,7 +23,7 @@ PROGRAM = textwrap.dedent("""
     def loss(x, table):
         v = lg.fori_loop(0, lg.asarray(trips), lambda _, v: lg.sin(v) + 0.1, x)
         v = lg.while_loop(lambda v: lg.abs(v) > 0.3, lambda v: v * 0.7, v * table[lg.asarray(place)])
-        return lg.sum(v * v) + lg.max(v)
+        return lg.sum(v * v) + lg.max(v) + lg.sum(lg.cumsum(v) * v)
 
     with lg.default_device(DEVICE):
         step = lg.compile(lg.value_and_grad(loss, argnums=(0, 1)))

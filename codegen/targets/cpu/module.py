@@ -11,6 +11,7 @@ from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.codegen.targets.cpu.vector.emit import KernelEmission
 from loopgrad.codegen.targets.cpu.vector.halves import runtime_functions
+from loopgrad.codegen.targets.cpu.vector.lanes import along_rows
 
 
 def emit_kernels(
@@ -20,7 +21,7 @@ def emit_kernels(
     texts, interfaces = [], []
     outlined: dict[str, str] = {}
     for i, kernel in enumerate(kernels):
-        emission = KernelEmission(walked(kernel), f"k{i}", machine, options)
+        emission = KernelEmission(kernel if along_rows(kernel, machine) else walked(kernel), f"k{i}", machine, options)
         texts.append(emission.text())
         interfaces.append(emission.interface())
         outlined.update(emission.outlined)

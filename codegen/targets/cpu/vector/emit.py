@@ -15,7 +15,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.vector import control, copies, elementwise, memory, order, reduce, stacks
+from loopgrad.codegen.targets.cpu.vector import control, copies, elementwise, memory, order, reduce, running, stacks
 from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.lanes import copy_bytes, plan_lanes
 from loopgrad.codegen.targets.cpu.vector.math_calls import crowded
@@ -41,6 +41,7 @@ EFFECTS = {
     "if": control.emit_if,
     "push": stacks.emit_push,
     "reduce": reduce.emit_reduce,
+    "scan": running.emit_scan,
     "check": control.emit_check,
 }
 TWO_COPIES_OPS = 80
@@ -143,6 +144,7 @@ class KernelEmission:
             e.entry.append(f"  %partials.{i} = getelementptr i8, ptr %p{len(kernel.params) + i}, i64 0")
         stacks.declare_stacks(e)
         reduce.declare_accumulators(e)
+        running.declare_carry(e)
         if self.layout.sort_tile is not None:
             order.declare_order(e)
         reduce.begin(e, (reduce.WHOLE,))
@@ -173,11 +175,14 @@ class KernelEmission:
         e, layout = self.e, self.layout
         e.row = row
         reduce.begin(e, (reduce.ROW, reduce.DIRECT))
+        running.begin(e)
         self.outer_indices = self.split_index(row, layout.outer)
         if layout.sort_tile is not None:
             e.counted(low, high, layout.sort_tile, lambda tile: self.tile(tile, high))
         elif layout.single:
             self.group(None)
+        elif self.kernel.running is not None and self.kernel.running.reverse:
+            self.falling_groups(low, high)
         else:
             self.plain_groups(low, high)
         reduce.close(e, (reduce.DIRECT,), row)
@@ -222,6 +227,25 @@ class KernelEmission:
             e.counted(middle, high, flight, lambda j: group(j, order.lanes_below(e, j, high)))
         else:
             e.counted(low, high, flight, lambda j: group(j, order.lanes_below(e, j, high)))
+
+    def falling_groups(self, low: Vector, high: Vector) -> None:
+        """The last, partly filled group first."""
+        e, flight, b = self.e, self.layout.flight, self.e.b
+        size = b.scalar("i64", f"sub nsw i64 {high.name}, {low.name}")
+        whole = b.scalar("i64", f"and i64 {size.name}, {-flight}")
+        middle = b.scalar("i64", f"add nsw i64 {low.name}, {whole.name}")
+
+        def group(j: Vector, mask: Vector | None) -> None:
+            e.lane_start = j
+            with e.under(mask):
+                self.group(mask)
+
+        def falling(i: Vector) -> None:
+            done = b.scalar("i64", f"add nsw i64 {i.name}, {flight}")
+            group(b.scalar("i64", f"sub nsw i64 {middle.name}, {done.name}"), None)
+
+        e.counted(middle, high, flight, lambda j: group(j, order.lanes_below(e, j, high)))
+        e.counted(b.const("i64", 0), whole, flight, falling)
 
     def tile(self, tile: Vector, high: Vector) -> None:
         """A sorted tile."""

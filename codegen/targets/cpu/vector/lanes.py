@@ -29,6 +29,7 @@ TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
 LITTLE = 24  # operations of a lane
+FEW_VECTORS = 4  # of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,16 @@ def group_count(ops: list[KOp], machine: Machine) -> int:
     return 4 if size <= 40 else 2 if size <= 100 else 1
 
 
+def along_rows(kernel: Kernel, machine: Machine) -> bool:
+    """Whether a running total is made within vectors of neighbours, rather than by lanes that walk: rows are long
+    enough, and neighbours of few columns."""
+    if kernel.running is None:
+        return False
+    _, extent, inner = kernel.running.shape
+    width = lane_width(kernel, [*walk(kernel.body)], machine)
+    return 2 * inner <= width and extent * inner >= FEW_VECTORS * width
+
+
 def sums_of_little(kernel: Kernel) -> bool:
     """Whether adding up is most of the work: more vectors that are added up first make it cheaper."""
     sums = [r.kind == "add" and r.dtype.is_float for r in kernel.reductions]
@@ -110,6 +121,9 @@ def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int,
     """(outer, lane, inner) dims."""
     domain = kernel.domain
     rank = len(domain)
+    if kernel.running is not None:
+        cut = next(d for d in range(rank + 1) if prod(domain[:d]) == kernel.running.shape[0])
+        return domain[:cut], domain[cut:], ()
     ranks = {r.rank for r in kernel.reductions}
     if min(ranks, default=rank) < rank:
         cut = rank - min(ranks)
@@ -177,7 +191,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     total = prod(kernel.domain)
     single = total == 1
     width, groups = (1, 1) if single else (lane_width(kernel, ops, machine), group_count(ops, machine))
-    while groups > 1 and width * groups > 2 * total:
+    widest = 2 * total if kernel.running is None else prod(kernel.running.shape[1:])
+    while groups > 1 and width * groups > widest:
         groups //= 2
     flight = width * groups
     outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, flight)
@@ -192,9 +207,11 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     if copies:
         limit = max(min(64, COPY_BYTES // max(copies_bytes(kernel, copies), 1)), 1)
         chunk = max(chunk, round_up(max(rows * row // limit, 1), tile or flight))
-    pieces = max((row + chunk - 1) // chunk, 1)
+    pieces = max((row + chunk - 1) // chunk, 1) if kernel.running is None else 1
     rows_per_chunk = 1 if pieces > 1 else max(chunk // max(row, 1), 1)
     chunks = rows * pieces if pieces > 1 else (rows + rows_per_chunk - 1) // rows_per_chunk
+    if kernel.running is not None:
+        chunk = max(chunk, row)
     return LaneLayout(
         outer, lane, inner, width, groups, chunks if total else 0, pieces, min(chunk, max(row, 1)),
         rows_per_chunk, tile, copies or (), copies is None, single,

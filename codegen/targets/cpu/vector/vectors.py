@@ -209,6 +209,10 @@ class FunctionText:
         self.lines.append(f"  {name} = {text}")
         return name
 
+    def lane(self, v: Vector, number: int) -> Vector:
+        """One lane of a single vector."""
+        return self.scalar(v.type, f"extractelement {self.vector_type(v.type)} {v.names[0]}, i64 {number}")
+
     # -- masks
 
     def any(self, mask: Vector) -> str:

@@ -1,0 +1,133 @@
+"""A running total along a row whose elements lie side by side in vectors.
+
+    x0 x1 x2 x3                                  one vector, of one column
+    +  x0 x1 x2      then  +     x0 x0+x1        log2(width) steps (Hillis and Steele, 1986)
+    + c  c  c  c                                 what the vectors before it make: their last lane
+
+Where elements of several columns alternate, steps are as many lanes wide, and what comes before is that of each column.
+From the end, vectors come in falling order and steps go the other way. A row is one chunk's: the order is its shape's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopgrad.codegen.kernel.nodes import KOp, Reduction, RunningTotal
+from loopgrad.codegen.scalar.identities import identity
+from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
+from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
+from loopgrad.codegen.targets.cpu.vector.outline import combine
+from loopgrad.codegen.targets.cpu.vector.reduce import combine_parts, parts, rounded
+from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
+
+Parts = tuple[Vector, ...]
+
+
+def declare_carry(e: VectorEmitter) -> None:
+    """Where what comes before the next vector is kept."""
+    if e.kernel.running is not None:
+        for part in range(parts(_reduction(e.kernel.running))):
+            e.slot(e.b.vector_type(memory_type(e.kernel.running.dtype)), f"carry.{part}")
+
+
+def begin(e: VectorEmitter) -> None:
+    """A row begins."""
+    if e.kernel.running is not None:
+        _keep(e, _nothing(e, e.b.of_width(e.b.width)))
+
+
+def emit_scan(e: VectorEmitter, op: KOp) -> None:
+    running = e.kernel.running
+    assert running is not None
+    assert e.lane_start is not None
+    r, one = _reduction(running), e.b.of_width(e.b.width)
+    (neutral, *rests) = _nothing(e, one)
+    x = e.b.vector(to_memory(e, e.wide(op.operands[0]), running.dtype))
+    x = e.b.choose(e.mask, x, e.b.const(x.type, identity(running.kind, running.dtype)))
+    before, found = _kept(e), [""] * len(x.names)
+    for u in reversed(range(len(found))) if running.reverse else range(len(found)):
+        term = Vector(x.type, (x.names[u],), False)
+        if running.kind == "mul" and running.dtype.is_float:
+            total: Parts = (_one_by_one(one, running, before[0], term),)
+        else:
+            total = _in_steps(one, running, (term, *rests), neutral)
+            total = combine_parts(r, one, before, total)
+        found[u] = one.vector(rounded(one, total)).names[0]
+        before = tuple([_following(one, v, running) for v in total])
+    _keep(e, before)
+    start = e.integer("i64", "mul", e.row, e.b.const("i64", e.layout.lanes))
+    place = e.integer("i64", "add", start, e.lane_start)
+    target = element(e, e.param_names[running.param], x.type, place)
+    store_vector(e, target, Vector(x.type, tuple(found), False), e.mask)
+
+
+def _in_steps(one: FunctionText, running: RunningTotal, total: Parts, neutral: Vector) -> Parts:
+    """The running total of one vector."""
+    step, r = running.shape[2], _reduction(running)
+    while step < one.width:
+        earlier = tuple([_moved(one, v, neutral, step, running.reverse) for v in total])
+        total = combine_parts(r, one, earlier, total)
+        step *= 2
+    return total
+
+
+def _one_by_one(one: FunctionText, running: RunningTotal, before: Vector, term: Vector) -> Vector:
+    """The same after what was before, lane after lane: a product of two factors may overflow where that of all that
+    came before them wouldn't."""
+    shape, columns, width = one.vector_type(term.type), running.shape[2], one.width
+    lanes = range(width)[::-1] if running.reverse else range(width)
+    result, totals = "poison", [one.lane(before, i) for i in lanes[:columns]]
+    for place, i in enumerate(lanes):
+        totals.append(combine(one, running.kind, running.dtype, totals[place], one.lane(term, i)))
+        name = one.fresh()
+        one.line(f"{name} = insertelement {shape} {result}, {term.type} {totals[-1].name}, i64 {i}")
+        result = name
+    return Vector(term.type, (result,), False)
+
+
+def _reduction(running: RunningTotal) -> Reduction:
+    return Reduction(running.kind, running.dtype, running.param, 0)
+
+
+def _nothing(e: VectorEmitter, one: FunctionText) -> Parts:
+    running = e.kernel.running
+    assert running is not None
+    value = one.const(memory_type(running.dtype), identity(running.kind, running.dtype))
+    return (one.vector(value),) * parts(_reduction(running))
+
+
+def _keep(e: VectorEmitter, values: Parts) -> None:
+    for part, v in enumerate(values):
+        e.b.line(f"store {e.b.vector_type(v.type)} {v.names[0]}, ptr %carry.{part}")
+
+
+def _kept(e: VectorEmitter) -> Parts:
+    running = e.kernel.running
+    assert running is not None
+    type = memory_type(running.dtype)
+    shape = e.b.vector_type(type)
+    names = [e.b.scalar(shape, f"load {shape}, ptr %carry.{i}").name for i in range(parts(_reduction(running)))]
+    return tuple([Vector(type, (name,), False) for name in names])
+
+
+def _moved(b: FunctionText, v: Vector, neutral: Vector, step: int, down: bool) -> Vector:
+    """Each lane's neighbour `step` lanes before (after, where `down`); nothing where there is none."""
+    width = b.width
+    if down:
+        return _shuffled(b, v, neutral, [i + step if i + step < width else width for i in range(width)])
+    return _shuffled(b, v, neutral, [i - step if i >= step else width for i in range(width)])
+
+
+def _following(b: FunctionText, v: Vector, running: RunningTotal) -> Vector:
+    """What each lane of the next vector has before it: the latest of its column."""
+    columns, width = running.shape[2], b.width
+    if running.reverse:
+        return _shuffled(b, v, v, [(i - width) % columns for i in range(width)])
+    return _shuffled(b, v, v, [width - columns + i % columns for i in range(width)])
+
+
+def _shuffled(b: FunctionText, v: Vector, other: Vector, picks: Sequence[int]) -> Vector:
+    shape, name = b.vector_type(v.type), b.fresh()
+    mask = ", ".join(f"i32 {i}" for i in picks)
+    b.line(f"{name} = shufflevector {shape} {v.names[0]}, {shape} {other.names[0]}, <{b.width} x i32> <{mask}>")
+    return Vector(v.type, (name,), False)
