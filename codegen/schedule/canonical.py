@@ -27,9 +27,13 @@ from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, float32, int64
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
-FEW_KEPT: Final = 2048
 LONG_COLUMN: Final = 4096
-BLOCK: Final = 256
+FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a row each
+MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
+SHORT_BLOCK: Final = 64
+FEW_BLOCKS: Final = 4
+MUCH: Final = 1 << 18
+MUCH_LEFT: Final = 1 << 13  # by blocks, of few columns
 MOST_PIECES: Final = 64  # of one concat
 
 
@@ -182,9 +186,20 @@ def _reduce(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     first = min(wide)
     leading = wide == {d for d in range(first, max(wide) + 1) if shape[d] != 1}
     count, kept = prod(shape[a] for a in wide), type.size
-    if leading and not trailing and 16 < kept <= FEW_KEPT and count >= LONG_COLUMN:
-        return _in_blocks(node, builder, first, max(wide) + 1, count)
+    if leading and not trailing and kept > FEW_COLUMNS and _blocks(count, kept, MUCH) > 1:
+        before, after = shape[:first], shape[max(wide) + 1 :]
+        columns = builder.value("reshape", operand, shape=(*before, count, *after))
+        return [builder.value("reshape", _in_blocks(node.op, columns, first, builder, MUCH), shape=type.shape)]
     return None
+
+
+def _blocks(count: int, kept: int, much: int) -> int:
+    """Into how many blocks columns of that length are cut, so that there are many lanes; preferably ones of equal
+    length. Fewer than `much` elements aren't worth another kernel."""
+    most = min(count // SHORT_BLOCK, MANY_LANES // kept)
+    if most < FEW_BLOCKS or count * kept < much:
+        return 1
+    return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
 
 
 def _trailing(shape: Sequence[int], axes: set[int]) -> set[int]:
@@ -206,18 +221,16 @@ def _in_two(node: Node, builder: GraphBuilder, trailing: set[int]) -> Sequence[V
     return [builder.value(node.op, first, axes=axes)]
 
 
-def _in_blocks(node: Node, builder: GraphBuilder, first: int, end: int, count: int) -> Sequence[Value]:
-    """Few columns of great length: without blocks a few lanes would do all the work."""
-    operand, type = node.operands[0], node.results[0].type
-    assert isinstance(type, TensorType)
-    before, after = operand.shape[:first], operand.shape[end:]
-    blocks = -(-count // BLOCK)
-    rows = builder.value("reshape", operand, shape=(*before, count, *after))
-    rows = _extended(rows, builder, first, blocks * BLOCK, of_nothing(COMBINES[node.op], type.dtype))
-    view = builder.value("reshape", rows, shape=(*before, blocks, BLOCK, *after))
-    inner = builder.value(node.op, view, axes=(first + 1,))
-    outer = builder.value(node.op, inner, axes=(first,))
-    return [builder.value("reshape", outer, shape=type.shape)]
+def _in_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int) -> Value:
+    """Few columns, or long ones: without blocks, and blocks of blocks, a few lanes would do all the work."""
+    shape, count = columns.shape, columns.shape[axis]
+    blocks = _blocks(count, prod(shape) // count, much)
+    if blocks < 2:
+        return builder.value(op, columns, axes=(axis,))
+    length = -(-count // blocks)
+    whole = _extended(columns, builder, axis, blocks * length, of_nothing(COMBINES[op], columns.dtype))
+    view = builder.value("reshape", whole, shape=(*shape[:axis], blocks, length, *shape[axis + 1 :]))
+    return _in_blocks(op, builder.value(op, view, axes=(axis + 1,)), axis, builder, MUCH_LEFT)
 
 
 def _extended(value: Value, builder: GraphBuilder, axis: int, extent: int, filling: object) -> Value:

@@ -12,7 +12,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
-from loopgrad.codegen.schedule.canonical import FEW_KEPT, LONG_COLUMN, LONG_ROW
+from loopgrad.codegen.schedule.canonical import LONG_ROW, MANY_LANES, SHORT_BLOCK
 from loopgrad.codegen.schedule.regions import Decision, memory_operand
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.distinct import no_duplicates
@@ -201,9 +201,11 @@ class Partition:
     def _share_work(self, node: Node) -> None:
         """A reduction of reductions by few lanes with much to do: the inner ones get lanes of their own."""
         lanes, inner = prod(node.results[0].shape), node.operands[0].node
-        if lanes > FEW_KEPT or inner is None or inner.op not in REDUCTIONS or self.role[inner] is not Role.INLINE:
+        while inner is not None and inner.op == "reshape":
+            inner = inner.operands[0].node
+        if lanes >= MANY_LANES or inner is None or inner.op not in REDUCTIONS or self.role[inner] is not Role.INLINE:
             return
-        if prod(inner.operands[0].shape) >= LONG_COLUMN * lanes:
+        if prod(inner.operands[0].shape) >= 2 * SHORT_BLOCK * lanes:
             self.store(inner.results[0])
 
     def _across(self, node: Node, n: int) -> bool:

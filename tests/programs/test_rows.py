@@ -98,3 +98,14 @@ def test_rows_are_one_kernel_on_gpus_with_the_same_bits_every_time(compiled_devi
     assert compiled_device == "cpu" or len(program.plan(x).kernels) == 1
     replay = program.capture(x)
     assert (np.asarray(replay.replay(x)) == first).all()
+
+
+@pytest.mark.parametrize("function", ["sum", "max", "prod"])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((4099, 70), 0), ((300, 1500), 0), ((3, 5000, 20), 1), ((16400, 17), 0), ((40, 300, 40), (0, 1))],
+)
+def test_columns_are_reduced_in_blocks(function, shape, axis, compiled_device):
+    x = np.random.default_rng(6).uniform(0.999, 1.001, size=shape)
+    found = lg.compile(lambda x: getattr(lg, function)(x, axis=axis))(lg.asarray(x))
+    np.testing.assert_allclose(np.asarray(found), getattr(np, function)(x, axis=axis), rtol=1e-12)
