@@ -3,7 +3,7 @@
 Choices where there is no derivative: reduce_min and reduce_max share among equal winners; cummin and cummax
 give all to the latest winner; a sort moves derivatives as it moves elements. Products never divide, so zeros
 among the factors are right: the product of the others comes from exclusive products on both sides, and
-cumprod's derivative is a linear recurrence, solved in log2(n) doubling steps.
+cumprod's derivative is a linear recurrence, solved in log(n) steps of n, n / 8, n / 64, ... elements.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from loopgrad.autodiff.rules.movement import Rule, Values, linear
 from loopgrad.graph import ops
+from loopgrad.graph.associative import RunningCombination
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import TensorType, int64
 
@@ -105,14 +106,12 @@ def shifted(v: Value, axis: int, by: int, fill: int) -> Value:
 
 
 def linear_recurrence(factor: Value, term: Value, axis: int, reverse: bool) -> Value:
-    """s[i] = factor[i] * s[i - 1] + term[i] along `axis` (i + 1 where reverse), by doubling."""
-    step = 1
-    while step < term.shape[axis]:
-        by = -step if reverse else step
-        term = ops.add(term, ops.mul(factor, shifted(term, axis, by, 0)))
-        factor = ops.mul(factor, shifted(factor, axis, by, 0))
-        step *= 2
-    return term
+    """s[i] = factor[i] * s[i - 1] + term[i] along `axis` (i + 1 where reverse)."""
+
+    def then(first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
+        return [ops.mul(second[0], first[0]), ops.add(ops.mul(second[0], first[1]), second[1])]
+
+    return RunningCombination(then, (axis, axis)).run((factor, term), reverse)[1]
 
 
 def _cumprod_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.lazy.loops.associative_scan import BLOCK
+from loopgrad.graph.associative import BLOCK
 from tests.lazy.oracle import check
 
 LENGTHS = [0, 1, 2, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK**2 - 1, BLOCK**2, BLOCK**2 + 1, 3 * BLOCK**2 + 5, BLOCK**3 + 3]
