@@ -74,7 +74,7 @@ class KnownKernels:
                 return number, made
         number, built, originals = self._known[key]
         now = {id(old): new for old, new in zip(originals, buffers, strict=True)}
-        return number, tuple([now[id(b)] for b in built.buffers])
+        return number, tuple([now.get(id(b), b) for b in built.buffers])  # lowering itself adds those of literals
 
     def _built(self, request: KernelRequest, settings: Settings) -> tuple[int, tuple[Any, ...]]:
         built = build_kernel(request, settings)

@@ -36,6 +36,12 @@ def test_operations_and_attributes_keep_kernels_apart(check):
     assert len(other.kernels) > once
 
 
+def test_equal_kernels_may_read_data(check):
+    weights = np.linspace(0.5, 1.5, 100)
+    program = check(steps_of([lambda v: ops.mul(v, ops.literal(weights, float64))] * 5), [VECTOR], [X])
+    assert launches(program.steps).most_common(1)[0][1] >= 4
+
+
 def test_zeros_of_either_sign_are_different_constants(check):
     program = check(steps_of([lambda v: ops.mul(v, 0.0), lambda v: ops.div(1.0, ops.mul(v, -0.0))] * 2), [VECTOR], [X])
     assert launches(program.steps).most_common(1)[0][1] <= 2
