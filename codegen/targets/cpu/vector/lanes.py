@@ -5,6 +5,7 @@ Dims split into `outer` (scalar loops over rows), `lane` (linearised, laid over 
 
     (N,)            lane = (N,)                     (R, C), C long      outer = (R,), lane = (C,)
     (N, 3)          lane = (N, 3), by division      (N, 3) summed over its last axis: lane = (N,), inner = (3,)
+    (N, 8) rows of a table at positions from data: outer = (N,), lane = (8,), narrower vectors (row_access.py)
 
 Chunks are cut by shape and cost alone, never by the number of threads:
 
@@ -22,6 +23,7 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.vector.row_access import row_accesses
 from loopgrad.graph.types import DType, float64
 
 SORT_TILE = 4096
@@ -185,12 +187,27 @@ def round_up(value: int, unit: int) -> int:
     return max((value + unit - 1) // unit, 1) * unit
 
 
+def vectors_of_rows(kernel: Kernel, width: int, groups: int) -> tuple[int, int]:
+    """Vectors that lie along rows, where those are accessed as a whole: short rows have narrower ones, if what that
+    costs the arithmetic is less than accesses lane by lane would."""
+    saved = row_accesses(kernel)
+    columns = kernel.domain[-1] if saved else width * groups
+    if columns >= width * groups:
+        return width, groups
+    narrow = min(width, 1 << (columns.bit_length() - 1))
+    if (width // narrow - 1) * cost(kernel.body) >= 2 * saved:
+        return width, groups
+    return narrow, 1 << ((columns // narrow).bit_length() - 1)
+
+
 def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout:
     """The layout of a kernel on a machine."""
     ops = [*walk(kernel.body)]
     total = prod(kernel.domain)
     single = total == 1
     width, groups = (1, 1) if single else (lane_width(kernel, ops, machine), group_count(ops, machine))
+    if not single and kernel.running is None:
+        width, groups = vectors_of_rows(kernel, width, groups)
     widest = 2 * total if kernel.running is None else prod(kernel.running.shape[1:])
     while groups > 1 and width * groups > widest:
         groups //= 2

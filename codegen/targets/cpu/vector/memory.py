@@ -189,8 +189,8 @@ def emit_accumulate(e: VectorEmitter, op: KOp) -> None:
         return
     mask = e.b.both(e.mask, None if condition.uniform and condition.name == "true" else e.b.vector(condition))
     known = e.strided(index)
-    if op.attrs["exclusive"] and known is not None and known.step == 1:
-        exclusive_vector(e, element(e, pointer, type, known.start), kind, described.dtype, value, mask)
+    if known is not None and known.step == 1:  # even where lanes may meet: these are one beside the other
+        exclusive_vector(e, element(e, pointer, type, known.start), kind, dtype, value, mask)
     elif op.attrs["exclusive"] and not (known is not None and known.step == 0):
         with e.under(mask):
             where = offsets(e, index, described.size)
