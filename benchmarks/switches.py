@@ -15,12 +15,11 @@ from loopgrad.codegen.kernel.nodes import walk
 from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu import compile
 from loopgrad.codegen.targets.gpu.emit import context, control, exact_sum, instructions, joint_quotients, kernel, stacks
-from loopgrad.codegen.targets.gpu.lanes import box_tiles, layout, measured_order, order, plan, tiles
+from loopgrad.codegen.targets.gpu.lanes import box_tiles, layout, plan, tiles
 from loopgrad.codegen.targets.gpu.support import steps
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel
 from loopgrad.codegen.targets.llvm_gpu import image
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
-from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
 from loopgrad.codegen.targets.nvptx import flavour, target
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from loopgrad.runtime.gpu import context as runs
@@ -76,11 +75,6 @@ def _at(self: Any, base: Any, index: Any, size: int) -> Any:
     return self.offset(base, self.b.inst("IMul", "i64", index, self.b.const("i64", size)))
 
 
-def _dealt_forwards(self: Any, n: Any, tile: Any, lane: Any) -> None:
-    at = self.add(self.b.inst("IMul", "i32", n, self.i32(self.group)), self.own)
-    self.e.when(self.below(at, tile.count), lambda: lane(at))
-
-
 @contextmanager
 def _popping(_: Any, __: Any, count: Any) -> Iterator[Any]:
     yield count
@@ -123,8 +117,6 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "sorted_lanes": Switch((*LOOPS, "unforeseen"), ((plan, "SORTED", ENDLESS),)),
     "measured_lanes": Switch(("unforeseen", *WALKS), ((plan, "measured_tiles", _none),)),
     "sampled_lanes": Switch(("newton", "unforeseen"), ((kernel, "trip_count", _sorted_in_any_case),)),
-    "two_programs": Switch(("newton", "unforeseen", "sphere_trace"), ((measured_order, "LIGHT", 0),)),
-    "back_and_forth": Switch((*LOOPS, "unforeseen"), ((order.LaneOrder, "_dealt", _dealt_forwards),)),
     "own_number_again": Switch(LOOPS, (machine_code(local_id_again=""),)),
     "registers_of_sorted": Switch(LOOPS, (machine_code(sorted_attributes=""),)),
     "registers_of_light_measured": Switch(("unforeseen", "newton"), ((image, "small", lambda _: False),)),
@@ -134,9 +126,6 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "few_stack_bytes": Switch(("ragged_skewed",), ((driver, "MOST_STACKS", ENDLESS),)),
     "unlooked_pops": Switch(("ragged", "ode", "ragged_skewed", "sphere_trace"), ((control, "popping", _popping),)),
     "one_look_after_pushes": Switch(("ragged", "ode"), ((stacks, "deepens", lambda *_: set()),)),
-    "short_product": Switch(
-        (*LOOPS, "ode", "unforeseen"), ((NvptxAssembler, "wide_product", LlvmAssembler.wide_product),)
-    ),
     # reductions
     "short_rows": Switch(("rows_of_400", "rows_of_100"), ((plan, "short_rows", _none),)),
     "parts_of_short_rows": Switch(("rows_of_100", "rows_of_400"), ((plan, "MOST_PARTS", 1),)),
@@ -169,15 +158,10 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     # arithmetic
     "joint_quotients": Switch(WALKS, ((kernel, "joined", lambda ops: ops),)),
     "guards_of_quotients": Switch(WALKS, ((joint_quotients, "_asks_for", lambda *_: False),)),
-    "one_test_of_quotients": Switch(
-        ("newton", "sphere_trace"), ((NvptxAssembler, "_all_above", Quotients._all_above),)
-    ),
-    "size_of_operand": Switch(("newton", "sphere_trace"), ((NvptxAssembler, "_size", Quotients._size),)),
     "own_quotients": Switch(
         ("newton", "ratios"), ((NvptxAssembler, "_division", _none), (NvptxAssembler, "usual_quotients", None))
     ),
     "own_root": Switch(("sphere_trace",), ((NvptxAssembler, "extended", LlvmAssembler.extended),)),
-    "extremes": Switch(("clipped", "ode", "sphere_trace"), ((NvptxAssembler, "extreme", LlvmAssembler.extreme),)),
     # elements that lanes share
     "copies_of_exact_sums": Switch(("scattered", "tallied", "few_bins"), ((exact_sum, "MOST_COPIES", 1),)),
     "bounded_exact_sums": Switch(("scattered",), ((exact_sum, "contributions", _none),)),

@@ -79,14 +79,6 @@ class Assembler(Protocol):
         """A primitive by the device's fast approximation, where it has one; only under fast_math."""
         ...
 
-    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
-        """min or max, NaN where either is NaN, if the device has an instruction for that."""
-        ...
-
-    def wide_product(self, x: Val, y: Val) -> Val:
-        """All 64 bits of the product of two i32 without sign."""
-        ...
-
     def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
         """The `count` elements of a table of constants from `first` on."""
         ...
@@ -112,7 +104,8 @@ class Assembler(Protocol):
     # memory
 
     def load(self, address: Val, type: str, invariant: bool = False) -> Val:
-        """One element, aligned to its size; `invariant`: nobody writes it during the launch."""
+        """One element, aligned to its size; `invariant`: nobody writes it during the launch (a sum of sines and
+        exponentials takes 1.21 times as long on an H200 where that isn't said)."""
         ...
 
     def store(self, address: Val, value: Val) -> None: ...

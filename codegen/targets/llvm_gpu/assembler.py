@@ -154,13 +154,6 @@ class LlvmAssembler:
         self.declarations[f"declare float @{function}(float)"] = None
         return x if after == 1 else self.inst("FMul", type, x, self.const(type, after))
 
-    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
-        """LLVM has it for all, but in several instructions."""
-        return None
-
-    def wide_product(self, x: Val, y: Val) -> Val:
-        return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
-
     def opaque(self, x: Val) -> Val:
         return x
 

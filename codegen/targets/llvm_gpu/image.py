@@ -41,7 +41,8 @@ class LlvmImage:
         group = plan.group or self.group
         b = self.assembler(self.flavour, f"k{len(self._functions)}", group, fast)
         emit_kernel(kernel, b, fast, plan)
-        # lanes of unknown length may be long, and then do with the registers they need
+        # lanes of unknown length may be long, and then do with the registers they need; Newton's, which are light, take
+        # 1.11 times as long on an H200 where they have as many
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
         summed = not dealt and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed

@@ -91,13 +91,6 @@ class SpirvAssembler(Words):
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
 
-    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
-        """NMin and NMax drop NaN, what FMin and FMax do with it is the driver's choice."""
-        return None
-
-    def wide_product(self, x: Val, y: Val) -> Val:
-        return self.inst("IMul", "i64", self.inst("UConvert", "i64", x), self.inst("UConvert", "i64", y))
-
     def lookup(self, type: str, values: tuple[int, ...], first: Val, count: int) -> list[Val]:
         table = self.constant_array(type, values)
         places = [self.inst("IAdd", first.type, first, self.const(first.type, n)) for n in range(count)]

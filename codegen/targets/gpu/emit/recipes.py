@@ -110,12 +110,6 @@ class ScalarOps(Ops[Val]):
         result: Val = RECIPES[name](self, *operands) if quick is None else quick
         return result
 
-    def bound(self, name: str, x: Val, limit: Val, /) -> Val:
-        return self.b.extreme(name, x, limit) or super().bound(name, x, limit)
-
-    def extreme(self, name: str, x: Val, y: Val, /) -> Val:
-        return self.b.extreme(name, x, y) or super().extreme(name, x, y)
-
     def abs(self, x: Val, /) -> Val:
         if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:
             return self.b.const(x.type, 0.0)  # a constant that `quotient` knows

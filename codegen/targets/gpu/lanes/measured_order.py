@@ -2,7 +2,8 @@
 
 The loop without its effects (trip_counts) runs for the first lanes of the workgroup's first tile. How long neighbours
 wait for each other there decides whether the workgroup counts the trips of all lanes and sorts them, or takes them as
-they come; a light lane has a program for each. While it counts, an invocation whose lane is done takes the next lane
+they come. On an H200 a Zipf law's lanes take 5.3 times as long unsorted, and Newton's, which are even, 1.9 times where
+they are sorted in any case. While it counts, an invocation whose lane is done takes the next lane
 of the tile, so that nobody waits (Aila and Laine, Understanding the efficiency of ray traversal on GPUs, 2009:
 persistent threads).
 """
@@ -16,15 +17,13 @@ from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
-from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles
-from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, Tile, emit_lanes, fold_group, invocation_folds
+from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, Tile
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import TripCount
 
 UNKNOWN, AS_THEY_COME, SORTED = 0, 1, 2
 NEIGHBOURS: Final = 32  # lanes that step together, on most devices
-LIGHT: Final = 256  # lanes up to this weight are written twice: how they are found shows in their time
 MOST_TRIPS: Final = (1 << 16) - 1  # more count as so many, so that sums fit
 
 
@@ -34,28 +33,14 @@ class MeasuredOrder(LaneOrder):
     def __init__(self, e: Emitter, tiles: Tiles, trips: TripCount) -> None:
         super().__init__(e, tiles)
         self.trips, self.state = trips, e.b.local("i32")
-        self.twice = weight(e.kernel) <= LIGHT
         self.next: Variable = e.b.shared("i32", 1)
         e.b.set(self.state, self.i32(UNKNOWN))
 
     def emit_tile(self, number: Val, emit_block: EmitOps) -> None:
         tile = Tile(self.e, self.tiles, number)
         self._count_trips(tile, emit_block)
-        if not self.twice:
-            self.e.when(self._is(SORTED), partial(self._sort, tile, emit_block))
-            self._run_and_fold(tile, emit_block)
-            return
-        folds = invocation_folds(self.e, self.tiles) if self.tiles.partials else []
-
-        def in_order() -> None:
-            self._sort(tile, emit_block)
-            self._run(tile, emit_block)
-            if folds:
-                self._contribute(tile, folds)
-
-        as_they_come = partial(emit_lanes, self.e, self.tiles, tile, folds, emit_block)
-        self.e.one_of(self._is(SORTED), in_order, as_they_come)
-        fold_group(self.e, self.tiles, tile, folds)
+        self.e.when(self._is(SORTED), partial(self._sort, tile, emit_block))
+        self._run_and_fold(tile, emit_block)
 
     def _is(self, state: int) -> Val:
         return self.b.inst("IEqual", "bool", self.b.get(self.state, "i32"), self.i32(state))
@@ -71,8 +56,6 @@ class MeasuredOrder(LaneOrder):
         return buckets
 
     def _lane_at(self, at: Val) -> Val:
-        if self.twice:
-            return super()._lane_at(at)
         found, e = self.b.local("i32"), self.e
         self.b.set(found, at)
         e.when(self._is(SORTED), lambda: self.b.set(found, self.b.shared_get(self.order, at, "i32")))

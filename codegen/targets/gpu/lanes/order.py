@@ -4,9 +4,10 @@ A counting sort in memory of the workgroup, by buckets (see codegen.scalar.sort_
 in any order, and who runs a lane may differ from run to run: results go to the lane's own elements,
 contributions to reductions by the lane's number to memory of the workgroup, and nothing else may depend on it.
 
-The order is dealt out in rows as wide as the workgroup, back and forth: neighbours of the order have about
-equal trip counts and step together, and every invocation gets long and short lanes. On an H200 that beats
-invocations that take the next lane from a shared counter when they are done with one by a third.
+The order is dealt out in rows as wide as the workgroup: neighbours of the order have about equal trip counts and step
+together, and every invocation gets long and short lanes. On an H200 lanes of 0 to 63 trips take 1.75 times as long
+unsorted, those of a Zipf law 8.8 times; invocations that take the next lane from a shared counter when they are done
+with one take a third more.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class LaneOrder:
     @property
     def own(self) -> Val:
         """This invocation's number, read again by each phase: what follows from it needn't live through the lanes'
-        loops, which need the registers."""
+        loops, which need the registers (on an H200 a Zipf law's lanes take 1.5 times as long otherwise)."""
         return self.b.local_id(again=True)
 
     def i32(self, value: int) -> Val:
@@ -209,12 +210,8 @@ class LaneOrder:
             counted(e, self.i32(self.each), lambda n: self._dealt(n, tile, lane))
 
     def _dealt(self, n: Val, tile: Tile, lane: Callable[[Val], None]) -> None:
-        """The n-th lane of this invocation: every other row of the order is dealt backwards."""
-        b = self.b
-        odd = b.inst("INotEqual", "bool", b.inst("BitwiseAnd", "i32", n, self.i32(1)), self.i32(0))
-        mirrored = b.opaque(b.inst("ISub", "i32", self.i32(self.group - 1), self.own))
-        column = self.e.select(odd, mirrored, self.own)
-        at = self.add(b.inst("IMul", "i32", n, self.i32(self.group)), column)
+        """The n-th lane of this invocation."""
+        at = self.add(self.b.inst("IMul", "i32", n, self.i32(self.group)), self.own)
         self.e.when(self.below(at, tile.count), partial(lane, at))
 
     def _contribute(self, tile: Tile, folds: Sequence[RegisterFold]) -> None:

@@ -86,7 +86,8 @@ class Tile:
 
 
 def short(e: Emitter, lane: Val) -> Val:
-    """The same number, known to be no negative one and to need no more than 31 bits where that is so."""
+    """The same number, known to be no negative one and to need no more than 31 bits where that is so: on an H200 a sum
+    of sines and exponentials takes 1.1 times as long without."""
     if not 1 < prod(e.kernel.domain) < 1 << 31:  # a domain of one lane may be launched with any number
         return lane
     return e.resize(e.resize(lane, "i32"), "i64", signed=False)
@@ -208,7 +209,8 @@ def emit_together(
 
 def loads_first(e: Emitter, block: Block, lanes: int) -> list[KOp]:
     """The operations with those before the others that read what nobody writes, at places that only depend on what
-    is read and on integers; as they are, where that were more than registers should hold."""
+    is read and on integers; as they are, where that were more than registers should hold. On an H200 a sum of sines and
+    exponentials takes 1.21 times as long without."""
     known, early, rest, loads = set(block.arguments), [], [], 0
     for op in block.ops:
         load = op.opcode == "load" and e.kernel.params[op.attrs["param"]].access == "read"
@@ -298,9 +300,10 @@ def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
 
 
 def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold]) -> None:
-    """One element per reduction from those of all invocations: some invocations fold columns, then one each the
-    row that is left, for several reductions of one kind at a time. Two arrays, so that a barrier before each
-    fold is enough, also for what follows in the same arrays."""
+    """One element per reduction from those of all invocations: some invocations fold columns, then one each the row
+    that is left, for several reductions of one kind at a time (a sum takes 1.23 times as long on an H200 where one
+    invocation folds all). Two arrays, so that a barrier before each fold is enough, also for what follows in the same
+    arrays."""
     arrays: dict[tuple[str, int], tuple[GroupPartials, GroupPartials]] = {}
     columns = fold_columns(e.b.group)
     values = [fold.get() for fold in folds]

@@ -129,23 +129,6 @@ def test_quotients_and_roots_are_rounded_to_nearest():
     assert ".approx" not in text
 
 
-def test_the_size_of_a_number_is_not_kept_beside_it():
-    """Also compared in the loop's condition, it would be."""
-    b = Build(100)
-    (lane,) = b.indices
-    x, y = (b.load(b.param(float32, 100), lane) for _ in range(2))
-
-    def unfinished(v):
-        return b.one("gt", (b.one("abs", (v,)), y), bool_)
-
-    (last,) = b.while_loop((x,), unfinished, lambda v: (b.one("sub", (v, b.one("div", (v, y)))),), max_steps=None)
-    b.store(b.param(float32, 100, "write"), lane, last)
-    text = body(ptx(b.kernel("halved")))
-    sizes = re.findall(r"abs\.f32\s+(%r\d+), %r\d+;\s+setp\.(?:gt|leu)\.f32\s+%p\d+, \1, %r", text)
-    assert sizes
-    assert [len(re.findall(rf"{size}\b", text)) for size in sizes] == [2] * len(sizes)
-
-
 def test_quotients_of_a_lane_share_a_rare_way():
     """One test of all of them; the guards of a cotangent that is 0 aren't in the usual way."""
     b = Build(100)
@@ -166,7 +149,6 @@ def test_quotients_of_a_lane_share_a_rare_way():
     assert usual.count("st.global.b32") == 3
     assert "setp.nan" not in usual
     assert "setp.nan.f32" in text
-    assert "min.NaN" not in body(ptx(kernel, fast_math=True))
 
 
 def test_a_wide_count_is_read_in_all_its_bits():
@@ -210,17 +192,10 @@ def test_quotients_of_lanes_that_run_at_once_share_a_rare_way():
     x, y = (b.load(b.param(float32, 1 << 22), lane) for _ in range(2))
     b.store(b.param(float32, 1 << 22, "write"), lane, b.one("div", (x, y)))
     text = body(ptx(b.kernel("streamed")))
-    assert text.count("min.NaN.f32") == 2 * 7
-    usual = text[text.index("rcp.approx.ftz.f32") : text.rindex("min.NaN.f32")]
-    assert usual.count("rcp.approx.ftz.f32") >= 8
-    assert "bra" not in usual[: usual.rindex("rcp.approx.ftz.f32")]
-
-
-def test_the_smaller_and_the_larger_are_one_instruction():
-    text = body(ptx(elementwise(["min", "max"], float32)))
-    assert "min.NaN.f32" in text
-    assert "max.NaN.f32" in text
-    assert "setp.nan" not in text
+    first = text.index("rcp.approx.ftz.f32")
+    usual = text[first : text.index("bra", first)]
+    assert usual.count("rcp.approx.ftz.f32") == 8
+    assert usual.count("abs.f32") == 16
 
 
 def test_a_push_in_a_loop_is_a_store_that_happens_or_not():
@@ -234,17 +209,6 @@ def test_a_push_in_a_loop_is_a_store_that_happens_or_not():
 def test_what_only_an_overflow_needs_is_read_there():
     text = body(ptx(saved_and_multiplied(float32)))
     assert re.search(r"ld\.global\.nc\.b64\s+(%rd\d+), \[%rd\d+\+24\];\s+atom\.global\.max\.u32 .*\[\1\+32\]", text)
-
-
-def test_stack_addresses_are_one_product_away():
-    """No 64-bit multiplication inside a loop but that of a row's number and its size, which have 32 bits, and that in
-    the form that ptxas makes one instruction of."""
-    text = body(ptx(saved_and_multiplied(float32)))
-    loops = text[text.index("bra.uni") :]
-    assert len(re.findall(r"(mul\.lo|mad\.lo)\.s64", loops.split("ld.const")[0])) == 0
-    found = re.findall(r"mul\.wide\.u32 +\t?(%rd\d+), %r\d+, (%r\d+);\s+// end inline asm\s+add\.s64", text)
-    assert len(found) > 2
-    assert len({row for _, row in found}) == 1
 
 
 def test_small_index_arithmetic_has_32_bits():

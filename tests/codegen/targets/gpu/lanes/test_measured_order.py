@@ -10,7 +10,6 @@ import pytest
 from loopgrad.codegen.kernel.nodes import ErrorSite
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.emit import kernel as emission
-from loopgrad.codegen.targets.gpu.lanes import measured_order
 from loopgrad.codegen.targets.gpu.lanes import plan as layouts
 from loopgrad.codegen.targets.gpu.lanes.layout import plan
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
@@ -30,12 +29,10 @@ def small_problems(monkeypatch):
     monkeypatch.setattr(layouts, "MEASURED_LANES", 1)
 
 
-@pytest.fixture(params=["always", "never", "where it pays", "where it pays, heavy lanes"])
+@pytest.fixture(params=["always", "never", "where it pays"])
 def sorting(request, monkeypatch):
-    """Whether workgroups sort what they have counted; heavy lanes have one program for both."""
-    if "heavy" in request.param:
-        monkeypatch.setattr(measured_order, "LIGHT", 0)
-    elif request.param != "where it pays":
+    """Whether workgroups sort what they have counted."""
+    if request.param != "where it pays":
         pays = 0 if request.param == "always" else 10_000
         monkeypatch.setattr(emission, "trip_count", lambda kernel: replace(trip_count(kernel), pays=pays))
     return request.param
