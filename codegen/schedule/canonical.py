@@ -5,7 +5,6 @@ a value without elements                ->  const
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
-sort along any axis                     ->  along the last one of the transpose
 concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather
 """
@@ -18,6 +17,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
+from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, alike, calls
@@ -53,7 +53,8 @@ def through_pipeline(graph: Graph) -> Graph:
 
 
 def rewrite_block(graph: Graph) -> Graph:
-    """Reductions and scatters of `graph` itself in forms that kernels have; its regions stay."""
+    """Reductions, scatters and sorts of `graph` itself in forms that kernels and routines have; its regions stay."""
+    graph = rewrite_sorts(graph)
     builder = GraphBuilder()
     env: dict[Value, Value] = {}
     for node in graph.nodes:
@@ -66,8 +67,6 @@ def rewrite_block(graph: Graph) -> Graph:
             results = _scatter(current, builder)
         elif current.op in ("argmin", "argmax"):
             results = _arg(current, builder)
-        elif current.op in ("sort", "argsort"):
-            results = _sort(current, builder)
         elif current.op == "concat" and len(current.operands) > MOST_PIECES:
             results = [_in_pieces(current, builder)]
         if results is None:
@@ -266,21 +265,6 @@ def _arg(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     candidate = builder.value("select", equal, place, builder.const((1 << 63) - 1, lanes))
     first = builder.value("reduce_min", candidate, axes=(0,))
     return [builder.value("reshape", first, shape=node.results[0].shape)]
-
-
-# ---- sorting
-
-
-def _sort(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    """What is sorted lies side by side; whoever makes the operand and reads the result transposes."""
-    operand, axis, rank = node.operands[0], node.attrs["axis"], len(node.operands[0].shape)
-    if axis == rank - 1:
-        return None
-    perm = list(range(rank))
-    perm[axis], perm[-1] = rank - 1, axis
-    turned = builder.value("transpose", operand, perm=tuple(perm))
-    done = builder.value(node.op, turned, axis=rank - 1)
-    return [builder.value("transpose", done, perm=tuple(perm))]
 
 
 # ---- scatter

@@ -124,7 +124,7 @@ class CallContext:
     def host_call(self, number: int) -> int:
         """Run one library call on the slots' memory; 1 where it raised."""
         try:
-            call(self.program.host_calls[number], self.slot_array)
+            call(self.program.host_calls[number], self.slot_array, self.pool.threads)
         except BaseException as error:
             self.raised = error
             return 1

@@ -1,32 +1,43 @@
 """Library calls that a Program makes back into Python, on whole arrays.
 
 Products of matrices are for machines without a usable BLAS; every other call is a primitive of the graph, computed
-by its NumPy reference (sorts, for example, which NumPy does with vector code).
+by its NumPy reference, or where that is faster as `host_sort` does it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from loopgrad.codegen.program import MatmulStep, RoutineStep
 from loopgrad.graph.primitives import REFERENCE
+from loopgrad.runtime.cpu import host_sort
+
+SORTS: Final = {"sort": host_sort.sort, "argsort": host_sort.argsort}
 
 Array = np.ndarray[Any, Any]
 
 
-def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array]) -> None:
-    """Do one step; `array(slot)` is the memory of a slot."""
+def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
+    """Do one step; `array(slot)` is the memory of a slot. A routine may use so many threads."""
     if isinstance(step, MatmulStep):
         outputs: tuple[int, ...] = (step.out,)
         results: tuple[Array, ...] = (product(step, array(step.left), array(step.right)),)
     else:
-        outputs, results = step.outputs, REFERENCE[step.name](dict(step.attrs), *map(array, step.inputs))
+        outputs, results = step.outputs, routine(step, [array(slot) for slot in step.inputs], threads)
     for slot, result in zip(outputs, results, strict=True):
         target = array(slot)
         target[...] = np.asarray(result).reshape(target.shape)
+
+
+def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:
+    attrs, x = dict(step.attrs), operands[0]
+    of_rows = step.name in SORTS and attrs["axis"] == x.ndim - 1 and x.size
+    if of_rows and x.dtype.kind != "V":  # the dtypes of NumPy itself
+        return (SORTS[step.name](x, threads),)
+    return REFERENCE[step.name](attrs, *operands)
 
 
 def product(step: MatmulStep, left: Array, right: Array) -> Array:

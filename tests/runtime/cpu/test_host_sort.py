@@ -1,0 +1,49 @@
+"""Sorts of the CPU: the bits of NumPy's stable sort, by other ways and on several threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loopgrad.runtime.cpu import host_sort
+
+DTYPES = ["bool", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 6e-8, -6e-8]
+
+
+def elements(dtype: str, shape: tuple[int, ...], special: bool) -> np.ndarray:
+    rng, kind = np.random.default_rng(0), np.dtype(dtype)
+    if kind.kind == "f":
+        return rng.choice(np.array(SPECIAL).astype(kind), shape) if special else rng.standard_normal(shape).astype(kind)
+    if kind.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    limits = np.iinfo(kind)
+    return rng.integers(limits.min, limits.max // 2 if special else limits.max, shape, dtype=kind)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1,), (1000,), (7, 33), (300, 400), (3, 1)], ids=str)
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_same_bits(dtype: str, shape: tuple[int, ...], special: bool, threads: int) -> None:
+    x = elements(dtype, shape, special)
+    assert host_sort.sort(x, threads).tobytes() == np.sort(x, kind="stable").tobytes()
+    np.testing.assert_array_equal(host_sort.argsort(x, threads), np.argsort(x, kind="stable"))
+
+
+def test_equal_elements_with_bits_of_their_own_stay_in_order() -> None:
+    nans = np.array([0x7FC00001, 0xFFC00000, 0x7FC00000], np.uint32).view(np.float32)
+    for x in (np.array([1.0, -0.0, 0.0, -0.0], np.float32), np.append(nans, np.float32(2))):
+        assert host_sort.sort(x, 1).tobytes() == np.sort(x, kind="stable").tobytes()
+
+
+def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    original = host_sort._sorted_rows
+    monkeypatch.setattr(host_sort, "_sorted_rows", lambda rows: sizes.append(len(rows)) or original(rows))
+    x = elements("float32", (1000, 200), False)
+    np.testing.assert_array_equal(host_sort.sort(x, 4), np.sort(x))
+    assert sorted(sizes) == [250] * 4
+    sizes.clear()
+    host_sort.sort(x[:10], 4)
+    assert sizes == [10]
