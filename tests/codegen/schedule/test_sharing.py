@@ -38,7 +38,7 @@ def test_operations_and_attributes_keep_kernels_apart(check):
 
 def test_equal_kernels_may_read_data(check):
     weights = np.linspace(0.5, 1.5, 100)
-    program = check(steps_of([lambda v: ops.mul(v, ops.literal(weights, float64))] * 5), [VECTOR], [X])
+    program = check(steps_of([lambda v: ops.mul(v, ops.literal(weights, float64))] * 10), [VECTOR], [X])
     assert launches(program.steps).most_common(1)[0][1] >= 4
 
 
