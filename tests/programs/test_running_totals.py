@@ -60,6 +60,20 @@ def test_sums_of_floats_are_rounded_about_once(device: str, dtype: str, reverse:
         assert (np.abs(got - exact) <= 1.01 * unit * np.abs(exact) + 4 * unit * largest).all(), (shape, axis)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((200_003,), 0), ((3, 70_001), 1), ((65_536,), 0), ((131_071, 1), 0)])
+def test_rows_of_several_threads(device: str, shape: tuple[int, ...], axis: int) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.integers(-9, 9, shape)
+    for dtype in ("float32", "int32"):
+        for name in few(device, ["cumsum", "cummax"], int(dtype == "int32")):
+            for reverse in (False, True):
+                got = np.asarray(getattr(lg, name)(lg.asarray(x.astype(dtype)), axis, reverse=reverse, **(
+                    {"dtype": dtype} if name == "cumsum" else {})))  # fmt: skip
+                np.testing.assert_array_equal(got, expected(name, x, axis, reverse).astype(dtype))
+    total = lg.cumsum(lg.exp(lg.asarray(x / 9.0)), axis, reverse=True)
+    np.testing.assert_allclose(np.asarray(total), expected("cumsum", np.exp(x / 9.0), axis, True), rtol=1e-11)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_other_totals_of_floats(device: str, dtype: str) -> None:
     rng = np.random.default_rng(6)

@@ -24,6 +24,8 @@ The emitter gives, per Kernel, one `CpuKernelInterface`; the driver gives each l
 - error_code is 0 or 1 + the index into Kernel.errors of one failed check; error_lane is its linear
   lane index, error_detail the check's detail (for max_steps the number of steps made).
 - Accumulate parameters are initialised by the driver before the launch (LaunchStep.initials).
+- Where `cleared` isn't 0, so many bytes of the first scratch block are 0 when the chunks begin, and these begin in
+  rising order: one may wait for what an earlier one leaves there.
 - An empty domain has chunks == 0; finish must still be called (reductions give their identity).
 """
 
@@ -55,3 +57,4 @@ class CpuKernelInterface:
     stacks: tuple[StackInterface, ...]
     errors: int
     interruptible: bool = False
+    cleared: int = 0

@@ -60,6 +60,12 @@ def emit_runner(number: int, kernel: Kernel, interface: CpuKernelInterface, cont
     else:
         lines += ["  br label %ready", "ready:"]
     bytes_name = "%bytes" if stacks else "0"
+    if interface.cleared:
+        lines += [
+            f"  %first_p = getelementptr ptr, ptr %params, i64 {len(kernel.params)}",
+            "  %first = load ptr, ptr %first_p",
+            f"  call void @llvm.memset.p0.i64(ptr %first, i8 0, i64 {interface.cleared}, i1 false)",
+        ]
     if interface.chunks:
         lines += _call(_runner_word(kernel, interface), interface, bytes_name)
         lines += _interruption(number, stacks)

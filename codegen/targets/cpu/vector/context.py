@@ -70,6 +70,7 @@ class VectorEmitter:
         self.math_functions: dict[str, list[Vector]] = {}  # symbol -> its results
         self.interruptible = False  # once a loop asks now and then whether to go on
         self.row_sums: dict[int, int] | None = None  # of stacks, once they were asked for
+        self.folding = False  # a stretch of a row is only totalled, before it is scanned
         self.loops = 0  # that surround what is being written
         self.nesting: int | None = None  # how many of the kernel's loops contain each other, once that was asked
 

@@ -123,10 +123,11 @@ class KernelEmission:
             chunk_lanes=layout.piece_lanes * layout.rows_per_chunk,
             lanes_in_flight=layout.flight,
             serial=layout.serial,
-            scratch=reduce.partial_bytes(kernel, layout) + copies,
+            scratch=reduce.partial_bytes(kernel, layout) + copies + running.scratch_bytes(kernel, layout),
             stacks=tuple([StackInterface(stacks.row_bytes(s.dtype, layout), s.depth_param) for s in kernel.stacks]),
             errors=len(kernel.errors),
             interruptible=self.e.interruptible,
+            cleared=running.cleared_bytes(kernel, layout),
         )
 
     # -- parts
@@ -136,6 +137,7 @@ class KernelEmission:
         e, kernel = self.e, self.kernel
         e.b.label = "start"
         pointers = len(kernel.params) + len(kernel.reductions) + len(self.layout.copies)
+        pointers += len(running.scratch_bytes(kernel, self.layout))
         for i in range(pointers):
             e.entry.append(f"  %param.at.{i} = getelementptr ptr, ptr %params, i64 {i}")
             e.entry.append(f"  %p{i} = load ptr, ptr %param.at.{i}, !invariant.load !1")
@@ -159,16 +161,37 @@ class KernelEmission:
         if layout.pieces > 1:
             row = b.scalar("i64", f"udiv i64 %chunk, {layout.pieces}") if layout.rows > 1 else b.const("i64", 0)
             piece = b.scalar("i64", f"urem i64 %chunk, {layout.pieces}") if layout.rows > 1 else chunk
+            if self.kernel.running is not None and self.kernel.running.reverse:
+                piece = b.scalar("i64", f"sub nuw nsw i64 {layout.pieces - 1}, {piece.name}")
             low = b.scalar("i64", f"mul nuw nsw i64 {piece.name}, {layout.piece_lanes}")
             high = b.scalar("i64", f"add nuw nsw i64 {low.name}, {layout.piece_lanes}")
             high = b.scalar("i64", f"call i64 @llvm.smin.i64(i64 {high.name}, i64 {layout.lanes})")
-            self.row(row, low, high)
+            if self.kernel.running is not None:
+                self.stretch(row, piece, low, high)
+            else:
+                self.row(row, low, high)
             return
         first = b.scalar("i64", f"mul nuw nsw i64 %chunk, {layout.rows_per_chunk}")
         last = b.scalar("i64", f"add nuw nsw i64 {first.name}, {layout.rows_per_chunk}")
         last = b.scalar("i64", f"call i64 @llvm.smin.i64(i64 {last.name}, i64 {layout.rows})")
         whole = b.const("i64", layout.lanes)
         e.counted(first, last, 1, lambda row: self.row(row, b.const("i64", 0), whole))
+
+    def stretch(self, row: Vector, piece: Vector, low: Vector, high: Vector) -> None:
+        """Lanes [low, high) of a row that several chunks share: totalled, then scanned after what is before them."""
+        e = self.e
+        e.row, self.outer_indices = row, self.split_index(row, self.layout.outer)
+        running.begin(e)
+        e.folding = True
+        self.plain_groups(low, high)
+        e.folding = False
+        running.meet(e, e.b.named("i64", "%chunk"), self.layout.pieces)
+        self.running_groups(low, high)
+
+    def running_groups(self, low: Vector, high: Vector) -> None:
+        """In the order in which the total runs."""
+        assert self.kernel.running is not None
+        (self.falling_groups if self.kernel.running.reverse else self.plain_groups)(low, high)
 
     def row(self, row: Vector, low: Vector, high: Vector) -> None:
         """Lanes [low, high) of one row."""
@@ -181,8 +204,8 @@ class KernelEmission:
             e.counted(low, high, layout.sort_tile, lambda tile: self.tile(tile, high))
         elif layout.single:
             self.group(None)
-        elif self.kernel.running is not None and self.kernel.running.reverse:
-            self.falling_groups(low, high)
+        elif self.kernel.running is not None:
+            self.running_groups(low, high)
         else:
             self.plain_groups(low, high)
         reduce.close(e, (reduce.DIRECT,), row)

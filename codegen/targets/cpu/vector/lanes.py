@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, RunningTotal, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
@@ -32,6 +32,8 @@ COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
 LITTLE = 24  # operations of a lane
 FEW_VECTORS = 4  # of a row
+FEW_ROWS = 128
+STRETCH = 1 << 15  # elements of a row that a core's cache keeps until they are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,13 @@ def along_rows(kernel: Kernel, machine: Machine) -> bool:
     _, extent, inner = kernel.running.shape
     width = lane_width(kernel, [*walk(kernel.body)], machine)
     return 2 * inner <= width and extent * inner >= FEW_VECTORS * width
+
+
+def in_stretches(kernel: Kernel, running: RunningTotal) -> bool:
+    """Whether rows are so long and few that several threads share one. Products of floats go from left to right."""
+    outer, extent, inner = running.shape
+    ordered = running.kind == "mul" and running.dtype.is_float
+    return inner == 1 and extent >= 2 * STRETCH and outer < FEW_ROWS and not ordered
 
 
 def sums_of_little(kernel: Kernel) -> bool:
@@ -224,11 +233,11 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     if copies:
         limit = max(min(64, COPY_BYTES // max(copies_bytes(kernel, copies), 1)), 1)
         chunk = max(chunk, round_up(max(rows * row // limit, 1), tile or flight))
-    pieces = max((row + chunk - 1) // chunk, 1) if kernel.running is None else 1
+    if kernel.running is not None:
+        chunk = round_up(STRETCH, flight) if in_stretches(kernel, kernel.running) else max(chunk, row)
+    pieces = max((row + chunk - 1) // chunk, 1)
     rows_per_chunk = 1 if pieces > 1 else max(chunk // max(row, 1), 1)
     chunks = rows * pieces if pieces > 1 else (rows + rows_per_chunk - 1) // rows_per_chunk
-    if kernel.running is not None:
-        chunk = max(chunk, row)
     return LaneLayout(
         outer, lane, inner, width, groups, chunks if total else 0, pieces, min(chunk, max(row, 1)),
         rows_per_chunk, tile, copies or (), copies is None, single,

@@ -5,21 +5,27 @@
     + c  c  c  c                                 what the vectors before it make: their last lane
 
 Where elements of several columns alternate, steps are as many lanes wide, and what comes before is that of each column.
-From the end, vectors come in falling order and steps go the other way. A row is one chunk's: the order is its shape's.
+From the end, vectors come in falling order and steps go the other way. A row is one chunk's; or, where rows are few and
+long, a chunk totals a stretch of one, waits for what all before it make, hands on both together, and reads its stretch
+again (a chain of blocks: Yan, Long, Zhang, StreamScan, 2013). So the order is that of the shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
-from loopgrad.codegen.kernel.nodes import KOp, Reduction, RunningTotal
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction, RunningTotal
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
+from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
 from loopgrad.codegen.targets.cpu.vector.outline import combine
 from loopgrad.codegen.targets.cpu.vector.reduce import combine_parts, parts, rounded
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
 
+FLAG: Final = 4  # bytes
 Parts = tuple[Vector, ...]
 
 
@@ -44,11 +50,17 @@ def emit_scan(e: VectorEmitter, op: KOp) -> None:
     (neutral, *rests) = _nothing(e, one)
     x = e.b.vector(to_memory(e, e.wide(op.operands[0]), running.dtype))
     x = e.b.choose(e.mask, x, e.b.const(x.type, identity(running.kind, running.dtype)))
+    if e.folding:
+        total = _kept(e)
+        for name in x.names:
+            total = combine_parts(r, one, total, (Vector(x.type, (name,), False), *rests))
+        _keep(e, total)
+        return
     before, found = _kept(e), [""] * len(x.names)
     for u in reversed(range(len(found))) if running.reverse else range(len(found)):
         term = Vector(x.type, (x.names[u],), False)
         if running.kind == "mul" and running.dtype.is_float:
-            total: Parts = (_one_by_one(one, running, before[0], term),)
+            total = (_one_by_one(one, running, before[0], term),)
         else:
             total = _in_steps(one, running, (term, *rests), neutral)
             total = combine_parts(r, one, before, total)
@@ -83,6 +95,72 @@ def _one_by_one(one: FunctionText, running: RunningTotal, before: Vector, term: 
         one.line(f"{name} = insertelement {shape} {result}, {term.type} {totals[-1].name}, i64 {i}")
         result = name
     return Vector(term.type, (result,), False)
+
+
+# ---- stretches of a row
+
+
+def scratch_bytes(kernel: Kernel, layout: LaneLayout) -> tuple[int, ...]:
+    """A flag for each stretch, then what it and those before it make."""
+    if kernel.running is None or layout.pieces == 1:
+        return ()
+    each = parts(_reduction(kernel.running)) * kernel.running.dtype.itemsize
+    return (cleared_bytes(kernel, layout) + layout.chunks * each,)
+
+
+def cleared_bytes(kernel: Kernel, layout: LaneLayout) -> int:
+    """The flags'."""
+    return 0 if kernel.running is None or layout.pieces == 1 else FLAG * layout.chunks
+
+
+def meet(e: VectorEmitter, chunk: Vector, pieces: int) -> None:
+    """What this chunk has folded meets what the chunks before it of the row make; that is what comes next."""
+    running, b = e.kernel.running, e.b
+    assert running is not None
+    r, scalars = _reduction(running), e.b.of_width(1)
+    own = b.horizontal(_kept(e), partial(combine_parts, r))
+    base, type = f"%p{len(e.kernel.params)}", memory_type(running.dtype)
+    flags = element(e, base, "i32", chunk)
+    totals = b.fresh()
+    b.line(f"{totals} = getelementptr i8, ptr {base}, i64 {FLAG * e.layout.chunks}")
+    before = _before(e, chunk, pieces, flags, totals)
+    for part, value in enumerate(combine_parts(r, scalars, before, own)):
+        b.line(f"store {type} {value.name}, ptr {_place(e, totals, chunk, part)}")
+    b.line(f"store atomic i32 1, ptr {flags} release, align {FLAG}")
+    _keep(e, tuple([Vector(type, (b.splat_name(v),), False) for v in before]))
+
+
+def _before(e: VectorEmitter, chunk: Vector, pieces: int, flag: str, totals: str) -> Parts:
+    """Nothing for a row's first chunk; the others wait for the one before them, which has begun before them."""
+    running, b = e.kernel.running, e.b
+    assert running is not None
+    type, (wait, ready, have) = memory_type(running.dtype), [b.fresh_label(s) for s in ("wait", "ready", "have")]
+    place = b.scalar("i64", f"urem i64 {chunk.name}, {pieces}")
+    first = b.scalar("i1", f"icmp eq i64 {place.name}, 0")
+    enter = b.label
+    b.branch(first.name, have, wait)
+    b.start(wait)
+    left = b.fresh()
+    b.line(f"{left} = getelementptr i8, ptr {flag}, i64 -{FLAG}")
+    seen = b.scalar("i32", f"load atomic i32, ptr {left} acquire, align {FLAG}")
+    done = b.scalar("i1", f"icmp ne i32 {seen.name}, 0")
+    b.branch(done.name, ready, wait)
+    b.start(ready)
+    previous = b.scalar("i64", f"sub i64 {chunk.name}, 1")
+    count = parts(_reduction(running))
+    found = [b.scalar(type, f"load {type}, ptr {_place(e, totals, previous, i)}") for i in range(count)]
+    b.jump(have)
+    b.start(have)
+    nothing = b.const(type, identity(running.kind, running.dtype)).name
+    return tuple([b.scalar(type, f"phi {type} [ {nothing}, %{enter} ], [ {v.name}, %{ready} ]") for v in found])
+
+
+def _place(e: VectorEmitter, totals: str, chunk: Vector, part: int) -> str:
+    running = e.kernel.running
+    assert running is not None
+    count = parts(_reduction(running))
+    at = e.b.scalar("i64", f"mul i64 {chunk.name}, {count}")
+    return element(e, totals, memory_type(running.dtype), e.integer("i64", "add", at, e.b.const("i64", part)))
 
 
 def _reduction(running: RunningTotal) -> Reduction:
