@@ -20,6 +20,7 @@ from typing import Any, Final
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.fold import known_scalar
 from loopgrad.graph.passes.simplify_movement import MOVEMENT_RULES
+from loopgrad.graph.passes.simplify_positions import POSITION_RULES
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import DType, TensorType
@@ -333,6 +334,7 @@ ALGEBRA: Final[dict[str, tuple[Rule, ...]]] = {
     "pow": (_pow,),
 }
 
+_TABLES: Final[tuple[dict[str, tuple[Rule, ...]], ...]] = (ALGEBRA, MOVEMENT_RULES, POSITION_RULES)
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    op: (*ALGEBRA.get(op, ()), *MOVEMENT_RULES.get(op, ())) for op in {**ALGEBRA, **MOVEMENT_RULES}
+    op: tuple([rule for table in _TABLES for rule in table.get(op, ())]) for op in set().union(*_TABLES)
 }

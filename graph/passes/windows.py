@@ -1,8 +1,8 @@
 """Many slices of one array as one value with an axis of the slices in front; see `alike`.
 
-    slices next to each other along an axis     one slice, its axis in two
-    single ones at equal distances              one slice with a step
-    any others                                  a gather at known positions
+slices next to each other along an axis     one slice, its axis in two
+single ones at equal distances              one slice with a step
+any others                                  a gather at known positions
 """
 
 from __future__ import annotations

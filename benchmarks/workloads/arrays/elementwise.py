@@ -77,7 +77,7 @@ def two(n: int) -> Arrays:
 
 PROGRAMS = {
     "copy": Program(
-        "-x: one read and one write, the bandwidth the others are seen beside", sizes(2**24, 1000, 2**28), one,
+        "-x: one read and one write, the bandwidth the others are seen beside", sizes(2**24, 1000, 2**26), one,
         lambda x: -x, lambda xp: lambda x: -x,
     ),
     "black_scholes": Program(
