@@ -27,12 +27,14 @@ from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, float32, int64
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
-LONG_COLUMN: Final = 4096
+LONG_COLUMN: Final = 1024
+STRIDE: Final = 4096  # lanes that look for the best of one long array
 FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a row each
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
 SHORT_BLOCK: Final = 64
 FEW_BLOCKS: Final = 4
 MUCH: Final = 1 << 18
+LAST: Final = (1 << 63) - 1
 MUCH_LEFT: Final = 1 << 13  # by blocks, of few columns
 MOST_PIECES: Final = 64  # of one concat
 
@@ -196,7 +198,7 @@ def _blocks(count: int, kept: int, much: int) -> int:
     """Into how many blocks columns of that length are cut, so that there are many lanes; preferably ones of equal
     length. Fewer than `much` elements aren't worth another kernel."""
     most = min(count // SHORT_BLOCK, MANY_LANES // kept)
-    if most < FEW_BLOCKS or count * kept < much:
+    if most < FEW_BLOCKS or (count < LONG_COLUMN and count * kept < much):
         return 1
     return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
 
@@ -244,25 +246,57 @@ def _extended(value: Value, builder: GraphBuilder, axis: int, extent: int, filli
 
 
 def _arg(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    """Lane j of LONG_COLUMN takes elements j, j + LONG_COLUMN, ...: neighbours read neighbouring memory."""
+    """The first place where the best element is, which lanes find as they find any minimum."""
     operand, axis = node.operands[0], node.attrs["axis"]
-    count, dtype = operand.shape[axis], operand.dtype
-    if prod(operand.shape) != count or count < 4 * LONG_COLUMN or dtype is bool_:
+    count, size = operand.shape[axis], prod(operand.shape)
+    if operand.dtype is bool_:
+        return None
+    if size == count:
+        return _arg_of_all(node, builder)
+    before, after = operand.shape[:axis], operand.shape[axis + 1 :]
+    trailing = count >= LONG_ROW and prod(after) == 1
+    if not trailing and (size // count <= FEW_COLUMNS or _blocks(count, size // count, MUCH) < 2):
         return None
     kind = "min" if node.op == "argmin" else "max"
-    trips = -(-count // LONG_COLUMN)
+
+    def reduced(op: str, value: Value) -> Value:
+        return builder.value(op, value, axes=(axis,)) if trailing else _in_blocks(op, value, axis, builder, MUCH)
+
+    best = builder.value("reshape", reduced(f"reduce_{kind}", operand), shape=(*before, 1, *after))
+    dims = tuple(range(len(operand.shape)))
+    candidate = _candidates(operand, builder.value("broadcast", best, shape=operand.shape, dims=dims), axis, builder)
+    return [reduced("reduce_min", candidate)]
+
+
+def _candidates(value: Value, best: Value, axis: int, builder: GraphBuilder) -> Value:
+    """The place along the axis of each element that is the best one, NaN above all; the largest integer elsewhere."""
+    equal = builder.value("eq", value, best)
+    if value.dtype.is_float:
+        equal = builder.value("or", equal, builder.value("is_nan", value))
+    type = TensorType(value.shape, int64)
+    return builder.value("select", equal, builder.value("iota", type=type, axis=axis), builder.const(LAST, type))
+
+
+def _arg_of_all(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+    """Lane j of STRIDE takes elements j, j + STRIDE, ...: neighbours read neighbouring memory."""
+    operand, axis = node.operands[0], node.attrs["axis"]
+    count, dtype = operand.shape[axis], operand.dtype
+    if count < 4 * STRIDE:
+        return None
+    kind = "min" if node.op == "argmin" else "max"
+    trips = -(-count // STRIDE)
     flat = builder.value("reshape", operand, shape=(count,))
-    flat = _extended(flat, builder, 0, trips * LONG_COLUMN, of_nothing(kind, dtype))
-    view = builder.value("reshape", flat, shape=(trips, LONG_COLUMN))
-    lanes = TensorType((LONG_COLUMN,), int64)
+    flat = _extended(flat, builder, 0, trips * STRIDE, of_nothing(kind, dtype))
+    view = builder.value("reshape", flat, shape=(trips, STRIDE))
+    lanes = TensorType((STRIDE,), int64)
     own = builder.value(f"reduce_{kind}", view, axes=(0,))
     best = builder.value(f"reduce_{kind}", own, axes=(0,))
     equal = builder.value("eq", own, builder.splat(best, lanes.shape))
     if dtype.is_float:
         equal = builder.value("or", equal, builder.value("is_nan", own))
-    row = builder.value("mul", builder.value(node.op, view, axis=0), builder.const(LONG_COLUMN, lanes))
+    row = builder.value("mul", builder.value(node.op, view, axis=0), builder.const(STRIDE, lanes))
     place = builder.value("add", row, builder.value("iota", type=lanes, axis=0))
-    candidate = builder.value("select", equal, place, builder.const((1 << 63) - 1, lanes))
+    candidate = builder.value("select", equal, place, builder.const(LAST, lanes))
     first = builder.value("reduce_min", candidate, axes=(0,))
     return [builder.value("reshape", first, shape=node.results[0].shape)]
 

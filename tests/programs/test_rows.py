@@ -109,3 +109,18 @@ def test_columns_are_reduced_in_blocks(function, shape, axis, compiled_device):
     x = np.random.default_rng(6).uniform(0.999, 1.001, size=shape)
     found = lg.compile(lambda x: getattr(lg, function)(x, axis=axis))(lg.asarray(x))
     np.testing.assert_allclose(np.asarray(found), getattr(np, function)(x, axis=axis), rtol=1e-12)
+
+
+@pytest.mark.parametrize("function", ["argmax", "argmin"])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((300, 70), 1), ((5, 2000), 1), ((5000, 60), 0), ((3, 4000, 30), 1), ((6, 1, 80), 2)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "int16", "uint64"])
+def test_the_first_best_of_each_row_and_column(function, shape, axis, dtype, compiled_device):
+    """With ties, and with NaN, of which the first is best."""
+    rng = np.random.default_rng(7)
+    x = (rng.normal(size=shape) * 20).astype(np.int16).astype(dtype)  # of uint64 some are huge
+    if dtype == "float32":
+        x.reshape(-1)[rng.integers(0, x.size, 4)] = np.nan
+    found = np.asarray(lg.compile(lambda x: getattr(lg, function)(x, axis=axis))(lg.asarray(x)))
+    assert (found == getattr(np, function)(x, axis=axis)).all()
