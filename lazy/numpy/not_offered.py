@@ -20,8 +20,7 @@ ABSENT: Final[dict[str, str]] = {
     "fft": "no transforms: np.fft on np.asarray(x), or lg.convolve for short kernels",
     **dict.fromkeys(("real", "imag", "conj", "conjugate", "angle", "iscomplex", "isreal", "iscomplexobj"), _COMPLEX),
     **{n: _HOST.format(n) for n in (
-        "unique", "unique_values", "unique_counts", "unique_inverse", "unique_all", "intersect1d", "union1d",
-        "setdiff1d", "setxor1d", "trim_zeros",
+        "intersect1d", "union1d", "setdiff1d", "setxor1d", "trim_zeros",
     )},
     **{n: _POLYNOMIALS.format(n) for n in ("polyfit", "poly", "roots", "polyadd", "polymul", "polyder", "polyint")},
     **dict.fromkeys(("copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"), _IN_PLACE),

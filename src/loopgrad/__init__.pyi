@@ -287,6 +287,11 @@ from loopgrad.lazy.numpy.statistics import nanvar as nanvar
 from loopgrad.lazy.numpy.statistics import percentile as percentile
 from loopgrad.lazy.numpy.statistics import ptp as ptp
 from loopgrad.lazy.numpy.statistics import quantile as quantile
+from loopgrad.lazy.numpy.unique import unique as unique
+from loopgrad.lazy.numpy.unique import unique_all as unique_all
+from loopgrad.lazy.numpy.unique import unique_counts as unique_counts
+from loopgrad.lazy.numpy.unique import unique_inverse as unique_inverse
+from loopgrad.lazy.numpy.unique import unique_values as unique_values
 from loopgrad.lazy.tensor.config import default_device as default_device
 from loopgrad.lazy.tensor.config import default_dtype as default_dtype
 from loopgrad.lazy.tensor.config import options as options

@@ -29,6 +29,7 @@ ROWS: Final = {
     ),
     "Reductions, order": (
         "lazy.numpy.reduction", "lazy.numpy.running_totals", "lazy.numpy.sorting", "lazy.numpy.statistics",
+        "lazy.numpy.unique",
     ),
     "Shape, joining, splitting": ("lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.repetition"),
     "Positions": ("lazy.numpy.indexing",),

@@ -44,7 +44,7 @@ def test_numpy_functions_in_a_loop_body(device: str) -> None:
 
 def test_numpy_functions_without_a_namesake_get_the_elements(device: str) -> None:
     x = lg.asarray([3.0, 1.0, 3.0])
-    assert np.unique(x).tolist() == [1.0, 3.0]
+    assert np.intersect1d(x, x).tolist() == [1.0, 3.0]
     assert np.linalg.det(lg.asarray(X)) == pytest.approx(np.linalg.det(X))
     copied = np.copy(x)
     copied[0] = 7.0
@@ -52,7 +52,7 @@ def test_numpy_functions_without_a_namesake_get_the_elements(device: str) -> Non
     assert np.shape(x) == (3,)
     np.testing.assert_allclose(x, [3.0, 1.0, 3.0])
     with pytest.raises(lg.TracedValueError):
-        lg.compile(lambda x: np.unique(x))(x)
+        lg.compile(lambda x: np.intersect1d(x, x))(x)
 
 
 def test_adding_a_tensor_to_an_array_in_place_gives_a_tensor(device: str) -> None:

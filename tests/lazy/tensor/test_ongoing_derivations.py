@@ -31,7 +31,7 @@ LOSING: dict[str, Callable[[Any], Any]] = {
     "percent": lambda v: "%f" % v[0],  # noqa: UP031  # asks for a float
     "inv": lambda v: np.linalg.inv(lg.diag(v)),
     "fft": np.fft.fft,
-    "unique": np.unique,
+    "intersect1d": lambda v: np.intersect1d(v, v),
     "dlpack": lambda v: v.__dlpack__(),
     "pickle": pickle.dumps,
     "to_device": lambda v: v.to_device(v.device),
@@ -47,6 +47,7 @@ KEEPING: dict[str, Callable[[Any], Any]] = {
     "slice": lambda v: v[: lg.argmax(v)],
     "mask": lambda v: v[v > 1.7],
     "nonzero": lg.nonzero,
+    "unique": np.unique,
     "integers": lambda v: v.astype(lg.int64).tolist(),
     "floor": lambda v: float(lg.floor(v[0])),
     "stop_gradient": lambda v: np.linalg.inv(lg.diag(lg.stop_gradient(v))),

@@ -1,0 +1,170 @@
+"""What is there, each once: by one sort, of which neighbours are compared.
+
+How many there are depends on data, so these functions evaluate their argument, as `nonzero` does, and raise
+TracedValueError while tracing. Derivatives go to the first of equal elements.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.lazy.numpy.creation import ones, zeros
+from loopgrad.lazy.numpy.elementwise import logical_and, logical_not, not_equal, subtract
+from loopgrad.lazy.numpy.indexing import flatnonzero, take
+from loopgrad.lazy.numpy.joining import append
+from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
+from loopgrad.lazy.numpy.reduction import any, diff
+from loopgrad.lazy.numpy.running_totals import cumsum
+from loopgrad.lazy.numpy.sorting import argsort, lexsort
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.tensor.evaluation import evaluate
+from loopgrad.lazy.tensor.operands import normal_axis
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "unique unique_all unique_counts unique_inverse unique_values"
+
+
+class UniqueAll(NamedTuple):
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    values: Tensor
+    inverse_indices: Tensor
+
+
+class _Unique:
+    """The slices of an array along an axis (None: its elements) in order, and where each different one begins."""
+
+    def __init__(self, x: ArrayLike, axis: int | None, equal_nan: bool) -> None:
+        self.x, self.axis = as_tensor(x), axis
+        shape = self.x._value.shape
+        if axis is None:
+            self.slices = reshape(self.x, (prod(shape),))
+        else:
+            self.axis = normal_axis("unique", axis, len(shape))
+            self.slices = moveaxis(self.x, self.axis, 0)
+        self.count, width = self.slices._value.shape[0], prod(self.slices._value.shape[1:])
+        if not width:
+            fix = "choose another axis"
+            raise ShapeError(explained("unique", "slices with elements", self.x._value.type, fix))
+        rows = reshape(self.slices, (self.count, width))
+        columns = [rows[:, k] for k in range(width)]
+        self.order = argsort(columns[0]) if width == 1 else lexsort(columns[::-1])
+        ordered = take(rows, self.order, axis=0)
+        later, earlier = ordered[1:], ordered[: max(self.count - 1, 0)]
+        differs = not_equal(later, earlier)
+        if equal_nan and width == 1:
+            differs = logical_and(differs, logical_not(_both_nan(later, earlier)))
+        self.begins = concat([ones((1,), dtype=bool), any(differs, axis=1)]) if self.count else ones((0,), dtype=bool)
+        evaluate(self.order, self.begins)  # together, so that one sort does
+        self.first = flatnonzero(self.begins)
+
+    @property
+    def indices(self) -> Tensor:
+        """Where each is for the first time."""
+        return take(self.order, self.first)
+
+    @property
+    def values(self) -> Tensor:
+        found = take(self.slices, self.indices, axis=0)
+        return found if self.axis is None else moveaxis(found, 0, self.axis)
+
+    @property
+    def inverse(self) -> Tensor:
+        """Which of the values each slice is."""
+        which = subtract(cumsum(self.begins), 1)
+        found = zeros((self.count,), dtype=which.dtype).at[self.order].set(which)
+        return reshape(found, self.x._value.shape) if self.axis is None else found
+
+    @property
+    def counts(self) -> Tensor:
+        return diff(append(self.first, self.count))
+
+
+def _both_nan(x: Tensor, y: Tensor) -> Tensor:
+    return logical_and(not_equal(x, x), not_equal(y, y))
+
+
+def unique(
+    x: ArrayLike,
+    /,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+) -> Tensor | tuple[Tensor, ...]:
+    """The different elements in order, as a vector of x's dtype; with `axis` the different slices along it.
+
+    With `return_index`, `return_inverse` or `return_counts` a tuple: then also where each is for the first time, which
+    of them each element is (shaped like x, with `axis` a vector), how often each is there: int64. All NaN are one
+    unless `equal_nan` is False or there is an axis. Evaluates `x`, as `nonzero` does. Slices are sorted by as many
+    sorts as they have elements; raises ShapeError for slices without any.
+
+    >>> lg.unique(lg.asarray([3.0, 1.0, 3.0]))
+    Tensor([1., 3.], dtype=float64)
+    >>> lg.unique(lg.asarray([3, 1, 3]), return_counts=True)
+    (Tensor([1, 3], dtype=int64), Tensor([1, 2], dtype=int64))
+    """
+    found = _Unique(x, axis, equal_nan)
+    results = [found.values]
+    if return_index:
+        results.append(found.indices)
+    if return_inverse:
+        results.append(found.inverse)
+    if return_counts:
+        results.append(found.counts)
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def unique_values(x: ArrayLike, /) -> Tensor:
+    """The different elements in order, as a vector; each NaN is one (array API standard). Evaluates, as `unique`.
+
+    >>> lg.unique_values(lg.asarray([3, 1, 3]))
+    Tensor([1, 3], dtype=int64)
+    """
+    return _Unique(x, None, False).values
+
+
+def unique_counts(x: ArrayLike, /) -> UniqueCounts:
+    """`unique_values`, and how often each is there (int64).
+
+    >>> lg.unique_counts(lg.asarray([3, 1, 3])).counts
+    Tensor([1, 2], dtype=int64)
+    """
+    found = _Unique(x, None, False)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
+    """`unique_values`, and which of them each element is (int64, shaped like x).
+
+    >>> lg.unique_inverse(lg.asarray([3, 1, 3])).inverse_indices
+    Tensor([1, 0, 1], dtype=int64)
+    """
+    found = _Unique(x, None, False)
+    return UniqueInverse(found.values, found.inverse)
+
+
+def unique_all(x: ArrayLike, /) -> UniqueAll:
+    """`unique_values`, where each is for the first time, which of them each element is, and how often each is there.
+
+    >>> lg.unique_all(lg.asarray([3, 1, 3])).indices
+    Tensor([1, 0], dtype=int64)
+    """
+    found = _Unique(x, None, False)
+    return UniqueAll(found.values, found.indices, found.inverse, found.counts)
