@@ -16,15 +16,15 @@ class Options:
     raises StackCapacityError). `check_indices` makes gathers and scatters raise where an index is
     out of range instead of clamping or dropping. `fast_math` allows reassociation and approximate
     functions. `sort_lanes` allows processing the lanes of a tile in the order of their trip counts,
-    which are known or, on a GPU, measured (same result, other order). `atomics` lets lanes that
-    accumulate floats into shared elements do so by atomic operations of the device, in any order:
-    faster, but bits may differ from run to run."""
+    which are known or, on a GPU, measured (same result, other order). `deterministic=False` lets a GPU's lanes that
+    add floats to shared elements do so by float atomics where it has them, in any order: faster, but every addition
+    is rounded, and bits may differ from run to run."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
     fast_math: bool = False
     sort_lanes: bool = True
-    atomics: bool = False
+    deterministic: bool = True
 
     def check(self) -> None:
         """Refuse values of other types."""
@@ -32,7 +32,7 @@ class Options:
         if capacity is not None and (type(capacity) is not int or capacity < 0):
             fix = "leave it out to let stacks grow"
             raise TypeError(explained("options", "stack_capacity as an int of at least 0", repr(capacity), fix))
-        for name in ("check_indices", "fast_math", "sort_lanes", "atomics"):
+        for name in ("check_indices", "fast_math", "sort_lanes", "deterministic"):
             value = getattr(self, name)
             if type(value) is not bool:
                 raise TypeError(explained("options", f"{name} as a bool", repr(value), "pass True or False"))

@@ -190,7 +190,8 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class RoutineRow:
-    """One row of `plan`: a library routine, what it works on, who does it, and why nobody faster."""
+    """One row of `plan`: a library routine, or lanes of a kernel that meet in elements; what it works on, who does it
+    or how, and why nobody faster."""
 
     name: str
     operands: str

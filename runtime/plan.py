@@ -85,7 +85,7 @@ class Plan:
         ]
         if self.routines:
             cells = [(row.name, row.operands, row.provider, row.reason) for row in self.routines]
-            sections.append(_table("library routines", ("name", "operands", "by", "reason"), cells))
+            sections.append(_table("routines", ("name", "operands", "by", "reason"), cells))
         if self.notes:
             sections.append("notes\n" + "\n".join(f"  {note}" for note in self.notes))
         return "\n".join(section for section in sections if section)

@@ -14,10 +14,10 @@ from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import Program
+from loopgrad.codegen.program import Program, RoutineRow
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
-from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan
+from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, ways
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
@@ -69,11 +69,13 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     program = with_row_stages(straightened, image.geometry)
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
+    met: list[RoutineRow] = []
     for kernel in program.kernels:
         shape = plan(kernel, options, image.geometry)
         number = kernels.own(kernel, options.fast_math, shape)
         interfaces.append(interface(kernel, number, shape, kernels))
         found += notes(kernel, shape)
+        met += ways(kernel, shape)
     done = supported(program, kernels)
     modules, code, texts = image.finish()
     record = ProgramRecord(
@@ -88,7 +90,7 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
         residuals=program.residuals,
         notes=tuple(found),
         arena=arena(done.program, interfaces),
-        routines=done.routines,
+        routines=(*dict.fromkeys(met), *done.routines),
     )
     texts = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts}
     return Artifact(record, done.program.constants, code, texts)

@@ -1,9 +1,10 @@
 """Elements that several lanes write, in ways whose result doesn't depend on the order of the lanes.
 
 - Atomic: one instruction of the device, for sums and extremes of integers; for sums of floats only where
-  `atomics` was asked for, since their bits then differ from run to run.
+  `deterministic=False` was asked for, since their bits then differ from run to run.
 - CompareAndSwap (compare_and_swap): where the device has no such instruction.
 - ExactSum (exact_sum): sums of floats that don't round before they are done.
+- ScaledSum (scaled_sum): sums of floats in tables too large for that, in fixed point below the largest term.
 - LastWriter: the last lane of a `set` is found by the maximum of lane numbers; values wait in memory.
 """
 
@@ -20,10 +21,12 @@ from loopgrad.codegen.targets.gpu.emit.compare_and_swap import CompareAndSwap, s
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import exact_sum
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import scaled_sum
 from loopgrad.graph.types import DType
 
 ATOMIC: Final = {"add": "AtomicIAdd", "and": "AtomicAnd", "or": "AtomicOr"}
 FLOAT_ADD: Final = "AtomicFAddEXT"
+EXACT_BYTES: Final = 16 << 20  # of exact sums for which no other way is looked for: as much as stays in a cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class Atomic(Accumulator):
             swap(e, kind, dtype, place, x)
         else:
             e.b.atomic(name, place, to_memory(e, x, dtype))
+
+    def way(self, kernel: Kernel) -> str:
+        return "float atomics in any order" if kernel.params[self.param].dtype.is_float else "atomics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +65,13 @@ class LastWriter(Accumulator):
         mine = e.resize(b.inst("IAdd", "i64", order, b.const("i64", 1)), type)
         b.atomic("AtomicUMax", e.at(e.table.scratch[block], index, SIZE[type]), mine)
 
+    def way(self, kernel: Kernel) -> str:
+        return "the last lane by number"
 
-def accumulator(kernel: Kernel, param: int, kinds: set[str], atomics: bool, wide: bool) -> Accumulator | None:
-    """How several lanes may write the parameter in any order; None where they can't. `atomics`: sums of floats
-    may depend on it. `wide`: the device has atomics of 64 bits."""
+
+def accumulator(kernel: Kernel, param: int, kinds: set[str], deterministic: bool, wide: bool) -> Accumulator | None:
+    """How several lanes may write the parameter in any order; None where they can't. `deterministic`: sums of floats
+    may not depend on it. `wide`: the device has atomics of 64 bits."""
     described = kernel.params[param]
     dtype, kind = described.dtype, min(kinds)
     if len(kinds) > 1 or (dtype.bits == 64 and not wide):
@@ -75,9 +84,17 @@ def accumulator(kernel: Kernel, param: int, kinds: set[str], atomics: bool, wide
         return CompareAndSwap(param)
     if kind != "add":
         return None
-    if atomics:
-        return Atomic(param) if dtype.bits >= 32 else CompareAndSwap(param)
-    return exact_sum(kernel, param) if wide else None
+    if not deterministic and (dtype.bits >= 32 or not wide):
+        return Atomic(param)
+    return summed(kernel, param) if wide else None
+
+
+def summed(kernel: Kernel, param: int) -> Accumulator | None:
+    """By size: what is exact needs many words per element, which are cleared and read in every run."""
+    exact = exact_sum(kernel, param)
+    if exact is not None and exact.bytes(kernel) <= EXACT_BYTES:
+        return exact
+    return scaled_sum(kernel, param) or exact
 
 
 def atomic_name(kind: str, dtype: DType) -> str | None:

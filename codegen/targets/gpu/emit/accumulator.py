@@ -23,6 +23,10 @@ class Accumulator(ABC):
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         """Combine x with element `index`, as the operation says; `block` is the first scratch block."""
 
+    @abstractmethod
+    def way(self, kernel: Kernel) -> str:
+        """For people: how it is done."""
+
 
 def contributions(block: Block, param: int) -> int | None:
     """The most that a lane adds to the parameter; None where that isn't known."""

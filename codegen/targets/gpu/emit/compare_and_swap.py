@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopgrad.codegen.kernel.nodes import KOp
+from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
@@ -22,6 +22,9 @@ from loopgrad.graph.types import DType
 class CompareAndSwap(Accumulator):
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         swap(e, op.attrs["kind"], e.kernel.params[self.param].dtype, e.element(self.param, index), x)
+
+    def way(self, kernel: Kernel) -> str:
+        return "compare and swap"
 
 
 def swap(e: Emitter, kind: str, dtype: DType, place: Val, x: Val) -> None:

@@ -3,7 +3,7 @@
 Kulisch, Computer Arithmetic and Validity, 2nd ed., 8; here with overlapping limbs. A limb is 64 bits and LIMB bits
 above the one before, so that a part of a mantissa fits into one limb wherever it lies, and many of them before the limb
 is full; where their number isn't bounded, who fills a limb carries into the next. A support kernel turns limbs into a
-float, rounded about once.
+float, rounded about once. All elements' first limbs come first, then all second ones: neighbours' meet in one line.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.float_parts import FLOAT_FORMATS, FloatFormat, FloatParts, float_format
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.graph.types import DType
 
@@ -30,19 +31,20 @@ LARGEST_SUMS: Final = 1 << 31  # bytes of exact sums of one parameter
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Of floats in exact sums: `mantissa` bits without the leading one, which is cut into parts of `part` bits;
-    the lowest bit of the lowest limb is worth 2**lowest."""
+    """Of floats in exact sums: a mantissa with its leading one is cut into parts of `part` bits; the lowest bit of the
+    lowest limb is worth 2**lowest."""
 
-    type: str
-    mantissa: int
-    exponents: int
+    float: FloatFormat
     part: int
-    lowest: int
+
+    @property
+    def lowest(self) -> int:
+        return self.float.lowest
 
     @property
     def limbs(self) -> int:
         """One more than parts begin in, for carries."""
-        largest = self.exponents - 3 + self.mantissa // self.part * self.part
+        largest = self.float.exponents - 3 + self.float.mantissa // self.part * self.part
         return largest // LIMB + 2
 
     @property
@@ -56,12 +58,12 @@ class Format:
         return self.part + LIMB - 1
 
 
-FORMATS: Final = {"f32": Format("f32", 23, 256, 24, -149), "f64": Format("f64", 52, 2048, 27, -1074)}
+FORMATS: Final = {"f32": Format(FLOAT_FORMATS["f32"], 24), "f64": Format(FLOAT_FORMATS["f64"], 27)}
 
 
 def exact_format(dtype: DType) -> Format:
     """16-bit floats are summed as f32."""
-    return FORMATS["f64" if dtype.bits == 64 else "f32"]
+    return FORMATS[float_format(dtype).type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,16 @@ class ExactSum(Accumulator):
     copies: int
     carries: bool
 
+    def bytes(self, kernel: Kernel) -> int:
+        """Of all limbs of one copy."""
+        described = kernel.params[self.param]
+        return described.size * exact_format(described.dtype).words * 8
+
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         _Addition(e, self, block).add(index, x)
+
+    def way(self, kernel: Kernel) -> str:
+        return f"exact sums of {exact_format(kernel.params[self.param].dtype).words} words, {self.copies} of each"
 
 
 def exact_sum(kernel: Kernel, param: int) -> ExactSum | None:
@@ -98,61 +108,47 @@ class _Addition:
     def __init__(self, e: Emitter, acc: ExactSum, block: int) -> None:
         self.e, self.b, self.acc, self.block = e, e.b, acc, block
         self.form = exact_format(e.kernel.params[acc.param].dtype)
+        self.size = e.kernel.params[acc.param].size
 
     def add(self, index: Val, x: Val) -> None:
         e, b, form = self.e, self.b, self.form
-        if x.type == "f16":
-            x = b.inst("FConvert", "f32", x)
-        bits = e.resize(e.bitcast(x, "i32" if form.type == "f32" else "i64"), "i64", signed=False)
-        top = b.const("i64", 31 if form.type == "f32" else 63)
-        negative = b.inst("INotEqual", "bool", b.inst("ShiftRightLogical", "i64", bits, top), b.const("i64", 0))
-        field = b.inst("ShiftRightLogical", "i64", bits, b.const("i64", form.mantissa))
-        field = b.inst("BitwiseAnd", "i64", field, b.const("i64", form.exponents - 1))
-        fraction = b.inst("BitwiseAnd", "i64", bits, b.const("i64", (1 << form.mantissa) - 1))
-        normal = b.inst("INotEqual", "bool", field, b.const("i64", 0))
-        leading = e.select(normal, b.const("i64", 1 << form.mantissa), b.const("i64", 0))
-        mantissa = b.inst("BitwiseOr", "i64", fraction, leading)
-        shift = b.inst("ISub", "i64", field, e.select(normal, b.const("i64", 1), b.const("i64", 0)))
-        first = b.inst("IMul", "i64", index, b.const("i64", form.words))
-        finite = b.inst("INotEqual", "bool", field, b.const("i64", form.exponents - 1))
+        x_parts = FloatParts(e, e.kernel.params[self.acc.param].dtype, x)
 
         def add_parts() -> None:
-            for low in range(0, form.mantissa + 1, form.part):
-                part = b.inst("ShiftRightLogical", "i64", mantissa, b.const("i64", low))
+            for low in range(0, form.float.mantissa + 1, form.part):
+                part = b.inst("ShiftRightLogical", "i64", x_parts.mantissa, b.const("i64", low))
                 part = b.inst("BitwiseAnd", "i64", part, b.const("i64", (1 << form.part) - 1))
-                place = b.inst("IAdd", "i64", shift, b.const("i64", low))
+                place = b.inst("IAdd", "i64", x_parts.shift, b.const("i64", low))
                 nonzero = b.inst("INotEqual", "bool", part, b.const("i64", 0))
-                e.when(nonzero, partial(self._add_part, first, place, part, negative))
+                e.when(nonzero, partial(self._add_part, index, place, part, x_parts.negative))
 
         def count_special() -> None:
-            count = e.select(negative, b.const("i64", 1 << 2 * SPECIALS), b.const("i64", 1 << SPECIALS))
-            infinite = b.inst("IEqual", "bool", fraction, b.const("i64", 0))
-            count = e.select(infinite, count, b.const("i64", 1))
-            b.atomic("AtomicOr", self._word(first, b.const("i64", form.limbs)), count)
+            count = x_parts.special(e, 1, 1 << SPECIALS, 1 << 2 * SPECIALS)
+            b.atomic("AtomicOr", self._word(index, b.const("i64", form.limbs)), count)
 
-        e.one_of(finite, add_parts, count_special)
+        e.one_of(x_parts.finite, add_parts, count_special)
 
-    def _word(self, first: Val, word: Val) -> Val:
-        """The address of a word of the element whose words begin at `first`, in this invocation's copy."""
+    def _word(self, index: Val, word: Val) -> Val:
+        """The address of a word of element `index`, in this invocation's copy."""
         e, b, copies = self.e, self.b, self.acc.copies
-        at = b.inst("IAdd", "i64", first, word)
+        at = b.inst("IAdd", "i64", b.inst("IMul", "i64", word, b.const("i64", self.size)), index)
         if copies > 1:
             own = b.inst("BitwiseAnd", "i64", e.table.invocation, b.const("i64", copies - 1))
             at = b.inst("IAdd", "i64", b.inst("IMul", "i64", at, b.const("i64", copies)), own)
         return e.at(e.table.scratch[self.block], at, 8)
 
-    def _add_part(self, first: Val, place: Val, part: Val, negative: Val) -> None:
+    def _add_part(self, index: Val, place: Val, part: Val, negative: Val) -> None:
         e, b = self.e, self.b
         limb = b.inst("ShiftRightLogical", "i64", place, b.const("i64", LIMB.bit_length() - 1))
         up = b.inst("BitwiseAnd", "i64", place, b.const("i64", LIMB - 1))
         size = b.inst("ShiftLeftLogical", "i64", part, up)
         amount = e.select(negative, b.inst("ISub", "i64", b.const("i64", 0), size), size)
-        address = self._word(first, limb)
+        address = self._word(index, limb)
         if not self.acc.carries:
             b.atomic("AtomicIAdd", address, amount)
             return
         now = b.inst("IAdd", "i64", b.atomic("AtomicIAdd", address, amount), amount)
-        e.when(self._full(now), lambda: self._carry(first, limb, now))
+        e.when(self._full(now), lambda: self._carry(index, limb, now))
 
     def _full(self, value: Val) -> Val:
         """Whether a limb, or the sum of its copies, could overflow before all who write now are done."""
@@ -160,7 +156,7 @@ class _Addition:
         moved = b.inst("IAdd", "i64", value, b.const("i64", limit))
         return b.inst("UGreaterThan", "bool", moved, b.const("i64", 2 * limit))
 
-    def _carry(self, first: Val, limb: Val, now: Val) -> None:
+    def _carry(self, index: Val, limb: Val, now: Val) -> None:
         """What is above the limb goes to the next one, in one step that nobody else comes between; whoever adds
         meanwhile finds the limb full as well, and does the same."""
         e, b = self.e, self.b
@@ -168,16 +164,16 @@ class _Addition:
         b.set(at, limb)
         b.set(value, now)
         b.set(going, b.const("bool", True))
-        copies = self.acc.copies * 8
+        above = self.size * self.acc.copies * 8
 
         def step() -> None:
-            found, here = b.get(value, "i64"), self._word(first, b.get(at, "i64"))
+            found, here = b.get(value, "i64"), self._word(index, b.get(at, "i64"))
             carry = b.inst("ShiftRightArithmetic", "i64", found, b.const("i64", LIMB))
             left = b.inst("BitwiseAnd", "i64", found, b.const("i64", (1 << LIMB) - 1))
             seen = b.compare_exchange(here, found, left)
 
             def moved() -> tuple[Val, ...]:
-                old = b.atomic("AtomicIAdd", e.offset(here, copies), carry)
+                old = b.atomic("AtomicIAdd", e.offset(here, above), carry)
                 b.set(at, b.inst("IAdd", "i64", b.get(at, "i64"), b.const("i64", 1)))
                 return (b.inst("IAdd", "i64", old, carry),)
 

@@ -16,12 +16,14 @@ from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, walk
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.program import RoutineRow
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, only_terms
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
@@ -41,7 +43,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
 )
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
-from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel
+from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
     combine_kernel,
     copy_kernel,
@@ -50,7 +52,7 @@ from loopgrad.codegen.targets.gpu.support.support_kernels import (
     tree_kernel,
     tree_widths,
 )
-from loopgrad.graph.types import int64
+from loopgrad.graph.types import int32, int64
 
 COPY_ELEMENTS: Final = 1 << 22
 MOST_COPIES: Final = 4096
@@ -96,7 +98,7 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
     if kernel.stages:
         return stage_plan(kernel, geometry)
     shared = shared_params(kernel)
-    found = [accumulator(kernel, p, kinds, options.atomics, geometry.wide) for p, kinds in sorted(shared.items())]
+    found = [accumulator(kernel, p, kinds, options.deterministic, geometry.wide) for p, kinds in sorted(shared.items())]
     accumulators = tuple([a for a in found if a is not None])
     lanes = prod(kernel.domain)
     if lanes <= FEW_LANES and any(a is None or a.blocks for a in found):
@@ -194,6 +196,8 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
         positions.append(len(scratch))
         if isinstance(acc, ExactSum):
             scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
+        elif isinstance(acc, ScaledSum):
+            scratch += [max(4 * described.size, 8), max(2 * 8 * described.size, 8)]
         elif isinstance(acc, LastWriter):
             values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
             scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
@@ -216,12 +220,33 @@ def around_accumulator(
         scratch.append(max(8 * words, 8))
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
+    if isinstance(acc, ScaledSum):
+        blocks = block, (SCRATCH, position + 1)
+        starts = [Dispatch(support.add(fill_kernel(int32, 0)), size, blocks[:1])]
+        if not acc.lazy:
+            starts.append(Dispatch(support.add(fill_kernel(int64, 0)), 2 * size, blocks[1:]))
+        rounding = support.add(scaled_kernel(dtype, size, acc.high_bits))
+        return [*starts, largest_terms(kernel, acc, blocks, support)], [Dispatch(rounding, size, (*blocks, target))]
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
         arrays = (block, (SCRATCH, position + 1), target)
         return [fill], [Dispatch(support.add(last_kernel(dtype, size, number, values)), size, arrays)]
     return [], []
+
+
+def largest_terms(kernel: Kernel, acc: ScaledSum, blocks: tuple[Array, ...], support: Support) -> Dispatch:
+    """The launch of the kernel's lanes that finds the exponents of a scaled sum."""
+    terms = only_terms(kernel, acc.param)
+    tiles = tiling(terms, replace(support.options, sort_lanes=False), support.geometry)
+    mapping = LaneMapping(
+        group=(tiles.group or support.geometry.group) if tiles else 0,
+        tiles=tiles,
+        accumulators=(LargestTerm(acc.param, acc.lazy),),
+    )
+    params = [(PARAM, i) for i in range(len(kernel.params))]
+    module = support.add(terms, mapping)
+    return Dispatch(module, prod(kernel.domain), (*params, *blocks), 0 if tiles is None else tiles.count)
 
 
 def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:
@@ -322,7 +347,7 @@ def large_sums(kernel: Kernel, acc: ExactSum) -> str:
     return (
         f"kernel {kernel.name}: lanes add {described.dtype.name} values to {described.size:,} elements in any order; "
         f"that the sums have the same bits every time takes {size:,} bytes of scratch memory, which are written and "
-        "read in every run; with atomics=True there are none"
+        "read in every run; with deterministic=False there are none"
     )
 
 
@@ -334,3 +359,15 @@ def serial_note(kernel: Kernel, shared: LaneMapping, lanes: int) -> tuple[str, .
         f"kernel {kernel.name}: {lanes:,} lanes accumulate in a fixed order, so {how} of the device run it; "
         "sums, minima and maxima of one kind into fewer elements don't need that",
     )
+
+
+def ways(kernel: Kernel, shared: LaneMapping) -> tuple[RoutineRow, ...]:
+    """How lanes meet in elements, for `plan`."""
+    found = {acc.param: acc.way(kernel) for acc in shared.accumulators}
+    found |= dict.fromkeys(shared.copied, f"{shared.copies} private copies")
+    rows, lanes = [], prod(kernel.domain)
+    for param, kinds in sorted(shared_params(kernel).items()):
+        described, done = kernel.params[param], found.get(param, "one lane after the other")
+        operands = f"{described.dtype.name}[{described.size}] by {lanes} lanes"
+        rows.append(RoutineRow(f"scatter {'/'.join(sorted(kinds))}", operands, done))
+    return tuple(rows)

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
+from loopgrad.codegen.targets.gpu.emit.float_parts import float_format
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import MARKS
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1
@@ -50,12 +52,11 @@ def round_kernel(dtype: DType, size: int) -> Kernel:
     """param 1 [e] += what the words of element e in param 0 stand for. A first pass over the limbs finds the sign,
     a second adds their digits up, the smallest first, so that little is lost."""
     form = exact_format(dtype)
-    wide = float64 if form.type == "f64" else float32
+    wide = float64 if form.float.type == "f64" else float32
     lane, b = KValue(int64), _Ops()
-    first = b.integer("mul", lane, form.words)
 
     def limb(inner: _Ops, k: KValue) -> KValue:
-        return inner.one("load", int64, inner.integer("add", first, k), param=0)
+        return inner.one("load", int64, inner.integer("add", inner.integer("mul", k, size), lane), param=0)
 
     def carry(inner: _Ops, k: KValue, above: KValue) -> list[KValue]:
         return [inner.integer("shr", inner.integer("add", limb(inner, k), above), LIMB)]
@@ -77,25 +78,74 @@ def round_kernel(dtype: DType, size: int) -> Kernel:
     above, total = b.loop(form.limbs, (b.const(0, int64), b.const(0.0, wide)), digit)
     total = b.one("add", wide, total, worth(b, above, b.const(form.limbs, int64)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
-    total = special(b, wide, total, limb(b, b.const(form.limbs, int64)))
-    before = b.one("load", dtype, lane, param=1)
-    after = b.one("add", wide, before if dtype is wide else b.one("cast", wide, before), total)
-    b.ops.append(KOp("store", (lane, after if dtype is wide else b.one("cast", dtype, after)), (), {"param": 1}))
+    total = infinite(b, wide, total, limb(b, b.const(form.limbs, int64)), SPECIALS)
+    _add_to_table(b, dtype, wide, lane, total, 1)
     params = (BufferParam(int64, size * form.words, "read"), BufferParam(dtype, size, "write"))
     return Kernel("round", (size,), params, Block((lane,), b.ops))
 
 
-def special(b: _Ops, wide: DType, total: KValue, counts: KValue) -> KValue:
-    """The sum, where some terms weren't finite."""
+def scaled_kernel(dtype: DType, size: int, high_bits: int) -> Kernel:
+    """param 2 [e] += what element e of a scaled sum stands for: its word of an exponent in param 0, its sums in
+    param 1. Elements without terms are left alone."""
+    lane, b, then = KValue(int64), _Ops(), _Ops()
+    word = b.one("cast", int64, b.one("load", int32, lane, param=0))
+    _round_scaled(then, dtype, (lane, word), size, high_bits)
+    some = b.test("ne", word, 0)
+    b.ops.append(KOp("if", (some,), (), {}, (Block((), then.ops), Block())))
+    params = (
+        BufferParam(int32, size, "read"),
+        BufferParam(int64, 2 * size, "read"),
+        BufferParam(dtype, size, "write"),
+    )
+    return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
+
+
+def _round_scaled(b: _Ops, dtype: DType, element: tuple[KValue, KValue], size: int, high_bits: int) -> None:
+    """high * 2**high_bits + low becomes a float and what its rounding lost, both without a sign, and then one."""
+    form, (lane, word) = float_format(dtype), element
+    wide = float64 if form.type == "f64" else float32
+    largest, marks = b.integer("and", word, (1 << MARKS) - 1), b.integer("shr", word, MARKS)
+    met = b.test("ne", largest, 0)  # else nobody cleared the sums
+
+    def sums(at: KValue) -> KValue:
+        return b.one("select", int64, met, b.one("load", int64, at, param=1), b.const(0, int64))
+
+    def carried(high: KValue, low: KValue) -> tuple[KValue, KValue]:
+        return b.integer("add", high, b.integer("shr", low, high_bits)), b.integer("and", low, (1 << high_bits) - 1)
+
+    high, low = sums(lane), sums(b.integer("add", lane, size))
+    negative = b.test("lt", carried(high, low)[0], 0)
+    sign = b.one("select", int64, negative, b.const(-1, int64), b.const(1, int64))
+    high, low = carried(b.integer("mul", high, sign), b.integer("mul", low, sign))
+    total = b.one("cast", wide, high)
+    lost = b.one("cast", wide, b.integer("sub", high, b.one("cast", int64, total)))
+    low_total = b.one("mul", wide, b.one("cast", wide, low), b.const(2.0**-high_bits, wide))
+    total = b.one("add", wide, total, b.one("add", wide, lost, low_total))
+    place = b.integer("add", largest, form.mantissa - high_bits + form.lowest)
+    half = b.integer("shr", place, 1)
+    for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
+        total = b.one("mul", wide, total, b.one("exp2", wide, b.one("cast", wide, part)))
+    total = b.one("select", wide, negative, b.one("neg", wide, total), total)
+    _add_to_table(b, dtype, wide, lane, infinite(b, wide, total, marks, 1), 2)
+
+
+def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> KValue:
+    """The sum, where some terms weren't finite: each of three fields of so many bits says whether there were some."""
 
     def some(place: int) -> KValue:
-        return b.test("ne", b.integer("and", b.integer("shr", counts, place * SPECIALS), LOWER), 0)
+        return b.test("ne", b.integer("and", b.integer("shr", marks, place * width), (1 << width) - 1), 0)
 
     nan, above, below = some(0), some(1), some(2)
     nan = b.one("or", bool_, nan, b.one("and", bool_, above, below))
     for holds, value in ((above, float("inf")), (below, float("-inf")), (nan, float("nan"))):
         total = b.one("select", wide, holds, b.const(value, wide), total)
     return total
+
+
+def _add_to_table(b: _Ops, dtype: DType, wide: DType, lane: KValue, total: KValue, param: int) -> None:
+    before = b.one("load", dtype, lane, param=param)
+    after = b.one("add", wide, before if dtype is wide else b.one("cast", wide, before), total)
+    b.ops.append(KOp("store", (lane, after if dtype is wide else b.one("cast", dtype, after)), (), {"param": param}))
 
 
 def last_kernel(dtype: DType, size: int, number: DType, lanes: int) -> Kernel:

@@ -1,0 +1,177 @@
+"""Sums of floats in fixed point below each element's largest term, for tables too large for exact ones (exact_sum).
+
+Two launches: the lanes run once to find the exponent of every element's largest term, by an atomic maximum; then they
+run as usual, and add each term to two words of 64 bits: `high_bits` bits from that exponent down, and where a term
+has more the same number again. Integers add up alike in any order, so bits don't depend on it. A term loses what is
+more than 2 * high_bits below the largest one: 72 bits for 2**24 terms. A support kernel rounds the words to a float.
+
+It costs memory of 20 bytes an element, and one atomic a term in each launch for most terms of 32 bits. (Demmel and
+Nguyen, Fast Reproducible Floating-Point Summation, 2013, find a maximum first for the same end.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import ClassVar, Final
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.passes import dce
+from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, float_format
+
+NAN, ABOVE, BELOW = 1, 2, 4  # marks of terms that aren't finite, above the exponent in its word
+MARKS: Final = 16  # where they begin
+BYTES: Final = 4 + 2 * 8  # of an element: the word of its exponent, its sums
+SPARE: Final = 2  # bits of a sum: a sign, and one for exponents that come out otherwise in the second launch
+MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledSum(Accumulator):
+    """Scratch blocks: of each element 1 + the exponent of its largest term (an i32; 0: there is none) and marks; then
+    the sums, all high ones first. `lazy`: the first launch clears the sums of elements that it meets."""
+
+    blocks: ClassVar[int] = 2
+
+    high_bits: int
+    lazy: bool
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        described = e.kernel.params[self.param]
+        parts = FloatParts(e, described.dtype, x)
+        exponent = e.at(e.table.scratch[block], index, 4)
+        sums = e.at(e.table.scratch[block + 1], index, 8)
+
+        def add_parts() -> None:
+            places = sums, e.offset(sums, 8 * described.size)
+            for place, part in zip(places, self.cut(e, parts, exponent), strict=True):
+                e.when(_nonzero(e, part), partial(self._add, e, place, part, parts.negative))
+
+        def mark() -> None:
+            word = parts.special(e, NAN << MARKS, ABOVE << MARKS, BELOW << MARKS)
+            e.b.atomic("AtomicOr", exponent, e.resize(word, "i32"))
+
+        e.one_of(parts.finite, lambda: e.when(_nonzero(e, parts.mantissa), add_parts), mark)
+
+    def way(self, kernel: Kernel) -> str:
+        return f"fixed point, {2 * self.high_bits} bits from the largest term down, in two launches"
+
+    @staticmethod
+    def _add(e: Emitter, place: Val, part: Val, negative: Val) -> None:
+        minus = e.b.inst("ISub", "i64", e.b.const("i64", 0), part)
+        e.b.atomic("AtomicIAdd", place, e.select(negative, minus, part))
+
+    def cut(self, e: Emitter, parts: FloatParts, exponent: Val) -> tuple[Val, Val]:
+        """The mantissa's bits that go to the high and to the low sum."""
+        b, high = e.b, self.high_bits
+        bits = float_format(e.kernel.params[self.param].dtype).mantissa + 1
+        largest = b.inst("BitwiseAnd", "i32", b.load(exponent, "i32"), b.const("i32", (1 << MARKS) - 1))
+        below = b.inst("ISub", "i32", largest, e.resize(parts.shift, "i32"))  # 1 for the largest
+        down = b.inst("IAdd", "i32", _at_least(e, below, 0), b.const("i32", bits - high - 1))
+        right, left = (_shift(e, v) for v in (down, b.inst("ISub", "i32", b.const("i32", 0), down)))
+        upper = b.inst("ShiftLeftLogical", "i64", b.inst("ShiftRightLogical", "i64", parts.mantissa, right), left)
+        one = b.const("i64", 1)
+        mask = b.inst("ISub", "i64", b.inst("ShiftLeftLogical", "i64", one, right), one)
+        rest = b.inst("BitwiseAnd", "i64", parts.mantissa, mask)
+        beyond = b.inst("ISub", "i32", down, b.const("i32", high))
+        right, left = (_shift(e, v) for v in (beyond, b.inst("ISub", "i32", b.const("i32", 0), beyond)))
+        lower = b.inst("ShiftRightLogical", "i64", b.inst("ShiftLeftLogical", "i64", rest, left), right)
+        return upper, lower
+
+
+@dataclass(frozen=True, slots=True)
+class LargestTerm(Accumulator):
+    """Of the first launch, which does nothing else."""
+
+    blocks: ClassVar[int] = 2
+
+    lazy: bool
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        b, described = e.b, e.kernel.params[self.param]
+        parts = FloatParts(e, described.dtype, x)
+        place = e.at(e.table.scratch[block], index, 4)
+        mine = e.resize(b.inst("IAdd", "i64", parts.shift, b.const("i64", 1)), "i32")
+        # others may raise it meanwhile; it never falls, so who finds it large enough needn't do anything
+        known = b.load(place, "i32")
+
+        def clear() -> None:
+            sums = e.at(e.table.scratch[block + 1], index, 8)
+            for address in (sums, e.offset(sums, 8 * described.size)):
+                b.store(address, b.const("i64", 0))
+
+        def enter() -> None:
+            b.atomic("AtomicUMax", place, mine)
+            if self.lazy:
+                e.when(b.inst("IEqual", "bool", known, b.const("i32", 0)), clear)
+
+        term = e.both(parts.finite, _nonzero(e, parts.mantissa))
+        e.when(e.both(term, b.inst("ULessThan", "bool", known, mine)), enter)
+
+    def way(self, kernel: Kernel) -> str:
+        return "the largest exponents"
+
+
+def scaled_sum(kernel: Kernel, param: int) -> ScaledSum | None:
+    """None where the lanes can't run twice, or a word hasn't enough bits for so many terms."""
+    numbers, described = contributions(kernel.body, param), kernel.params[param]
+    if numbers is None or kernel.stacks or not runs_twice(kernel, kernel.body):
+        return None
+    terms, form = numbers * prod(kernel.domain), float_format(described.dtype)
+    high = 64 - SPARE - terms.bit_length() - 1
+    if not enough(form, high):
+        return None
+    return ScaledSum(param, high, terms < described.size)
+
+
+def enough(form: FloatFormat, high_bits: int) -> bool:
+    return 2 * high_bits >= form.mantissa + 1 + MORE_BITS
+
+
+def runs_twice(kernel: Kernel, block: Block) -> bool:
+    """Whether lanes find the same again, at little cost: no loops, nothing read that they write."""
+    for op in block.ops:
+        if op.blocks and op.opcode != "if":
+            return False
+        if op.opcode == "load" and kernel.params[op.attrs["param"]].access != "read":
+            return False
+        if not all(runs_twice(kernel, inner) for inner in op.blocks):
+            return False
+    return True
+
+
+def only_terms(kernel: Kernel, param: int) -> Kernel:
+    """The kernel without other effects than what it adds to the parameter."""
+    bare = replace(kernel, name=f"{kernel.name}_largest", reductions=(), errors=(), order_key=None)
+    return dce.run(_OnlyTerms(bare, param).run())
+
+
+class _OnlyTerms(Rebuilder):
+    def __init__(self, kernel: Kernel, param: int) -> None:
+        super().__init__(kernel)
+        self.param = param
+
+    def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
+        if is_pure(op) or op.blocks or (op.opcode == "accumulate" and op.attrs["param"] == self.param):
+            return self.copy(op, operands)
+        return ()
+
+
+def _nonzero(e: Emitter, x: Val) -> Val:
+    return e.b.inst("INotEqual", "bool", x, e.b.const(x.type, 0))
+
+
+def _at_least(e: Emitter, x: Val, least: int) -> Val:
+    bound = e.b.const(x.type, least)
+    return e.select(e.b.inst("SLessThan", "bool", x, bound), bound, x)
+
+
+def _shift(e: Emitter, x: Val) -> Val:
+    """An i32 as a number of bits by which 64 can be shifted."""
+    bounded = e.bound_integer(_at_least(e, x, 0), 63)
+    return e.resize(bounded, "i64", signed=False)
