@@ -31,7 +31,7 @@ LIMIT: Final = 300  # seconds of one process
 STAGES: Final[dict[str, tuple[str, ...]]] = {
     "autodiff": ("lazy.transforms.derivatives:vjp_emit",),
     "recognise": (
-        "lazy.tensor.evaluation:extract",
+        "lazy.tensor.evaluation:walked",
         "lazy.tensor.evaluation:still_needed",
         "lazy.transforms.compiled_version:extract",
         "runtime.session:abstract_key",

@@ -113,13 +113,14 @@ class _Encoder:
 
 def encode_attrs(attrs: Mapping[str, Any], with_name: bool = True) -> str:
     """Attributes as text; equal texts mean equal attributes (0.0 and -0.0, 1 and True differ)."""
-    parts = [f"{name}={_encode(attrs[name])}" for name in sorted(attrs) if with_name or name != "name"]
+    parts = [f"{name}={encode_attr(attrs[name])}" for name in sorted(attrs) if with_name or name != "name"]
     return ";".join(parts)
 
 
-def _encode(value: Any) -> str:
+def encode_attr(value: Any) -> str:
+    """One attribute's value, as above."""
     if type(value) is tuple:
-        return "(" + ",".join(map(_encode, value)) + ")"
+        return "(" + ",".join(map(encode_attr, value)) + ")"
     if isinstance(value, TensorType | StackType):
         return str(value)
     return scalar_text(value)

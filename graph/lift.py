@@ -43,8 +43,9 @@ class NumberPlace(NamedTuple):
     def value(self) -> float | int:
         attrs = self.node.attrs
         if self.axis is None:
-            number: float | int = attrs["value"]
-            return float(number) if attrs["type"].dtype.is_float else int(number)
+            number = open_number(attrs)
+            assert number is not None, self.node
+            return number
         position: int = attrs["start" if self.node.op == "slice" else "low"][self.axis]
         return position
 
@@ -53,14 +54,20 @@ class NumberPlace(NamedTuple):
         return TensorType((), self.node.attrs["type"].dtype) if self.axis is None else _INDEX
 
 
+def open_number(attrs: Mapping[str, Any]) -> float | int | None:
+    """The number of a constant with these attributes, where it can be an input."""
+    value, kind = attrs["value"], attrs["type"].dtype.kind
+    if kind not in "fiu" or value in BAKED or not isfinite(value):
+        return None
+    return float(value) if kind == "f" else int(value)
+
+
 def slots(node: Node) -> list[NumberPlace]:
     """The numbers of one node, not of its regions, that can be inputs."""
     attrs = node.attrs
     match node.op:
         case "const":
-            dtype, value = attrs["type"].dtype, attrs["value"]
-            number = dtype.is_float or dtype.is_integer
-            return [NumberPlace(node, None)] if number and value not in BAKED and isfinite(value) else []
+            return [NumberPlace(node, None)] if open_number(attrs) is not None else []
         case "slice":
             extents, kept = node.operands[0].shape, node.results[0].shape
             return [NumberPlace(node, a) for a, n in enumerate(kept) if attrs["step"][a] == 1 and 0 < n < extents[a]]

@@ -30,7 +30,7 @@ class Location(NamedTuple):
 
 class Value:
     """One SSA value. `node` is None for block arguments and leaves. `known` is where the lazy layer notes
-    a leaf that holds the value's elements; unset, and without meaning, everywhere else."""
+    a leaf that holds the value's elements; None, and without meaning, everywhere else."""
 
     __slots__ = ("__weakref__", "index", "known", "node", "scope", "type")
 
@@ -42,6 +42,7 @@ class Value:
         self.type = type
         self.node = node
         self.index = index
+        self.known = None
         self.scope = scope  # the Scope (graph.build) the value belongs to; None at the top level
 
     @property
@@ -104,7 +105,10 @@ class Node:
         self.regions = regions
         self.loc = loc
         self.replaces = replaces
-        self.results = tuple([Value(t, self, i, scope) for i, t in enumerate(types)])
+        if len(types) == 1:
+            self.results = (Value(types[0], self, 0, scope),)
+        else:
+            self.results = tuple([Value(t, self, i, scope) for i, t in enumerate(types)])
 
     def __repr__(self) -> str:
         return f"<Node {self.op} {dict(self.attrs)} -> {', '.join(str(r.type) for r in self.results)}>"

@@ -21,6 +21,7 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.key import abstract_key
 from loopgrad.graph.lift import lift
 from loopgrad.graph.nodes import Graph, Leaf, Value
+from loopgrad.graph.structure import Numbers, Words, structure
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device, get_device
@@ -32,7 +33,6 @@ CACHE_ENTRIES: Final = 1024
 EXACT_VERSIONS: Final = 2
 
 Key = tuple[str, Options, bytes]
-Numbers = tuple[float | int, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -62,17 +62,16 @@ class Session:
 
     def __init__(self) -> None:
         self._versions: OrderedDict[Key, Versions] = OrderedDict()
+        self._by_structure: dict[tuple[str, Options, Words], Versions] = {}  # what needs no digest to be found
         self._lock = child_safe_lock()
         self.compiled = 0
 
     def lookup(self, graph: Graph, device: Device, options: Options) -> tuple[Executable, tuple[Buffer, ...]]:
         """The executable for this graph, compiled at most once, and the inputs it takes at the end."""
-        digest, constants, _ = abstract_key(graph)
-        key = (device.name, options, digest)
-        versions = self._versions.get(key)
-        if versions is not None and constants in versions.exact:
-            return versions.exact[constants], ()
-        versions = self._entry(key, constants)
+        versions, constants = self._found(graph, device, options)
+        executable = versions.exact.get(constants)
+        if executable is not None:
+            return executable, ()
         with versions.lock:
             if constants not in versions.exact and (not versions.exact or versions.may_add(constants)):
                 versions.exact[constants] = self._compile(graph, device, options)
@@ -81,6 +80,23 @@ class Session:
             executable = self._general(versions, graph, constants, device, options)
             inputs = [constants[i] for i in sorted(versions.lifted)]
         return executable, _constant_buffers(executable, inputs, device)
+
+    def _found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
+        """What is known of a graph's structure, and its own numbers."""
+        words, constants = structure(graph) or (None, ())
+        if words is None:
+            digest, constants, _ = abstract_key(graph)
+            return self._entry((device.name, options, digest), constants), constants
+        place = (device.name, options, words)
+        versions = self._by_structure.get(place)
+        if versions is None:
+            digest, constants, _ = abstract_key(graph)
+            versions = self._entry((device.name, options, digest), constants)
+            with self._lock:
+                if len(self._by_structure) >= CACHE_ENTRIES:
+                    self._by_structure.clear()
+                self._by_structure[place] = versions
+        return versions, constants
 
     def _general(
         self, versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
@@ -108,12 +124,14 @@ class Session:
                 versions = entries[key] = Versions(constants)
                 while len(entries) > CACHE_ENTRIES:
                     entries.popitem(last=False)
+                    self._by_structure.clear()
             return versions
 
     def clear(self) -> None:
         """Forget every compiled graph."""
         with self._lock:
             self._versions.clear()
+            self._by_structure.clear()
 
 
 SESSION = Session()
@@ -121,13 +139,16 @@ SESSION = Session()
 
 def evaluate(values: Sequence[Value], device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:
     """The elements of top-level values on the named device. Raises what running them raises."""
-    return evaluate_graph(extract(values), device, options)
+    graph = extract(values)
+    return evaluate_graph(graph, graph.inputs, device, options)
 
 
-def evaluate_graph(graph: Graph, device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:
-    """The elements of the outputs of a graph whose inputs are leaves, as above."""
+def evaluate_graph(
+    graph: Graph, leaves: Sequence[Value], device: str, options: Options = DEFAULT_OPTIONS
+) -> list[Buffer]:
+    """The elements of the outputs of a graph whose inputs are those leaves, as above."""
     target = get_device(device)
-    inputs = [_placed(leaf, target) for leaf in graph.inputs]
+    inputs = [_placed(leaf, target) for leaf in leaves]
     if not graph.nodes:
         position = {v: i for i, v in enumerate(graph.inputs)}
         return [inputs[position[v]] for v in graph.outputs]

@@ -18,16 +18,22 @@ from loopgrad.lazy.tensor.errors import DeviceError
 
 def places(values: Sequence[Value]) -> list[str | None]:
     """The device of each value, None where the user chose none; DeviceError where they chose two for one value."""
-    return places_of_outputs(extract(values)) if TensorLeaf.any_committed else [None] * len(values)
+    if not TensorLeaf.any_committed:
+        return [None] * len(values)
+    graph = extract(values)
+    return places_of_outputs(graph, graph.inputs)
 
 
-def places_of_outputs(graph: Graph) -> list[str | None]:
-    """The devices of what a graph of leaves gives, as above."""
+def places_of_outputs(graph: Graph, leaves: Sequence[Value]) -> list[str | None]:
+    """The devices of what a graph gives whose inputs are those leaves, as above."""
     if not TensorLeaf.any_committed:
         return [None] * len(graph.outputs)
-    found: dict[Value, str | None] = {leaf: place_of(leaf) for leaf in graph.inputs}
-    if not any(found.values()):
+    found: dict[Value, str | None] = {v: place_of(leaf) for v, leaf in zip(graph.inputs, leaves, strict=True)}
+    chosen = set(found.values())
+    if chosen <= {None}:
         return [None] * len(graph.outputs)
+    if len(chosen) == 1 and len(graph.outputs) == 1:
+        return list(chosen)  # all inputs are there, and it depends on them
     for node in graph.nodes:
         place = common([found[v] for v in node.operands], node.op)
         found.update(dict.fromkeys(node.results, place))

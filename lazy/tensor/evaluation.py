@@ -18,15 +18,15 @@ import numpy as np
 
 from loopgrad.graph.build import enter
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, ComputedElements, Found, Wanted
-from loopgrad.lazy.tensor.liveness import Needed, still_needed, without_known
+from loopgrad.lazy.tensor.liveness import Needed, still_needed
 from loopgrad.lazy.tensor.ongoing_derivations import deriving, followed, from_variables, note_reads
+from loopgrad.lazy.tensor.walk import Walk, walked
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import devices_in_use, get_device
 from loopgrad.runtime.plan import MemoryStats
@@ -63,7 +63,7 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
 def _only_computed(values: Sequence[Value]) -> Found:
     """The elements; tensors keep their graph."""
     values = list(dict.fromkeys(values))
-    return dict(zip(values, [found.buffer for found in _run(values)], strict=True))
+    return dict(zip(values, [found.buffer for found in _run(values, walked(values))], strict=True))
 
 
 def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
@@ -85,41 +85,49 @@ def _settled(wanted: Wanted) -> Found:
     values = [value for _, value in wanted.values()]
     if from_variables(values):
         return _only_computed(values)
-    needed = still_needed(values)
+    walk = walked(values)
+    needed = still_needed(walk)
     waiting = [(t, value) for t, value in needed.waiting if not from_variables([value])]
     if waiting:
         more = {**wanted, **{id(t): (t, value) for t, value in waiting}}
         with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
-            return _kept(more, still_needed([value for _, value in more.values()]))
-    return _kept(wanted, needed)
+            further = walked([value for _, value in more.values()])
+            return _kept(more, further, still_needed(further))
+    return _kept(wanted, walk, needed)
 
 
-def _kept(wanted: Wanted, needed: Needed) -> Found:
+def _kept(wanted: Wanted, walk: Walk, needed: Needed) -> Found:
     """Make these tensors, and those computed along, refer to their elements, and note the elements of values that
     unevaluated tensors need."""
-    evaluated = list({**wanted, **{id(t): (t, value) for t, value in needed.along}}.values())
-    values = list(dict.fromkeys([*(value for _, value in evaluated), *needed.read]))
-    computed = dict(zip(values, _run(values), strict=True))
+    together = dict(wanted)
+    for t, value in needed.along:
+        together.setdefault(id(t), (t, value))
+    evaluated = list(together.values())
+    values = list(dict.fromkeys([*[value for _, value in evaluated], *needed.read]))
+    computed = dict(zip(values, _run(values, walk), strict=True))
     EVALUATOR.settle(evaluated, needed.read, computed, needed.generation)
     buffers = {value: found.buffer for value, found in computed.items()}
     _collect_garbage(sum([b.nbytes for b in buffers.values()]))
     return buffers
 
 
-def _run(values: Sequence[Value]) -> list[ComputedElements]:
-    """The elements of each value, one program a device, and whether the user chose the device."""
+def _run(values: Sequence[Value], walk: Walk) -> list[ComputedElements]:
+    """The elements of each value that was walked to, one program a device, and whether the user chose the device."""
     from loopgrad.runtime.session import evaluate_graph  # late: building graphs needs no session
 
     config = current()
     with enter(None):
-        whole = extract(without_known(values))
-        chosen = places_of_outputs(whole)
+        whole, leaves = walk.cut(values)
+        chosen = places_of_outputs(whole, leaves)
         on = [place or config.device for place in chosen]
         computed: dict[int, Buffer] = {}
         for device in dict.fromkeys(on):
             mine = [i for i, name in enumerate(on) if name == device]
-            part = whole if len(mine) == len(on) else extract([whole.outputs[i] for i in mine])
-            buffers = evaluate_graph(part, device, config.options)
+            part, given = whole, leaves
+            if len(mine) != len(on):
+                some = [values[i] for i in mine]
+                part, given = walked(some).cut(some)
+            buffers = evaluate_graph(part, given, device, config.options)
             computed.update(zip(mine, buffers, strict=True))
     return [ComputedElements(computed[i], place is not None) for i, place in enumerate(chosen)]
 

@@ -114,7 +114,7 @@ class Evaluator:
                 if t._view is not None:
                     t._view.note_evaluated(leaf)
                 # what is read must outlive the tensor
-                strong = value in kept or isinstance(getattr(value, "known", None), TensorLeaf)
+                strong = value in kept or isinstance(value.known, TensorLeaf)
                 value.known = leaf if strong else ref(leaf)
             for value in read:
                 if known_leaf(value) is None:
@@ -126,9 +126,11 @@ EVALUATOR: Final = Evaluator()
 
 def known_leaf(value: Value) -> TensorLeaf | None:
     """The leaf that holds a value's elements, where an evaluation has noted one that is still there."""
-    known = getattr(value, "known", None)
-    leaf = known() if isinstance(known, ref) else known
-    return leaf if isinstance(leaf, TensorLeaf) else None
+    known = value.known
+    if known is None:
+        return None
+    leaf: TensorLeaf | None = known() if isinstance(known, ref) else known
+    return leaf
 
 
 def pending(tensors: Iterable[TensorCore]) -> Wanted:

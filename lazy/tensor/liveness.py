@@ -17,17 +17,16 @@ values are computed too: they become leaves, and the past goes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 from weakref import ref
 
-from loopgrad.graph.build import inline
-from loopgrad.graph.extract import extract
-from loopgrad.graph.nodes import Leaf, Node, Value
+from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.tensor.core import LIVE, TensorCore, TensorLeaf
+from loopgrad.lazy.tensor.core import LIVE, TensorCore
 from loopgrad.lazy.tensor.evaluator import known_leaf
+from loopgrad.lazy.tensor.walk import Walk
 
 # Elements that cost nothing to compute again, or more to keep than to compute: what they are made of is kept.
 _NOT_KEPT: Final = NULLARY | KEEPING_SPLATS
@@ -54,18 +53,15 @@ class Needed(NamedTuple):
     waiting: list[Held]
 
 
-def still_needed(values: Sequence[Value]) -> Needed:
-    """What an evaluation of `values` should give beside them."""
+def still_needed(walk: Walk) -> Needed:
+    """What an evaluation of the values from which that walk went should give beside them."""
     held = _held_tensors()
     if not held:
         return Needed([], [], 0, [])
-    computed: set[Node] = set()
-    starts: dict[Value, None] = {}
-    _reach(values, computed, None, starts=starts)
-    generation = max([leaf.generation + 1 for v in starts if (leaf := known_leaf(v)) is not None], default=0)
-    for node in list(computed):
-        if node.replaces is not None:
-            computed.add(node.replaces)
+    computed: Collection[Node] = walk.nodes
+    generation = max([leaf.generation + 1 for leaf in walk.starts.values()], default=0)
+    if not walk.plain:
+        computed = {*computed, *[node.replaces for node in computed if node.replaces is not None]}
     along: list[Held] = []
     outside: list[Held] = []
     for t, value in held:
@@ -74,16 +70,18 @@ def still_needed(values: Sequence[Value]) -> Needed:
             along.append((t, value))
         else:
             outside.append((t, value))
+    if not outside:
+        return Needed(along, [], generation, [])
     outside.reverse()  # the latest tensors are the likeliest to be read again
     read = _values_read([value for _, value in outside], computed)
     waiting = [h for h in outside if _values_read([h[1]], computed)] if read and generation >= GENERATIONS else []
     return Needed(along, read, generation, waiting)
 
 
-def _values_read(values: Sequence[Value], computed: set[Node]) -> list[Value]:
+def _values_read(values: Sequence[Value], computed: Collection[Node]) -> list[Value]:
     """Results of `computed` nodes on which `values` depend."""
     met: dict[Value, None] = {}
-    _reach(values, computed.copy(), met, budget=_NODE_LIMIT + 2 * len(computed))
+    _reach(values, computed, met, _NODE_LIMIT + 2 * len(computed))
     return [v for v in met if isinstance(v.type, TensorType)]
 
 
@@ -100,16 +98,9 @@ def _held_tensors() -> list[Held]:
     return [(t, value) for _, t, value in reversed(held.values())]
 
 
-def _reach(
-    values: Sequence[Value],
-    visited: set[Node],
-    met: dict[Value, None] | None,
-    budget: int = -1,
-    starts: dict[Value, None] | None = None,
-) -> None:
-    """Walk to the operands of `values`, up to known values (they go to `starts`) and to nodes in `visited`, and
-    add what was walked. The values at which the walk met nodes that were in `visited` go to `met`."""
-    border = frozenset(visited)
+def _reach(values: Sequence[Value], border: Collection[Node], met: dict[Value, None], budget: int) -> None:
+    """Walk to the operands of `values`, so many nodes, up to known values and to nodes in `border`; the values at which
+    the walk met those go to `met`."""
     passed: set[Node] = set()
     pending = list(reversed(values))
     while pending and budget != 0:
@@ -118,37 +109,10 @@ def _reach(
         if node is None or node in passed:
             continue
         if known_leaf(value) is not None:
-            if starts is not None:
-                starts[value] = None
             continue
         if node in border and node.op not in _NOT_KEPT:
-            if met is not None:
-                met[value] = None
+            met[value] = None
             continue
         passed.add(node)
-        visited.add(node)
         budget -= 1
         pending.extend(reversed(node.operands))
-
-
-def without_known(values: Sequence[Value]) -> list[Value]:
-    """The values computed from leaves wherever elements are known already."""
-    known: dict[Value, TensorLeaf] = {}
-    visited: set[Node] = set()
-    pending = list(values)
-    while pending:
-        value = pending.pop()
-        node = value.node
-        if node is None or value in known:
-            continue
-        leaf = known_leaf(value)
-        if leaf is not None:
-            known[value] = leaf
-        elif node not in visited:
-            visited.add(node)
-            pending.extend(node.operands)
-    if not known:
-        return list(values)
-    graph = extract(values, list(known))
-    leaves = [v for v in graph.inputs[len(known) :] if isinstance(v, Leaf)]
-    return list(inline(graph, [*known.values(), *leaves]))

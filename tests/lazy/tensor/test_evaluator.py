@@ -26,11 +26,11 @@ class Paused:
         self.compute, self.calls = compute, 0
         self.inside, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
 
-    def __call__(self, values: Any) -> Any:
+    def __call__(self, *asked: Any) -> Any:
         self.calls += 1
         self.inside.release()
         assert self.go_on.acquire(timeout=20)
-        return self.compute(values)
+        return self.compute(*asked)
 
 
 @pytest.fixture
@@ -103,10 +103,10 @@ def test_where_one_fails_the_next_computes(paused: Paused, monkeypatch: pytest.M
     y, compute = lg.asarray(X) * 2, paused.compute
     failures = [MemoryError("no room")]
 
-    def failing(values: Any) -> Any:
+    def failing(*asked: Any) -> Any:
         if failures:
             raise failures.pop()
-        return compute(values)
+        return compute(*asked)
 
     monkeypatch.setattr(paused, "compute", failing)
     results: list[Any] = []
@@ -124,11 +124,11 @@ def test_an_evaluation_inside_another_one_waits_for_nobody(monkeypatch: pytest.M
     y, compute = lg.asarray(X) * 2, evaluation._run
     inner: list[Any] = []
 
-    def nested(values: Any) -> Any:
+    def nested(*asked: Any) -> Any:
         if not inner:
             inner.append(None)
             inner.append(y.numpy())
-        return compute(values)
+        return compute(*asked)
 
     monkeypatch.setattr(evaluation, "_run", nested)
     np.testing.assert_array_equal(y, X * 2)
