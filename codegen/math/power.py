@@ -1,7 +1,8 @@
-"""x ** y as exp(y log|x|), the logarithm and the product in double-double (f32 in f64); a few factors as products.
+"""x ** y as exp(y log|x|), the logarithm and the product to twice the precision; a few factors as products.
 
 log(m) = 2s + 2 s**3/3 + s**5 R(s**2) with s = f/(2 + f): the first two terms are kept to twice the precision, so the
-product with y is good to about 2**-63 even where it reaches 745.
+product with y is good to about 2**-63 even where it reaches 745, in f32 to 2**-36 where it reaches 104. Where a driver
+rearranges what makes such pairs, f32 is computed in f64.
 """
 
 from __future__ import annotations
@@ -10,20 +11,26 @@ from functools import reduce
 from typing import Any, Final
 
 from loopgrad.codegen.math.compensated import two_sum
-from loopgrad.codegen.math.exponential import exp, exponential, nearest
+from loopgrad.codegen.math.exponential import exp, exponential, split
 from loopgrad.codegen.math.logarithmic import decomposed, log
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
-R2 = (0.13211552163003518, 0.13255218672902302, 0.15386824067850316, 0.18181782964539397, 0.22222222535369904,
-      0.28571428570016655, 0.4000000000000242)  # fmt: skip
-LN2 = (0.6931471805599453, 2.3190468138462996e-17)
+R2 = {
+    32: (2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5),
+    64: (0.13211552163003518, 0.13255218672902302, 0.15386824067850316, 0.18181782964539397, 0.22222222535369904,
+         0.28571428570016655, 0.4000000000000242),
+}  # fmt: skip
+LN2 = {32: (0.6931471824645996, -1.904654299957768e-09), 64: (0.6931471805599453, 2.3190468138462996e-17)}
+THIRD = {32: (0.6666666865348816, -1.98682149251302e-08), 64: (2 / 3, 3.700743415417188e-17)}  # 2/3, in two parts
+SUBNORMAL = {32: (-126, 24), 64: (-1022, 54)}  # exponents of 2: of the least normal number, of what makes others normal
+FARTHEST = {32: 120.0, 64: 1000.0}  # exp of which is infinite or 0
 INFINITY = float("inf")
 MOST_FACTORS = 8
 BEYOND = {32: 136, 64: 1040}  # exponents of 2 of what is infinite; what such a number loses in a product isn't
 
 
 def pow(m: Ops[V], x: V, y: V) -> V:
-    if m.bits(x) == 32:
+    if m.bits(x) == 32 and m.rearranges:
         wide_x, wide_y = m.widen(x), m.widen(y)
         size = exp(m, m.mul(wide_y, log(m, m.abs(wide_x))))
         return m.narrow(with_cases(m, wide_x, wide_y, size))
@@ -69,27 +76,29 @@ def log_pair(m: Ops[V], a: V, shift: V) -> tuple[V, V]:
     z_low = m.fma(m.add(s, s), s_low, z_low)
     cube, cube_low = two_product(m, z, s)
     cube_low = m.fma(z, s_low, m.fma(z_low, s, cube_low))
-    third = m.const(a, 2 / 3)
+    third, third_low = [m.const(a, part) for part in THIRD[m.bits(a)]]
     c, c_low = two_product(m, cube, third)
-    c_low = m.fma(cube, m.const(a, 3.700743415417188e-17), m.fma(cube_low, third, c_low))
-    tail = m.mul(m.mul(cube, z), polynomial(m, z, R2))
+    c_low = m.fma(cube, third_low, m.fma(cube_low, third, c_low))
+    tail = m.mul(m.mul(cube, z), polynomial(m, z, R2[m.bits(a)]))
     high, low = quick_two_sum(m, m.add(s, s), c)
     low = m.add(low, m.add(m.add(m.add(s_low, s_low), c_low), tail))
-    big, big_low = two_product(m, k, m.const(a, LN2[0]))
+    ln2, ln2_low = [m.const(a, part) for part in LN2[m.bits(a)]]
+    big, big_low = two_product(m, k, ln2)
     total, total_low = two_sum(m, big, high)
-    return quick_two_sum(m, total, m.add(total_low, m.add(low, m.fma(k, m.const(a, LN2[1]), big_low))))
+    return quick_two_sum(m, total, m.add(total_low, m.add(low, m.fma(k, ln2_low, big_low))))
 
 
 def positive_power(m: Ops[V], a: V, y: V) -> V:
-    """a ** y for a >= 0 in f64."""
-    subnormal = m.lt(a, m.const(a, 2.0**-1022))
-    normal = m.select(subnormal, m.mul(a, m.const(a, 2.0**54)), a)
-    high, low = log_pair(m, normal, m.select(subnormal, m.const(a, 54.0), m.const(a, 0.0)))
+    """a ** y for a >= 0."""
+    least, shift = SUBNORMAL[m.bits(a)]
+    subnormal = m.lt(a, m.const(a, 2.0**least))
+    normal = m.select(subnormal, m.mul(a, m.const(a, 2.0**shift)), a)
+    high, low = log_pair(m, normal, m.select(subnormal, m.const(a, float(shift)), m.const(a, 0.0)))
     edge = m.either(m.eq(a, m.const(a, 0.0)), m.invert(m.lt(a, m.const(a, INFINITY))))
     extreme = m.select(m.eq(a, m.const(a, 0.0)), m.const(a, -INFINITY), a)
     p, p_low = two_product(m, y, high)
     p_low = m.fma(y, low, p_low)
-    bound = m.const(a, 1000.0)
+    bound = m.const(a, FARTHEST[m.bits(a)])
     unbounded = m.invert(m.lt(m.abs(p), bound))
     p = m.select(edge, m.mul(y, extreme), p)
     p_low = m.select(m.either(edge, unbounded), m.const(a, 0.0), p_low)
@@ -98,12 +107,11 @@ def positive_power(m: Ops[V], a: V, y: V) -> V:
 
 def exp_pair(m: Ops[V], p: V, p_low: V) -> V:
     """exp(p + p_low)."""
-    limit = m.const(p, 1000.0)
+    limit = m.const(p, FARTHEST[m.bits(p)])
     p = m.select(m.lt(limit, p), limit, p)
     p = m.select(m.lt(p, m.neg(limit)), m.neg(limit), p)
-    shifted, n = nearest(m, p, 1 / LN2[0])
-    r = m.fma(n, m.const(p, -6.93147180369123816490e-01), p)
-    r = m.add(m.fma(n, m.const(p, -1.90821492927058770002e-10), r), p_low)
+    shifted, r = split(m, p)
+    r = m.add(r, p_low)
     return m.times_power(exponential(m, r), shifted)
 
 
