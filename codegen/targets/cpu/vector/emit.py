@@ -8,6 +8,8 @@ groups get their own copy without masks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
@@ -96,7 +98,9 @@ class KernelEmission:
     def text(self) -> str:
         e = self.e
         self.prologue()
-        if self.layout.rows == 1 and self.layout.pieces == 1:
+        if self.layout.across is not None:
+            self.rows_across(*self.layout.across)
+        elif self.layout.rows == 1 and self.layout.pieces == 1:
             self.row(e.b.const("i64", 0), e.b.const("i64", 0), e.b.const("i64", self.layout.lanes))
         else:
             self.rows()
@@ -193,6 +197,34 @@ class KernelEmission:
         assert self.kernel.running is not None
         (self.falling_groups if self.kernel.running.reverse else self.plain_groups)(low, high)
 
+    def rows_across(self, dim: int, size: int) -> None:
+        """A piece of each of some rows, which are neighbours along an outer dim: each group of lanes of all rows before
+        the next."""
+        e, b, layout = self.e, self.e.b, self.layout
+        extent, pitch = layout.outer[dim], prod(layout.outer[dim + 1 :])
+        sizes = (layout.rows // (extent * pitch), pitch, -(-extent // size), layout.pieces)
+        above, below, block, piece = self.split_index(b.named("i64", "%chunk"), sizes)
+
+        def bounds(number: Vector, each: int, end: int) -> tuple[Vector, Vector]:
+            low = b.scalar("i64", f"mul nuw nsw i64 {number.name}, {each}")
+            high = b.scalar("i64", f"add nuw nsw i64 {low.name}, {each}")
+            return low, b.scalar("i64", f"call i64 @llvm.smin.i64(i64 {high.name}, i64 {end})")
+
+        first, last = bounds(block, size, extent)
+        start = b.scalar("i64", f"mul nuw nsw i64 {above.name}, {extent * pitch}")
+        start = b.scalar("i64", f"add nuw nsw i64 {start.name}, {below.name}")
+
+        def row(k: Vector, mask: Vector | None) -> None:
+            moved = b.scalar("i64", f"mul nuw nsw i64 {k.name}, {pitch}")
+            e.row = b.scalar("i64", f"add nuw nsw i64 {start.name}, {moved.name}")
+            self.outer_indices = self.split_index(e.row, layout.outer)
+            self.group(mask)
+
+        self.plain_groups(
+            *bounds(piece, layout.piece_lanes, layout.lanes),
+            lambda mask: e.counted(first, last, 1, partial(row, mask=mask)),
+        )
+
     def row(self, row: Vector, low: Vector, high: Vector) -> None:
         """Lanes [low, high) of one row."""
         e, layout = self.e, self.layout
@@ -225,15 +257,15 @@ class KernelEmission:
             out.append(part)
         return out
 
-    def plain_groups(self, low: Vector, high: Vector) -> None:
-        """Groups of neighbouring lanes; a mask only for the last one where the code is short."""
+    def plain_groups(self, low: Vector, high: Vector, run: Callable[[Vector | None], None] | None = None) -> None:
+        """Groups of neighbouring lanes; a mask only for the last one where the code is short. `run(mask)` runs one."""
         e, layout = self.e, self.layout
         b, flight = e.b, layout.flight
 
         def group(j: Vector, mask: Vector | None) -> None:
             e.lane_start = j
             with e.under(mask):
-                self.group(mask)
+                (run or self.group)(mask)
 
         ragged_end = bool(layout.lanes % flight)
         ops = [*walk(self.kernel.body)]

@@ -10,15 +10,18 @@ Dims split into `outer` (scalar loops over rows), `lane` (linearised, laid over 
 Chunks are cut by shape and cost alone, never by the number of threads:
 
 - long rows: a chunk is one piece of one row (`pieces` per row); short rows: `rows_per_chunk` rows.
+- where rows are read across, as those of a transpose: `across` neighbours along an outer dim, a piece of each; a line
+  of memory then serves all of them, while it is near.
 - an accumulate parameter that several lanes may hit gets one private copy per chunk, so such kernels are
   cut into few chunks (at most 64) where the copies stay small, and run serially where they don't.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
+from loopgrad.codegen.kernel.footprint import scattered_reads
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, RunningTotal, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
@@ -30,6 +33,7 @@ SORT_TILE = 4096
 TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
+LINE = 256  # bytes that come from memory together: a line and those that are fetched ahead
 LITTLE = 24  # operations of a lane
 FEW_VECTORS = 4  # of a row
 FEW_ROWS = 128
@@ -53,6 +57,7 @@ class LaneLayout:
     copies: tuple[int, ...]  # parameters accumulated through private copies
     serial: bool
     single: bool
+    across: tuple[int, int] | None = None  # the outer dim of a chunk's rows, and how many these are
 
     @property
     def rows(self) -> int:
@@ -209,6 +214,33 @@ def vectors_of_rows(kernel: Kernel, width: int, groups: int) -> tuple[int, int]:
     return narrow, 1 << ((columns // narrow).bit_length() - 1)
 
 
+def rows_across(kernel: Kernel, outer: tuple[int, ...]) -> tuple[int, int] | None:
+    """The outer dim along which what lanes read lies side by side, and how many of its rows share lines of memory; None
+    where there is none, or where rows need their order."""
+    ordered = kernel.reductions or kernel.stacks or kernel.errors or kernel.running is not None
+    if not outer or ordered or kernel.order_key is not None or any(op.blocks for op in kernel.body.ops):
+        return None
+    if sharing(kernel.body.ops):
+        return None
+    for read in scattered_reads(kernel):
+        dim = read.order[0]
+        if dim < len(outer):
+            itemsize = kernel.params[read.op.attrs["param"]].dtype.itemsize
+            return dim, min(LINE // itemsize, outer[dim])
+    return None
+
+
+def laid_across(layout: LaneLayout, across: tuple[int, int], chunk: int) -> LaneLayout:
+    """The layout with chunks of so many lanes, which are pieces of neighbouring rows."""
+    dim, size = across
+    piece = round_up(min(chunk // size, layout.lanes), layout.flight)
+    pieces = -(-layout.lanes // piece)
+    blocks = layout.rows // layout.outer[dim] * -(-layout.outer[dim] // size)
+    return replace(
+        layout, chunks=blocks * pieces, pieces=pieces, piece_lanes=piece, rows_per_chunk=size, across=across
+    )  # fmt: skip
+
+
 def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout:
     """The layout of a kernel on a machine."""
     ops = [*walk(kernel.body)]
@@ -221,6 +253,9 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     while groups > 1 and width * groups > widest:
         groups //= 2
     flight = width * groups
+    across = None if single or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])
+    if across is not None:
+        groups, flight = 1, width
     outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, flight)
     row, rows = prod(lane), prod(outer)
     if groups == 4 and not inner and row >= 16 * flight and sums_of_little(kernel):
@@ -238,7 +273,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     pieces = max((row + chunk - 1) // chunk, 1)
     rows_per_chunk = 1 if pieces > 1 else max(chunk // max(row, 1), 1)
     chunks = rows * pieces if pieces > 1 else (rows + rows_per_chunk - 1) // rows_per_chunk
-    return LaneLayout(
+    layout = LaneLayout(
         outer, lane, inner, width, groups, chunks if total else 0, pieces, min(chunk, max(row, 1)),
         rows_per_chunk, tile, copies or (), copies is None, single,
     )  # fmt: skip
+    return layout if across is None or not total else laid_across(layout, across, chunk)

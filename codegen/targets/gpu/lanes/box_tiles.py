@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from loopgrad.codegen.kernel.footprint import Order, index_of
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, KOp, KValue
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
-from loopgrad.codegen.targets.gpu.lanes.footprint import Order, index_of
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import most_unrolled
 from loopgrad.codegen.targets.gpu.lanes.tiles import MOST_LOADED, EmitOps, digits, emit_together

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from loopgrad.codegen.kernel.footprint import LINE, Order, scattered_reads
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight
-from loopgrad.codegen.targets.gpu.lanes.footprint import LINE, Order, scattered_reads
 
 FEWEST: Final = 4096  # lanes of a kernel
 BOX_BYTES: Final = 8192  # of a box's smallest elements

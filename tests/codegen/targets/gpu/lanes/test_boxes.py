@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from loopgrad.codegen.kernel.footprint import scattered_reads
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.lanes import boxes as module
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
-from loopgrad.codegen.targets.gpu.lanes.footprint import scattered_reads
 from loopgrad.codegen.targets.gpu.lanes.layout import plan
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
 from loopgrad.graph.types import (

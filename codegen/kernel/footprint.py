@@ -1,7 +1,7 @@
 """What neighbouring lanes read: found by looking at indices of some lanes, where these follow from the lanes' numbers.
 
-A GPU fetches memory in sectors of 32 bytes and looks it up in lines of 128. Lanes in their order may need many more of
-them than in the order in which what they read lies in memory; then it is better to read in that order (see boxes).
+Memory comes in sectors and lines, of 32 and 128 bytes on GPUs, of 64 on CPUs. Lanes in their order may need many more
+of them than in the order in which what they read lies in memory; then it is better to read in that order.
 """
 
 from __future__ import annotations
