@@ -8,7 +8,7 @@ many rows; else it is cut into `spans`, whose totals another launch leaves in sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction, RunningTotal
@@ -19,6 +19,7 @@ TILE_BYTES: Final = 24 << 10  # of memory of the workgroup: several workgroups s
 MOST_COLUMNS: Final = 128
 ENOUGH: Final = 1024  # workgroups that fill a device
 MANY: Final = 2048  # into which long rows are cut where there are fewer
+FEW_COLUMNS: Final = 16  # at a time, of long rows: as few as still fill what memory hands out at once
 FEW_TILES: Final = 4  # of a row: one workgroup has made them before another launch has begun
 UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
 
@@ -38,7 +39,7 @@ class RunningTiles:
     tiles: int
     per_span: int
     group: int
-    unrolled: int
+    unrolled: int = 1
     totals: bool = False
 
     @property
@@ -67,6 +68,11 @@ class RunningTiles:
         return self.owners == self.group and self.extent % (self.chunks * self.each) == 0
 
     @property
+    def stride(self) -> int:
+        """Invocations among which a tile's lanes are dealt out, one each in turn."""
+        return self.owners if self.size % self.group and not self.size % self.owners else self.group
+
+    @property
     def blocks(self) -> int:
         return -(-self.inner // self.columns)
 
@@ -92,21 +98,20 @@ def running_tiles(
     what is combined so far."""
     outer, extent, inner = running.shape
     most = most_each(group, memory, sizes)
-    blocks = -(-inner // min(MOST_COLUMNS, group))
-    columns = -(-inner // blocks)
-    chunks = group // columns
+    columns = even_columns(inner, min(MOST_COLUMNS, group))
+    if extent > FEW_TILES * (group // columns) * most and outer * -(-inner // columns) < ENOUGH:
+        columns = even_columns(inner, FEW_COLUMNS)
+    chunks, blocks = group // columns, -(-inner // columns)
     if extent <= chunks * most:
         chunks = -(-extent // most)
         each = -(-extent // chunks) | 1
         rows, tiles, per_span = min(group // (chunks * columns), outer), 1, 1
-        size = rows * extent * columns
     else:
         each, rows = most, 1
         tiles = -(-extent // (chunks * each))
-        per_span = -(-tiles // spans(tiles, outer * blocks))
-        size = chunks * each * columns
-    unrolled = most_unrolled(kernel, size, group)
-    return RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group, unrolled)
+        per_span = -(-tiles // spans(tiles, outer * blocks, MANY if inner == 1 else ENOUGH))
+    plan = RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group)
+    return replace(plan, unrolled=most_unrolled(kernel, plan))
 
 
 def most_each(group: int, memory: int, sizes: tuple[int, int]) -> int:
@@ -116,17 +121,23 @@ def most_each(group: int, memory: int, sizes: tuple[int, int]) -> int:
     return max(most - (most + 1) % 2, 1)
 
 
-def spans(tiles: int, rows: int) -> int:
+def even_columns(inner: int, most: int) -> int:
+    """Those of each block, of as few blocks as can be."""
+    return -(-inner // -(-inner // most))
+
+
+def spans(tiles: int, rows: int, wanted: int) -> int:
+    """Into how many spans a row is cut, of so many rows. Each span reads the totals of those before it."""
     if tiles <= FEW_TILES or rows >= ENOUGH:
         return 1
-    return min(tiles, -(-MANY // rows))
+    return min(tiles, -(-wanted // rows))
 
 
-def most_unrolled(kernel: Kernel, size: int, group: int) -> int:
+def most_unrolled(kernel: Kernel, plan: RunningTiles) -> int:
     """A number of lanes that divides those of an invocation, or nearly, and keeps the code small."""
     if not straight(kernel):
         return 1
-    most = max(min(size // group, MOST_EACH, UNROLLED_WEIGHT // weight(kernel)), 1)
-    if size % group:
+    most = max(min(plan.size // plan.stride, MOST_EACH, UNROLLED_WEIGHT // weight(kernel)), 1)
+    if plan.size % plan.stride:
         return min(most, 5)
-    return max(n for n in range(1, most + 1) if size // group % n == 0)
+    return max(n for n in range(1, most + 1) if plan.size // plan.stride % n == 0)

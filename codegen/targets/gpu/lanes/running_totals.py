@@ -16,12 +16,14 @@ its own order nonetheless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Reduction, RunningTotal
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type, register_type
-from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
+from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
 from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
@@ -32,18 +34,21 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     of_term,
     together,
 )
-from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, parts
+from loopgrad.codegen.targets.gpu.lanes.plan import parts
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.tiles import (
     EmitOps,
     RegisterFold,
+    RegisterFolds,
     Tile,
     digits,
     divided,
-    emit_lanes,
+    emit_together,
     row_dims,
     short,
 )
+
+SPANS_AT_ONCE: Final = 4  # whose totals an invocation reads
 
 
 class Unit:
@@ -165,7 +170,7 @@ class RunningTotals:
         self.b.barrier()
         carried = _Carried(self)
         if self.plan.totals:
-            side_by_side = not self.b.group % self.plan.columns
+            side_by_side = not self.plan.stride % self.plan.columns
             self._tiles(unit, lambda tile: (self._gather if side_by_side else self._fold)(tile, carried))
             self._leave(unit, self._across(carried.get())[1])
             return
@@ -198,7 +203,7 @@ class RunningTotals:
         """Those of the own positions, after all lanes have left theirs; nothing's where there is none."""
         plan = self.plan
         with self.e.contributing(self):
-            self._lanes(tile, [])
+            self._lanes(tile)
         self.b.barrier()
         neutral = nothing(self.e, self.r)[0]
         found = [self.array.get(self._slot(k)) for k in range(plan.each)]
@@ -206,14 +211,55 @@ class RunningTotals:
             return found
         return [self.e.select(self._has(tile, k), x, neutral) for k, x in enumerate(found)]
 
-    def _lanes(self, tile: RunningTile, folds: Sequence[RegisterFold]) -> None:
-        tiles = Tiles(self.plan.size, 1, self.plan.size, self.plan.unrolled)
-        emit_lanes(self.e, tiles, tile, folds, self.emit_block)
+    def _lanes(self, tile: RunningTile) -> None:
+        """This invocation's lanes of the tile, in the order of memory: every `stride`-th."""
+        e, b, plan, body = self.e, self.b, self.plan, self.e.kernel.body
+        at_once = plan.stride * plan.unrolled
+
+        def batch(k: Val) -> None:
+            first = b.inst("IAdd", "i32", self.own, b.inst("IMul", "i32", k, b.const("i32", at_once)))
+            ahead = range(0, at_once, plan.stride)
+            emit_together(e, [partial(tile.enter, first, body.arguments, a) for a in ahead], body, self.emit_block)
+
+        def single(place: Val) -> None:
+            tile.enter(place, body.arguments)
+            e.restart()
+            self.emit_block(e, body)
+
+        def whole() -> None:
+            batches = plan.size // at_once
+            counted(e, b.const("i32", batches), batch)
+            if batches * at_once < plan.size:
+                self._each(tile, single, batches * at_once)
+
+        def dealt() -> None:
+            if plan.unrolled > 1:
+                e.one_of(tile.whole, whole, lambda: self._each(tile, single))
+            else:
+                self._each(tile, single)
+
+        if plan.stride < b.group:
+            e.when(self._less(self.own, plan.stride), dealt)
+        else:
+            dealt()
+
+    def _each(self, tile: RunningTile, body: Callable[[Val], None], start: int = 0) -> None:
+        """body(place) of the tile's places from `start` on that are this invocation's."""
+        b, place = self.b, self.b.local("i32")
+        b.set(place, b.inst("IAdd", "i32", self.own, b.const("i32", start)) if start else self.own)
+
+        def one() -> None:
+            now = b.get(place, "i32")
+            body(now)
+            b.set(place, b.inst("IAdd", "i32", now, b.const("i32", self.plan.stride)))
+
+        emit_loop(self.e, lambda: b.inst("SLessThan", "bool", b.get(place, "i32"), tile.count), one)
 
     def _gather(self, tile: RunningTile, carried: _Carried) -> None:
         """Only the total of the lanes that this invocation runs, which are of its column."""
         fold = ExactFold(self.e, self.r)
-        self._lanes(tile, [fold])
+        with self.e.contributing(RegisterFolds([fold])):
+            self._lanes(tile)
         carried.set(together(self.e, self.r, carried.get(), fold.get()))
 
     def _fold(self, tile: RunningTile, carried: _Carried) -> None:
@@ -309,7 +355,7 @@ class RunningTotals:
 
     def _store(self, tile: RunningTile) -> None:
         """The tile's totals, in the order of memory."""
-        b, group, size = self.b, self.b.group, self.plan.size
+        b, stride, size = self.b, self.plan.stride, self.plan.size
 
         def one(position: Val, ahead: int = 0) -> None:
             tile.place(position, ahead)
@@ -326,24 +372,19 @@ class RunningTotals:
                 self.e.when(inside, lambda: one(position, ahead))
 
         def whole() -> None:
-            for ahead in range(0, size - group + 1, group):
+            for ahead in range(0, size - stride + 1, stride):
                 checked(self.own, ahead)
-            if size % group:
-                ahead = size - size % group
+            if size % stride:
+                ahead = size - size % stride
                 self.e.when(self._less(self.own, size - ahead), lambda: checked(self.own, ahead))
 
-        def some() -> None:
-            place = b.local("i32")
-            b.set(place, self.own)
+        def dealt() -> None:
+            self.e.one_of(tile.whole, whole, lambda: self._each(tile, checked))
 
-            def next_one() -> None:
-                now = b.get(place, "i32")
-                checked(now)
-                b.set(place, b.inst("IAdd", "i32", now, b.const("i32", group)))
-
-            emit_loop(self.e, lambda: b.inst("SLessThan", "bool", b.get(place, "i32"), tile.count), next_one)
-
-        self.e.one_of(tile.whole, whole, some)
+        if stride < b.group:
+            self.e.when(self._less(self.own, stride), dealt)
+        else:
+            dealt()
 
     def _place(self, unit: Unit, span: Val, part: int) -> Val:
         """The address of a part of a span's total, in the invocation's column."""
@@ -375,12 +416,24 @@ class RunningTotals:
         place = b.local("i64")
         b.set(place, e.resize(self.chunk, "i64", signed=False))
 
-        def one() -> None:
-            span = b.get(place, "i64")
-            type = memory_type(dtype)
+        def total(ahead: int) -> Partial:
+            """That of a span; nothing, if it isn't one before."""
+            span, type = b.get(place, "i64"), memory_type(dtype)
+            inside: Val | None = None
+            if ahead:
+                span = b.inst("IAdd", "i64", span, b.const("i64", ahead * self.plan.chunks))
+                inside = b.inst("SLessThan", "bool", span, unit.span)
+                span = e.select(inside, span, b.const("i64", 0))
             found = [from_memory(e, b.load(self._place(unit, span, p), type), dtype) for p in range(parts(self.r))]
-            carried.set(together(e, self.r, carried.get(), tuple(found)))
-            b.set(place, b.inst("IAdd", "i64", span, b.const("i64", self.plan.chunks)))
+            if inside is None:
+                return tuple(found)
+            return tuple([e.select(inside, x, y) for x, y in zip(found, nothing(e, self.r), strict=True)])
+
+        def one() -> None:
+            for found in [total(ahead) for ahead in range(SPANS_AT_ONCE)]:
+                carried.set(together(e, self.r, carried.get(), found))
+            step = b.const("i64", SPANS_AT_ONCE * self.plan.chunks)
+            b.set(place, b.inst("IAdd", "i64", b.get(place, "i64"), step))
 
         def test() -> Val:
             inside = b.inst("SLessThan", "bool", b.get(place, "i64"), unit.span)
