@@ -27,6 +27,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
     STACK_EMPTY,
     STACK_MEMORY,
 )
+from loopgrad.codegen.targets.cpu.entry.stack_capacities import STACK_CAPACITIES
 from loopgrad.codegen.targets.cpu.entry.tables import TABLES
 from loopgrad.codegen.targets.cpu.products.products_interface import SHAPE
 
@@ -53,7 +54,7 @@ def support_ir(user: str) -> str:
 
 @cache
 def _functions() -> tuple[str, ...]:
-    text = _REPORTS + _TICK + _STACKS + TABLES
+    text = _REPORTS + _TICK + _STACKS + TABLES + STACK_CAPACITIES
     text += "".join(_FILL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64", "i128"))
     for name, scalar, width, blas in (("float32", "float", "32", "sgemm"), ("float64", "double", "64", "dgemm")):
         text += _PRODUCT.replace("$N$", name).replace("$T$", scalar).replace("$W$", width).replace("$B$", blas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from llvmlite import binding
 
@@ -25,6 +26,7 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.targets.cpu.entry.call_context import stack_stride
 from loopgrad.codegen.targets.cpu.entry.entry import emit_entry
+from loopgrad.codegen.targets.cpu.entry.launch import emit_runner
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord, host_calls, record
 from loopgrad.graph.nodes import Location
@@ -70,8 +72,8 @@ def test_only_used_support_is_given() -> None:
     program = Program((ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output")), (0,), (1,), (), (CopyStep(0, 1),))
     text = emit_entry(program, ())
     assert "drv." not in text
-    assert "drv.gemm.float64" in emit_entry(everything(), (INTERFACE,))
-    assert "drv.gemm.float32" not in emit_entry(everything(), (INTERFACE,))
+    assert "drv.product.float64" in emit_entry(everything(), (INTERFACE,))
+    assert "drv.product.float32" not in emit_entry(everything(), (INTERFACE,))
 
 
 def test_the_text_is_the_same_every_time() -> None:
@@ -85,6 +87,15 @@ def test_the_text_does_not_grow_with_simple_steps() -> None:
     for many in (100, 400):
         program = Program(slots, (0,), (1,), (), (CopyStep(0, 1),) * many)
         lines.append(emit_entry(program, ()).count("\n"))
+    assert lines[0] == lines[1]
+
+
+def test_a_launch_does_not_grow_with_the_stacks_of_its_kernel() -> None:
+    lines = []
+    for many in (2, 300):
+        stacks = KERNEL.stacks * many
+        text = emit_runner(0, replace(KERNEL, stacks=stacks), replace(INTERFACE, stacks=INTERFACE.stacks * many), 9)
+        lines.append(text.count("\n"))
     assert lines[0] == lines[1]
 
 
