@@ -24,7 +24,6 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.host_calls import call
-from loopgrad.runtime.cpu.libraries import blas
 from loopgrad.runtime.cpu.native_pool import NativePool
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -74,7 +73,6 @@ class CallContext:
         if forced is None and any(kernel.stacks for kernel in self.program.kernels):
             self._look_up_memory()
         if any(isinstance(call, MatmulStep) for call in self.program.host_calls):
-            words[HEADER["sgemm"]], words[HEADER["dgemm"]] = blas() or (0, 0)
             products = self.pool.products()
             words[HEADER["product_f32"]], words[HEADER["product_f64"]] = products["float32"], products["float64"]
 

@@ -407,15 +407,6 @@ def product_program(m: int, k: int, n: int) -> Program:
     )  # fmt: skip
 
 
-def test_narrow_products_without_blas(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import loopgrad.runtime.cpu.context as context
-
-    monkeypatch.setattr(context, "blas", lambda: None)
-    x = np.arange(6, dtype=np.float32)
-    (y,) = load(product_program(2, 3, 2)).run([buffer(x.reshape(2, 3)), buffer(x.reshape(3, 2))])
-    np.testing.assert_array_equal(y.array, x.reshape(2, 3) @ x.reshape(3, 2))
-
-
 def test_products_for_which_there_is_no_memory_are_numpys(load: Any) -> None:
     executable = load(product_program(20, 30, 40))
     x = np.arange(1200, dtype=np.float32) % 7

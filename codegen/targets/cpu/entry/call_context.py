@@ -35,8 +35,6 @@ HEADER: Final[dict[str, int]] = {
             "host_call",  # i32 (ptr context, i64 index)
             "poll",  # i32 (ptr context): 0 to go on; called now and then by long loops
             "attend",  # i32 (ptr context): the same for kernels: asks the clock first, and sets `stop`
-            "sgemm",  # cblas, or null
-            "dgemm",
             "product_f32",  # see products_interface.py
             "product_f64",
             "heap_base",  # the call's own stack heap, used where the pool is busy

@@ -8,7 +8,7 @@ drv.room     makes room on a program stack for a known number of elements
 drv.push     appends to a program stack: doubling, then an eighth more, then one more element
 drv.pop      takes the top element: the slot's pointer is set to it
 drv.fill.*   writes one value everywhere
-drv.product.* batched products of floats: the module of products, or cblas (64-bit integers, row-major)
+drv.product.* batched products of floats, by the module of products
 drv.matmul.* batched integer products
 """
 
@@ -56,8 +56,8 @@ def support_ir(user: str) -> str:
 def _functions() -> tuple[str, ...]:
     text = _REPORTS + _TICK + _STACKS + TABLES + STACK_CAPACITIES
     text += "".join(_FILL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64", "i128"))
-    for name, scalar, width, blas in (("float32", "float", "32", "sgemm"), ("float64", "double", "64", "dgemm")):
-        text += _PRODUCT.replace("$N$", name).replace("$T$", scalar).replace("$W$", width).replace("$B$", blas)
+    for name, width in (("float32", "32"), ("float64", "64")):
+        text += _PRODUCT.replace("$N$", name).replace("$W$", width)
     text += "".join(_MATMUL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64"))
     constants = {
         "CLOCK": 6 if sys.platform == "darwin" else 1,
@@ -311,23 +311,8 @@ out:
 }
 """
 
-# Narrow products are for BLAS, where there is one: cblas, a call for each of the batch.
 _PRODUCT: Final = """
 define internal i32 @drv.product.$N$(ptr %context, ptr %left, ptr %right, ptr %out, ptr %shape) {
-entry:
-  %blas_p = getelementptr i64, ptr %context, i64 $H.$B$$
-  %blas = load ptr, ptr %blas_p
-  %there = icmp ne ptr %blas, null
-  %narrow_p = getelementptr i64, ptr %shape, i64 $S.narrow$
-  %narrow_w = load i64, ptr %narrow_p
-  %narrow = icmp ne i64 %narrow_w, 0
-  %k_p = getelementptr i64, ptr %shape, i64 $S.k$
-  %k = load i64, ptr %k_p
-  %full = icmp ne i64 %k, 0
-  %fits = and i1 %there, %narrow
-  %theirs = and i1 %fits, %full
-  br i1 %theirs, label %each, label %own
-own:
   %short_p = getelementptr i64, ptr %shape, i64 $S.short$
   %short_w = load i64, ptr %short_p
   %short = icmp ne i64 %short_w, 0
@@ -339,43 +324,6 @@ own:
   %product = load ptr, ptr %product_p
   %status = call i32 %product(ptr %run, ptr %heap, ptr %left, ptr %right, ptr %out, ptr %shape)
   ret i32 %status
-each:
-  %batch = load i64, ptr %shape
-  %m_p = getelementptr i64, ptr %shape, i64 $S.m$
-  %m = load i64, ptr %m_p
-  %n_p = getelementptr i64, ptr %shape, i64 $S.n$
-  %n = load i64, ptr %n_p
-  %flag_left_p = getelementptr i64, ptr %shape, i64 $S.flag_left$
-  %flag_left = load i32, ptr %flag_left_p
-  %flag_right_p = getelementptr i64, ptr %shape, i64 $S.flag_right$
-  %flag_right = load i32, ptr %flag_right_p
-  %lda_p = getelementptr i64, ptr %shape, i64 $S.lda$
-  %lda = load i64, ptr %lda_p
-  %ldb_p = getelementptr i64, ptr %shape, i64 $S.ldb$
-  %ldb = load i64, ptr %ldb_p
-  %left_step = mul i64 %m, %k
-  %right_step = mul i64 %k, %n
-  %out_step = mul i64 %m, %n
-  %some = icmp ne i64 %out_step, 0
-  %times = select i1 %some, i64 %batch, i64 0
-  br label %head
-head:
-  %b = phi i64 [ 0, %each ], [ %b2, %body ]
-  %more = icmp slt i64 %b, %times
-  br i1 %more, label %body, label %done
-body:
-  %left_at = mul i64 %b, %left_step
-  %left_p = getelementptr $T$, ptr %left, i64 %left_at
-  %right_at = mul i64 %b, %right_step
-  %right_p = getelementptr $T$, ptr %right, i64 %right_at
-  %out_at = mul i64 %b, %out_step
-  %out_p = getelementptr $T$, ptr %out, i64 %out_at
-  call void %blas(i32 101, i32 %flag_left, i32 %flag_right, i64 %m, i64 %n, i64 %k, $T$ 1.0, ptr %left_p,
-                  i64 %lda, ptr %right_p, i64 %ldb, $T$ 0.0, ptr %out_p, i64 %n)
-  %b2 = add i64 %b, 1
-  br label %head
-done:
-  ret i32 0
 }
 """
 

@@ -23,8 +23,7 @@ SHAPE: Final = {
         "left_row", "left_column", "right_row", "right_column",  # strides, in elements
         "tile_m", "tile_n",
         "short",  # 1 where all of it takes less time than waking a thread that sleeps
-        "narrow",  # 1 where BLAS, if there is one, does it: half of a tile would be empty
-        "flag_left", "flag_right", "lda", "ldb",  # as cblas has them, for rows
+        "narrow",  # 1 where narrow.py does it: most of a tile would be empty; tile_m is then along the longer side
     ))
 }  # fmt: skip
 
@@ -37,21 +36,25 @@ WANTED_TILES: Final = 64
 LEAST_WORK: Final = 1 << 19  # multiplications of a tile: some 10 microseconds
 SHORT_WORK: Final = 1 << 21
 NARROW: Final = 8
-
-_AS_IT_IS: Final = 111  # CblasNoTrans
-_TRANSPOSED: Final = 112
+DEEP: Final = 8192  # DEPTH of narrow products
+NARROW_WORK: Final = 1 << 17
+NARROW_LANES: Final = (16, 512, 4096)  # the fewest of a part: where terms lie side by side, where not; the most
 
 
 def shape_words(step: MatmulStep) -> tuple[int, ...]:
     """The words of `SHAPE` for a step."""
     m, k, n = step.m, step.k, step.n
-    tile_m, tile_n = _tile(step.batch, m, k, n)
+    narrow, work = min(m, n) < NARROW, step.batch * m * k * n
     left = (1, m) if step.transpose_left else (k, 1)
     right = (1, k) if step.transpose_right else (n, 1)
-    flags = [_TRANSPOSED if flag else _AS_IT_IS for flag in (step.transpose_left, step.transpose_right)]
-    short, narrow = step.batch * m * k * n < SHORT_WORK, min(m, n) < NARROW
-    return (step.batch, m, k, n, *left, *right, tile_m, tile_n, int(short), int(narrow), *flags,
-            max(left), max(right))  # fmt: skip
+    if narrow:
+        beside = right[0] if m < n else left[1]
+        fewest, most = NARROW_LANES[int(beside != 1)], NARROW_LANES[2]
+        tile = (max(fewest, min(most, NARROW_WORK // max(k, 1))), 1)
+    else:
+        tile = _tile(step.batch, m, k, n)
+    short = work < (NARROW_WORK if narrow else SHORT_WORK)
+    return step.batch, m, k, n, *left, *right, *tile, int(short), int(narrow)
 
 
 def _tile(batch: int, m: int, k: int, n: int) -> tuple[int, int]:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.products.ir_text import Index, IrText
-from loopgrad.codegen.targets.cpu.products.products_interface import DEPTH, SHAPE
+from loopgrad.codegen.targets.cpu.products.narrow import Narrow
+from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, DEPTH, SHAPE
 
 # What a chunk is given: the arrays, SHAPE, and what follows from it.
 JOB = ("left", "right", "out", "shape", "across", "tiles", "packed")
@@ -25,7 +26,8 @@ POINTERS = 4
 
 def products_ir(machine: Machine) -> str:
     """The module's text."""
-    head = "declare i64 @llvm.umin.i64(i64, i64)\ndeclare ptr @memset(ptr, i32, i64)\n"
+    extremes = "".join(f"declare i64 @llvm.{name}.i64(i64, i64)\n" for name in ("umin", "umax"))
+    head = f"{extremes}declare ptr @memset(ptr, i32, i64)\n"
     return head + "".join(Products(scalar, bits, machine).text() for scalar, bits in (("float", 32), ("double", 64)))
 
 
@@ -40,9 +42,13 @@ class Products:
         self.columns = 2 * self.width
 
     def text(self) -> str:
-        fma = f"declare {self.vector} @llvm.fmuladd.v{self.width}{self.suffix}({', '.join([self.vector] * 3)})\n"
+        fma = "".join(
+            f"declare {type} @llvm.fmuladd.{name}({', '.join([type] * 3)})\n"
+            for type, name in ((self.vector, f"v{self.width}{self.suffix}"), (self.scalar, self.suffix))
+        )
         packs = self.pack("left", self.rows) + self.pack("right", self.columns)
-        return fma + self.kernel() + packs + self.block() + self.chunk() + self.product()
+        narrow = Narrow(self.scalar, 8 * self.bytes, self.width)
+        return fma + self.kernel() + packs + self.block() + self.chunk() + narrow.text() + self.product()
 
     def kernel(self) -> str:
         """A block of `out`, or of a place beside it: the products of two panels, added to it where it isn't fresh."""
@@ -209,15 +215,27 @@ class Products:
             job = t.variable(f"[{len(JOB)} x i64]")
             for i, value in enumerate(("%left", "%right", "%out", "%shape", across, tiles, packed)):
                 t.put(f"store {'ptr' if i < POINTERS else 'i64'} {value}, ptr {t.at('i64', job, i)}")
-            heap, chunks = t.mul(t.add(packed, wide), size), t.mul(s["batch"], tiles)
-            status = t.let(
-                f"call i32 %run(ptr @chunk.{self.suffix}, ptr {job}, ptr null, i64 {chunks}, i64 {heap}, ptr %heap)"
-            )
-            t.put(f"store i32 {status}, ptr {result}")
+            room = t.add(packed, wide)
+            with t.first_of() as run:
+                with t.case(run, t.let(f"icmp ne i64 {s['narrow']}, 0")):
+                    few, many = t.least(s["m"], s["n"]), t.let(f"call i64 @llvm.umax.i64(i64 {s['m']}, i64 {s['n']})")
+                    above = t.add(many, t.let(f"sub i64 {s['tile_m']}, 1"))
+                    parts = t.let(f"udiv i64 {above}, {s['tile_m']}")
+                    t.put(f"store i64 {parts}, ptr {t.at('i64', job, JOB.index('across'))}")
+                    self.run(t, "narrow", job, t.mul(s["batch"], parts), t.mul(few, t.add(s["tile_m"], DEEP)), result)
+                self.run(t, "chunk", job, t.mul(s["batch"], tiles), room, result)
         status = t.load("i32", result, align=4)
         t.put(f"ret i32 {status}")
         arguments = "ptr %run, ptr %heap, ptr %left, ptr %right, ptr %out, ptr %shape"
         return t.function(f"i32 @lg_product.{self.suffix}({arguments})")
+
+    def run(self, t: IrText, chunk: str, job: str, chunks: str, elements: str, result: str) -> None:
+        """Lets the pool run chunks with a heap of that many elements."""
+        status = t.let(
+            f"call i32 %run(ptr @{chunk}.{self.suffix}, ptr {job}, ptr null, i64 {chunks}, "
+            f"i64 {t.mul(elements, self.bytes)}, ptr %heap)"
+        )
+        t.put(f"store i32 {status}, ptr {result}")
 
 
 def _parts(width: int, most: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import pytest
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
-from loopgrad.codegen.targets.cpu.products.products_interface import DEPTH, EXPORTS, SHAPE, shape_words
+from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, DEPTH, EXPORTS, SHAPE, shape_words
 from loopgrad.codegen.targets.cpu.products.products_module import products_ir
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.devices import get_device
@@ -22,6 +22,7 @@ MACHINES = {"host": {}, "256 bits": {"vector_bits": 256, "registers": 16}, "128"
 SHAPES = [
     (1, 1, 1, 1), (1, 8, 3, 32), (1, 7, 5, 33), (3, 9, 17, 31), (1, 100, DEPTH + 1, 70), (1, 193, 11, 513),
     (2, 50, 2 * DEPTH + 3, 17), (5, 1, 40, 1), (1, 1, 300, 200), (1, 200, 300, 1), (40, 32, 32, 32),
+    (3, 7, 79, 1100), (2, 1100, 66, 3), (1, 2, DEEP + 77, 5), (1, 7, 3, 7), (1, 5000, 9, 2),
 ]  # fmt: skip
 EMPTY = [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 4, 0), (2, 3, 0, 5)]
 
@@ -99,6 +100,16 @@ def test_neither_tiles_nor_threads_change_a_bit(host: Native, dtype: str) -> Non
             np.testing.assert_array_equal(host(left, right, (True, False)), usual)
     finally:
         host.pool.set_threads(threads)
+
+
+@pytest.mark.parametrize("flips", [(False, False), (False, True)])
+def test_nor_do_parts_of_a_narrow_product(host: Native, flips: tuple[bool, bool]) -> None:
+    left, right = factors(2, 3, 500, 700, "float32")
+    usual = host(left, right, flips)
+    for part in (16, 100, 4096):
+        np.testing.assert_array_equal(host(left, right, flips, tile_m=part), usual)
+    same = host(right.swapaxes(1, 2).copy(), left.swapaxes(1, 2).copy(), (not flips[1], not flips[0]))
+    np.testing.assert_array_equal(same.swapaxes(1, 2), usual)
 
 
 @pytest.mark.parametrize("shape", [(1, 2048, 2048, 2048), (1, 128, 256, 1024), (1, 10**6, 16, 16), (64, 256, 64, 256)])
