@@ -15,7 +15,7 @@ from loopgrad.codegen.kernel.nodes import walk
 from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu import compile
 from loopgrad.codegen.targets.gpu.emit import context, control, exact_sum, instructions, joint_quotients, kernel, stacks
-from loopgrad.codegen.targets.gpu.lanes import box_tiles, layout, plan, tiles
+from loopgrad.codegen.targets.gpu.lanes import layout, plan, tiles
 from loopgrad.codegen.targets.gpu.support import steps
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel
 from loopgrad.codegen.targets.llvm_gpu import image
@@ -140,7 +140,6 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "lanes_at_once": Switch(("value", "axpy", "ratios"), ((plan, "most_unrolled", lambda _: 1),)),
     "shared_branches": Switch(("value", "ratios"), ((tiles, "at_once", _none),)),
     "boxes": Switch(("transposed",), ((layout, "boxed", _none),)),
-    "loads_before_the_exchange": Switch(("transposed",), ((box_tiles, "MOST_LOADED", 0),)),
     "chosen_reads": Switch(("joined",), ((compile, "chosen", lambda given: given),)),
     "loads_first": Switch(("value", "axpy"), ((tiles, "MOST_LOADED", 0),)),
     "short_numbers": Switch(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from loopgrad.codegen.kernel.footprint import Order, index_of
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, KOp, KValue
+from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import most_unrolled
-from loopgrad.codegen.targets.gpu.lanes.tiles import MOST_LOADED, EmitOps, digits, emit_together
+from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, digits, emit_together
 from loopgrad.graph.types import bool_
 
 BITS = {"f16": "i16"}  # as which an element waits, where that keeps all of it
@@ -38,7 +38,6 @@ class BoxTiles:
         self.rest = Block(body.arguments, [op for op in ops if op not in self.arrays], ())
         self.inside = KValue(bool_)
         self.each = -(-boxes.lanes // e.b.group)
-        self.ahead = self._ahead()
         self.usual: Order = tuple(reversed(range(len(boxes.extents))))
 
     def emit_box(self, number: Val) -> None:
@@ -49,14 +48,10 @@ class BoxTiles:
             self.b.inst("IMul", "i64", n, self.b.const("i64", extent)) for n, extent in zip(own, extents, strict=True)
         ]
         self.b.barrier()
-        waiting = self._loads_ahead() if self.once(1) == self.each else None
         for order, ops in self.loads.items():
             self._in_batches(partial(self._exchange, order, ops), len(ops))
         self.b.barrier()
-        if waiting is None:
-            self._in_batches(self._lanes, 1)
-        else:
-            self._lanes(self._positions(), waiting)
+        self._in_batches(self._lanes, 1)
 
     # numbers
 
@@ -153,39 +148,13 @@ class BoxTiles:
     def _load(self, op: KOp, index: Val) -> Val:
         return self.b.load(self.e.element(op.attrs["param"], index), self._type(op), invariant=True)
 
-    def _ahead(self) -> Block | None:
-        """The loads that aren't exchanged, as a block that yields what they read, where registers can hold that."""
-        e, ops = self.e, self.rest.ops
-        needs = {op: index_of(op, set(ops)) for op in ops if op.opcode == "load" and op.results}
-        known = {op: needed for op, needed in needs.items() if needed is not None and _unwritten(e, op)}
-        if not known or len(known) * self.each > MOST_LOADED:
-            return None
-        used = {*known, *(need for needed in known.values() for need in needed)}
-        return Block(self.rest.arguments, [op for op in ops if op in used], tuple([op.results[0] for op in known]))
-
-    def _loads_ahead(self) -> list[tuple[Val, ...]]:
-        """Of all lanes of this invocation, on the way while the others are exchanged."""
-        positions = self._positions()
-        if self.ahead is None:
-            return [()] * len(positions)
+    def _lanes(self, positions: Sequence[Val]) -> None:
         whole = self._whole(positions)
-        enter = [partial(self._enter, self._digits(self._bounded(p, whole), self.usual)) for p in positions]
-        return emit_together(self.e, enter, self.ahead, self.emit_block)
+        enter = [partial(self._begin, position, whole) for position in positions]
+        emit_together(self.e, enter, self.rest, self._guarded)
 
-    def _lanes(self, positions: Sequence[Val], waiting: Sequence[tuple[Val, ...]] = ()) -> None:
-        """The lanes themselves; `waiting`: what was read ahead."""
-        whole, found = self._whole(positions), waiting or [()] * len(positions)
-        enter = [partial(self._begin, p, whole, given) for p, given in zip(positions, found, strict=True)]
-        rest = self.rest
-        if waiting and self.ahead is not None:
-            made = set(self.ahead.yields)
-            rest = Block(rest.arguments, [op for op in rest.ops if made.isdisjoint(op.results)], ())
-        emit_together(self.e, enter, rest, self._guarded)
-
-    def _begin(self, position: Val, whole: bool, given: tuple[Val, ...]) -> None:
+    def _begin(self, position: Val, whole: bool) -> None:
         e = self.e
-        if given and self.ahead is not None:
-            e.values.update(zip(self.ahead.yields, given, strict=True))
         found = self._digits(self._bounded(position, whole), self.usual)
         self._enter(found)
         if not whole:
@@ -209,8 +178,3 @@ class BoxTiles:
 
         e.when(e.values[self.inside], effect)
         return ()
-
-
-def _unwritten(e: Emitter, op: KOp) -> bool:
-    param: BufferParam = e.kernel.params[op.attrs["param"]]
-    return param.access == "read"

@@ -165,6 +165,9 @@ def test_memory_of_a_workgroup_is_enough(monkeypatch):
         found = boxed(kernel, memory)
         assert found is None or 4 * found.room <= memory
     assert boxed(kernel, 16) is None
+    small = transposes((512, 512), [(1, 0)], int8)  # whose elements take four bytes there
+    monkeypatch.setattr(module, "BOX_BYTES", 1 << 16)
+    assert 4 * boxed(small, MEMORY).room <= MEMORY
     monkeypatch.setattr(module, "BOX_BYTES", 1024)
     assert boxed(kernel, MEMORY).lanes <= 256
     check(kernel, arrays_of(kernel))
