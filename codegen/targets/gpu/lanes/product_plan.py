@@ -1,8 +1,10 @@
 """Which matrix products are cut into squares for workgroups, and how; by shape alone.
 
-A workgroup, 16 invocations wide, makes a square of the product, each invocation some elements of it in
-registers; slabs of both operands, `depth` terms long, come through memory of the workgroup. The larger the
-squares, the fewer times an operand is read, as long as there are enough squares for the device.
+A workgroup makes a square of the product. Slabs of both operands, `depth` terms long, come through memory of the
+workgroup, one loading while the one before is used. Every invocation holds `high` x `wide` elements in registers, and
+where a small square needs fewer invocations than there are, the terms of each slab are shared out among `slices`,
+whose sums are added in their order at the end. The larger the squares, the fewer times an operand is read, as long as
+there are enough squares for the device.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from typing import Final
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.graph.types import DType, float32, float64
 
-WIDTH: Final = 16  # invocations of a workgroup along a row of its square
+SIDES: Final = (128, 64, 32, 16)
+NEXT: Final = 4  # elements side by side, which one instruction reads from memory of the workgroup
 MOST_SUMS: Final = 64  # that fit into the registers of an invocation
 FEW_SQUARES: Final = 128
+SLAB: Final = 1024  # elements of an operand that a workgroup loads at once
+SHORTEST: Final = 8  # terms of a slab: two waits a slab must be worth it
 SMALLEST: Final = 8  # a product with a shorter side has no use for squares
 SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that counts
 
@@ -23,7 +28,8 @@ SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that count
 @dataclass(frozen=True, slots=True)
 class Product:
     """`batch` products of `m` x `k` and `k` x `n` matrices, row-major; a flag says that the operand is stored
-    transposed. The squares have `side` rows and columns, the workgroups `group` invocations."""
+    transposed. The squares have `side` rows and columns, the workgroups `group` invocations, each with `high` rows and
+    `wide` columns. `slabs` are in memory at a time."""
 
     batch: int
     m: int
@@ -33,16 +39,24 @@ class Product:
     transpose_right: bool
     group: int
     side: int
+    high: int
+    wide: int
+    depth: int
+    slabs: int
 
     @property
-    def height(self) -> int:
-        """Invocations along a column of the square."""
-        return self.group // WIDTH
+    def across(self) -> int:
+        """Invocations along a row of the square."""
+        return self.side // self.wide
 
     @property
-    def depth(self) -> int:
-        """Short where a slab is wide; the slab is a multiple of what the workgroup loads at once."""
-        return 16 if self.side <= 2 * WIDTH else 8
+    def threads(self) -> int:
+        """Invocations of one slice."""
+        return self.across * (self.side // self.high)
+
+    @property
+    def slices(self) -> int:
+        return self.group // self.threads
 
     @property
     def rows(self) -> int:
@@ -58,12 +72,18 @@ class Product:
 
     @property
     def pitch(self) -> int:
-        """Elements from one term of a slab to the next: odd, so that neighbours lie in different banks."""
-        return self.side + 1
+        """Elements from one term of a slab to the next: neighbours that write along the terms meet in few banks, and
+        each term begins where NEXT elements can be read at once."""
+        return self.side + NEXT
+
+    @property
+    def elements(self) -> int:
+        """In memory of the workgroup: the slabs, and later the sums of all slices."""
+        slabs = 2 * self.slabs * self.depth * self.pitch
+        return max(slabs, self.slices * self.side**2) if self.slices > 1 else slabs
 
     def fits(self, itemsize: int, memory: int) -> bool:
-        sums = self.side * self.side // self.group
-        return sums <= MOST_SUMS and 2 * self.depth * self.pitch * itemsize + itemsize <= memory
+        return self.high * self.wide <= MOST_SUMS and self.elements * itemsize + NEXT * itemsize <= memory
 
 
 def squared(step: MatmulStep, dtype: DType, group: int, memory: int) -> Product | None:
@@ -72,9 +92,28 @@ def squared(step: MatmulStep, dtype: DType, group: int, memory: int) -> Product 
     work = step.batch * step.m * step.n * step.k
     if dtype not in (float32, float64) or min(step.m, step.n, step.k) < SMALLEST or work < SMALLEST_WORK:
         return None
-    if group % WIDTH or (WIDTH * WIDTH) % group:
+    if group < NEXT * NEXT or group & (group - 1):
         return None
-    shape = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group)
-    sizes = [Product(*shape, WIDTH * each) for each in (8, 4, 2, 1)]
-    fitting = [product for product in sizes if product.fits(dtype.bits // 8, memory)]
-    return next((p for p in fitting if p.tiles >= FEW_SQUARES), fitting[-1] if fitting else None)
+    found = [_fitting(step, side, dtype.bits // 8, group, memory) for side in SIDES]
+    fitting = [product for product in found if product is not None]
+    useful = [p for p in fitting if p.side < 2 * min(step.m, step.n)] or fitting[-1:]
+    return next((p for p in useful if p.tiles >= FEW_SQUARES), useful[-1] if useful else None)
+
+
+def _fitting(step: MatmulStep, side: int, itemsize: int, group: int, memory: int) -> Product | None:
+    """Squares of that side with the longest slabs that there is room for; more slices need more."""
+    for wide in (2 * NEXT,) if side == SIDES[0] else (NEXT, NEXT // 2, 1):
+        high = max(wide, side * side // (wide * group))
+        if high > side:
+            continue
+        slices = group // ((side // high) * (side // wide))
+        shortest = max(slices, -(-group // side), SHORTEST)
+        depth = max(min(SLAB // side, 1 << (step.k - 1).bit_length()), shortest)
+        shape = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group, side, high, wide)
+        while depth >= shortest:
+            for slabs in (2, 1):
+                product = Product(*shape, depth, slabs)
+                if product.fits(itemsize, memory):
+                    return product
+            depth //= 2
+    return None

@@ -1,18 +1,18 @@
 """A square of a matrix product by one workgroup: slabs of the operands in its memory, sums in registers.
 
-On an H200 products of 512 x 512 matrices in a loop take 1.24 times as long with an invocation per element. Every
-element adds its terms in the order of k, whatever the squares are, so a product has the same bits as from one
-invocation per element that rounds as this one does.
+The elements of the next slab are loaded before the sums of this one, and stored behind them. The order in which an
+element's terms are added is fixed by the shape: those of a slice in the order of k, then the slices in their order.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
-from loopgrad.codegen.targets.gpu.lanes.product_plan import WIDTH, Product
+from loopgrad.codegen.targets.gpu.lanes.product_plan import NEXT, Product
 from loopgrad.codegen.targets.gpu.lanes.tiles import divided
 
 
@@ -25,13 +25,24 @@ class Operand(NamedTuple):
     k_step: int
 
 
+class Source(NamedTuple):
+    """One element of a slab that this invocation loads: where it is in the first slab, where its matrix begins, its
+    term there, whether its line is inside (None: always), and its place in the slab."""
+
+    address: Val
+    base: Val
+    k: Val
+    inside: Val | None
+    place: Val
+
+
 def emit_square(e: Emitter, product: Product, number: Val) -> None:
     """Square `number` of the product; params are left, right and out."""
     Square(e, product, number).emit()
 
 
 class Square:
-    """`row`, `column` (i64): of its first element."""
+    """`row`, `column` (i64): of its first element. `x`, `y`: this invocation's place in its slice."""
 
     def __init__(self, e: Emitter, product: Product, number: Val) -> None:
         self.e, self.b, self.product = e, e.b, product
@@ -40,96 +51,155 @@ class Square:
         row, column = divided(e, piece, product.columns)
         side = e.b.const("i64", product.side)
         self.row, self.column = (e.b.inst("IMul", "i64", v, side) for v in (row, column))
-        own = e.b.local_id()
-        self.own = own
-        self.x = e.b.inst("BitwiseAnd", "i32", own, e.b.const("i32", WIDTH - 1))
-        self.y = e.b.inst("UDiv", "i32", own, e.b.const("i32", WIDTH))
+        self.own = e.b.local_id()
+        self.slice, thread = self._split(self.own, product.threads)
+        self.y, self.x = self._split(thread, product.across)
+        self.memory = e.b.shared(self.type, product.elements)
 
     def emit(self) -> None:
         p, b = self.product, self.b
-        sums = [[self._zero() for _ in range(p.side // WIDTH)] for _ in range(p.side // p.height)]
-        left_steps, right_steps = (
-            ((1, p.m) if p.transpose_left else (p.k, 1)),
-            ((p.k, 1) if p.transpose_right else (1, p.n)),
-        )
-        left = Operand(self._matrix(0, p.m * p.k), p.m, *left_steps)
-        right = Operand(self._matrix(1, p.k * p.n), p.n, *right_steps)
-        slabs = [b.shared(self.type, p.depth * p.pitch) for _ in range(2)]
+        sums = [[self._zero() for _ in range(p.wide)] for _ in range(p.high)]
+        sources = [self._sources(operand, first) for operand, first in self._operands()]
+        count = -(-p.k // p.depth)
+        self._fill(sources, self._elements(sources, b.const("i64", 0)), b.const("i32", 0))
+        b.barrier()
 
-        def slab(number: Val) -> None:
-            start = b.inst("IMul", "i64", number, b.const("i64", p.depth))
-            found = [self._load(left, self.row, start), self._load(right, self.column, start)]
-            for array, pairs in zip(slabs, found, strict=True):
-                for place, value in pairs:
-                    b.shared_set(array, place, value)
+        if count > 1:
+            counted(self.e, b.const("i64", count), partial(self._turn, sums, sources, count))
+        else:
+            self._slab(sums, b.const("i32", 0))
             b.barrier()
-            for k in range(p.depth):
-                self._add(sums, self._line(slabs[0], k, self.y, p.height), self._line(slabs[1], k, self.x, WIDTH))
-            b.barrier()
+        if p.slices == 1:
+            self._store(sums)
+        else:
+            self._join(sums)
 
-        counted(self.e, b.const("i64", -(-p.k // p.depth)), slab)
-        self._store(sums)
+    def _turn(self, sums: list[list[Variable]], sources: list[list[Source]], count: int, number: Val) -> None:
+        """Slab `number` of `count`; the next one is under way meanwhile, or the last one again."""
+        b = self.b
+        after = b.inst("IAdd", "i64", number, b.const("i64", 1))
+        more = b.inst("SLessThan", "bool", after, b.const("i64", count))
+        found = self._elements(sources, self.e.select(more, after, number))
+        self._slab(sums, self._slot(number))
+        if self.product.slabs == 1:
+            b.barrier()
+        self._fill(sources, found, self._slot(after))
+        b.barrier()
 
     def _zero(self) -> Variable:
         variable = self.b.local(self.type)
         self.b.set(variable, self.b.const(self.type, 0))
         return variable
 
-    def _matrix(self, param: int, elements: int) -> Val:
-        """Where this batch's matrix begins."""
-        return self.e.at(self.e.table.params[param], self.batch, elements * SIZE[self.type])
+    # arithmetic of indices
 
-    # operands
+    def _split(self, x: Val, by: int) -> tuple[Val, Val]:
+        """Quotient and remainder of an i32 by a power of two."""
+        b = self.b
+        return b.inst("UDiv", "i32", x, b.const("i32", by)), b.inst("BitwiseAnd", "i32", x, b.const("i32", by - 1))
 
-    def _load(self, operand: Operand, first: Val, start: Val) -> list[tuple[Val, Val]]:
-        """This invocation's elements of a slab with their places; zeros where the matrix has ended.
-        Neighbours load what lies side by side in memory."""
-        p, b = self.product, self.b
-        found = []
-        for turn in range(p.side * p.depth // p.group):
-            place = b.inst("IAdd", "i32", self.own, b.const("i32", turn * p.group))
-            inner = p.depth if operand.k_step == 1 else p.side
-            low = b.inst("BitwiseAnd", "i32", place, b.const("i32", inner - 1))
-            high = b.inst("UDiv", "i32", place, b.const("i32", inner))
-            k, line = (low, high) if operand.k_step == 1 else (high, low)
-            value = self._element(operand, self._plus(first, line), self._plus(start, k))
-            row = b.inst("IMul", "i32", k, b.const("i32", p.pitch))
-            found.append((b.inst("IAdd", "i32", row, line), value))
-        return found
+    def _times(self, x: Val, factor: int) -> Val:
+        return x if factor == 1 else self.b.inst("IMul", x.type, x, self.b.const(x.type, factor))
+
+    def _sum(self, x: Val, *others: Val | int) -> Val:
+        for other in others:
+            y = self.b.const(x.type, other) if isinstance(other, int) else other
+            x = self.b.inst("IAdd", x.type, x, y)
+        return x
 
     def _plus(self, first: Val, offset: Val) -> Val:
         return self.b.inst("IAdd", "i64", first, self.e.resize(offset, "i64", signed=False))
 
-    def _element(self, operand: Operand, line: Val, k: Val) -> Val:
-        p, e, b = self.product, self.e, self.b
-        index = b.inst(
-            "IAdd",
-            "i64",
-            b.inst("IMul", "i64", line, b.const("i64", operand.line_step)),
-            b.inst("IMul", "i64", k, b.const("i64", operand.k_step)),
-        )
-        inside = self._inside(line, operand.lines, p.side, k, p.k, p.depth)
-        if inside is None:
-            return b.load(e.at(operand.base, index, SIZE[self.type]), self.type, invariant=True)
-        place = e.at(operand.base, e.select(inside, index, b.const("i64", 0)), SIZE[self.type])
-        return e.select(inside, b.load(place, self.type, invariant=True), b.const(self.type, 0))
+    def _below(self, value: Val, extent: int, step: int) -> Val | None:
+        """Whether value < extent; None where steps that divide the extent say so already."""
+        return self.b.inst("SLessThan", "bool", value, self.b.const("i64", extent)) if extent % step else None
 
-    def _inside(self, x: Val, xs: int, x_step: int, y: Val, ys: int, y_step: int) -> Val | None:
-        """Whether x < xs and y < ys; None where steps that divide the extents say so already."""
-        tests = [
-            self.b.inst("SLessThan", "bool", value, self.b.const("i64", extent))
-            for value, extent, step in ((x, xs, x_step), (y, ys, y_step))
-            if extent % step
+    def _both(self, x: Val | None, y: Val | None) -> Val | None:
+        if x is None or y is None:
+            return y if x is None else x
+        return self.e.both(x, y)
+
+    # operands
+
+    def _operands(self) -> list[tuple[Operand, Val]]:
+        p = self.product
+        left_steps = (1, p.m) if p.transpose_left else (p.k, 1)
+        right_steps = (p.k, 1) if p.transpose_right else (1, p.n)
+        left = Operand(self._matrix(0, p.m * p.k), p.m, *left_steps)
+        right = Operand(self._matrix(1, p.k * p.n), p.n, *right_steps)
+        return [(left, self.row), (right, self.column)]
+
+    def _matrix(self, param: int, elements: int) -> Val:
+        """Where this batch's matrix begins."""
+        return self.e.at(self.e.table.params[param], self.batch, elements * SIZE[self.type])
+
+    def _sources(self, operand: Operand, first: Val) -> list[Source]:
+        """This invocation's elements of a slab. Neighbours load what lies side by side in memory."""
+        p, b, e = self.product, self.b, self.e
+        found = []
+        for turn in range(p.side * p.depth // p.group):
+            high, low = self._split(self._sum(self.own, turn * p.group), p.depth if operand.k_step == 1 else p.side)
+            k, line = (low, high) if operand.k_step == 1 else (high, low)
+            whole_line, whole_k = self._plus(first, line), e.resize(k, "i64", signed=False)
+            inside = self._below(whole_line, operand.lines, p.side)
+            if inside is not None:
+                whole_line = e.select(inside, whole_line, b.const("i64", 0))
+            index = self._sum(self._times(whole_line, operand.line_step), self._times(whole_k, operand.k_step))
+            address = e.at(operand.base, index, SIZE[self.type])
+            found.append(Source(address, operand.base, whole_k, inside, self._sum(self._times(k, p.pitch), line)))
+        return found
+
+    def _elements(self, sources: list[list[Source]], number: Val) -> list[list[Val]]:
+        """This invocation's elements of slab `number` of both operands; zeros where a matrix has ended."""
+        p = self.product
+        start = self._times(number, p.depth)
+        steps = (p.m if p.transpose_left else 1, 1 if p.transpose_right else p.n)
+        return [
+            [self._element(source, start, self._times(start, step * SIZE[self.type])) for source in part]
+            for part, step in zip(sources, steps, strict=True)
         ]
-        return self.e.both(*tests) if len(tests) == 2 else next(iter(tests), None)
+
+    def _element(self, source: Source, start: Val, offset: Val) -> Val:
+        p, e, b = self.product, self.e, self.b
+        ends = self._below(self._sum(source.k, start), p.k, p.depth)
+        address = self._sum(source.address, offset)
+        if ends is not None:
+            address = e.select(ends, address, source.base)
+        value = b.load(address, self.type, invariant=True)
+        inside = self._both(source.inside, ends)
+        return value if inside is None else e.select(inside, value, b.const(self.type, 0))
+
+    def _slot(self, number: Val) -> Val:
+        """Where slab `number` begins in memory of the workgroup."""
+        p, b = self.product, self.b
+        if p.slabs == 1:
+            return b.const("i32", 0)
+        odd = b.inst("BitwiseAnd", "i32", self.e.resize(number, "i32"), b.const("i32", 1))
+        return self._times(odd, 2 * p.depth * p.pitch)
+
+    def _fill(self, sources: list[list[Source]], found: list[list[Val]], slot: Val) -> None:
+        for which, (part, values) in enumerate(zip(sources, found, strict=True)):
+            for source, value in zip(part, values, strict=True):
+                place = self._sum(slot, source.place, which * self.product.depth * self.product.pitch)
+                self.b.shared_set(self.memory, place, value)
 
     # sums
 
-    def _line(self, slab: Variable, k: int, own: Val, step: int) -> list[Val]:
-        """The elements own, own + step, ... of a slab's term."""
-        p, b = self.product, self.b
-        places = [b.const("i32", k * p.pitch + i) for i in range(0, p.side, step)]
-        return [b.shared_get(slab, b.inst("IAdd", "i32", own, place), self.type) for place in places]
+    def _line(self, start: Val, own: Val, count: int, step: int) -> list[Val]:
+        """`count` elements of a slab's term."""
+        places = self._places(own, count, step, start)
+        return [self.b.shared_get(self.memory, place, self.type) for place in places]
+
+    def _slab(self, sums: list[list[Variable]], slot: Val) -> None:
+        """The terms of this invocation's slice."""
+        p = self.product
+        terms = p.depth // p.slices
+        first = self._sum(slot, self._times(self.slice, terms * p.pitch))
+        for k in range(terms):
+            left = self._sum(first, k * p.pitch)
+            right = self._sum(left, p.depth * p.pitch)
+            rows = self._line(left, self.y, p.high, p.side // p.high)
+            self._add(sums, rows, self._line(right, self.x, p.wide, p.across))
 
     def _add(self, sums: list[list[Variable]], xs: list[Val], ys: list[Val]) -> None:
         b = self.b
@@ -141,20 +211,52 @@ class Square:
                 else:
                     b.set(variable, b.exact("FAdd", self.type, before, b.exact("FMul", self.type, x, y)))
 
-    def _store(self, sums: list[list[Variable]]) -> None:
-        p, e, b = self.product, self.e, self.b
-        out = self._matrix(2, p.m * p.n)
-        for i, line in enumerate(sums):
-            row = self._plus(self.row, b.inst("IAdd", "i32", self.y, b.const("i32", p.height * i)))
-            start = b.inst("IMul", "i64", row, b.const("i64", p.n))
-            for j, variable in enumerate(line):
-                column = self._plus(self.column, b.inst("IAdd", "i32", self.x, b.const("i32", WIDTH * j)))
-                place = e.at(out, b.inst("IAdd", "i64", start, column), SIZE[self.type])
-                inside = self._inside(row, p.m, p.side, column, p.n, p.side)
-                self._store_where(inside, place, b.get(variable, self.type))
+    def _places(self, own: Val, count: int, step: int, start: Val | None = None) -> list[Val]:
+        """`count` lines of the square, from `start` on: NEXT side by side, then those as many times `step` further."""
+        run = min(NEXT, count)
+        first = self._times(own, run) if start is None else self._sum(start, self._times(own, run))
+        return [self._sum(first, run * step * (i // run) + i % run) for i in range(count)]
 
-    def _store_where(self, inside: Val | None, place: Val, value: Val) -> None:
+    # results
+
+    def _mine(self) -> tuple[list[Val], list[Val]]:
+        """The rows and columns of the square that this invocation adds up."""
+        p = self.product
+        return self._places(self.y, p.high, p.side // p.high), self._places(self.x, p.wide, p.across)
+
+    def _store(self, sums: list[list[Variable]]) -> None:
+        rows, columns = self._mine()
+        for row, line in zip(rows, sums, strict=True):
+            for column, variable in zip(columns, line, strict=True):
+                self._store_one(row, column, self.b.get(variable, self.type))
+
+    def _join(self, sums: list[list[Variable]]) -> None:
+        """The sums of all slices through memory of the workgroup, where the slabs were."""
+        p, b = self.product, self.b
+        area = p.side**2
+        start = self._times(self.slice, area)
+        rows, columns = self._mine()
+        for row, line in zip(rows, sums, strict=True):
+            first = self._sum(start, self._times(row, p.side))
+            for column, variable in zip(columns, line, strict=True):
+                b.shared_set(self.memory, self._sum(first, column), b.get(variable, self.type))
+        b.barrier()
+        for turn in range(area // p.group):
+            place = self._sum(self.own, turn * p.group)
+            total = b.shared_get(self.memory, place, self.type)
+            for part in range(1, p.slices):
+                more = b.shared_get(self.memory, self._sum(place, part * area), self.type)
+                total = b.exact("FAdd", self.type, total, more)
+            self._store_one(*self._split(place, p.side), total)
+        b.barrier()
+
+    def _store_one(self, row: Val, column: Val, value: Val) -> None:
+        p, e, b = self.product, self.e, self.b
+        line, place = self._plus(self.row, row), self._plus(self.column, column)
+        index = self._sum(self._times(line, p.n), place)
+        address = e.at(self._matrix(2, p.m * p.n), index, SIZE[self.type])
+        inside = self._both(self._below(line, p.m, p.side), self._below(place, p.n, p.side))
         if inside is None:
-            self.b.store(place, value)
+            b.store(address, value)
         else:
-            self.e.when(inside, lambda: self.b.store(place, value))
+            e.when(inside, lambda: b.store(address, value))

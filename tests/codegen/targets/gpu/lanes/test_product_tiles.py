@@ -36,7 +36,9 @@ def test_squares_of_every_size(monkeypatch, few, dtype):
         np.testing.assert_allclose(multiplied(left, right, *flags), wanted, rtol=0, atol=1e2 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("shape", [(1, 64, 64, 64), (3, 40, 50, 60), (2, 8, 1000, 9), (5, 17, 31, 100)])
+@pytest.mark.parametrize(
+    "shape", [(1, 64, 64, 64), (3, 40, 50, 60), (2, 8, 1000, 9), (5, 17, 31, 100), (2, 100, 8, 70), (40, 32, 32, 32)]
+)
 def test_edges_and_batches(shape):
     batch, m, k, n = shape
     rng = np.random.default_rng(m)
@@ -66,8 +68,24 @@ def test_squares_are_chosen_by_shape():
     assert side(64, 64, 64, int32) is None
     assert side(4096, 4096, 4096, group=100) is None
     assert side(4096, 4096, 4096, group=128) == 64
+    assert side(32, 4096, 4096) == 32
+    assert side(10, 512, 10_000) == 16
     assert side(4096, 4096, 4096, float64, memory=16 << 10) == 64
     assert side(4096, 4096, 4096, float64, memory=1 << 10) is None
     for dtype in (float32, float64):
         found = squared(MatmulStep(0, 1, 2, 1, 512, 512, 512), dtype, 128, 16 << 10)
-        assert found.side * found.side // found.group <= MOST_SUMS
+        assert found.high * found.wide <= MOST_SUMS
+
+
+@pytest.mark.parametrize("group", [16, 32, 64, 128, 256])
+@pytest.mark.parametrize("dtype", [float32, float64])
+def test_slabs_and_slices_are_whole(dtype, group):
+    """Every invocation loads as many elements of a slab, and every slice has as many terms of it."""
+    for k in (8, 10, 33, 100, 5000):
+        for m, n in ((100, 60), (128, 1024), (1000, 1000), (5000, 5000)):
+            found = squared(MatmulStep(0, 1, 2, 1, m, k, n), dtype, group, 32 << 10)
+            assert found is not None
+            assert found.slices * found.threads == group
+            assert found.side * found.depth % group == 0
+            assert found.depth % found.slices == 0
+            assert found.side**2 % group == 0
