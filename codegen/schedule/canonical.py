@@ -28,13 +28,11 @@ from loopgrad.graph.types import TensorType, bool_, float32, int64
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
 LONG_COLUMN: Final = 1024
-STRIDE: Final = 4096  # lanes that look for the best of one long array
 FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a row each
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
 SHORT_BLOCK: Final = 64
 FEW_BLOCKS: Final = 4
 MUCH: Final = 1 << 18
-LAST: Final = (1 << 63) - 1
 MUCH_LEFT: Final = 1 << 13  # by blocks, of few columns
 MOST_PIECES: Final = 64  # of one concat
 
@@ -67,8 +65,6 @@ def rewrite_block(graph: Graph) -> Graph:
             results = _reduce(current, builder)
         elif current.op == "scatter":
             results = _scatter(current, builder)
-        elif current.op in ("argmin", "argmax"):
-            results = _arg(current, builder)
         elif current.op == "concat" and len(current.operands) > MOST_PIECES:
             results = [_in_pieces(current, builder)]
         if results is None:
@@ -243,62 +239,6 @@ def _extended(value: Value, builder: GraphBuilder, axis: int, extent: int, filli
     high = (*none[:axis], missing, *none[axis + 1 :])
     fill = builder.value("const", value=filling, type=TensorType((), value.dtype))
     return builder.value("pad", value, fill, low=none, high=high)
-
-
-def _arg(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    """The first place where the best element is, which lanes find as they find any minimum."""
-    operand, axis = node.operands[0], node.attrs["axis"]
-    count, size = operand.shape[axis], prod(operand.shape)
-    if operand.dtype is bool_:
-        return None
-    if size == count:
-        return _arg_of_all(node, builder)
-    before, after = operand.shape[:axis], operand.shape[axis + 1 :]
-    trailing = count >= LONG_ROW and prod(after) == 1
-    if not trailing and (size // count <= FEW_COLUMNS or _blocks(count, size // count, MUCH) < 2):
-        return None
-    kind = "min" if node.op == "argmin" else "max"
-
-    def reduced(op: str, value: Value) -> Value:
-        return builder.value(op, value, axes=(axis,)) if trailing else _in_blocks(op, value, axis, builder, MUCH)
-
-    best = builder.value("reshape", reduced(f"reduce_{kind}", operand), shape=(*before, 1, *after))
-    dims = tuple(range(len(operand.shape)))
-    candidate = _candidates(operand, builder.value("broadcast", best, shape=operand.shape, dims=dims), axis, builder)
-    return [reduced("reduce_min", candidate)]
-
-
-def _candidates(value: Value, best: Value, axis: int, builder: GraphBuilder) -> Value:
-    """The place along the axis of each element that is the best one, NaN above all; the largest integer elsewhere."""
-    equal = builder.value("eq", value, best)
-    if value.dtype.is_float:
-        equal = builder.value("or", equal, builder.value("is_nan", value))
-    type = TensorType(value.shape, int64)
-    return builder.value("select", equal, builder.value("iota", type=type, axis=axis), builder.const(LAST, type))
-
-
-def _arg_of_all(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    """Lane j of STRIDE takes elements j, j + STRIDE, ...: neighbours read neighbouring memory."""
-    operand, axis = node.operands[0], node.attrs["axis"]
-    count, dtype = operand.shape[axis], operand.dtype
-    if count < 4 * STRIDE:
-        return None
-    kind = "min" if node.op == "argmin" else "max"
-    trips = -(-count // STRIDE)
-    flat = builder.value("reshape", operand, shape=(count,))
-    flat = _extended(flat, builder, 0, trips * STRIDE, of_nothing(kind, dtype))
-    view = builder.value("reshape", flat, shape=(trips, STRIDE))
-    lanes = TensorType((STRIDE,), int64)
-    own = builder.value(f"reduce_{kind}", view, axes=(0,))
-    best = builder.value(f"reduce_{kind}", own, axes=(0,))
-    equal = builder.value("eq", own, builder.splat(best, lanes.shape))
-    if dtype.is_float:
-        equal = builder.value("or", equal, builder.value("is_nan", own))
-    row = builder.value("mul", builder.value(node.op, view, axis=0), builder.const(STRIDE, lanes))
-    place = builder.value("add", row, builder.value("iota", type=lanes, axis=0))
-    candidate = builder.value("select", equal, place, builder.const(LAST, lanes))
-    first = builder.value("reduce_min", candidate, axes=(0,))
-    return [builder.value("reshape", first, shape=node.results[0].shape)]
 
 
 # ---- scatter

@@ -1,9 +1,9 @@
 """Rules of `simplify` about positions of extremes.
 
-argmax of long rows    ->  the largest element, and the first position at which it stands
+argmax of long rows, or of few long columns    ->  the largest element, and the first position at which it stands
 
 A position can't be reduced by parts of a row, an extreme and the least of some positions can: by vectors, threads and
-workgroups. Rows are read twice. Where a row's elements don't lie beside each other, lanes that walk do well.
+workgroups. Rows are read twice. Where a row's elements don't lie beside each other, many lanes that walk do well.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ Rule = Callable[[Node, GraphBuilder], Value | None]
 
 LONG: Final = 64  # elements of a row: fewer are read by one lane, once
 MOST: Final = 1 << 31
+LONG_COLUMN: Final = 1024
+FEW_LANES: Final = 1 << 14  # that walk columns, which leave a device idle
 
 
 def _position(extreme: str) -> Rule:
@@ -27,7 +29,9 @@ def _position(extreme: str) -> Rule:
         (x,), axis = node.operands, node.attrs["axis"]
         shape = x.shape
         extent, inner = shape[axis], prod(shape[axis + 1 :])
-        if not LONG <= extent < MOST or inner > 1 or 0 in shape:
+        if not LONG <= extent < MOST or 0 in shape:
+            return None
+        if inner > 1 and (extent < LONG_COLUMN or prod(shape) // extent > FEW_LANES):
             return None
         if x.dtype is bool_:
             x = builder.value("cast", x, dtype=int32)
