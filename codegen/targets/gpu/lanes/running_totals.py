@@ -318,19 +318,20 @@ class RunningTotals:
     # ---- positions of an invocation
 
     def _start(self) -> Val:
-        """Where the invocation's first position is in the array."""
+        """Where the lowest of the invocation's positions is in the array."""
         b, plan, first = self.b, self.plan, self.first
         if self.running.reverse:
-            first = b.inst("ISub", "i32", b.const("i32", plan.positions - 1), first)
+            first = b.inst("ISub", "i32", b.const("i32", plan.positions - plan.each), first)
         row = self.row if self.owner is None else self.e.select(self.owner, self.row, b.const("i32", 0))
         line = b.inst("IAdd", "i32", b.inst("IMul", "i32", row, b.const("i32", plan.positions)), first)
         line = b.inst("IMul", "i32", line, b.const("i32", plan.columns))
-        return self._moved(b.inst("IAdd", "i32", line, self.column))
+        start = self._moved(b.inst("IAdd", "i32", line, self.column))
+        return b.opaque(start) if self.running.reverse else start  # AMD's addresses there don't wrap around
 
     def _slot(self, k: int) -> Val:
         """Where its position k is."""
-        step = self.b.const("i32", k * self.plan.columns)
-        return self.b.inst("ISub" if self.running.reverse else "IAdd", "i32", self.start, step) if k else self.start
+        above = (self.plan.each - 1 - k if self.running.reverse else k) * self.plan.columns
+        return self.b.inst("IAdd", "i32", self.start, self.b.const("i32", above)) if above else self.start
 
     def _moved(self, place: Val) -> Val:
         """Invocations of a reversed row reach below its first element."""
