@@ -20,7 +20,7 @@ from loopgrad.codegen.scalar.identities import of_nothing
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.passes import PIPELINE, alike, calls
+from loopgrad.graph.passes import PIPELINE, alike, calls, pads
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
@@ -41,7 +41,7 @@ def prepare(graph: Graph) -> Graph:
     """The graph passes, then no empty values, no sums in 16 bits anywhere and no long lists of alike pieces, then the
     passes once more where that changed something, and no calls."""
     graph = through_pipeline(graph)
-    rewritten = alike.run(rebuild(rebuild(graph, _without_empty), _in_32_bits))
+    rewritten = alike.run(pads.run(rebuild(rebuild(graph, _without_empty), _in_32_bits)))
     return calls.separate(graph if rewritten is graph else through_pipeline(rewritten))
 
 

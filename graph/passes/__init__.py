@@ -1,8 +1,8 @@
 """Passes over graphs: pure functions Graph -> Graph, and the order in which the compiler runs them.
 
 Each keeps the graph's inputs (number, order, identity) and the meaning of its outputs. `licm` also serves
-the reverse pass, which wants invariant broadcasts out of loops before it differentiates them; `mask`
-and `alike` serve scheduling and aren't part of the pipeline.
+the reverse pass, which wants invariant broadcasts out of loops before it differentiates them; `mask`,
+`pads` and `alike` serve scheduling and aren't part of the pipeline.
 """
 
 from __future__ import annotations

@@ -69,3 +69,24 @@ def test_a_thousand_lazy_scalars_are_one_small_kernel(compiled_device):
     np.testing.assert_array_equal(make(x), np.linspace(0, 1, 1000) * 2.0 + np.arange(1000) * 0.5)
     assert [kernel.launches for kernel in make.plan(x).kernels] == [1]
     assert make.text("kernel", x).count("\n") < 40
+
+
+def test_the_gradient_of_a_loop_that_reads_rows(device):
+    """As many cotangents as rows, each of them zero elsewhere."""
+    n, w = 40, 0.5
+    states = [np.zeros(5)]
+    for t in range(n):
+        states.append(np.tanh(X[t] + w * states[-1]))
+    slope, along = np.zeros_like(X), np.ones(5)
+    for t in reversed(range(n)):
+        along = along * (1 - states[t + 1] ** 2)
+        slope[t] = along
+        along = along * w
+
+    def loss(x):
+        state = lg.zeros(5)
+        for t in range(n):
+            state = lg.tanh(x[t] + w * state)
+        return lg.sum(state)
+
+    np.testing.assert_allclose(lg.grad(loss)(lg.asarray(X)), slope, rtol=1e-12, atol=1e-300)
