@@ -141,3 +141,15 @@ def test_the_plan_says_how_lanes_meet(device, deterministic):
     assert row.operands == f"float32[{9 * LARGE}] by 450 lanes"
     assert ("fixed point" in row.provider) == deterministic
     assert ("float atomics" in row.provider) == (not deterministic)
+
+
+def test_counts_of_many_elements(device):
+    """Enough of them for tables in memory of workgroups."""
+    if device.startswith("emulator"):
+        return
+    x = np.random.default_rng(0).integers(-3, 70, 1 << 18)
+    counted = lg.compile(lambda v: lg.bincount(v, length=64))
+    np.testing.assert_array_equal(np.asarray(counted(lg.asarray(x))), np.bincount(x[(x >= 0) & (x < 64)], minlength=64))
+    if device not in ("interpreter", "cpu"):
+        (row,) = counted.plan(lg.asarray(x)).routines
+        assert "memory of each workgroup" in row.provider

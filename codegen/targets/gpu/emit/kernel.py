@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +16,7 @@ from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 from loopgrad.codegen.targets.gpu.emit import control, elementwise, memory, stacks
 from loopgrad.codegen.targets.gpu.emit.context import (
     SIZE,
+    Accumulation,
     Emitter,
     KernelTable,
     LaneStack,
@@ -26,6 +27,7 @@ from loopgrad.codegen.targets.gpu.emit.context import (
     memory_type,
     register_type,
 )
+from loopgrad.codegen.targets.gpu.emit.group_table import GroupTable, HeldTable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, joined
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
@@ -164,14 +166,15 @@ def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> 
 
 def shared_params(kernel: Kernel, b: Assembler, plan: LaneMapping, table: KernelTable, block: int) -> SharedParams:
     """How lanes write parameters that others write too; their scratch blocks begin at `block`."""
-    copies, accumulations = {}, {}
+    copies: dict[int, Val] = {}
+    accumulations: dict[int, tuple[Accumulation, int]] = {}
     for i, param in enumerate(plan.copied):
         described = kernel.params[param]
         size = described.size * SIZE[memory_type(described.dtype)]
         copies[param] = Instructions(b).at(table.scratch[block + i], table.invocation, size)
     block += len(plan.copied)
     for acc in plan.accumulators:
-        accumulations[acc.param] = (acc, block)
+        accumulations[acc.param] = (acc.begun(kernel, b) if isinstance(acc, GroupTable) else acc, block)
         block += acc.blocks
     return SharedParams(plan.copies > 0, copies, accumulations)
 
@@ -282,7 +285,8 @@ def emit_lane(e: Emitter, lane: Val) -> None:
 def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     """The tiles of this workgroup."""
     b = e.b
-    meets = tiles.sorted or tiles.partials
+    tables = [held for held, _ in e.shared.accumulations.values() if isinstance(held, HeldTable)]
+    meets = tiles.sorted or tiles.partials or tables
     nothing = shared_idle(e) if meets else idle(e)
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:
@@ -293,5 +297,19 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
         rows = ShortRows(e, tiles)
         with e.contributing(rows):
             stride(e, words, unit, nothing, lambda number: rows.fold(emit_tile(e, tiles, number, emit_block)))
+    elif tables:
+        stride(e, words, unit, nothing, partial(emit_with_tables, e, tiles, tables))
     else:
         stride(e, words, unit, nothing, lambda number: emit_tile(e, tiles, number, emit_block))
+
+
+def emit_with_tables(e: Emitter, tiles: Tiles, tables: Sequence[HeldTable], number: Val) -> None:
+    """A tile whose lanes add to tables of the workgroup."""
+    for table in tables:
+        table.clear(e)
+    e.b.barrier()
+    emit_tile(e, tiles, number, emit_block)
+    e.b.barrier()
+    for table in tables:
+        table.flush(e)
+    e.b.barrier()

@@ -43,6 +43,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
 )
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
+from loopgrad.codegen.targets.gpu.lanes.table_tiles import table_tiles
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
     combine_kernel,
@@ -107,6 +108,9 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
         boxes = boxed(kernel, geometry.memory)
         if boxes is not None:
             return LaneMapping(group=geometry.group, boxes=boxes, accumulators=accumulators)
+        tables = table_tiles(kernel, accumulators, geometry)
+        if tables is not None:
+            return LaneMapping(group=geometry.group, tiles=tables[0], accumulators=tables[1])
         tiles = tiling(kernel, options, geometry)
         group = (tiles.group or geometry.group) if tiles else 0
         return LaneMapping(group=group, tiles=tiles, accumulators=accumulators)
