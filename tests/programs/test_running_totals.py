@@ -156,6 +156,15 @@ def test_in_loops_and_lanes(device: str) -> None:
         want = np.cumsum(want, 1) * 0.1
     np.testing.assert_allclose(np.asarray(whole), want, rtol=1e-11, atol=1e-11)
 
+    row = np.cos(np.arange(20_000.0))
+    again = lambda c: (c[0] + 1, lg.cumsum(c[1]) * 1e-3)
+    step = lg.compile(lambda v, n: lg.while_loop(lambda c: c[0] < n, again, (0, v)))
+    for n in (3, 0, 1):
+        want = row
+        for _ in range(n):
+            want = np.cumsum(want) * 1e-3
+        np.testing.assert_allclose(np.asarray(step(lg.asarray(row), lg.asarray(n))[1]), want, rtol=1e-10, atol=1e-12)
+
     def lane(row: Any, trips: Any) -> Any:
         return lg.fori_loop(0, trips, lambda _, v: lg.cumsum(v) * 0.5, row)
 
