@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from loopgrad.runtime.cuda.found import driver as loaded_driver
@@ -254,6 +254,20 @@ class CudaApi:
         answer = cuda.cuGraphAddNode(graph, list(after), None, len(after), node)
         made = self._get(answer, "adding a loop or branches")
         return made, [cuda.CUgraph(int(inner)) for inner in node.conditional.phGraph_out]
+
+    def capture(self, work: Callable[[], None]) -> Any:
+        """A graph of all that `work` puts on the stream, which isn't done now: the way for what libraries start."""
+        cuda = self.cuda
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._get(cuda.cuStreamBeginCapture(self._stream, mode), "capturing a stream")
+        try:
+            work()
+        except BaseException:
+            status, graph = cuda.cuStreamEndCapture(self._stream)
+            if not status and int(graph):
+                self.destroy_graph(graph)
+            raise
+        return self._get(cuda.cuStreamEndCapture(self._stream), "capturing a stream")
 
     def instantiate(self, graph: Any) -> Any:
         return self._get(self.cuda.cuGraphInstantiate(graph, 0), "making a graph ready")

@@ -31,6 +31,7 @@ class CudaDriver(StreamDriver):
         self._blas: Blas | None = None
         self._workspace: Allocation | None = None
         self._without_blas = False
+        self._captures = True
 
     @property
     def host_decides(self) -> str:
@@ -74,6 +75,15 @@ class CudaDriver(StreamDriver):
                 return Blas(library, self._cuda_api.stream, self._workspace.address)
         except StreamFailure:  # a library for other drivers than this
             self._workspace = None
+            return None
+
+    def captured(self, work: Callable[[], None]) -> Any | None:
+        if not self._captures:
+            return None
+        try:
+            return self._cuda_api.capture(work)
+        except StreamFailure:  # such a library is called again and again instead
+            self._captures = False
             return None
 
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> Work | None:

@@ -230,6 +230,11 @@ class StreamDriver:
         """What starts such a product by a library, given the addresses of left, right and result."""
         return None
 
+    def captured(self, work: Callable[[], None]) -> Any | None:
+        """A graph of all that `work` starts, which isn't done now; None where that can't be. A driver with libraries
+        says more."""
+        return None
+
     def filling(self, pipeline: Function) -> int:
         return min(self.api.multiprocessors * pipeline.fit, self.api.group_limit)
 

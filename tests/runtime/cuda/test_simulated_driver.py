@@ -250,18 +250,69 @@ def test_large_products_are_the_librarys(sim, dtype, left, right, transpose):
     wanted = (a.swapaxes(-1, -2) if transpose[0] else a) @ (b.swapaxes(-1, -2) if transpose[1] else b)
     for _ in range(4):  # driven, then recorded
         before = sim.blas().cublas_products()
-        got = compiled(lg.asarray(a), lg.asarray(b))
+        got = np.asarray(compiled(lg.asarray(a), lg.asarray(b)))
         assert sim.blas().cublas_products() == before + 1
-        np.testing.assert_allclose(np.asarray(got), np.exp(wanted * 0.01), rtol=1e-5 if dtype == "float32" else 1e-12)
+        np.testing.assert_allclose(got, np.exp(wanted * 0.01), rtol=1e-5 if dtype == "float32" else 1e-12)
+
+
+def layers(a, b):
+    return lg.exp(lg.tanh(a @ b) @ b * 0.01)
+
+
+def layers_reference(a, b):
+    return np.exp(np.tanh(a @ b) @ b * 0.01)
+
+
+@inside
+def test_a_program_with_library_products_is_one_graph(sim):
+    rng = np.random.default_rng(8)
+    a, b = rng.normal(size=(110, 120)), rng.normal(size=(120, 120)) / 10
+    compiled, x, y = lg.compile(layers), lg.asarray(a), lg.asarray(b)
+    for _ in range(6):
+        got = np.asarray(compiled(x, y))
+        np.testing.assert_allclose(got, layers_reference(a, b), rtol=1e-12)
+    calls = sim.blas().cublas_calls()
+    launches = spent(sim, lambda: compiled(x, y))
+    assert (launches["launches"], launches["graph_launches"]) == (0, 1)
+    assert sim.blas().cublas_calls() == calls
+
+
+@inside
+def test_library_products_in_a_graph_see_new_addresses(sim):
+    """Results and inputs of which many are kept, so that they lie elsewhere in every call, and then again not."""
+    rng = np.random.default_rng(9)
+    b = rng.normal(size=(120, 120)) / 10
+    compiled, y = lg.compile(layers), lg.asarray(b)
+    arrays = [rng.normal(size=(110, 120)) for _ in range(12)]
+    held = [compiled(lg.asarray(a), y) for a in arrays]
+    for a, result in zip(arrays, held, strict=True):
+        np.testing.assert_allclose(np.asarray(result), layers_reference(a, b), rtol=1e-12)
+    given = [lg.asarray(a) for a in arrays[:2]]
+    for k in (0, 0, 0, 1, 1, 0, 1, 1, 1, 0):
+        np.testing.assert_allclose(np.asarray(compiled(given[k], y)), layers_reference(arrays[k], b), rtol=1e-12)
+
+
+@inside
+def test_library_products_where_streams_can_not_be_captured(sim, monkeypatch):
+    monkeypatch.setattr(get_device("cuda:0").driver, "_captures", True)
+    sim.set_state("captures", 0)
+    try:
+        a = np.random.default_rng(11).normal(size=(120, 120)) / 10
+        compiled, x = lg.compile(lambda x: lg.exp(layers(x, x))), lg.asarray(a)
+        for _ in range(5):
+            np.testing.assert_allclose(np.asarray(compiled(x)), np.exp(layers_reference(a, a)), rtol=1e-12)
+        assert spent(sim, lambda: compiled(x))["graph_launches"] == 0
+    finally:
+        sim.set_state("captures", 1)
 
 
 @inside
 @pytest.mark.parametrize(("size", "dtype"), [(20, "float32"), (128, "int32")])
 def test_other_products_are_our_own(sim, size, dtype):
     a = (np.arange(size * size).reshape(size, size) % 7).astype(dtype)
-    before = sim.blas().cublas_products()
+    before = sim.blas().cublas_calls()
     got = np.asarray(lg.compile(lambda a: a @ a)(lg.asarray(a)))
-    assert sim.blas().cublas_products() == before
+    assert sim.blas().cublas_calls() == before
     np.testing.assert_array_equal(got, a @ a)
 
 

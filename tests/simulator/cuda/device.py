@@ -75,7 +75,7 @@ def blas() -> ctypes.CDLL:
         source = Path(__file__).with_name("libcublas.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", target, source], check=True)
         loaded = ctypes.CDLL(str(target))
-    loaded.cublas_products.restype = ctypes.c_longlong
+    loaded.cublas_products.restype = loaded.cublas_calls.restype = ctypes.c_longlong
     return loaded
 
 

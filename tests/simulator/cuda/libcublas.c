@@ -1,15 +1,19 @@
-/* cuBLAS without a GPU, as far as loopgrad uses it: column-major products in double precision, at once, after
-   what waits on the stream. */
+/* cuBLAS without a GPU, as far as loopgrad uses it: column-major products in double precision, when the stream gets
+   there. */
 #include <stdint.h>
 #include <stdlib.h>
 
 typedef int Status;
 enum { OK = 0, INVALID_VALUE = 7, F32 = 0, F64 = 1, COMPUTE_32F = 68, COMPUTE_64F = 70 };
 typedef struct { void *stream, *workspace; } Handle;
-extern int cuStreamSynchronize(void *stream);
-static long long products;
+typedef struct { int opa, opb, m, n, k, wide, lda, ldb, ldc, batch; const void *a, *b; void *c;
+                 long long stride_a, stride_b, stride_c; } Product;
+extern int sim_enqueue(void *stream, void (*call)(const void *), const void *given, size_t size);
+static long long products, started;
 
+/* those that were done, and the calls for some */
 long long cublas_products(void) { return products; }
+long long cublas_calls(void) { return started; }
 Status cublasCreate_v2(Handle **out) { *out = calloc(1, sizeof(Handle)); return OK; }
 Status cublasSetStream_v2(Handle *handle, void *stream) { handle->stream = stream; return stream ? OK : INVALID_VALUE; }
 Status cublasSetWorkspace_v2(Handle *handle, void *workspace, size_t size) {
@@ -21,6 +25,23 @@ static double at(const void *matrix, int type, long long i) {
     return type == F64 ? ((const double *)matrix)[i] : ((const float *)matrix)[i];
 }
 
+static void multiply(const void *given) {
+    const Product *g = given;
+    int type = g->wide ? F64 : F32;
+    products++;
+    for (int p = 0; p < g->batch; p++)
+        for (int j = 0; j < g->n; j++)
+            for (int i = 0; i < g->m; i++) {
+                double sum = 0;
+                for (int l = 0; l < g->k; l++)
+                    sum += at(g->a, type, p * g->stride_a + (g->opa ? l + (long long)i * g->lda : i + (long long)l * g->lda)) *
+                           at(g->b, type, p * g->stride_b + (g->opb ? j + (long long)l * g->ldb : l + (long long)j * g->ldb));
+                long long place = p * g->stride_c + i + (long long)j * g->ldc;
+                if (g->wide) ((double *)g->c)[place] = sum;
+                else ((float *)g->c)[place] = (float)sum;
+            }
+}
+
 Status cublasGemmStridedBatchedEx(Handle *handle, int opa, int opb, int m, int n, int k, const void *alpha,
                                   const void *a, int atype, int lda, long long stride_a, const void *b, int btype,
                                   int ldb, long long stride_b, const void *beta, void *c, int ctype, int ldc,
@@ -30,18 +51,7 @@ Status cublasGemmStridedBatchedEx(Handle *handle, int opa, int opb, int m, int n
     if (compute != (wide ? COMPUTE_64F : COMPUTE_32F) || ctype > F64 || opa > 1 || opb > 1) return INVALID_VALUE;
     if (lda < (opa ? k : m) || ldb < (opb ? n : k) || ldc < m) return INVALID_VALUE;
     if (at(alpha, ctype, 0) != 1 || at(beta, ctype, 0) != 0) return INVALID_VALUE;
-    cuStreamSynchronize(handle->stream);
-    products++;
-    for (int p = 0; p < batch; p++)
-        for (int j = 0; j < n; j++)
-            for (int i = 0; i < m; i++) {
-                double sum = 0;
-                for (int l = 0; l < k; l++)
-                    sum += at(a, atype, p * stride_a + (opa ? l + (long long)i * lda : i + (long long)l * lda)) *
-                           at(b, btype, p * stride_b + (opb ? j + (long long)l * ldb : l + (long long)j * ldb));
-                long long place = p * stride_c + i + (long long)j * ldc;
-                if (wide) ((double *)c)[place] = sum;
-                else ((float *)c)[place] = (float)sum;
-            }
-    return OK;
+    Product product = {opa, opb, m, n, k, wide, lda, ldb, ldc, batch, a, b, c, stride_a, stride_b, stride_c};
+    started++;
+    return sim_enqueue(handle->stream, multiply, &product, sizeof product);
 }

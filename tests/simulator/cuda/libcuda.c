@@ -15,7 +15,8 @@ typedef int Status;
 typedef unsigned long long Address;
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
        INVALID_CONTEXT = 201, INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-       ILLEGAL_ADDRESS = 700 };
+       ILLEGAL_ADDRESS = 700, CAPTURING = 900 };
+enum { RELAXED = 2 };
 enum { WORDS = 6, MOST_GROUP = 1024, SHARED = 1 << 16, PATTERN = 0xA5, PATTERNED = 1 << 20 };
 
 static int started, context;
@@ -23,6 +24,7 @@ static __thread void *current;
 static Status lost;                        /* every call answers this once the device is gone */
 static size_t held, capacity = (size_t)1 << 32;
 static int asleep;                         /* kernels are not run: for measuring what the host does */
+static int captures = 1;                   /* whether streams can be captured */
 static int devices = 1, major = 9, version = 13010;
 
 /* what tests set */
@@ -30,6 +32,7 @@ void sim_set(const char *what, long long value) {
     if (!strcmp(what, "lost")) lost = (Status)value;
     else if (!strcmp(what, "capacity")) capacity = (size_t)value;
     else if (!strcmp(what, "asleep")) asleep = (int)value;
+    else if (!strcmp(what, "captures")) captures = (int)value;
     else if (!strcmp(what, "devices")) devices = (int)value;
     else if (!strcmp(what, "major")) major = (int)value;
     else if (!strcmp(what, "version")) version = (int)value;
@@ -119,7 +122,7 @@ static void run_kernel(const Launch *launch) {
 /* work: a queue, and graphs, which are lists of the same */
 
 typedef struct { unsigned value; struct Graph *owner; } Condition;
-typedef enum { KERNEL, COPY, FILL, GRAPH, EMPTY, LOOP, BRANCHES } Kind;
+typedef enum { KERNEL, COPY, FILL, GRAPH, EMPTY, LOOP, BRANCHES, LIBRARY } Kind;
 typedef struct Work {
     struct Work *next;
     Kind kind;
@@ -129,10 +132,12 @@ typedef struct Work {
     unsigned value;
     struct Graph *graph, **inner;
     Condition *condition;
+    void (*call)(const void *);    /* a library's, and what it is given */
+    unsigned char given[256];
 } Work;
 typedef struct Graph { Work *first, *last; } Graph;
 
-static Graph queue;
+static Graph queue, *capture;      /* while a stream is captured, what is put on it goes there */
 
 static void append(Graph *graph, const Work *work) {
     Work *copy = malloc(sizeof *copy);
@@ -155,6 +160,7 @@ static void run_work(const Work *work) {
     case FILL: for (size_t i = 0; i < work->size; i++) ((unsigned *)work->target)[i] = work->value; break;
     case GRAPH: run_graph(work->graph); break;
     case EMPTY: break;
+    case LIBRARY: work->call(work->given); break;
     case LOOP: while (work->condition->value) run_graph(work->inner[0]); break;
     case BRANCHES: if (work->condition->value < work->size) run_graph(work->inner[work->condition->value]); break;
     }
@@ -168,6 +174,18 @@ static void drain(void) {
         if (!lost) run_work(work);
         free(work);
     }
+}
+
+static Status enqueue(const Work *work) {
+    append(capture ? capture : &queue, work);
+    return OK;
+}
+
+Status sim_enqueue(void *stream, void (*call)(const void *), const void *given, size_t size) {
+    Work work = {.kind = LIBRARY, .call = call};
+    if (!stream || size > sizeof work.given) return INVALID_VALUE;
+    memcpy(work.given, given, size);
+    return enqueue(&work);
 }
 
 #define READY if (!started) return NOT_INITIALIZED; if (!current) return INVALID_CONTEXT; if (lost) return lost
@@ -213,8 +231,7 @@ CALL Status cuMemFreeHost(void *at) { READY; return give(at, 1); }
 
 static Status transfer(Address target, Address source, size_t size) {
     Work work = {.kind = COPY, .target = target, .source = source, .size = size};
-    append(&queue, &work);
-    return OK;
+    return enqueue(&work);
 }
 
 CALL Status cuMemcpyHtoDAsync(Address target, const void *source, size_t size, void *stream) {
@@ -241,18 +258,38 @@ CALL Status cuMemsetD32Async(Address target, unsigned value, size_t count, void 
     READY;
     if (!stream || target % 4 || !inside(target, 4 * count, 0)) return INVALID_VALUE;
     Work work = {.kind = FILL, .target = target, .value = value, .size = count};
-    append(&queue, &work);
-    return OK;
+    return enqueue(&work);
 }
 
 CALL Status cuStreamCreate(void **out, unsigned flags) { READY; *out = malloc(1); return OK; }
 CALL Status cuStreamQuery(void *stream) {
     READY;
+    if (capture) return CAPTURING;
     if (!queue.first) return OK;
     drain();
     return NOT_READY;
 }
-CALL Status cuStreamSynchronize(void *stream) { READY; counts[WAITS]++; drain(); return lost; }
+CALL Status cuStreamSynchronize(void *stream) {
+    READY;
+    if (capture) return CAPTURING;
+    counts[WAITS]++;
+    drain();
+    return lost;
+}
+CALL Status cuStreamBeginCapture(void *stream, int mode) {
+    READY;
+    if (!stream || capture || mode != RELAXED) return INVALID_VALUE;
+    if (!captures) return CAPTURING;
+    capture = calloc(1, sizeof *capture);
+    return OK;
+}
+CALL Status cuStreamEndCapture(void *stream, Graph **out) {
+    READY;
+    if (!stream || !capture) return INVALID_VALUE;
+    *out = capture;
+    capture = NULL;
+    return OK;
+}
 CALL Status cuEventCreate(void **out, unsigned flags) { READY; *out = malloc(1); return OK; }
 CALL Status cuEventRecord(void *event, void *stream) { READY; return event ? OK : INVALID_HANDLE; }
 CALL Status cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
@@ -343,8 +380,7 @@ CALL Status cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, u
     Status status = launch_of(&work.launch, function, x, bx, params);
     if (status) return status;
     counts[LAUNCHES]++;
-    append(&queue, &work);
-    return OK;
+    return enqueue(&work);
 }
 
 /* graphs: nodes are added in an order in which they can run */
@@ -481,8 +517,7 @@ CALL Status cuGraphLaunch(Graph *graph, void *stream) {
     if (!stream) return INVALID_VALUE;
     counts[GRAPH_LAUNCHES]++;
     Work work = {.kind = GRAPH, .graph = graph};
-    append(&queue, &work);
-    return OK;
+    return enqueue(&work);
 }
 CALL Status cuGraphDestroy(Graph *graph) { READY; destroy(graph); return OK; }
 CALL Status cuGraphExecDestroy(Graph *graph) {
