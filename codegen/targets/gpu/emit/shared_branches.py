@@ -33,9 +33,11 @@ class LaneOps:
 
     def __init__(self, e: Emitter, count: int) -> None:
         self.e, self.count, self.scalar = e, count, ScalarOps(e)
+        self.fast, self.fused, self.rearranges = self.scalar.fast, self.scalar.fused, self.scalar.rearranges
 
     def __getattr__(self, name: str) -> Callable[..., Lanes]:
         operation = getattr(self.scalar, name)
+        assert callable(operation), f"{name} isn't what lanes do"
 
         def each(*operands: Any) -> Lanes:
             return self._each(lambda i: operation(*[v.values[i] if isinstance(v, Lanes) else v for v in operands]))
