@@ -21,8 +21,8 @@ from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import StackType, TensorType
 
 __all__ = [
-    "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "enter", "inline", "trace",
-    "unbound", "user_location",
+    "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "emit_beside", "enter", "inline",
+    "trace", "unbound", "user_location",
 ]  # fmt: skip
 
 DEEPEST: Final = 1000  # functions traced inside each other
@@ -123,8 +123,21 @@ def emit(
             if v.scope is not None:
                 raise LeakedValueError(leak_message(v))
     types = INFER[op](operands, attrs, regions)
-    node = Node(op, operands, types, attrs, regions, user_location(), replaces, scope)
-    return node.results
+    return Node(op, operands, types, attrs, regions, user_location(1), replaces, scope).results
+
+
+def emit_beside(op: str, value: Value, number: float, number_first: bool = False) -> Value:
+    """The result of a binary operation on a value of floats and a constant of its type, as two calls of `emit` give it:
+    operators on a tensor and a Python number are the commonest lines there are."""
+    scope, loc = _ambient.scope, user_location(1)
+    if value.scope is not scope:
+        if scope is None:
+            raise LeakedValueError(leak_message(value))
+        value = scope.resolve(value)
+    type = value.type
+    constant = Node("const", (), (type,), {"value": float(number), "type": type}, (), loc, None, scope).results[0]
+    operands = (constant, value) if number_first else (value, constant)
+    return Node(op, operands, INFER[op](operands, NO_ATTRS, ()), NO_ATTRS, (), loc, None, scope).results[0]
 
 
 def trace(

@@ -43,22 +43,21 @@ def at(loc: Location | None) -> Iterator[None]:
         _override.loc = previous
 
 
-def user_location() -> Location | None:
-    """The innermost frame outside the package."""
+def user_location(above: int = 0) -> Location | None:
+    """The innermost frame outside the package. `above`: so many frames, from the caller's on, are known to be inside,
+    and needn't be looked at, which costs."""
     override = _override.loc
     if override is not None:
         return override
-    frame = sys._getframe(1)
-    while True:
+    frame: FrameType | None = sys._getframe(1 + above)
+    while frame is not None:
         code = frame.f_code
         internal = _internal.get(code.co_filename)
-        if internal is None:
-            internal = _is_internal(frame)
-        if not internal:
+        if not (_is_internal(frame) if internal is None else internal):
             break
-        if frame.f_back is None:
-            return None
         frame = frame.f_back
+    else:
+        return None
     known = _locations.get(id(code))
     if known is None:
         if len(_locations) >= _CACHE_LIMIT:

@@ -79,6 +79,8 @@ def check_inputs(types: Sequence[TensorType], buffers: Sequence[Buffer], device:
     if len(types) != len(buffers):
         raise ShapeError(f"expected {len(types)} inputs, got {len(buffers)}; pass as many as were captured")
     for position, (expected, buffer) in enumerate(zip(types, buffers, strict=True)):
+        if buffer._type is expected and buffer.device == device:
+            continue
         if buffer.device != device:
             raise ValueError(f"expected input {position} on {device}, got it on {buffer.device}; move it there first")
         if buffer.type.shape != expected.shape:

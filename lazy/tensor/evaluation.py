@@ -10,15 +10,17 @@ the tensor still depends on it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from loopgrad.graph.build import enter
+from loopgrad.codegen.options import Options
+from loopgrad.graph.build import current_scope, enter
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.graph.nodes import Graph, Leaf, Value
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "eval=evaluate memory_stats synchronize to_device"
+_NOWHERE: Final = nullcontext()  # no function is being traced
 GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
 
 
@@ -111,12 +114,17 @@ def _kept(wanted: Wanted, walk: Walk, needed: Needed) -> Found:
     return buffers
 
 
-def _run(values: Sequence[Value], walk: Walk) -> list[ComputedElements]:
-    """The elements of each value that was walked to, one program a device, and whether the user chose the device."""
+@cache
+def _session() -> Callable[[Graph, Sequence[Value], str, Options], list[Buffer]]:
     from loopgrad.runtime.session import evaluate_graph  # late: building graphs needs no session
 
-    config = current()
-    with enter(None):
+    return evaluate_graph
+
+
+def _run(values: Sequence[Value], walk: Walk) -> list[ComputedElements]:
+    """The elements of each value that was walked to, one program a device, and whether the user chose the device."""
+    evaluate_graph, config = _session(), current()
+    with _NOWHERE if current_scope() is None else enter(None):
         whole, leaves = walk.cut(values)
         chosen = places_of_outputs(whole, leaves)
         on = [place or config.device for place in chosen]
@@ -159,7 +167,7 @@ def evaluate(*tensors: Any) -> None:
 def _collect(tree: Any, found: list[TensorCore]) -> None:
     if isinstance(tree, TensorCore):
         found.append(tree)
-    elif isinstance(tree, list | tuple):
+    elif isinstance(tree, (list, tuple)):
         for item in tree:
             _collect(item, found)
     elif isinstance(tree, dict):

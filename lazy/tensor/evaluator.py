@@ -62,21 +62,23 @@ class Evaluator:
         """What `compute` gives for those of these tensors that have no elements yet, and their siblings; no other
         thread computes them meanwhile. Waits for threads that already do."""
         mine = threading.Lock()
-        wanted: Wanted = {}
-        LIVE.evaluating += 1
+        values: list[Value] = []
+        live = LIVE
+        live.evaluating += 1
         try:
             with mine:
                 while True:
                     wanted = pending(tensors)
-                    others = self._claim([value for _, value in wanted.values()], mine)
-                    if not others or LIVE.evaluating > 1:
+                    values = [value for _, value in wanted.values()]
+                    others = self._claim(values, mine)
+                    if not others or live.evaluating > 1:
                         return compute(wanted)
                     for other in others:
                         with other:
                             """It has ended: look again."""
         finally:
-            LIVE.evaluating -= 1
-            self._forget([value for _, value in wanted.values()], mine)
+            live.evaluating -= 1
+            self._forget(values, mine)
 
     def _claim(self, values: Sequence[Value], mine: Any) -> list[Any]:
         """Who computes some of these; where nobody does, they are claimed."""

@@ -12,7 +12,7 @@ from weakref import ref
 
 import numpy as np
 
-from loopgrad.graph.build import emit
+from loopgrad.graph.build import emit, emit_beside
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.numpy.views_and_assignment import assign
@@ -61,7 +61,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
             if self._weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
         elif floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
-            b = emit("const", (), {"value": float(other), "type": t})[0]
+            return _wrapped(self, emit_beside(op, a, other), self._weak)
         elif isinstance(other, _OPERANDS):
             return function(self, other)
         else:
@@ -71,8 +71,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     def reflected(self: Any, other: Any) -> Any:
         t = self._value.type
         if t.dtype.kind == "f" and (type(other) is float or type(other) is int) and "f" in kinds:
-            constant = emit("const", (), {"value": float(other), "type": t})[0]
-            return _wrapped(self, emit(op, (constant, self._value))[0], self._weak)
+            return _wrapped(self, emit_beside(op, self._value, other, True), self._weak)
         return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method, reflected
@@ -87,8 +86,7 @@ def _comparison(op: str, function: Function) -> Method:
             if t is b.type and self._weak is other._weak:
                 return _wrapped(self, emit(op, (a, b))[0], False)
         elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
-            b = emit("const", (), {"value": float(other), "type": t})[0]
-            return _wrapped(self, emit(op, (a, b))[0], False)
+            return _wrapped(self, emit_beside(op, a, other), False)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method

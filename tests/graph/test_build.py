@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from loopgrad.graph import ops
-from loopgrad.graph.build import LeakedValueError, at, current_scope, inline, trace
+from loopgrad.graph.build import LeakedValueError, at, current_scope, emit, emit_beside, inline, trace
 from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.nodes import Location
+from loopgrad.graph.key import key
+from loopgrad.graph.nodes import Location, Value
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float64, int64
 
@@ -135,3 +136,29 @@ def test_inline_copies_nodes_with_their_lines(leaf):
     assert y.node is not graph.nodes[0]
     assert y.node.operands == (x,)
     assert y.node.loc == graph.nodes[0].loc
+
+
+@pytest.mark.parametrize("number_first", [False, True])
+@pytest.mark.parametrize("number", [2, -0.0, 0.3])
+def test_an_operation_on_a_number_is_that_on_a_constant(number, number_first):
+    def at_once(x):
+        return [emit_beside("sub", x, number, number_first)]
+
+    def in_two(x):
+        constant = emit("const", (), {"value": float(number), "type": x.type})[0]
+        return [emit("sub", (constant, x) if number_first else (x, constant))[0]]
+
+    one, other = (trace(f, [SCALAR])[0] for f in (at_once, in_two))
+    assert key(one) == key(other)
+    assert {node.loc.file for node in one.nodes} == {__file__}
+
+
+def test_an_operation_on_a_number_captures_its_operand():
+    outer = Value(SCALAR)
+    graph, captures = trace(lambda: [emit_beside("add", outer, 1.0)], [])
+    assert captures == (outer,)
+    assert len(graph.inputs) == 1
+    leaked = []
+    trace(lambda x: leaked.append(x) or [x], [SCALAR])
+    with pytest.raises(LeakedValueError):
+        emit_beside("add", leaked[0], 1.0)
