@@ -6,7 +6,9 @@ have memory of their own; the others lie in one arena.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SUPPORT, VOID, Placement
 from loopgrad.runtime.gpu.recorder import Recorder
+
+NOTHING: Final[Mapping[int, Allocation | None]] = MappingProxyType({})
 
 
 class Bindings:
@@ -37,10 +41,10 @@ class Bindings:
     def prepare(
         self,
         inputs: Sequence[Allocation],
-        outputs: Sequence[Allocation] | None = None,
+        given: Mapping[int, Allocation | None] = NOTHING,
         arena: Allocation | None = None,
     ) -> None:
-        """Memory for this run; that of the outputs and the arena may be given. What the last run didn't give away
+        """Memory for this run; that of some slots and the arena may be given. What the last run didn't give away
         serves again."""
         program, placement, owners, symbols = self.program, self._placement, self.owners, self.symbols
         if placement.arena_size and self._arena is None:
@@ -54,7 +58,6 @@ class Bindings:
         for slot in placement.constants:
             owners[slot] = allocation = self._loaded.constant(program.slots[slot])
             symbols[SLOTS + slot] = allocation.address
-        given = {} if outputs is None else dict(zip(program.outputs, outputs, strict=True))
         for slot, size in placement.own:
             own = owners[slot]
             if own is None or slot in self._leaving:

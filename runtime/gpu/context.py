@@ -8,9 +8,10 @@ tensors take twice as long host-driven, a call of one small kernel 1.3 times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
+from loopgrad.runtime.gpu.bindings import NOTHING
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
 from loopgrad.runtime.gpu.driver import Driver
@@ -23,12 +24,14 @@ from loopgrad.runtime.gpu.workspace import workspace
 
 
 class GpuContext:
-    """One call at a time, under the device's lock. `adapt`: as of Workspace."""
+    """One call at a time, under the device's lock. `adapt`: as of Workspace. `runs`: how often commands were given
+    addresses."""
 
     def __init__(self, loaded: LoadedProgram, capacities: Capacities, adapt: bool) -> None:
         self._loaded, self._capacities = loaded, capacities
         self._work = workspace(loaded, capacities, adapt)
         self._execution: Execution | None = None
+        self.runs = 0
 
     @property
     def program(self) -> ProgramRecord:
@@ -80,14 +83,15 @@ class GpuContext:
     def run(
         self,
         inputs: Sequence[Allocation],
-        outputs: Sequence[Allocation] | None = None,
+        given: Mapping[int, Allocation | None] = NOTHING,
         later: bool = False,
         arena: Allocation | None = None,
     ) -> list[Allocation]:
-        """The outputs' memory, which may be given, as may the arena's. `later`, for what is `deferrable`: start only,
-        the ledger looks at the stacks."""
+        """The outputs' memory. That of slots may be given, as may the arena's. `later`, for what is `deferrable`: start
+        only, the ledger looks at the stacks."""
+        self.runs += 1
         try:
-            self._work.bindings.prepare(inputs, outputs, arena)
+            self._work.bindings.prepare(inputs, given, arena)
             execution = self._next()
             if later:
                 assert isinstance(execution, Recorded)
@@ -136,6 +140,11 @@ class GpuContext:
     def heap_bytes(self) -> int:
         """Of the stacks inside kernels, as long as the context isn't released."""
         return self._work.heap.size
+
+    @property
+    def heap_address(self) -> int:
+        """Where they lie, 0 where there are none."""
+        return self._work.heap.address
 
     @property
     def peaks(self) -> Sequence[int]:

@@ -50,7 +50,7 @@ class GpuExecutable(Executable):
         self._texts = texts
         self._origin = origin
         self._context: GpuContext | None = None
-        self._direct = DirectCalls(loaded, self.capacities) if DirectCalls.suit(loaded) else None
+        self._direct = DirectCalls(loaded, self.capacities) if DirectCalls.suit(loaded, self.capacities) else None
         self._heap_peak = 0
 
     @property
@@ -78,20 +78,24 @@ class GpuExecutable(Executable):
                 buffer._type = type  # equal: the next call sees it at once
 
     def run_directly(self, buffers: Sequence[Buffer]) -> list[Buffer] | None:
-        """The results of a call that needs nothing but addresses (see DirectCalls); None where it needs more, something
-        is in the ledger, or memory is another library's. The device's lock is held."""
+        """The results of a call that needs nothing but addresses (see DirectCalls); None where it needs more, or memory
+        is another library's. The device's lock is held."""
         direct, driver = self._direct, self.loaded.driver
         if direct is None:
             return None
         inputs = [allocation_of(buffer) for buffer in buffers]
-        if driver.ledger is not None and not driver.ledger.empty:
-            return None
+        ledger = driver.ledger
+        if ledger is not None and ledger.empty and not direct.has_stacks:
+            ledger = None
+        if ledger is not None and ledger.full:
+            ledger.settle()
         for a in inputs:
             if type(a) is not Allocation or a.failure is not None:
                 return None
-        allocations = direct.run(inputs)
+        allocations = direct.run(inputs, ledger)
         if allocations is None:
             return None
+        self._heap_peak = max(self._heap_peak, direct.heap_bytes)
         for allocation in allocations:
             driver.made(allocation)
         device = self.device

@@ -43,7 +43,7 @@ class Allocation:
     """Some bytes of a chunk. `made`: for drivers that number their work, that after which the content is final; None
     where nobody said so. `failure`: why there is no content."""
 
-    __slots__ = ("_home", "address", "chunk", "failure", "made", "offset", "size")
+    __slots__ = ("__weakref__", "_home", "address", "chunk", "failure", "made", "offset", "size")
 
     def __init__(self, home: Heap, chunk: Any, offset: int, size: int) -> None:
         self._home, self.chunk, self.offset, self.size = home, chunk, offset, size

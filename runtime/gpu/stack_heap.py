@@ -39,6 +39,10 @@ class StackHeap:
     def size(self) -> int:
         return 0 if self._memory is None else self._memory.size
 
+    @property
+    def address(self) -> int:
+        return 0 if self._memory is None else self._memory.address
+
     def free(self) -> None:
         """Give the memory back."""
         self._memory = None

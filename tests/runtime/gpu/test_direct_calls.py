@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu import direct_calls
 from loopgrad.runtime.gpu.context import GpuContext
 from loopgrad.runtime.session import SESSION
@@ -119,3 +120,72 @@ def test_replays_are_repeated_too(repeated):
             check(replay.replay(lg.asarray(x), lg.asarray(y)), x, y)
         check(first, np.ones(200), np.ones(200))
     assert repeated[0] > 3
+
+
+# ---- calls with stacks, which are entered in the ledger
+
+
+def loops():
+    """A gradient that saves values, compiled for a few trips."""
+    compiled = lg.compile(gradient_of_ragged_loops())
+    for _ in range(3):
+        compiled(lg.asarray(np.ones(40)), lg.asarray(np.full(40, 5, np.int32))).numpy()
+    return compiled
+
+
+def test_calls_with_stacks_are_repeated_and_entered_in_the_ledger(repeated):
+    SESSION.clear()
+    with lg.default_device("simulator:1"):
+        compiled, ledger = loops(), get_device("simulator:1").driver.ledger
+        x, n = np.linspace(0.5, 1.5, 40), np.arange(40, dtype=np.int32) % 6
+        ours, trips = lg.asarray(x), lg.asarray(n)
+        before = repeated[0]
+        for _ in range(20):
+            result = compiled(ours, trips)  # nobody holds the one before
+        assert repeated[0] - before >= 14
+        assert len(ledger._calls) >= 14
+        np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n), rtol=1e-9)
+        assert ledger.empty
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stacks_that_grow_between_repeated_calls(gpu, seed):
+    """Some results are dropped before the ledger has their calls done again, and their memory has another use by then;
+    some are read by later calls, of programs with stacks and without."""
+    rng = np.random.default_rng(seed)
+    compiled, scaled = loops(), lg.compile(lambda v: v * 0.2)
+    x = np.linspace(0.5, 1.5, 40)
+    ours, kept = lg.asarray(x), []
+    given = {trips: np.minimum(rng.integers(0, trips + 1, 40), trips).astype(np.int32) for trips in (2, 5, 9, 40, 150)}
+    counts = {trips: lg.asarray(n) for trips, n in given.items()}
+    for _ in range(60):
+        trips = int(rng.choice([2, 5, 5, 5, 5, 5, 9, 40, 150], p=[0.3, *[0.12] * 5, 0.06, 0.03, 0.01]))
+        result = compiled(ours, counts[trips])
+        wanted = ragged_reference(x, given[trips])
+        if rng.random() < 0.3:
+            result, wanted = scaled(result), wanted * 0.2
+        if rng.random() < 0.3:
+            kept.append((result, wanted))
+        if rng.random() < 0.2:
+            fresh = rng.normal(size=40)  # into memory that was let go
+            kept.append((lg.asarray(fresh), fresh))
+        if rng.random() < 0.1 and kept:
+            found, expected_now = kept.pop(int(rng.integers(len(kept))))
+            np.testing.assert_allclose(np.asarray(found), expected_now, rtol=1e-9)
+    for found, expected_then in kept:
+        np.testing.assert_allclose(np.asarray(found), expected_then, rtol=1e-9)
+
+
+def test_commands_that_the_ledger_used_elsewhere_are_given_up(repeated):
+    """A call in vain is done again with other memory: what its commands were for is no longer so."""
+    SESSION.clear()
+    with lg.default_device("simulator:1"):
+        compiled = loops()
+        x, few, many = np.linspace(0.5, 1.5, 40), np.full(40, 4, np.int32), np.full(40, 60, np.int32)
+        ours, short, long = lg.asarray(x), lg.asarray(few), lg.asarray(many)
+        for _ in range(5):
+            for n, counts in ((few, short), (many, long), (few, short)):
+                for _ in range(3):
+                    result = compiled(ours, counts)
+                np.testing.assert_allclose(np.asarray(result), ragged_reference(x, n), rtol=1e-9)
+        assert repeated[0] > 5
