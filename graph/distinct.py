@@ -27,7 +27,7 @@ def distinct_axis(value: Value) -> int | None:
     adds one number to all."""
     path: list[Node] = []
     source: Value | None = value
-    while source is not None and source.node is not None and source.node.op != "argsort":
+    while source is not None and source.node is not None and source.node.op not in ("argsort", "top_positions"):
         path.append(source.node)
         source = _one_to_one(source.node)
     if source is None or source.node is None:

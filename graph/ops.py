@@ -308,6 +308,11 @@ sort = _along("sort")
 argsort = _along("argsort")
 
 
+def top_positions(v: Value, k: int, axis: int) -> Value:
+    """Where the k largest elements along an axis are, the largest first."""
+    return emit("top_positions", (v,), {"axis": axis, "k": k})[0]
+
+
 # ---- indexing and linear algebra
 
 

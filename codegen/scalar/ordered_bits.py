@@ -34,3 +34,14 @@ def ordered(m: Ops[V], bits: V, dtype: DType) -> V:
 def last_bits(dtype: DType) -> int:
     """The bits of an element that no other comes after: the largest integer, or NaN."""
     return (1 << (dtype.bits if dtype.kind in "bu" else dtype.bits - 1)) - 1
+
+
+def first_bits(dtype: DType) -> int:
+    """The bits of an element that comes before no other: the smallest integer, or the negative infinity."""
+    if dtype.kind in "bu":
+        return 0
+    top = 1 << (dtype.bits - 1)
+    if dtype.kind == "i":
+        return top
+    digits = dtype.bits - 1 - EXPONENT_BITS[dtype.name]
+    return top | ((top - 1) >> digits << digits)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import LIBRARY
 from loopgrad.graph.rebuild import GraphBuilder, renewed
 from loopgrad.graph.types import TensorType, int64
 
@@ -20,14 +21,19 @@ Key = tuple[Value, int]
 
 def rewrite_sorts(graph: Graph) -> Graph:
     """The sorts of `graph` itself in these forms; its regions stay."""
-    sorts = [node for node in graph.nodes if node.op in ("sort", "argsort")]
+    sorts = [node for node in graph.nodes if _sorts(node)]
     if not sorts:
         return graph
     wanted: dict[Key, set[str]] = {}
-    for node in sorts:
+    for node in [node for node in sorts if node.op != "top_positions"]:
         wanted.setdefault((node.operands[0], node.attrs["axis"]), set()).add(node.op)
     rewriting = _Rewriting(frozenset([key for key, ops in wanted.items() if len(ops) > 1]))
     return rewriting.graph(graph)
+
+
+def _sorts(node: Node) -> bool:
+    """Whether it is a routine that works along an axis."""
+    return node.op in LIBRARY and "axis" in node.attrs
 
 
 @dataclass(slots=True)
@@ -45,7 +51,7 @@ class _Rewriting:
                 node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions
             )
             self.builder.loc = current.loc
-            if node.op not in ("sort", "argsort"):
+            if not _sorts(node):
                 self.builder.nodes.append(current)
                 env.update((old, new) for old, new in zip(node.results, current.results, strict=True) if old is not new)
             else:
@@ -57,8 +63,9 @@ class _Rewriting:
         key, rank = (node.operands[0], node.attrs["axis"]), len(operand.shape)
         perm = list(range(rank))
         perm[key[1]], perm[-1] = rank - 1, key[1]
-        if key not in self.both:
-            return self.turned(self.builder.value(node.op, self.turned(operand, perm), axis=rank - 1), perm)
+        if key not in self.both or node.op == "top_positions":
+            attrs = {**node.attrs, "axis": rank - 1}
+            return self.turned(self.builder.value(node.op, self.turned(operand, perm), **attrs), perm)
         if key not in self.orders:
             rows = self.turned(operand, perm)
             self.orders[key] = rows, self.builder.value("argsort", rows, axis=rank - 1)

@@ -6,6 +6,7 @@ reduce_*          attrs axes (sorted): those dims disappear, the dtype stays. Of
 argmin, argmax    attrs axis: int64, first occurrence, NaN wins; of no elements refused
 cum*              attrs axis, reverse: inclusive; NaN propagates through cummin and cummax
 sort, argsort     attrs axis: ascending, stable, NaN last; argsort gives int64
+top_positions     attrs axis, k: where the k largest are (int64), from the largest on; NaN first, equal ones in order
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import intervals
 from loopgrad.graph.primitives.primitive import (
@@ -81,6 +83,16 @@ def _infer_along(op: str, kinds: str, dtype: DType | None = None) -> Infer:
     return infer
 
 
+def _infer_top(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    (t,) = _infer_along("top_positions", ORDERED, int64)(operands, attrs, regions)
+    assert isinstance(t, TensorType)
+    axis, k = attrs["axis"], attrs["k"]
+    if not 0 <= k <= t.shape[axis]:
+        fix = "choose a smaller k, or another axis"
+        raise ShapeError(explained("top_positions", f"0 to {t.shape[axis]} elements", str(k), fix))
+    return (TensorType((*t.shape[:axis], k, *t.shape[axis + 1 :]), int64),)
+
+
 def _reduce(ufunc: np.ufunc) -> Reference:
     def reference(attrs: Attrs, x: Array) -> tuple[Array]:
         with np.errstate(all="ignore"):
@@ -133,6 +145,14 @@ def _sort(attrs: Attrs, x: Array) -> tuple[Array]:
 
 def _argsort(attrs: Attrs, x: Array) -> tuple[Array]:
     return (np.argsort(_ordered(x), axis=attrs["axis"], kind="stable").astype(np.int64, copy=False),)
+
+
+def _top(attrs: Attrs, x: Array) -> tuple[Array]:
+    """Sorting what is turned around, and turning the result, keeps equal elements in their order."""
+    axis = attrs["axis"]
+    (upwards,) = _argsort(attrs, np.flip(x, axis))
+    order = x.shape[axis] - 1 - np.flip(upwards, axis)
+    return (np.take(order, np.arange(attrs["k"]), axis=axis),)
 
 
 # ---- where axes go
@@ -209,5 +229,10 @@ ROWS: Final[dict[str, Primitive]] = table(
         name="argsort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("argsort", ORDERED, int64),
         reference=_argsort, interval=intervals.position, axes=_along_axes, batched=axis_after_batch,
         not_differentiable="gives integers", heavy=True,
+    ),
+    Primitive(
+        name="top_positions", public="top_k", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_top, reference=_top,
+        interval=intervals.position, axes=_along_axes, batched=axis_after_batch, not_differentiable="gives integers",
+        heavy=True,
     ),
 )  # fmt: skip

@@ -100,8 +100,7 @@ def top_k(x: ArrayLike, k: int, /, axis: int = -1) -> tuple[Tensor, Tensor]:
     count = t._value.shape[d]
     if not 0 <= k <= count:
         raise ValueError(explained("top_k", f"0 to {count} elements", str(k), "choose a smaller k, or another axis"))
-    first = (*(slice(None),) * d, slice(0, k))
-    order = copied(argsort(t, axis=d, descending=True)[first])
+    order = wrap(ops.top_positions(t._value, k, d))
     return take_along_axis(t, order, axis=d), order
 
 

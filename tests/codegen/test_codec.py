@@ -66,7 +66,7 @@ def gpu_record(program: Program) -> ProgramRecord:
     return compile_for(program, Options(), NoCode()).program
 
 
-def cpu_record(program: Program) -> cpu.ProgramRecord:
+def cpu_record(program: Program) -> cpu.CpuProgramRecord:
     return cpu.record(program, emit_kernels(program.kernels, host_machine(), Options())[1])
 
 
@@ -116,7 +116,7 @@ def test_programs_of_a_gpu_come_back(programs: list[Program]) -> None:
 def test_programs_of_the_cpu_come_back(programs: list[Program]) -> None:
     for program in programs:
         record = cpu_record(program)
-        assert same(decode(cpu.ProgramRecord, written(cpu.ProgramRecord, record)), record)
+        assert same(decode(cpu.CpuProgramRecord, written(cpu.CpuProgramRecord, record)), record)
 
 
 def test_the_programs_have_loops_branches_and_stacks(programs: list[Program]) -> None:

@@ -64,6 +64,33 @@ def test_any_axis(device, axis):
     check(elements("float64", (5, 6, 7)), axis)
 
 
+def largest(x, k):
+    """By NumPy: sorting what is turned around keeps equal elements in their order."""
+    order = np.flip(x.shape[-1] - 1 - np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)[..., :k]
+    return np.take_along_axis(x, order, axis=-1), order
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_largest(device, dtype):
+    x = elements(dtype, (3, 40))
+    for k in (1, 7, 40):
+        for got, wanted in zip(lg.top_k(lg.asarray(x), k), largest(x, k), strict=True):
+            assert np.asarray(got).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32"])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((2, 1300), 3), ((1, 10_000), 100), ((2, 700), 400), ((3, 600), 600)], ids=str
+)
+def test_the_largest_of_long_rows(device, dtype, shape, k):
+    """Of chunks, of chunks of candidates, and more than half of what a workgroup holds."""
+    if device.startswith(("vulkan", "cuda", "hip")):  # whose workgroups hold more
+        shape, k = (shape[0], 8 * shape[1]), 8 * k
+    x = elements(dtype, shape)
+    for got, wanted in zip(lg.top_k(lg.asarray(x), k), largest(x, k), strict=True):
+        assert np.asarray(got).tobytes() == wanted.tobytes()
+
+
 def test_loops_and_branches_over_sorted_arrays(device):
     """On GPUs neither the loop nor the branch waits for the host."""
 

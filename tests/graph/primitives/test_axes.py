@@ -29,6 +29,7 @@ CASES = {
     "cumsum": [({"axis": 3, "reverse": True}, [])],
     "sort": [({"axis": 1}, [])],
     "argsort": [({"axis": 3}, [])],
+    "top_positions": [({"axis": 3, "k": 1}, [])],
     "matmul": [({}, [(2, 3, 4, 5)])],
     "gather": [({}, [INDEX]), ({}, [INDEX, INDEX])],
     "scatter": [({"kind": "add"}, [INDEX, (*INDEX.shape, 3, 1, 4)]), ({"kind": "set"}, [INDEX, INDEX, (2, 3, 1, 4)])],

@@ -17,5 +17,5 @@ def simulator(monkeypatch):
 def sorted_by_host(monkeypatch, tmp_path):
     """Programs that sort are driven by the host, as if GPUs had no kernels for that."""
     monkeypatch.setenv("LOOPGRAD_CACHE_DIR", str(tmp_path))
-    for name in ("sort", "argsort"):
+    for name in ("sort", "argsort", "top_positions"):
         monkeypatch.setitem(PROVIDERS, name, ())

@@ -37,13 +37,15 @@ LONGEST: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """`rows` of `length` elements in tiles of `size`, `per_chunk` of which are a chunk."""
+    """`rows` of `length` elements in tiles of `size`, `per_chunk` of which are a chunk. `descending`: from the
+    largest."""
 
     dtype: str
     rows: int
     length: int
     size: int
     per_chunk: int
+    descending: bool = False
 
     @property
     def tiles(self) -> int:
@@ -95,7 +97,7 @@ class Count:
 
     def emit(self, e: Emitter, number: Val) -> None:
         t, code, b = self.tiling, GroupCode(e), e.b
-        elements = Elements(e, code, t.dtype)
+        elements = Elements(e, code, t.dtype, t.descending)
         bins, (source, counts, totals, shifts) = b.shared("i32", DIGITS), e.table.params
         row, chunk = _split(code, number, t.chunks)
         shift = b.load(shifts, "i32", invariant=True)
@@ -200,7 +202,7 @@ class _Scatter:
     def __init__(self, e: Emitter, program: Scatter, number: Val) -> None:
         self.e, self.b, self.program, self.code = e, e.b, program, GroupCode(e)
         t, code, params = program.tiling, self.code, list(e.table.params)
-        self.elements = Elements(e, code, t.dtype)
+        self.elements = Elements(e, code, t.dtype, t.descending)
         self.order = DigitOrder(code, code.group, t.size // code.group, self.elements.held)
         self.sums = GroupSums(code, code.group, 2)
         self.targets = e.b.shared("i32", DIGITS)
@@ -226,7 +228,7 @@ class _Scatter:
         b.barrier()
         for turn, back in ((0, held), (1, in_turn)):
             shift = self.code.plus(self.shift, turn * DIGIT)
-            places = order.places([self.elements.digit(value, shift, DIGIT) for value in values])
+            places = order.places(self._digits(values, shift))
             values = order.exchanged(values, places, back)
             if positions:
                 b.barrier()
@@ -234,6 +236,17 @@ class _Scatter:
         self._find_targets()
         self._store(loads, values, positions)
         b.barrier()
+
+    def _digits(self, values: Sequence[Val], shift: Val) -> list[Val]:
+        """Of the elements that this invocation holds. Those beyond the last are behind all others in every pass; where
+        the largest come first no element has such digits, so they are told by their place, which they keep."""
+        found = [self.elements.digit(value, shift, DIGIT) for value in values]
+        if not self.program.tiling.descending:
+            return found
+        code, first = self.code, self.code.times(self.code.own, self.order.each)
+        inside = [code.test("SLessThan", code.plus(first, k), self.tile.count) for k in range(self.order.each)]
+        last = code.i32((1 << DIGIT) - 1)
+        return [self.e.select(there, digit, last) for there, digit in zip(inside, found, strict=True)]
 
     def _positions(self, loads: Sequence[tuple[Val, Val, Val]]) -> list[Val]:
         """Those of the elements that this invocation holds."""
@@ -302,14 +315,14 @@ class _Scatter:
                 e.when(inside, partial(b.store, address, position))
 
 
-def _tiling(routine: Routine) -> Tiling:
+def _tiling(routine: Routine, descending: bool) -> Tiling:
     source = routine.inputs[0].type
     length = source.shape[-1]
     rows = source.size // length
     size = routine.group * most_held(source.dtype, routine.group, routine.memory - 8 * routine.group - 8 * DIGITS)
     tiles = -(-length // size)
     chunks = max(min(MOST_CHUNKS // rows, tiles), 1)
-    return Tiling(source.dtype.name, rows, length, size, -(-tiles // chunks))
+    return Tiling(source.dtype.name, rows, length, size, -(-tiles // chunks), descending)
 
 
 def _refuses(routine: Routine) -> str:
@@ -324,20 +337,25 @@ def _refuses(routine: Routine) -> str:
 
 
 def _make(routine: Routine) -> None:
-    t, (source,), dtype = _tiling(routine), routine.inputs, routine.inputs[0].type.dtype
-    values, positions = wanted(routine)
+    outputs = list(routine.outputs)
+    values, positions = [outputs.pop(0) if is_wanted else None for is_wanted in wanted(routine)]
+    make_launches(routine, values, positions)
+
+
+def make_launches(routine: Routine, values: Array | None, positions: Array | None, descending: bool = False) -> None:
+    """Sort the routine's operand into these."""
+    t, (source,), dtype = _tiling(routine, descending), routine.inputs, routine.inputs[0].type.dtype
     passes = -(-dtype.bits // WIDTH)
     counts = routine.scratch(t.rows * t.tiles * DIGITS, int32)
     totals = routine.scratch(t.rows * t.chunks * DIGITS, int32)
     digits = routine.scratch(t.rows * DIGITS, int32) if t.chunks > 1 else None
-    outputs = list(routine.outputs)
     scratch = partial(_in_turn, routine, source.type.size)
-    if values:
-        block, output = scratch(min(passes - 1, 1), dtype), outputs.pop(0)
-        value_blocks = [output if (passes - 1 - n) % 2 == 0 else block[0] for n in range(passes)]
+    if values is not None:
+        block = scratch(min(passes - 1, 1), dtype)
+        value_blocks = [values if (passes - 1 - n) % 2 == 0 else block[0] for n in range(passes)]
     else:
         value_blocks = scratch(passes - 1, dtype)
-    position_blocks = [*scratch(passes - 1, int32), outputs.pop(0)] if positions else []
+    position_blocks = [] if positions is None else [*scratch(passes - 1, int32), positions]
     elements = source
     for n in range(passes):
         shift = routine.constant(np.array([WIDTH * n], np.int32))
@@ -347,7 +365,8 @@ def _make(routine: Routine) -> None:
         elif digits is not None:
             routine.by_groups("sort_sums", SumChunks(t.chunks), t.rows * DIGITS, totals, digits)
         last = n == passes - 1
-        program = Scatter(t, values or not last, positions, positions and n == 0, positions and last)
+        ordered = positions is not None
+        program = Scatter(t, values is not None or not last, ordered, ordered and n == 0, ordered and last)
         arrays = [
             elements,
             *position_blocks[n - 1 : n],
@@ -358,7 +377,7 @@ def _make(routine: Routine) -> None:
         ]
         if program.values:
             arrays.append(value_blocks[n])
-        if positions:
+        if ordered:
             arrays.append(position_blocks[n])
         routine.by_groups("sort_scatter", program, t.rows * t.tiles, *arrays)
         if program.values:

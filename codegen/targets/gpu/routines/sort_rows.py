@@ -24,7 +24,12 @@ FEW_TILES: Final = 512
 @dataclass(frozen=True, slots=True)
 class SortRows:
     """`rows` of `length` elements, each held by `members` invocations that hold `each` elements. Arrays: the elements;
-    the sorted ones where there are `values`; where they were (int64) where there are `positions`."""
+    their positions (int32) where these are `given`; the sorted elements where there are `values`; where they were
+    (int64, or int32 where that is `narrow`) where there are `positions`.
+
+    `chunk`: so many elements of a row are sorted by themselves by a whole workgroup, 0: all of it. `count`: so many of
+    what is sorted are left, 0: all; of a row with less, what no element comes before. `descending`: from the
+    largest."""
 
     dtype: str
     rows: int
@@ -33,6 +38,19 @@ class SortRows:
     each: int
     values: bool
     positions: bool
+    chunk: int = 0
+    count: int = 0
+    descending: bool = False
+    given: bool = False
+    narrow: bool = False
+
+    @property
+    def chunks(self) -> int:
+        """Of a row."""
+        return -(-self.length // self.chunk) if self.chunk else 1
+
+    def tiles(self, group: int) -> int:
+        return -(-self.rows * self.chunks // (group // self.members))
 
     def emit(self, e: Emitter, tile: Val) -> None:
         _Rows(e, self, tile).emit()
@@ -42,38 +60,61 @@ class _Rows:
     def __init__(self, e: Emitter, program: SortRows, tile: Val) -> None:
         self.e, self.b, self.program = e, e.b, program
         self.code = code = GroupCode(e)
-        self.elements = Elements(e, code, program.dtype)
+        self.elements = Elements(e, code, program.dtype, program.descending)
         self.order = DigitOrder(code, program.members, program.each, self.elements.held)
         self.first_row = e.b.inst("IMul", "i64", tile, e.b.const("i64", code.group // program.members))
         self.first = code.op("IMul", self.first_row, program.length)
+        self.begin, self.length = code.i32(0), code.i32(program.length)
+        if program.chunk:
+            row, chunk = code.divided(tile, program.chunks)
+            begin = code.op("IMul", chunk, program.chunk)
+            self.first = code.plus(code.op("IMul", row, program.length), begin)
+            self.begin = e.resize(begin, "i32")
+            self.length = code.op("ISub", self.length, self.begin)
 
     def emit(self) -> None:
         p, b = self.program, self.b
         held, places = self.order.held(), self.order.in_turn()
-        numbers = [self._number(k) for k in range(p.each)]
+        numbers = [self._number(k, p.length, self.length) for k in range(p.each)]
         values = self.order.exchanged([self._load(*found) for found in numbers], places, held)
         keys = [b.local(self.elements.held) for _ in values]
         for key, value in zip(keys, values, strict=True):
             b.set(key, value)
         origins = [b.local("i32") for _ in keys] if p.positions else []
-        _, member = self.code.divided(self.code.own, p.members)
-        for k, origin in enumerate(origins):
-            b.set(origin, self.code.plus(self.code.times(member, p.each), k))
+        if p.positions:
+            for origin, position in zip(origins, self._positions(numbers), strict=True):
+                b.set(origin, position)
         b.barrier()
         digits = -(-self.elements.dtype.bits // DIGIT)
         counted(self.e, self.code.i32(digits), lambda n: self._pass(self.code.times(n, DIGIT), keys, origins))
+        if p.count:
+            self.first = self.code.op("IMul", self.first_row, p.count)
+            numbers = [self._number(k, p.count, self.code.i32(p.count)) for k in range(p.each)]
         self._leave(numbers, [b.get(key, self.elements.held) for key in keys], [b.get(o, "i32") for o in origins])
 
-    def _number(self, k: int) -> tuple[Val, Val]:
-        """Of the element that this invocation loads in turn k: its number from `first` on, whether there is one."""
+    def _number(self, k: int, pitch: int, length: Val) -> tuple[Val, Val]:
+        """Of the element that is this invocation's in turn k: its number from `first` on where rows are `pitch` apart,
+        and whether there is one in a row of that length."""
         p, c = self.program, self.code
         row, column = c.divided(c.plus(c.own, k * c.group), p.members * p.each)
-        exists = c.test("SLessThan", c.plus(self.first_row, c.wide(row)), p.rows)
-        inside = c.e.both(exists, c.test("ULessThan", column, p.length))
-        return c.plus(c.op("IMul", row, p.length), column), inside
+        exists = c.test("SLessThan", c.plus(self.first_row, c.wide(row)), p.rows * p.chunks)
+        inside = c.e.both(exists, c.test("SLessThan", column, length))
+        return c.plus(c.op("IMul", row, pitch), column), inside
 
     def _base(self, array: int, size: int) -> Val:
         return self.e.at(self.e.table.params[array], self.first, size)
+
+    def _positions(self, numbers: Sequence[tuple[Val, Val]]) -> list[Val]:
+        """Of the elements that this invocation holds, in the row."""
+        p, c, b = self.program, self.code, self.b
+        if p.given:
+            base = self._base(1, 4)
+            found = [b.load(c.at(base, self.e.select(i, number, c.i32(0)), 4), "i32") for number, i in numbers]
+            b.barrier()
+            return self.order.exchanged(found, self.order.in_turn(), self.order.held())
+        _, member = c.divided(c.own, p.members)
+        first = c.plus(self.begin, c.times(member, p.each))
+        return [c.plus(first, k) for k in range(p.each)]
 
     def _load(self, number: Val, inside: Val) -> Val:
         base = self._base(0, self.elements.size)
@@ -94,7 +135,7 @@ class _Rows:
                 b.set(origin, value)
 
     def _leave(self, numbers: Sequence[tuple[Val, Val]], values: list[Val], origins: list[Val]) -> None:
-        p, b, order, array = self.program, self.b, self.order, 1
+        p, b, order, array = self.program, self.b, self.order, 2 if self.program.given else 1
         held, places = order.held(), order.in_turn()
         b.barrier()
         if p.values:
@@ -104,9 +145,11 @@ class _Rows:
             b.barrier()
             array += 1
         if p.positions:
-            base = self._base(array, 8)
+            size = 4 if p.narrow else 8
+            base = self._base(array, size)
             for (number, inside), origin in zip(numbers, order.exchanged(origins, held, places), strict=True):
-                self.e.when(inside, partial(b.store, self.code.at(base, number, 8), self.code.wide(origin)))
+                position = origin if p.narrow else self.code.wide(origin)
+                self.e.when(inside, partial(b.store, self.code.at(base, number, size), position))
             b.barrier()
 
 
@@ -128,16 +171,16 @@ def few_tiles(rows: int, length: int, size: int) -> bool:
     return length <= size // 2 and rows * length < FEW_TILES * size
 
 
-def _program(routine: Routine) -> SortRows | None:
-    """How these rows are sorted; None where they are too long."""
+def fitting(routine: Routine, length: int = 0) -> SortRows | None:
+    """How the rows are sorted, or as many of that length; None where they are too long."""
     source, group = routine.inputs[0].type, routine.group
     if routine.attrs["axis"] != len(source.shape) - 1:
         return None
-    length = source.shape[-1]
+    rows = source.size // source.shape[-1]
+    length = length or source.shape[-1]
     each = most_held(source.dtype, group, routine.memory)
     if not each or length > group * each:
         return None
-    rows = source.size // length
     while each > FEWEST_HELD and (each >= 2 * length or few_tiles(rows, length, group * each)):
         each //= 2
     members = 1 << (-(-length // each) - 1).bit_length()
@@ -146,7 +189,7 @@ def _program(routine: Routine) -> SortRows | None:
 
 
 def _refuses(routine: Routine) -> str:
-    if not routine.inputs[0].type.size or _program(routine) is not None:
+    if not routine.inputs[0].type.size or fitting(routine) is not None:
         return ""
     return "a row is more than a workgroup holds"
 
@@ -154,10 +197,9 @@ def _refuses(routine: Routine) -> str:
 def _make(routine: Routine) -> None:
     if not routine.inputs[0].type.size:
         return
-    program = _program(routine)
+    program = fitting(routine)
     assert program is not None
-    tiles = -(-program.rows // (routine.group // program.members))
-    routine.by_groups("sort_rows", program, tiles, *routine.inputs, *routine.outputs)
+    routine.by_groups("sort_rows", program, program.tiles(routine.group), *routine.inputs, *routine.outputs)
 
 
 PROVIDER: Final = Provider("rows in registers of workgroups", _refuses, _make)

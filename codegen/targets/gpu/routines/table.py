@@ -7,12 +7,13 @@ from typing import Final
 
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
-from loopgrad.codegen.targets.gpu.routines import radix_sort, sort_rows
+from loopgrad.codegen.targets.gpu.routines import largest, radix_sort, sort_rows
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "sort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
     "argsort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
+    "top_positions": (largest.PROVIDER, largest.OF_ALL),
 }
 
 
