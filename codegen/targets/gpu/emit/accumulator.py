@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, walk
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.context import Accumulation, Emitter
+from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,10 @@ class Accumulator(ABC):
     @abstractmethod
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         """Combine x with element `index`, as the operation says; `block` is the first scratch block."""
+
+    def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
+        """What lanes add to, in the code of one kernel, whose first instructions go before all lanes."""
+        return self
 
     @abstractmethod
     def way(self, kernel: Kernel) -> str:

@@ -7,15 +7,16 @@ are made in 32 bits: of wider elements only where terms are known to be small, o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
-from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.compare_and_swap import swap
-from loopgrad.codegen.targets.gpu.emit.context import Emitter, register_type
+from loopgrad.codegen.targets.gpu.emit.context import Accumulation, Emitter, register_type
+from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 
 
@@ -31,9 +32,9 @@ class GroupTable(Accumulator):
     def way(self, kernel: Kernel) -> str:
         return f"{self.copies} copies in memory of each workgroup, then atomics"
 
-    def begun(self, kernel: Kernel, b: Assembler) -> HeldTable:
+    def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
         size = kernel.params[self.param].size
-        return HeldTable(self, size, b.shared("i32", size * self.copies))
+        return HeldTable(self, size, i.b.shared("i32", size * self.copies))
 
 
 @dataclass(frozen=True, slots=True)

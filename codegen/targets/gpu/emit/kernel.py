@@ -27,12 +27,13 @@ from loopgrad.codegen.targets.gpu.emit.context import (
     memory_type,
     register_type,
 )
-from loopgrad.codegen.targets.gpu.emit.group_table import GroupTable, HeldTable
+from loopgrad.codegen.targets.gpu.emit.group_table import HeldTable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, joined
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import HeldRange, LargestTerm
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
@@ -174,7 +175,7 @@ def shared_params(kernel: Kernel, b: Assembler, plan: LaneMapping, table: Kernel
         copies[param] = Instructions(b).at(table.scratch[block + i], table.invocation, size)
     block += len(plan.copied)
     for acc in plan.accumulators:
-        accumulations[acc.param] = (acc.begun(kernel, b) if isinstance(acc, GroupTable) else acc, block)
+        accumulations[acc.param] = (acc.begun(kernel, Instructions(b), table.scratch, block), block)
         block += acc.blocks
     return SharedParams(plan.copies > 0, copies, accumulations)
 
@@ -285,9 +286,12 @@ def emit_lane(e: Emitter, lane: Val) -> None:
 def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     """The tiles of this workgroup."""
     b = e.b
-    tables = [held for held, _ in e.shared.accumulations.values() if isinstance(held, HeldTable)]
+    tables = [held for held, _ in e.shared.accumulations.values() if isinstance(held, HeldTable | HeldRange)]
     meets = tiles.sorted or tiles.partials or tables
     nothing = shared_idle(e) if meets else idle(e)
+    for acc, block in e.shared.accumulations.values():
+        if isinstance(acc, LargestTerm) and (unneeded := acc.idle(e, block)) is not None:
+            nothing = e.either(nothing, unneeded)
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:
         trips = trip_count(e.kernel) if tiles.measured else None
@@ -303,7 +307,7 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
         stride(e, words, unit, nothing, lambda number: emit_tile(e, tiles, number, emit_block))
 
 
-def emit_with_tables(e: Emitter, tiles: Tiles, tables: Sequence[HeldTable], number: Val) -> None:
+def emit_with_tables(e: Emitter, tiles: Tiles, tables: Sequence[HeldTable | HeldRange], number: Val) -> None:
     """A tile whose lanes add to tables of the workgroup."""
     for table in tables:
         table.clear(e)

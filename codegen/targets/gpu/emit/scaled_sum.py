@@ -5,12 +5,18 @@ run as usual, and add each term to two words of 64 bits: `high_bits` bits from t
 has more the same number again. Integers add up alike in any order, so bits don't depend on it. A term loses what is
 more than 2 * high_bits below the largest one: 72 bits for 2**24 terms. A support kernel rounds the words to a float.
 
-It costs memory of 20 bytes an element, and one atomic a term in each launch for most terms of 32 bits. (Demmel and
-Nguyen, Fast Reproducible Floating-Point Summation, 2013, find a maximum first for the same end.)
+Terms of 32 bits mostly lie so close to each other that one exponent does for all elements, and nothing is lost. A
+launch before finds the largest and the smallest exponent of all, by one atomic a tile, and if their distance allows
+that (the sums are `narrow`) the lanes needn't look for every element's own. So bits depend on the terms, never on
+their order.
+
+It costs memory of 20 bytes an element. (Demmel and Nguyen, Fast Reproducible Floating-Point Summation, 2013, find a
+maximum first for the same end.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -19,29 +25,48 @@ from typing import ClassVar, Final
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions
-from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.context import Accumulation, Emitter
 from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, float_format
+from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
+from loopgrad.graph.types import DType
 
 NAN, ABOVE, BELOW = 1, 2, 4  # marks of terms that aren't finite, above the exponent in its word
 MARKS: Final = 16  # where they begin
 BYTES: Final = 4 + 2 * 8  # of an element: the word of its exponent, its sums
 SPARE: Final = 2  # bits of a sum: a sign, and one for exponents that come out otherwise in the second launch
+HIGHEST: Final = 1 << 12  # no exponent reaches it
+WIDE: Final = 1 << 16  # as a distance: some terms aren't finite
+SPARSE: Final = 16  # a table of so many elements a term is cleared where terms are
 MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledSum(Accumulator):
-    """Scratch blocks: of each element 1 + the exponent of its largest term (an i32; 0: there is none) and marks; then
-    the sums, all high ones first. `lazy`: the first launch clears the sums of elements that it meets."""
+    """Scratch blocks: of each element 1 + the exponent of its largest term (an i32; 0: there is none) and marks; the
+    sums, all high ones first; of all terms 1 + the largest exponent, and HIGHEST - the smallest one. `lazy`: the first
+    launch clears the sums of elements that it meets; otherwise, where `ranged`, sums may be narrow."""
 
-    blocks: ClassVar[int] = 2
+    blocks: ClassVar[int] = 3
 
     high_bits: int
     lazy: bool
+    ranged: bool
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        self.add_term(e, block, index, x)
+
+    def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
+        """While code is emitted: knows whether sums are narrow before the first lane."""
+        if not self.ranged:
+            return self
+        dtype = kernel.params[self.param].dtype
+        largest = range_word(i, scratch[block + 2], 0)
+        return HeldSum(self, narrow(i, scratch[block + 2], self.high_bits, dtype), largest)
+
+    def add_term(self, e: Emitter, block: int, index: Val, x: Val, common: tuple[Val, Val] | None = None) -> None:
+        """`common`: whether sums are narrow, and 1 + the exponent that they then have."""
         described = e.kernel.params[self.param]
         parts = FloatParts(e, described.dtype, x)
         exponent = e.at(e.table.scratch[block], index, 4)
@@ -49,7 +74,7 @@ class ScaledSum(Accumulator):
 
         def add_parts() -> None:
             places = sums, e.offset(sums, 8 * described.size)
-            for place, part in zip(places, self.cut(e, parts, exponent), strict=True):
+            for place, part in zip(places, self.cut(e, parts, self.largest(e, exponent, common)), strict=True):
                 e.when(_nonzero(e, part), partial(self._add, e, place, part, parts.negative))
 
         def mark() -> None:
@@ -59,18 +84,30 @@ class ScaledSum(Accumulator):
         e.one_of(parts.finite, lambda: e.when(_nonzero(e, parts.mantissa), add_parts), mark)
 
     def way(self, kernel: Kernel) -> str:
-        return f"fixed point, {2 * self.high_bits} bits from the largest term down, in two launches"
+        return f"fixed point, {2 * self.high_bits} bits from the largest term down"
 
     @staticmethod
     def _add(e: Emitter, place: Val, part: Val, negative: Val) -> None:
         minus = e.b.inst("ISub", "i64", e.b.const("i64", 0), part)
         e.b.atomic("AtomicIAdd", place, e.select(negative, minus, part))
 
-    def cut(self, e: Emitter, parts: FloatParts, exponent: Val) -> tuple[Val, Val]:
+    @staticmethod
+    def largest(e: Emitter, exponent: Val, common: tuple[Val, Val] | None) -> Val:
+        """1 + the exponent from which on an element's terms are added; `exponent` is the address of its own."""
+        mask = e.b.const("i32", (1 << MARKS) - 1)
+
+        def own() -> tuple[Val, ...]:
+            return (e.b.inst("BitwiseAnd", "i32", e.b.load(exponent, "i32"), mask),)
+
+        if common is None:
+            return own()[0]
+        (found,) = e.choose(common[0], lambda: common[1:], own)
+        return found
+
+    def cut(self, e: Emitter, parts: FloatParts, largest: Val) -> tuple[Val, Val]:
         """The mantissa's bits that go to the high and to the low sum."""
         b, high = e.b, self.high_bits
         bits = float_format(e.kernel.params[self.param].dtype).mantissa + 1
-        largest = b.inst("BitwiseAnd", "i32", b.load(exponent, "i32"), b.const("i32", (1 << MARKS) - 1))
         below = b.inst("ISub", "i32", largest, e.resize(parts.shift, "i32"))  # 1 for the largest
         down = b.inst("IAdd", "i32", _at_least(e, below, 0), b.const("i32", bits - high - 1))
         right, left = (_shift(e, v) for v in (down, b.inst("ISub", "i32", b.const("i32", 0), down)))
@@ -84,13 +121,113 @@ class ScaledSum(Accumulator):
         return upper, lower
 
 
+def distance(high_bits: int, dtype: DType) -> int:
+    """What the two words of all terms make together, at most, where sums are narrow."""
+    return 2 * high_bits - (float_format(dtype).mantissa + 1) + HIGHEST + 1
+
+
+def range_word(i: Instructions, words: Val, number: int) -> Val:
+    return i.b.load(i.offset(words, 4 * number), "i32", invariant=True)
+
+
+def narrow(i: Instructions, words: Val, high_bits: int, dtype: DType) -> Val:
+    """Whether no bit of any term is lost where all have the exponent of the largest; `words`: the address of those of
+    all terms."""
+    sum = i.b.inst("IAdd", "i32", range_word(i, words, 0), range_word(i, words, 1))
+    return i.b.inst("SLessThan", "bool", sum, i.b.const("i32", distance(high_bits, dtype) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSum:
+    """A ScaledSum that may be narrow, while code is emitted; implements Accumulation."""
+
+    sums: ScaledSum
+    narrow: Val
+    largest: Val
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        self.sums.add_term(e, block, index, x, (self.narrow, self.largest))
+
+
+@dataclass(frozen=True, slots=True)
+class TermRange(Accumulator):
+    """Of the launch that finds between which exponents all terms lie."""
+
+    blocks: ClassVar[int] = 3
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        raise AssertionError("lanes add to what `begun` made")
+
+    def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
+        return HeldRange(self.param, block, i.b.shared("i32", 2))
+
+    def way(self, kernel: Kernel) -> str:
+        return "the largest and the smallest exponent"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRange:
+    """A TermRange while code is emitted, with the words of a tile in memory of the workgroup; implements
+    Accumulation."""
+
+    param: int
+    block: int
+    words: Variable
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        b = e.b
+        parts = FloatParts(e, e.kernel.params[self.param].dtype, x)
+        shift = e.resize(parts.shift, "i32")
+        above = b.inst("IAdd", "i32", shift, b.const("i32", 1))
+        below = b.inst("ISub", "i32", b.const("i32", HIGHEST), shift)
+        below = e.select(parts.finite, below, b.const("i32", WIDE))
+
+        def enter() -> None:
+            for number, mine in enumerate((above, below)):
+                place = b.const("i32", number)
+                larger = b.inst("ULessThan", "bool", b.shared_get(self.words, place, "i32"), mine)
+                e.when(larger, partial(self._raise, e, place, mine))
+
+        e.when(_nonzero(e, parts.mantissa), enter)
+
+    def _raise(self, e: Emitter, place: Val, mine: Val) -> None:
+        e.b.shared_atomic("AtomicUMax", self.words, place, mine)
+
+    def clear(self, e: Emitter) -> None:
+        """All invocations come here; a barrier follows."""
+        self._by_leader(e, lambda number: e.b.shared_set(self.words, number, e.b.const("i32", 0)))
+
+    def flush(self, e: Emitter) -> None:
+        """All invocations come here, after a barrier; one follows."""
+
+        def raise_all(number: Val) -> None:
+            found = e.b.shared_get(self.words, number, "i32")
+            e.b.atomic("AtomicUMax", e.at(e.table.scratch[self.block + 2], e.resize(number, "i64"), 4), found)
+
+        self._by_leader(e, raise_all)
+
+    @staticmethod
+    def _by_leader(e: Emitter, body: Callable[[Val], None]) -> None:
+        def both() -> None:
+            for number in range(2):
+                body(e.b.const("i32", number))
+
+        e.when(e.b.inst("IEqual", "bool", e.b.local_id(), e.b.const("i32", 0)), both)
+
+
 @dataclass(frozen=True, slots=True)
 class LargestTerm(Accumulator):
-    """Of the first launch, which does nothing else."""
+    """Of the launch that finds each element's largest exponent, and does nothing where sums are narrow."""
 
-    blocks: ClassVar[int] = 2
+    blocks: ClassVar[int] = 3
 
-    lazy: bool
+    sums: ScaledSum
+
+    def idle(self, e: Emitter, block: int) -> Val | None:
+        """Whether nothing is to be done, where that may be so."""
+        if not self.sums.ranged:
+            return None
+        return narrow(e, e.table.scratch[block + 2], self.sums.high_bits, e.kernel.params[self.param].dtype)
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         b, described = e.b, e.kernel.params[self.param]
@@ -107,7 +244,7 @@ class LargestTerm(Accumulator):
 
         def enter() -> None:
             b.atomic("AtomicUMax", place, mine)
-            if self.lazy:
+            if self.sums.lazy:
                 e.when(b.inst("IEqual", "bool", known, b.const("i32", 0)), clear)
 
         term = e.both(parts.finite, _nonzero(e, parts.mantissa))
@@ -126,7 +263,8 @@ def scaled_sum(kernel: Kernel, param: int) -> ScaledSum | None:
     high = 64 - SPARE - terms.bit_length() - 1
     if not enough(form, high):
         return None
-    return ScaledSum(param, high, terms < described.size)
+    lazy = terms * SPARSE < described.size
+    return ScaledSum(param, high, lazy, not lazy and form.type == "f32")
 
 
 def enough(form: FloatFormat, high_bits: int) -> bool:

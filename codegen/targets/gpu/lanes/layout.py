@@ -23,7 +23,7 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, only_terms
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, TermRange, only_terms
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
@@ -39,11 +39,12 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     left_by,
     partial_size,
     parts,
+    streamed_tiles,
     tiling,
 )
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
-from loopgrad.codegen.targets.gpu.lanes.table_tiles import table_tiles
+from loopgrad.codegen.targets.gpu.lanes.table_tiles import long_tiles, table_tiles
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
     combine_kernel,
@@ -201,7 +202,7 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
         if isinstance(acc, ExactSum):
             scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
         elif isinstance(acc, ScaledSum):
-            scratch += [max(4 * described.size, 8), max(2 * 8 * described.size, 8)]
+            scratch += [max(4 * described.size, 8), max(2 * 8 * described.size, 8), 8]
         elif isinstance(acc, LastWriter):
             values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
             scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
@@ -225,12 +226,16 @@ def around_accumulator(
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
     if isinstance(acc, ScaledSum):
-        blocks = block, (SCRATCH, position + 1)
+        blocks = block, (SCRATCH, position + 1), (SCRATCH, position + 2)
         starts = [Dispatch(support.add(fill_kernel(int32, 0)), size, blocks[:1])]
         if not acc.lazy:
-            starts.append(Dispatch(support.add(fill_kernel(int64, 0)), 2 * size, blocks[1:]))
-        rounding = support.add(scaled_kernel(dtype, size, acc.high_bits))
-        return [*starts, largest_terms(kernel, acc, blocks, support)], [Dispatch(rounding, size, (*blocks, target))]
+            starts.append(Dispatch(support.add(fill_kernel(int64, 0)), 2 * size, blocks[1:2]))
+        if acc.ranged:
+            starts.append(Dispatch(support.add(fill_kernel(int32, 0)), 2, blocks[2:]))
+            starts.append(terms_only(kernel, TermRange(acc.param), blocks, support))
+        starts.append(terms_only(kernel, LargestTerm(acc.param, acc), blocks, support))
+        rounding = support.add(scaled_kernel(dtype, size, acc))
+        return starts, [Dispatch(rounding, size, (*blocks, target))]
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
@@ -239,18 +244,15 @@ def around_accumulator(
     return [], []
 
 
-def largest_terms(kernel: Kernel, acc: ScaledSum, blocks: tuple[Array, ...], support: Support) -> Dispatch:
-    """The launch of the kernel's lanes that finds the exponents of a scaled sum."""
-    terms = only_terms(kernel, acc.param)
-    tiles = tiling(terms, replace(support.options, sort_lanes=False), support.geometry)
-    mapping = LaneMapping(
-        group=(tiles.group or support.geometry.group) if tiles else 0,
-        tiles=tiles,
-        accumulators=(LargestTerm(acc.param, acc.lazy),),
-    )
+def terms_only(kernel: Kernel, acc: Accumulator, blocks: tuple[Array, ...], support: Support) -> Dispatch:
+    """A launch of the kernel's lanes in which they only look at what they will add."""
+    terms, geometry = only_terms(kernel, acc.param), support.geometry
+    tiles = long_tiles(terms, geometry) if isinstance(acc, TermRange) else streamed_tiles(terms, geometry)
+    if tiles is None:
+        tiles = Tiles(geometry.group, 1, prod(kernel.domain))
     params = [(PARAM, i) for i in range(len(kernel.params))]
-    module = support.add(terms, mapping)
-    return Dispatch(module, prod(kernel.domain), (*params, *blocks), 0 if tiles is None else tiles.count)
+    module = support.add(terms, LaneMapping(group=geometry.group, tiles=tiles, accumulators=(acc,)))
+    return Dispatch(module, prod(kernel.domain), (*params, *blocks), tiles.count)
 
 
 def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:

@@ -27,8 +27,8 @@ def table_tiles(
     """The tiles, and the accumulators, some of which are tables of workgroups; None where there would be none."""
     if kernel.reductions or kernel.errors or not straight(kernel):
         return None
-    lanes, group = prod(kernel.domain), geometry.group
-    size = power_below(max(lanes // FEW_TILES, 1))
+    lanes = prod(kernel.domain)
+    size = tile_size(lanes)
     left, found = geometry.memory // SHARE, []
     for acc in accumulators:
         elements = kernel.params[acc.param].size
@@ -39,10 +39,23 @@ def table_tiles(
         copies = max(min(copies, power_below(left // (4 * elements))), 1)
         left -= 4 * elements * copies
         found.append(GroupTable(acc.param, copies))
-    if not any(isinstance(acc, GroupTable) for acc in found) or size < group:
+    if not any(isinstance(acc, GroupTable) for acc in found):
         return None
-    unrolled = min(most_unrolled(kernel), size // group)
-    return Tiles(size, 1, lanes, unrolled), tuple(found)
+    tiles = long_tiles(kernel, geometry)
+    return (tiles, tuple(found)) if tiles is not None else None
+
+
+def long_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
+    """Few tiles of many lanes; None where there are too few lanes for that."""
+    lanes = prod(kernel.domain)
+    size = tile_size(lanes)
+    if size < geometry.group:
+        return None
+    return Tiles(size, 1, lanes, min(most_unrolled(kernel), size // geometry.group))
+
+
+def tile_size(lanes: int) -> int:
+    return power_below(max(lanes // FEW_TILES, 1))
 
 
 def suits(kernel: Kernel, param: int, lanes: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
 from loopgrad.codegen.targets.gpu.emit.float_parts import float_format
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import MARKS
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import MARKS, ScaledSum, distance
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1
@@ -84,28 +84,55 @@ def round_kernel(dtype: DType, size: int) -> Kernel:
     return Kernel("round", (size,), params, Block((lane,), b.ops))
 
 
-def scaled_kernel(dtype: DType, size: int, high_bits: int) -> Kernel:
-    """param 2 [e] += what element e of a scaled sum stands for: its word of an exponent in param 0, its sums in
-    param 1. Elements without terms are left alone."""
-    lane, b, then = KValue(int64), _Ops(), _Ops()
-    word = b.one("cast", int64, b.one("load", int32, lane, param=0))
-    _round_scaled(then, dtype, (lane, word), size, high_bits)
-    some = b.test("ne", word, 0)
+def scaled_kernel(dtype: DType, size: int, acc: ScaledSum) -> Kernel:
+    """param 3 [e] += what element e of a scaled sum stands for: its word of an exponent in param 0, its sums in
+    param 1, the words of all terms in param 2. Elements without terms are left alone."""
+    lane, b = KValue(int64), _Ops()
+    (some, largest, marks, met) = _start_scaled(b, dtype, lane, size, acc)
+    then = _Ops()
+    _round_scaled(then, dtype, (lane, largest, marks, met), size, acc.high_bits)
     b.ops.append(KOp("if", (some,), (), {}, (Block((), then.ops), Block())))
     params = (
         BufferParam(int32, size, "read"),
         BufferParam(int64, 2 * size, "read"),
+        BufferParam(int32, 2, "read"),
         BufferParam(dtype, size, "write"),
     )
     return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
 
 
-def _round_scaled(b: _Ops, dtype: DType, element: tuple[KValue, KValue], size: int, high_bits: int) -> None:
-    """high * 2**high_bits + low becomes a float and what its rounding lost, both without a sign, and then one."""
-    form, (lane, word) = float_format(dtype), element
-    wide = float64 if form.type == "f64" else float32
+def _start_scaled(
+    b: _Ops, dtype: DType, lane: KValue, size: int, acc: ScaledSum
+) -> tuple[KValue, KValue, KValue, KValue]:
+    """Whether the element has terms, 1 + its largest exponent, marks, and whether its sums were cleared."""
+
+    def load(param: int, at: KValue) -> KValue:
+        found = b.one("load", int64 if param == 1 else int32, at, param=param)
+        return found if param == 1 else b.one("cast", int64, found)
+
+    word = load(0, lane)
     largest, marks = b.integer("and", word, (1 << MARKS) - 1), b.integer("shr", word, MARKS)
-    met = b.test("ne", largest, 0)  # else nobody cleared the sums
+    met = b.test("ne", largest, 0)
+    if not acc.ranged:
+        return b.test("ne", word, 0), largest, marks, met
+    above, below = (load(2, b.const(number, int64)) for number in range(2))
+    limit = b.const(distance(acc.high_bits, dtype), int64)
+    narrow = b.one("le", bool_, b.integer("add", above, below), limit)
+    sums = b.integer("or", load(1, lane), load(1, b.integer("add", lane, size)))
+    return (
+        b.test("ne", b.one("select", int64, narrow, sums, word), 0),
+        b.one("select", int64, narrow, above, largest),
+        b.one("select", int64, narrow, b.const(0, int64), marks),
+        b.one("or", bool_, narrow, met),
+    )
+
+
+def _round_scaled(
+    b: _Ops, dtype: DType, element: tuple[KValue, KValue, KValue, KValue], size: int, high_bits: int
+) -> None:
+    """high * 2**high_bits + low becomes a float and what its rounding lost, both without a sign, and then one."""
+    form, (lane, largest, marks, met) = float_format(dtype), element
+    wide = float64 if form.type == "f64" else float32
 
     def sums(at: KValue) -> KValue:
         return b.one("select", int64, met, b.one("load", int64, at, param=1), b.const(0, int64))
@@ -126,7 +153,7 @@ def _round_scaled(b: _Ops, dtype: DType, element: tuple[KValue, KValue], size: i
     for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
         total = b.one("mul", wide, total, b.one("exp2", wide, b.one("cast", wide, part)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
-    _add_to_table(b, dtype, wide, lane, infinite(b, wide, total, marks, 1), 2)
+    _add_to_table(b, dtype, wide, lane, infinite(b, wide, total, marks, 1), 3)
 
 
 def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> KValue:
