@@ -17,6 +17,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
+from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -53,8 +54,9 @@ def through_pipeline(graph: Graph) -> Graph:
 
 
 def rewrite_block(graph: Graph) -> Graph:
-    """Reductions, scatters and sorts of `graph` itself in forms that kernels and routines have; its regions stay."""
-    graph = rewrite_sorts(graph)
+    """Reductions, scatters, sorts and products of `graph` itself in forms that kernels and routines have; its regions
+    stay."""
+    graph = rewrite_products(rewrite_sorts(graph))
     builder = GraphBuilder()
     env: dict[Value, Value] = {}
     for node in graph.nodes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from loopgrad.codegen.schedule.cost import CEILING, LAUNCH, LOAD, STORE, own_cost, repeats
+from loopgrad.codegen.schedule.cost import CEILING, EXPENSIVE, LAUNCH, LOAD, STORE, own_cost, repeats
 from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
@@ -52,7 +52,54 @@ def choose_stored(partition: Partition) -> set[Value]:
             _inline_readings(partition, node, size if v in stored else max(evaluations, size), readings)
         else:
             _root_readings(partition, node, readings)
+    return _without_multiples(partition, stored, costs, readings)
+
+
+def _without_multiples(
+    partition: Partition, stored: set[Value], costs: dict[Value, float], readings: dict[Value, _Readings]
+) -> set[Value]:
+    """One value in the place of several that are little more than it: a convolution's cotangent times each tap. What is
+    left of each is computed at every reading, which has to cost less than storing it."""
+    sources: dict[Value, list[Value]] = {}
+    for node in partition.graph.nodes:
+        for v in node.results:
+            if v in stored and v not in partition.must_store:
+                most = STORE * prod(v.shape) / max(readings[v].total(), 1.0)
+                source = _source(partition, v, costs, most)
+                if source is not v:
+                    sources.setdefault(source, []).append(v)
+    for source, made in sources.items():
+        if len(made) > 1 or source in stored:
+            stored.difference_update(made)
+            stored.add(source)
     return stored
+
+
+def _source(partition: Partition, value: Value, costs: dict[Value, float], most: float) -> Value:
+    """The first of the values of this size that `value` is made of element by element, at a cost of `most`, each the
+    only operand of the next that isn't one number for all elements."""
+    found, spent = value, 0.0
+    while True:
+        node = found.node
+        if node is None or node.op not in ELEMENTWISE or found in partition.anchor:
+            return found
+        wide = [v for v in dict.fromkeys(node.operands) if not _is_uniform(v, costs)]
+        spent += own_cost(node) + sum([costs.get(v, LOAD) for v in node.operands if v not in wide])
+        if len(wide) != 1 or spent > most:
+            return found
+        source = wide[0].node
+        if source is None or partition.role[source] is not Role.INLINE or wide[0].dtype.bits > value.dtype.bits:
+            return found
+        found = wide[0]
+
+
+def _is_uniform(value: Value, costs: dict[Value, float]) -> bool:
+    """Whether all elements are one that is cheap, or a constant."""
+    while value.node is not None and value.node.op in ("broadcast", "reshape"):
+        value = value.node.operands[0]
+    if value.node is not None and value.node.op == "const":
+        return True
+    return prod(value.shape) == 1 and costs.get(value, LOAD) <= EXPENSIVE
 
 
 def _worth_storing(cost: float, size: float, evaluations: float) -> bool:

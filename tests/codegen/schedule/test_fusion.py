@@ -256,3 +256,23 @@ def test_reductions_kept_apart_are_put_together_for_whatever_needs_them_whole(ch
         return [ops.sort(sums, 0)]
 
     check(function, [TensorType((1000, 4), float64), TensorType((4,), int64)], [rng.random((1000, 4)), [3, 1, 1, 0]])
+
+
+def test_one_value_is_stored_in_the_place_of_its_multiples(check, rng):
+    """A convolution's gradient adds up shifted multiples of what costs much to compute."""
+    wide, taps = TensorType((40, 60), float32), TensorType((9,), float32)
+
+    def program(x, factors):
+        out = x
+        for _ in range(40):
+            out = ops.sin(out)
+        total = None
+        for k in range(9):
+            factor = ops.reshape(ops.slice(factors, (k,), (k + 1,)), ())
+            i, j = divmod(k, 3)
+            term = ops.pad(ops.mul(out, ops.broadcast_to(factor, out.shape)), (i, j), (2 - i, 2 - j))
+            total = term if total is None else ops.add(total, term)
+        return [total]
+
+    built = check(program, [wide, taps], [rng.normal(size=t.shape) for t in (wide, taps)], rtol=1e-4, atol=1e-5)
+    assert sum(slot.kind == "temp" and slot.type.size == 2400 for slot in built.slots) == 1

@@ -1,0 +1,88 @@
+"""Products of matrices as whoever multiplies wants them: it reads an operand across (`matmul_source`), so none is
+stored twice, nor a product to be transposed.
+
+matmul(a, b), transposed, which nothing else reads   ->  matmul of b transposed and a transposed
+matmul of y transposed in two ways that differ in
+the last two dims                                    ->  the later one is the earlier one, transposed by the product
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import GraphBuilder, renewed
+
+
+def rewrite_products(graph: Graph) -> Graph:
+    """Products of `graph` itself; its regions stay."""
+    if not any(node.op == "matmul" for node in graph.nodes):
+        return graph
+    held = _only_transposed(graph)
+    builder, env, transposed = GraphBuilder(), dict[Value, Value](), dict[tuple[Value, tuple[int, ...]], Value]()
+    for node in graph.nodes:
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
+        builder.loc = current.loc
+        if node.op == "matmul" and node.results[0] in held:
+            env[node.results[0]] = current.results[0]  # its transpose is made in its place
+            continue
+        if node.op == "matmul":
+            operands = [_shared(v, builder, transposed) for v in current.operands]
+            made = builder.value("matmul", *operands) if operands != list(current.operands) else None
+        elif node.op == "transpose" and node.operands[0] in held:
+            left, right = current.operands[0].node.operands  # type: ignore[union-attr]
+            made = builder.value("matmul", _turned(right, builder), _turned(left, builder))
+        else:
+            made = None
+        if made is not None:
+            env[node.results[0]] = made
+            continue
+        builder.nodes.append(current)
+        if current is not node:
+            env.update(zip(node.results, current.results, strict=True))
+    outputs = tuple([env.get(v, v) for v in graph.outputs])
+    return Graph(graph.inputs, _without_unread(builder.nodes, outputs), outputs) if env else graph
+
+
+def _without_unread(nodes: list[Node], outputs: tuple[Value, ...]) -> tuple[Node, ...]:
+    """Without the transposes that products read before."""
+    read = {v for node in nodes for v in node.operands}.union(outputs)
+    return tuple([node for node in nodes if node.op != "transpose" or node.results[0] in read])
+
+
+def _only_transposed(graph: Graph) -> set[Value]:
+    """Products of which nothing but one transpose is read."""
+    uses = Counter([v for node in graph.nodes for v in node.operands])
+    uses.update(graph.outputs)
+    sources = [node.operands[0] for node in graph.nodes if _turns(node)]
+    return {v for v in sources if uses[v] == 1 and v.node is not None and v.node.op == "matmul"}
+
+
+def _turns(node: Node | None) -> bool:
+    """Whether it exchanges the last two dims of its operand, and nothing else."""
+    if node is None or node.op != "transpose":
+        return False
+    perm: tuple[int, ...] = node.attrs["perm"]
+    return perm == _exchanged(tuple(range(len(perm))))
+
+
+def _exchanged(perm: tuple[int, ...]) -> tuple[int, ...]:
+    return (*perm[:-2], perm[-1], perm[-2]) if len(perm) > 1 else ()
+
+
+def _turned(value: Value, builder: GraphBuilder) -> Value:
+    if value.node is not None and _turns(value.node):
+        return value.node.operands[0]
+    return builder.value("transpose", value, perm=_exchanged(tuple(range(len(value.shape)))))
+
+
+def _shared(value: Value, builder: GraphBuilder, transposed: dict[tuple[Value, tuple[int, ...]], Value]) -> Value:
+    """The operand of a product by what an earlier one has of the same source."""
+    if value.node is None or value.node.op != "transpose" or _turns(value.node):
+        return value
+    source, perm = value.node.operands[0], value.node.attrs["perm"]
+    known = transposed.get((source, _exchanged(perm)))
+    if known is not None:
+        return _turned(known, builder)
+    transposed.setdefault((source, perm), value)
+    return value
