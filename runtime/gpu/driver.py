@@ -198,8 +198,9 @@ class Driver(Protocol):
         """What makes such a product by a library; None where none does."""
         ...
 
-    def filling(self, pipeline: Any) -> int:
-        """The most workgroups of a kernel without stacks that one dispatch should have."""
+    def filling(self, pipeline: Any, streams: bool = False) -> int:
+        """The most workgroups of a kernel without stacks that one dispatch should have. `streams`: its lanes only read,
+        compute and write."""
         ...
 
     def resident(self, pipeline: Any, row_bytes: int) -> int:

@@ -63,7 +63,7 @@ class Launches:
         if kernel.copies:
             recorder.ordered(pipeline, kernel.lanes, table, kernel.copies, kernel.loops)
         elif kernel.tiles:
-            groups = resident // pipeline.group if kernel.stacks else self._driver.filling(pipeline)
+            groups = resident // pipeline.group if kernel.stacks else self._driver.filling(pipeline, kernel.streams)
             recorder.tiled(pipeline, kernel.tiles, table, min(kernel.tiles, groups))
         elif kernel.stacks or kernel.resumable:
             recorder.stacked(pipeline, kernel.lanes, table, resident or kernel.resumable)

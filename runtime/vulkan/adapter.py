@@ -233,7 +233,7 @@ class VulkanDriver:
     def commands(self) -> VulkanCommands:
         return VulkanCommands(self)
 
-    def filling(self, pipeline: VulkanPipeline) -> int:
+    def filling(self, pipeline: VulkanPipeline, streams: bool = False) -> int:
         return self.gpu.max_groups
 
     def resident(self, pipeline: VulkanPipeline, row_bytes: int) -> int:

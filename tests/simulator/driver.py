@@ -207,7 +207,7 @@ class SimulatorDriver:
     def commands(self) -> Commands:
         return Commands()
 
-    def filling(self, pipeline: Pipeline) -> int:
+    def filling(self, pipeline: Pipeline, streams: bool = False) -> int:
         return GROUPS
 
     def resident(self, pipeline: Pipeline, row_bytes: int) -> int:

@@ -69,7 +69,8 @@ class SupportLaunch:
 class KernelInterface:
     """One kernel of a program, as it was compiled: `stacks` and `errors` are the Kernel's, `params` how many it has.
     `before` and `after` run around the kernel's own module: identities of private copies, folds of
-    reductions. `tiles`: how many the kernel has; 0: its lanes are not in tiles. `copies` invocations own a
+    reductions. `tiles`: how many the kernel has; 0: its lanes are not in tiles. `streams`: its lanes only read, compute
+    and write. `copies` invocations own a
     stretch of lanes each; 0: any lane anywhere. The kernel's own table lists the first `own_scratch` blocks;
     the others are of its folds. `loops`: the kernel has loops of its own. `resumable`: the kernel may be left
     UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't."""
@@ -88,4 +89,5 @@ class KernelInterface:
     stacks: tuple[StackSlot, ...]
     errors: tuple[ErrorSite, ...]
     tiles: int = 0
+    streams: bool = False
     resumable: int = 0

@@ -235,7 +235,11 @@ class StreamDriver:
         says more."""
         return None
 
-    def filling(self, pipeline: Function) -> int:
+    def filling(self, pipeline: Function, streams: bool = False) -> int:
+        """As many as there is room for, but one for each tile of a stream: the device starts one where another ends,
+        whose loads needn't wait for stores. On an H200 x + 1 takes 1.15 times as long with workgroups that stay."""
+        if streams:
+            return self.api.group_limit
         return min(self.api.multiprocessors * pipeline.fit, self.api.group_limit)
 
     def resident(self, pipeline: Function, row_bytes: int) -> int:

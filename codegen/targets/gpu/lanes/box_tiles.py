@@ -16,7 +16,7 @@ from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
-from loopgrad.codegen.targets.gpu.lanes.plan import most_unrolled
+from loopgrad.codegen.targets.gpu.lanes.plan import most_streamed
 from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, digits, emit_together
 from loopgrad.graph.types import bool_
 
@@ -72,7 +72,7 @@ class BoxTiles:
 
     def once(self, loads: int) -> int:
         """How many lanes an invocation makes so many loads of at once."""
-        return max(min(most_unrolled(self.e.kernel) // loads, self.each), 1)
+        return max(min(most_streamed(self.e.kernel) // loads, self.each), 1)
 
     def _positions(self, batch: Val | None = None, many: int = 0) -> list[Val]:
         """Those of this invocation in a batch of `many`; without a batch all."""

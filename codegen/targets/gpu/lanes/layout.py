@@ -158,6 +158,7 @@ def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support
         module=module,
         lanes=lanes,
         tiles=sum(part.count for part in (tiles, shared.boxes, shared.running) if part is not None),
+        streams=shared.boxes is not None or (tiles is not None and tiles.streamed),
         copies=shared.copies,
         loops=has_loops(kernel),
         scratch=tuple(scratch),

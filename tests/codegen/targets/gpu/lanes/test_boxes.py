@@ -27,7 +27,7 @@ from loopgrad.graph.types import (
     uint64,
 )  # fmt: skip
 from tests.codegen.targets.cpu.kernel_build import Build
-from tests.codegen.targets.gpu.gpu_harness import check, run_kernel
+from tests.codegen.targets.gpu.gpu_harness import check, executable_of, program_of, run_kernel
 
 EVERY = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64)
 MEMORY = 48 << 10
@@ -191,3 +191,19 @@ def test_what_is_read_from_read_places_is_left_alone():
     assert [read.op.attrs["param"] for read in scattered_reads(kernel)] == [0]
     arrays = [np.random.default_rng(0).integers(0, 100, p.size).astype(p.dtype.np) for p in kernel.params]
     check(kernel, arrays)
+
+
+def test_lanes_that_only_read_and_write_are_streams():
+    """Of which a device gets a workgroup for each tile."""
+    boxes = transposes((512, 512), [(1, 0)])
+    plain = Build(1 << 20)
+    plain.store(
+        plain.param(float32, 1 << 20, "write"),
+        plain.linear(),
+        plain.load(plain.param(float32, 1 << 20), plain.linear()),
+    )
+    total = Build(1 << 20)
+    total.reduce(total.load(total.param(float32, 1 << 20), total.linear()), total.param(float32, 1, "write"))
+    kernels = [kernel.kernel() for kernel in (plain, total)]
+    found = [executable_of(program_of(kernel)).program.kernels[0].streams for kernel in (boxes, *kernels)]
+    assert found == [True, True, False]
