@@ -28,6 +28,9 @@ class StackHeap:
         self._program, self._driver = loaded.program, loaded.driver
         self._memory: Allocation | None = None
         self._version = -1  # of the capacities that there is room for
+        self._laid_out: list[tuple[int, int]] = []  # symbols of stacks, and where in the heap they lie
+        self._size = 0  # of all that was laid out
+        self._base = 0  # where
         self.residents = [0] * len(self._program.kernels)
 
     @property
@@ -53,6 +56,8 @@ class StackHeap:
         whether they did."""
         if not self._program.kernel_stacks:
             return keep
+        if keep and self._version == self._capacities.version and self._retaken():
+            return True
         kernels = range(len(self._program.kernels))
         for k in kernels:
             if max(self._capacities.kernels[k], default=0) > MOST_ROWS:  # kernels couldn't count them
@@ -71,11 +76,30 @@ class StackHeap:
         if self._memory is None or self._memory.size < max(sizes):
             self._memory = None
             self._memory = self._take(max(sizes), max(self.residents))
+        self._size, self._base = max(sizes), self._memory.address
+        self._laid_out.clear()
         for k in kernels:
-            self._lay_out(k, self._memory.address)
+            self._lay_out(k, self._base)
         self._capacities.residents[:] = self.residents
         self._version = self._capacities.version
         return keep
+
+    def _retaken(self) -> bool:
+        """Memory for what was laid out last, which nothing has changed: it only moves. False where memory is short."""
+        if self._memory is None:
+            if not self._has_room(self._size):
+                return False
+            try:
+                self._memory = self._driver.take(self._size)
+            except MemoryError:
+                return False
+        base = self._memory.address
+        if base != self._base:
+            for symbol, offset in self._laid_out:
+                self._symbols[symbol] = base + offset
+            self._base = base
+        self._capacities.residents[:] = self.residents
+        return True
 
     def _choose_resident(self, k: int) -> int:
         kernel = self._program.kernels[k]
@@ -95,6 +119,7 @@ class StackHeap:
         for s, stack in enumerate(kernel.stacks):
             capacity = self._capacities.kernels[k][s]
             self._symbols[symbols.stacks + 2 * s] = base + offset
+            self._laid_out.append((symbols.stacks + 2 * s, offset))
             self._symbols[symbols.stacks + 2 * s + 1] = capacity
             offset += aligned(capacity * self.residents[k] * stack.itemsize)
         return offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime import devices
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.gpu import ledger
+from loopgrad.runtime.gpu import direct_calls, ledger
 from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.gpu.stack_heap import StackHeap
 from loopgrad.runtime.session import SESSION
 from loopgrad.runtime.vulkan.device import VulkanDevice
 from loopgrad.runtime.vulkan.driver import device_count
@@ -253,3 +255,21 @@ def test_threads_share_the_ledger(gpu):
 
     with ThreadPoolExecutor(4) as pool:
         assert max(pool.map(work, range(4))) < 1e-6
+
+
+def test_a_heap_that_only_moves_is_not_laid_out_again(gpu, monkeypatch):
+    """Steps whose results are the next one's arguments, while memory of the heap's size is taken and dropped."""
+    compiled, laid_out = loops(), []
+    original = StackHeap._lay_out
+    n = np.arange(40, dtype=np.int32) % 4
+    values, counts, kept = [lg.asarray(np.linspace(0.5, 1.5, 40))], lg.asarray(n), []
+    for turn in range(24):
+        if turn == 8:
+            monkeypatch.setattr(StackHeap, "_lay_out", lambda *given: laid_out.append(None) or original(*given))
+            monkeypatch.setattr(direct_calls.DirectCalls, "run", lambda *_: None)  # the ordinary way
+        values.append(compiled(values[-1], counts))
+        if turn % 5 == 0:
+            kept.append(gpu.driver.take(1 << (12 + turn % 3)))
+    for before, after in pairwise(values):
+        np.testing.assert_allclose(np.asarray(after), ragged_reference(np.asarray(before), n), rtol=1e-9)
+    assert not laid_out
