@@ -98,15 +98,16 @@ class _Joiner:
             inside: set[Node | None] = {self.concat}
             joined = [p.values for p in self.known.values() if p.operands]
             inside.update([v.node for values in joined for v in values])
-            outside = [values for values in joined if not self._only_read_by(inside, values)]
+            alone = {v for p in self.known.values() if p.op == "pieces" for v in p.values}
+            outside = [values for values in joined if not self._only_read_by(inside, alone, values)]
             if not outside:
                 return plan
             self.kept.update(outside)
 
-    def _only_read_by(self, inside: set[Node | None], values: Values) -> bool:
-        """Movements are free to do again."""
+    def _only_read_by(self, inside: set[Node | None], alone: set[Value], values: Values) -> bool:
+        """Whether nobody needs these values by themselves. Movements are free to do again."""
         free = values[0].node is not None and values[0].node.op not in ELEMENTWISE
-        return free or all(reader in inside for v in values for reader in self.readers[v])
+        return free or all(v not in alone and all(r in inside for r in self.readers[v]) for v in values)
 
     def of(self, values: Values, depth: int) -> Joining:
         plan = self.known.get(values)
@@ -132,7 +133,8 @@ class _Joiner:
         if any(v.type != column[0].type for column in columns for v in column):
             return pieces
         plan = Joining(nodes[0].op, values, tuple([self.of(column, depth + 1) for column in columns]))
-        return plan if len(_own_pieces(plan)) <= 1 else pieces
+        moved = nodes[0].op not in ELEMENTWISE and plan.operands[0].op == "pieces"  # nothing would be gained
+        return pieces if moved or len(_own_pieces(plan)) > 1 else plan
 
 
 def _op(value: Value) -> str:

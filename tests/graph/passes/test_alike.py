@@ -8,7 +8,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.passes import alike, dce
 from tests.graph.passes import checking
 
-checked, f, ops_of = checking.checked, checking.f, checking.ops_of
+checked, f, ops_of, traced = checking.checked, checking.f, checking.ops_of, checking.traced
 
 
 @pytest.mark.parametrize("seed", checking.SEEDS)
@@ -63,3 +63,14 @@ def test_sums_are_left_as_they_are():
         return [ops.concat([ops.reduce_sum(row, (0,)) for row in rows(x)], 0)]
 
     assert ops_of(checked(joined, program, f(20, 3))).count("reduce_sum") == 20
+
+
+def test_movements_of_values_of_their_own_are_left():
+    def program(x):
+        values = [ops.sin(x)]
+        for _ in range(20):
+            values.append(ops.sin(values[-1]))
+        return [ops.concat([ops.reshape(v, (1, 3)) for v in values], 0)]
+
+    before = traced(program, f(3))
+    assert alike.run(before) is before
