@@ -267,7 +267,7 @@ class CpuRecording(Recording):
         self._inputs = list(buffers)
         words = self._context.words
         for word, buffer in zip(self._executable.input_words, buffers, strict=True):
-            words[word] = buffer.locate()
+            words[word] = buffer.address or buffer.locate()
 
     def submit(self) -> None:
         self._made = []
