@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from string import ascii_letters
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul outer tensordot trace vdot vecdot"
 ELLIPSIS: Final = "..."
+FEW_OPERANDS: Final = 5  # of an einsum, of which every order of contractions is looked at
+ANY_SIZE: Final = 1 << 62  # of what a contraction leaves
 FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
 
 
@@ -265,7 +270,8 @@ def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
 
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
-    """Einstein summation over letters ("ij,jk->ik"); operands are contracted from left to right.
+    """Einstein summation over letters ("ij,jk->ik"); of three operands and more, those two are contracted
+    first that leave the least to do (`numpy.einsum_path`).
 
     A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the axes
     without letters, which are broadcast against each other. Of one operand of which nothing is summed ("ij->ji",
@@ -280,13 +286,37 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     inputs, output, values = _parse(subscripts, values)
     if len(operands) == 1 and set(inputs[0]) == set(output):
         return _turned(as_tensor(operands[0]), inputs[0], output)
-    labels, value = _diagonals(inputs[0], values[0])
-    for position in range(1, len(values)):
-        other_labels, other = _diagonals(inputs[position], values[position])
-        later = set(output).union(*inputs[position + 1 :])
-        labels, value = _contract(labels, value, other_labels, other, later)
-    result = wrap(_arranged(labels, value, output))
+    left = [_diagonals(labels, value) for labels, value in zip(inputs, values, strict=True)]
+    for i, j in _path(left, output):
+        other, one = left.pop(j), left.pop(i)
+        later = set(output).union(*[labels for labels, _ in left])
+        left.append(_contract(*one, *other, later))
+    result = wrap(_arranged(*left[0], output))
     return cast(result, bool_) if were_bool else result
+
+
+def _path(operands: Sequence[tuple[str, Value]], output: str) -> list[tuple[int, int]]:
+    """Which two (rising) of what is left are contracted; what they make comes last. From left to right where nothing
+    is to be chosen."""
+    count, extents = len(operands), dict[str, int]()
+    for labels, value in operands:
+        for letter, n in zip(labels, value.shape, strict=True):
+            if extents.setdefault(letter, n) != n:
+                count = 0  # which `_contract` refuses
+    if count < 3 or len(extents) > len(ascii_letters):
+        return [(0, n - 1 if k else 1) for k, n in enumerate(range(len(operands), 1, -1))]
+    names = str.maketrans(dict(zip(extents, ascii_letters, strict=False)))
+    text = ",".join([labels for labels, _ in operands]) + "->" + output
+    shapes = [np.broadcast_to(np.empty(()), value.shape) for _, value in operands]  # of one element in memory
+    kind = "optimal" if count <= FEW_OPERANDS else "greedy"
+    path, _ = np.einsum_path(text.translate(names), *shapes, optimize=(kind, ANY_SIZE))
+    pairs: list[tuple[int, int]] = []
+    for group in path[1:]:  # of more than two where their order doesn't matter
+        places = sorted(group)
+        while len(places) > 1:
+            pairs.append((places[0], places[1]))
+            places = [*[place - 2 for place in places[2:]], count - len(pairs) - 1]
+    return pairs
 
 
 def _parse(subscripts: str, values: Sequence[Value]) -> tuple[list[str], str, list[Value]]:

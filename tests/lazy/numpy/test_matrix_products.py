@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.graph.nodes import Value
 from tests.lazy.oracle import both, check, tensors
 
 RNG = np.random.default_rng(0)
@@ -86,6 +89,50 @@ def test_diagonals_lie_over_the_first_two_axes_as_in_numpy(device: str, k: int) 
 def test_einsum(device: str, text: str, shapes: list[tuple[int, ...]]) -> None:
     arrays = [rand(*s) for s in shapes]
     check(lg.einsum(text, *tensors(*arrays)), np.einsum(text, *arrays))
+
+
+def work_of(node_outputs: list[Value]) -> int:
+    """Multiplications in the products that a graph has."""
+    seen: set[Value] = set()
+    pending, work = list(node_outputs), 0
+    while pending:
+        value = pending.pop()
+        if value in seen or value.node is None:
+            continue
+        seen.add(value)
+        if value.node.op == "matmul":
+            work += prod(value.shape) * value.node.operands[0].shape[-1]
+        pending.extend(value.node.operands)
+    return work
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "most"),
+    [
+        ("ij,jk,kl,l->i", [(40, 40), (40, 40), (40, 40), (40,)], 3 * 1600),
+        ("i,ij,jk,kl->l", [(40,), (40, 40), (40, 40), (40, 40)], 3 * 1600),
+        ("ij,jk,kl->il", [(2, 50), (50, 50), (50, 3)], 2 * 2500 + 300),
+        ("ab,bc,cd,de,ef,fg->g", [(9, 9)] * 6, 5 * 729),
+    ],
+)
+def test_einsum_contracts_what_leaves_the_least_to_do(text: str, shapes: list[tuple[int, ...]], most: int) -> None:
+    arrays = [np.random.default_rng(k).normal(size=shape) for k, shape in enumerate(shapes)]
+    traced = lg.einsum(text, *tensors(*arrays))
+    assert 0 < work_of([traced._value]) <= most
+    check(traced, np.einsum(text, *arrays))
+
+
+@pytest.mark.parametrize("text", ["bi,bj,ijk->bk", "ij,ij,ij->", "i,j,k->kji", "ii,ij,jj->i", "...i,ij,j...->..."])
+def test_gradients_of_einsums_of_three(text: str) -> None:
+    shapes = {"bi,bj,ijk->bk": [(2, 3), (2, 4), (3, 4, 5)], "...i,ij,j...->...": [(3,), (3, 3), (3,)]}.get(text)
+    shapes = shapes or [(3,) * len(labels) for labels in text.partition("->")[0].split(",")]
+    arrays = [np.random.default_rng(k).normal(size=shape) for k, shape in enumerate(shapes)]
+    slopes = lg.grad(lambda *xs: lg.sum(lg.sin(lg.einsum(text, *xs))), argnums=(0, 1, 2))(*tensors(*arrays))
+    for k, slope in enumerate(slopes):
+        direction = np.random.default_rng(10 + k).normal(size=arrays[k].shape)
+        moved = [[a + s * 1e-6 * direction if i == k else a for i, a in enumerate(arrays)] for s in (1, -1)]
+        up, down = (np.sum(np.sin(np.einsum(text, *arrays))) for arrays in moved)
+        np.testing.assert_allclose(np.sum(np.asarray(slope) * direction), (up - down) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
