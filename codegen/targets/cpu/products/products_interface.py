@@ -23,6 +23,7 @@ SHAPE: Final = {
         "left_row", "left_column", "right_row", "right_column",  # strides, in elements
         "tile_m", "tile_n",
         "short",  # 1 where all of it takes less time than waking a thread that sleeps
+        "group",  # tiles of a chunk: more than one where products are small
         "narrow",  # 1 where narrow.py does it: most of a tile would be empty; tile_m is then along the longer side
     ))
 }  # fmt: skip
@@ -34,6 +35,7 @@ LEAST_ROWS: Final = 48
 LEAST_COLUMNS: Final = 64
 WANTED_TILES: Final = 64
 LEAST_WORK: Final = 1 << 19  # multiplications of a tile: some 10 microseconds
+CHUNK_WORK: Final = 1 << 18
 SHORT_WORK: Final = 1 << 21
 NARROW: Final = 8
 DEEP: Final = 8192  # DEPTH of narrow products
@@ -54,7 +56,8 @@ def shape_words(step: MatmulStep) -> tuple[int, ...]:
     else:
         tile = _tile(step.batch, m, k, n)
     short = work < (NARROW_WORK if narrow else SHORT_WORK)
-    return step.batch, m, k, n, *left, *right, *tile, int(short), int(narrow)
+    group = max(CHUNK_WORK // max(min(tile[0], m) * min(tile[1], n) * k, 1), 1)
+    return step.batch, m, k, n, *left, *right, *tile, int(short), group, int(narrow)
 
 
 def _tile(batch: int, m: int, k: int, n: int) -> tuple[int, int]:

@@ -42,13 +42,17 @@ class Products:
         self.columns = 2 * self.width
 
     def text(self) -> str:
-        fma = "".join(
+        declared = "".join(
             f"declare {type} @llvm.fmuladd.{name}({', '.join([type] * 3)})\n"
             for type, name in ((self.vector, f"v{self.width}{self.suffix}"), (self.scalar, self.suffix))
         )
+        for count in sorted({count for width in (self.rows, self.columns) for _, count in _parts(width, self.width)}):
+            type = f"<{count} x {self.scalar}>"
+            declared += f"declare {type} @llvm.masked.load.v{count}{self.suffix}.p0(ptr, <{count} x i1>, {type})\n"
         packs = self.pack("left", self.rows) + self.pack("right", self.columns)
         narrow = Narrow(self.scalar, 8 * self.bytes, self.width)
-        return fma + self.kernel() + packs + self.block() + self.chunk() + narrow.text() + self.product()
+        own = self.kernel() + packs + self.block() + self.tile() + self.chunk() + narrow.text() + self.product()
+        return declared + own
 
     def kernel(self) -> str:
         """A block of `out`, or of a place beside it: the products of two panels, added to it where it isn't fresh."""
@@ -99,8 +103,14 @@ class Products:
                         t.put(f"store {type} {value}, ptr {t.at(scalar, to, at)}, align 1")
                 with t.case(end, t.let(f"and i1 {whole}, {turned}")):
                     self.turn(t, source, panel, width)
-                with t.loop("%depth") as p:
-                    self.pack_one(t, source, panel, p, width, here)
+                with t.case(end, dense):
+                    self.pack_part(t, source, panel, width, here)
+                bytes_ = t.mul("%depth", width * self.bytes)
+                t.let(f"call ptr @memset(ptr {panel}, i32 0, i64 {bytes_})")
+                with t.loop(here) as lane, t.loop("%depth") as p:
+                    from_ = t.add(t.mul(lane, "%lane_stride"), t.mul(p, "%depth_stride"))
+                    place = t.at(scalar, panel, t.add(t.mul(p, width), lane))
+                    t.put(f"store {scalar} {t.load(scalar, t.at(scalar, source, from_))}, ptr {place}")
         t.put("ret void")
         arguments = "ptr %to, ptr %from, i64 %lanes, i64 %depth, i64 %lane_stride, i64 %depth_stride"
         return t.function(f"internal void @pack.{name}.{self.suffix}({arguments}) noinline")
@@ -117,18 +127,29 @@ class Products:
                 for i, column in enumerate(_transposed(t, rows, type)):
                     place = t.at(self.scalar, panel, t.add(t.mul(t.add(p, i), width), first))
                     t.put(f"store {type} {column}, ptr {place}, align 1")
-        with t.loop("%depth", 1, blocks) as p:
-            self.pack_one(t, source, panel, p, width, width)
+        with t.loop("%depth", 1, blocks) as p, t.loop(width) as lane:
+            value = t.load(self.scalar, t.at(self.scalar, source, t.add(t.mul(lane, "%lane_stride"), p)))
+            t.put(f"store {self.scalar} {value}, ptr {t.at(self.scalar, panel, t.add(t.mul(p, width), lane))}")
 
-    def pack_one(self, t: IrText, source: str, panel: str, p: str, width: int, here: Index) -> None:
-        """One depth, lane by lane; lanes that don't exist are zero."""
-        scalar = self.scalar
-        from_, to = t.at(scalar, source, t.mul(p, "%depth_stride")), t.at(scalar, panel, t.mul(p, width))
-        with t.loop(here) as lane:
-            value = t.load(scalar, t.at(scalar, from_, t.mul(lane, "%lane_stride")))
-            t.put(f"store {scalar} {value}, ptr {t.at(scalar, to, lane)}")
-        with t.loop(width, 1, here) as lane:
-            t.put(f"store {scalar} 0.0, ptr {t.at(scalar, to, lane)}")
+    def pack_part(self, t: IrText, source: str, panel: str, width: int, here: Index) -> None:
+        """Lanes beside each other, of which only some exist: the others are zero."""
+        masks = []
+        for at, count in _parts(width, self.width):
+            type = f"<{count} x i64>"
+            one = t.let(f"insertelement {type} poison, i64 {here}, i64 0")
+            every = t.let(f"shufflevector {type} {one}, {type} poison, <{count} x i32> zeroinitializer")
+            lanes = ", ".join(f"i64 {at + i}" for i in range(count))
+            masks.append((at, count, t.let(f"icmp ult {type} <{lanes}>, {every}")))
+        with t.loop("%depth") as p:
+            from_ = t.at(self.scalar, source, t.mul(p, "%depth_stride"))
+            to = t.at(self.scalar, panel, t.mul(p, width))
+            for at, count, mask in masks:
+                type = f"<{count} x {self.scalar}>"
+                value = t.let(
+                    f"call {type} @llvm.masked.load.v{count}{self.suffix}.p0(ptr align {self.bytes} "
+                    f"{t.at(self.scalar, from_, at)}, <{count} x i1> {mask}, {type} zeroinitializer)"
+                )
+                t.put(f"store {type} {value}, ptr {t.at(self.scalar, to, at)}, align 1")
 
     def block(self) -> str:
         """A block of `out` of which only `high` rows and `wide` columns may exist."""
@@ -149,11 +170,23 @@ class Products:
         return t.function(f"internal void @block.{self.suffix}({arguments})")
 
     def chunk(self) -> str:
-        """One tile of one product of a batch, as the pool calls it."""
+        """Some tiles, one after the other, as the pool calls it."""
+        t = IrText()
+        shape = t.load("ptr", "%job", JOB.index("shape"))
+        batch, group = (t.load("i64", shape, SHAPE[name]) for name in ("batch", "group"))
+        first = t.mul("%chunk", group)
+        last = t.least(t.add(first, group), t.mul(batch, t.load("i64", "%job", JOB.index("tiles"))))
+        with t.loop(last, 1, first) as number:
+            t.put(f"call void @tile.{self.suffix}(ptr %job, i64 {number}, ptr %worker)")
+        t.put("ret void")
+        return t.function(f"internal void @chunk.{self.suffix}(ptr %job, i64 %chunk, ptr %worker, ptr %control)")
+
+    def tile(self) -> str:
+        """One tile of one product of a batch."""
         t, scalar = IrText(), self.scalar
         job = {name: t.load("ptr" if i < POINTERS else "i64", "%job", i) for i, name in enumerate(JOB)}
         s = {name: t.load("i64", job["shape"], word) for name, word in SHAPE.items()}
-        number, tile = (t.let(f"{op} i64 %chunk, {job['tiles']}") for op in ("udiv", "urem"))
+        number, tile = (t.let(f"{op} i64 %number, {job['tiles']}") for op in ("udiv", "urem"))
         i0 = t.mul(t.let(f"udiv i64 {tile}, {job['across']}"), s["tile_m"])
         j0 = t.mul(t.let(f"urem i64 {tile}, {job['across']}"), s["tile_n"])
         high = t.least(t.let(f"sub i64 {s['m']}, {i0}"), s["tile_m"])
@@ -190,9 +223,7 @@ class Products:
                     f"i1 {fresh}, i64 {rows}, i64 {columns})"
                 )
         t.put("ret void")
-        return t.function(
-            f"internal void @chunk.{self.suffix}(ptr %job, i64 %chunk, ptr %worker, ptr %control) noinline"
-        )
+        return t.function(f"internal void @tile.{self.suffix}(ptr %job, i64 %number, ptr %worker) noinline")
 
     def product(self) -> str:
         """What is exported: counts tiles and lets the pool run them."""
@@ -223,7 +254,8 @@ class Products:
                     parts = t.let(f"udiv i64 {above}, {s['tile_m']}")
                     t.put(f"store i64 {parts}, ptr {t.at('i64', job, JOB.index('across'))}")
                     self.run(t, "narrow", job, t.mul(s["batch"], parts), t.mul(few, t.add(s["tile_m"], DEEP)), result)
-                self.run(t, "chunk", job, t.mul(s["batch"], tiles), room, result)
+                above = t.add(t.mul(s["batch"], tiles), t.let(f"sub i64 {s['group']}, 1"))
+                self.run(t, "chunk", job, t.let(f"udiv i64 {above}, {s['group']}"), room, result)
         status = t.load("i32", result, align=4)
         t.put(f"ret i32 {status}")
         arguments = "ptr %run, ptr %heap, ptr %left, ptr %right, ptr %out, ptr %shape"
