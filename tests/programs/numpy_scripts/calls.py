@@ -66,7 +66,9 @@ def _running(rng: np.random.Generator, arrays: Arrays, new: str) -> str:
 
 def _argsort(rng: np.random.Generator, arrays: Arrays, new: str) -> str:
     name = name_of(rng, arrays)
-    return f"{new} = xp.argsort({name}, axis={axis(rng, arrays[name], none=False)}, stable=True)"
+    along = axis(rng, arrays[name], none=False)
+    calls = (f"xp.argsort({name}, axis={along}, stable=True)", f"xp.lexsort(({name}, {name} > 0), axis={along})")
+    return f"{new} = {pick(rng, calls)}"
 
 
 def _joining(rng: np.random.Generator, arrays: Arrays, new: str) -> str:
