@@ -27,6 +27,7 @@ from loopgrad.runtime.vulkan.timeline import Timeline
 STAGE_COMPUTE: Final = 0x20
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
 LARGEST_TILE_GROUP: Final = 256
+NVIDIA: Final = 0x10DE
 RESIDENT_DISCRETE: Final = 1 << 17  # fills 132 multiprocessors, and short stacks stay in the second-level cache
 WANTED_12: Final = ("storageBuffer8BitAccess", "shaderBufferInt64Atomics", "shaderFloat16", "shaderInt8")
 WANTED_10: Final = ("shaderFloat64", "shaderInt64", "shaderInt16")
@@ -119,6 +120,7 @@ class Gpu:
             resident=RESIDENT.get(self.kind, RESIDENT_DISCRETE),
             tile_group=self._tile_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
+            exchanges=self._properties.vendorID != NVIDIA,
         )
 
     def _tile_group(self) -> int:

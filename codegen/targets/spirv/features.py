@@ -46,6 +46,8 @@ VULKAN_NAME: Final = {
 class Features:
     """`fused`: fma rounds once. `endless_loops`: loops run until their own end, however long.
     `widening`: a 32-bit integer that was widened compares rightly with a constant (Mesa 22.3 gets it wrong).
+    `exchanges`: as of Geometry (NVIDIA's driver 580.159 gets products of matrices, running totals and boxes of lanes
+    wrong for some shapes on an H200, which CUDA gets right; neither barriers, unrolling nor divisions explain it).
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
@@ -63,6 +65,7 @@ class Features:
     fused: bool = True
     endless_loops: bool = True
     widening: bool = True
+    exchanges: bool = True
     denormals: tuple[int, ...] = ()
     specials: tuple[int, ...] = ()
     nearest: tuple[int, ...] = ()

@@ -100,7 +100,7 @@ class _Supported:
 
     def product(self, step: MatmulStep) -> int:
         dtype, geometry = self.slots[step.out].type.dtype, self.support.geometry
-        product = squared(step, dtype, geometry.group, geometry.memory)
+        product = squared(step, dtype, geometry.group, geometry.memory) if geometry.exchanges else None
         plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
         module = self.support.add(matmul_kernel(step, dtype), plan)
         return self.launch(module, step.batch * step.m * step.n, 0 if product is None else product.tiles)
