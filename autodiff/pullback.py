@@ -105,7 +105,7 @@ class Context:
     regions: rule per region op.  nested: inside the joint body of a loop, whose rule will thread new stacks
     through that loop.  masked: a select further on may discard the outputs.  lanes: shape of the enclosing
     lane loop.  is_free: whether the reverse pass can have a value without anybody saving it.  save: the policy of
-    the function that will be computed again (`loops.kept`), () outside of one.
+    the function that will be computed again (`loops.saved_by_policy`), () outside of one.
     """
 
     regions: Mapping[str, RegionRule]

@@ -114,7 +114,7 @@ class Held:
     def __init__(self) -> None:
         self._found: dict[int, tuple[int | None, int]] = {}
 
-    def together(self, stacks: Iterable[tuple[int, int | None, int]]) -> None:
+    def add_concurrent(self, stacks: Iterable[tuple[int, int | None, int]]) -> None:
         """Stacks (residual, rows, bytes) that exist at the same time."""
         sums: dict[int, tuple[int | None, int]] = {}
         for residual, rows, size in stacks:

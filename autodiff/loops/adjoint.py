@@ -32,7 +32,6 @@ from loopgrad.autodiff.loops.emission import (
     emit_reverse,
     may_scatter,
 )
-from loopgrad.autodiff.loops.kept import kept
 from loopgrad.autodiff.loops.normal import (
     NormalCall,
     NormalLoop,
@@ -51,6 +50,7 @@ from loopgrad.autodiff.loops.residuals import (
     reverse_part,
     split,
 )
+from loopgrad.autodiff.loops.saved_by_policy import saved_values
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import Uses, chain_from, value_uses
@@ -280,7 +280,7 @@ def emit_loops(
     """The final values of `carries`, and what they must be tied to."""
     index, state, captures = loop.split(joint.inputs.primal)
     parts = split(joint.inputs, joint.outputs.primal, carries.outputs)
-    names = kept(forward_nodes(parts), context.save, (*index, *captures))
+    names = saved_values(forward_nodes(parts), context.save, (*index, *captures))
     saved = chosen(parts, set(state), kept=names)
     if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
         return _emit_within_budget(loop, joint, carries, not context.nested)

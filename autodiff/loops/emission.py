@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from loopgrad.autodiff.loops.kept import Names, is_kept, marked, stack_like
 from loopgrad.autodiff.loops.normal import NormalLoop
 from loopgrad.autodiff.loops.residuals import ForwardPart, ReverseInputs, ReversePart, Threads
+from loopgrad.autodiff.loops.saved_by_policy import Names, is_kept, marked, stack_like
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses

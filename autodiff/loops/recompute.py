@@ -7,8 +7,8 @@ takes the operands, the cotangents and the values that the policy saves, which a
       h = sin(x) named h                            ->     x_adj = call(x, y_adj, h) {again}
       return exp(h)                                          return y_adj * exp(h) * cos(x)
 
-A later derivative of an `again` computes again too. `save` is () for nothing, or what `kept.saves` reads. What it keeps
-inside loops and branches of the function comes out of them as `loops.kept` says, on stacks where it is of trips.
+A later derivative of an `again` computes again too. `save` is () for nothing, or what `saved_by_policy.saves` reads.
+What it keeps inside loops and branches of the function comes out of them as told there, on stacks where it is of trips.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
-from loopgrad.autodiff.loops.kept import is_kept, kept, stack_like, unmarked
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call
 from loopgrad.autodiff.loops.refill import beside_queue, filling, known_trips, turned
 from loopgrad.autodiff.loops.residuals import Joint, JointValues, forward_nodes, split
+from loopgrad.autodiff.loops.saved_by_policy import is_kept, saved_values, stack_like, unmarked
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
     Received,
@@ -149,7 +149,7 @@ def _kept(joint: Joint, save: Sequence[str]) -> tuple[Joint, Kept]:
     inputs, outputs = joint.inputs, joint.outputs
     parts = split(inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
     stacks = [KeptStack(*t) for t in zip(*parts.threads, strict=True) if is_kept(t[0])]
-    values = list(kept(forward_nodes(parts), save, parts.graph.inputs))
+    values = list(saved_values(forward_nodes(parts), save, parts.graph.inputs))
     return Joint(parts.graph, inputs, outputs.split(parts.graph.outputs)), Kept(values, stacks)
 
 

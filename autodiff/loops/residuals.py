@@ -9,8 +9,8 @@ from them and from what is free, and the two parts as graphs (`ForwardPart`, `Re
 - Free: constants, and inputs the caller declares free (trip index, captured values), and what elementwise
   work and movement make of free values. Everything that region nodes, pops and heavy primitives produce is
   computed once: it can be saved, not recomputed.
-- What the policy of a function that is computed again keeps (`loops.kept`) is free, too, and saved where reverse reads
-  it.
+- What the policy of a function that is computed again keeps (`loops.saved_by_policy`) is free, too, and saved where
+  reverse reads it.
 - Stacks that forward fills and reverse empties (those of inner loops) aren't saved but *threaded*: their
   `stack_new` becomes an input of both parts. So are those of kept values that reverse doesn't read.
 """
@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from loopgrad.autodiff.loops.kept import is_marked
 from loopgrad.autodiff.loops.mincut import minimum_cut
+from loopgrad.autodiff.loops.saved_by_policy import is_marked
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from loopgrad.autodiff.activity import active_results, differentiable, useful_operands
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
-from loopgrad.autodiff.loops.kept import Names, kept, marked, stack_like
 from loopgrad.autodiff.loops.normal import (
     NormalCall,
     NormalSwitch,
@@ -39,6 +38,7 @@ from loopgrad.autodiff.loops.residuals import (
     reverse_part,
     split,
 )
+from loopgrad.autodiff.loops.saved_by_policy import Names, marked, saved_values, stack_like
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
@@ -61,7 +61,7 @@ _NARROW_BRANCHES: Final = 127  # as many as int8 can tell apart
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class CotangentFlow:
     """Positions: results with a cotangent; operands with a plain cotangent; operands that are tables, whose
     cotangent accumulates by scatters. `handed`: operands to which every branch hands on the cotangent of one
     result unchanged (an accumulator's), and the place of that result in `results`."""
@@ -123,7 +123,7 @@ def pull_switch(node: Node, received: Received, adjoints: Adjoints, context: Con
 
 
 def _pull_branches(
-    switch: NormalSwitch, joints: Sequence[Joint], flow: Flow, cotangents: Sequence[Value],
+    switch: NormalSwitch, joints: Sequence[Joint], flow: CotangentFlow, cotangents: Sequence[Value],
     adjoints: Adjoints, context: Context,
 ) -> None:  # fmt: skip
     """Emit the augmented and the reverse switch, and add up the cotangents they give."""
@@ -139,7 +139,7 @@ def _pull_branches(
 
 
 def settle_flow(
-    switch: Branching, flow: Flow, starts: dict[int, Value], results: Sequence[Value], adjoints: Adjoints
+    switch: Branching, flow: CotangentFlow, starts: dict[int, Value], results: Sequence[Value], adjoints: Adjoints
 ) -> None:
     """Enter the cotangents that the reverse node gives."""
     continues = [False] * len(flow.plain)
@@ -151,7 +151,7 @@ def settle_flow(
 # ---- what flows
 
 
-def flow_of(switch: Branching, received: Received, adjoints: Adjoints) -> Flow:
+def flow_of(switch: Branching, received: Received, adjoints: Adjoints) -> CotangentFlow:
     node = switch.original
     active = [v in adjoints.active and differentiable(v.type) for v in switch.arguments]
     depends = active_results(node, [v in adjoints.active for v in node.operands])
@@ -164,7 +164,7 @@ def flow_of(switch: Branching, received: Received, adjoints: Adjoints) -> Flow:
     # began empty and nobody asks, because a further derivative follows it to its end
     handed_back = [p for p, r in enumerate(continued) if r in results]
     plain = [p for p, flag in enumerate(active) if (flag and p not in tables) or p in handed_back]
-    return Flow(results, plain, tables)
+    return CotangentFlow(results, plain, tables)
 
 
 def _continued(node: Node, operand: int) -> int | None:
@@ -174,7 +174,7 @@ def _continued(node: Node, operand: int) -> int | None:
     return None if following is None else following.index
 
 
-def traced(switch: Branching, flow: Flow, context: Context) -> tuple[list[Joint], Flow]:
+def traced(switch: Branching, flow: CotangentFlow, context: Context) -> tuple[list[Joint], CotangentFlow]:
     """The joint branches, and the flow without operands that no branch sends a cotangent to."""
     ends, reached = [], set[int]()
     for branch in switch.bodies:
@@ -196,14 +196,14 @@ def traced(switch: Branching, flow: Flow, context: Context) -> tuple[list[Joint]
         outputs = JointValues(after.primal, _at(sent, after.cotangents), _at(changed, after.accumulators))
         graph = extract(outputs.values, inputs.values)
         joints.append(Joint(graph, inputs, outputs.split(graph.outputs)))
-    return joints, Flow(flow.results, _at(sent, flow.plain), _at(changed, flow.tables), handed)
+    return joints, CotangentFlow(flow.results, _at(sent, flow.plain), _at(changed, flow.tables), handed)
 
 
 def _at(places: Sequence[int], values: Sequence[T]) -> list[T]:
     return [values[i] for i in places]
 
 
-def _traced_branch(branch: Graph, switch: Branching, flow: Flow, context: Context) -> tuple[Joint, set[int]]:
+def _traced_branch(branch: Graph, switch: Branching, flow: CotangentFlow, context: Context) -> tuple[Joint, set[int]]:
     reached: set[int] = set()
 
     def function(given: JointValues) -> list[Value]:
@@ -224,7 +224,7 @@ def _traced_branch(branch: Graph, switch: Branching, flow: Flow, context: Contex
     return Joint(graph, inputs.split(graph.inputs), outputs.split(graph.outputs)), reached
 
 
-def require_lanes(joints: Sequence[Joint], switch: Branching, flow: Flow) -> None:
+def require_lanes(joints: Sequence[Joint], switch: Branching, flow: CotangentFlow) -> None:
     """Inside lanes, a cotangent without the lane dims can only accumulate by scatters."""
     lanes = switch.within
     for p in flow.plain:
@@ -256,7 +256,7 @@ def _cut(joints: Sequence[Joint], switch: NormalSwitch, context: Context) -> lis
         parts = split(joint.inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
         operands = zip(joint.inputs.primal, switch.arguments, strict=True)
         paid = {v for v, outer in operands if not context.is_free(outer)}
-        names = kept(forward_nodes(parts), context.save, joint.inputs.primal)
+        names = saved_values(forward_nodes(parts), context.save, joint.inputs.primal)
         saved = chosen(parts, paid, near_sources=True, kept=names)
         inside = [v for v in saved if v not in paid]
         lanes = switch.lane_shape
@@ -373,7 +373,7 @@ def _by_branch(branches: Sequence[Branch], stacks: Sequence[Value]) -> list[Bran
     return [s.split(part) for s, part in zip(own, parts, strict=True)]
 
 
-def starts_of(switch: Region, flow: Flow, adjoints: Adjoints) -> dict[int, Value]:
+def starts_of(switch: Region, flow: CotangentFlow, adjoints: Adjoints) -> dict[int, Value]:
     """Where the accumulators of tables start: from what has accumulated, each table once."""
     starts: dict[int, Value] = {}
     for p in flow.tables:

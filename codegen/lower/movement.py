@@ -51,7 +51,7 @@ def _broadcast(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     runs = dim_runs(shape, [d in kept for d in range(len(shape))])
     cuts = ctx.cuts(index, [prod(shape[a:b]) for a, b in runs])
     held = [c for (a, b), c in zip(runs, cuts, strict=True) if any(d in kept and shape[d] != 1 for d in range(a, b))]
-    return (yield frame, operand, joined(held))
+    return (yield frame, operand, concatenated(held))
 
 
 def dim_runs(shape: Sequence[int], labels: Sequence[object]) -> list[tuple[int, int]]:
@@ -68,7 +68,7 @@ def dim_runs(shape: Sequence[int], labels: Sequence[object]) -> list[tuple[int, 
     return runs
 
 
-def joined(cuts: Iterable[Index]) -> Index:
+def concatenated(cuts: Iterable[Index]) -> Index:
     """One index from the indices of consecutive dims."""
     return tuple([part for cut in cuts for part in cut])
 
@@ -88,7 +88,7 @@ def _transpose(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     ends = [*starts[1:], len(perm)]
     cuts = ctx.cuts(index, [prod(shape[a:b]) for a, b in zip(starts, ends, strict=True)])
     order = sorted(range(len(starts)), key=lambda r: perm[starts[r]])
-    return (yield frame, node.operands[0], joined(cuts[r] for r in order))
+    return (yield frame, node.operands[0], concatenated(cuts[r] for r in order))
 
 
 def _axis_sizes(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
@@ -122,7 +122,7 @@ def _slice(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     for position, (start, step) in enumerate(zip(starts, steps, strict=True)):
         at = e.add(e.mul(e.linear(cuts[2 * position + 1]), step), start)
         cuts[2 * position + 1] = digit(shape[axes[position]], at)
-    return (yield frame, operand, joined(cuts))
+    return (yield frame, operand, concatenated(cuts))
 
 
 def _flip(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -133,7 +133,7 @@ def _flip(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
         extent = operand.shape[d]
         at = ctx.emitter.linear(cuts[2 * position + 1])
         cuts[2 * position + 1] = digit(extent, ctx.emitter.sub(extent - 1, at))
-    return (yield frame, operand, joined(cuts))
+    return (yield frame, operand, concatenated(cuts))
 
 
 def _pad(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
@@ -159,13 +159,13 @@ def _pad(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     if within is False:
         return (yield frame, padding, ())
     if within is True:
-        return (yield frame, operand, joined(cuts))
+        return (yield frame, operand, concatenated(cuts))
     fill = yield frame, padding, ()
     if guarded:
         e.open((), fence=True)
-        x = yield frame, operand, joined(cuts)
+        x = yield frame, operand, concatenated(cuts)
         return _if(ctx, within, e.close((x,)), fill)
-    x = yield frame, operand, joined(cuts)
+    x = yield frame, operand, concatenated(cuts)
     return e.op("select", (within, x, fill), x.dtype)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request
 from loopgrad.codegen.lower.emitter import Index, KernelBuilder, Position
-from loopgrad.codegen.lower.movement import digit, dim_runs, joined
+from loopgrad.codegen.lower.movement import concatenated, digit, dim_runs
 from loopgrad.codegen.math.compensated import added, balanced, rounded
 from loopgrad.codegen.scalar.identities import identity, of_nothing
 from loopgrad.graph.nodes import Node, Value
@@ -112,7 +112,7 @@ def reduce_over(
         full = list(at)
         for d, p in zip(free, point, strict=True):
             full[d] = digit(sizes[d], p)
-        values.append((yield frame, operand, joined(c for c in full if c is not None)))
+        values.append((yield frame, operand, concatenated(c for c in full if c is not None)))
     if ctx.lane_loops or count <= TOGETHER:
         return tree(ctx, kind, values)
     how = Fold(ctx.emitter, kind, operand.dtype)
@@ -138,7 +138,7 @@ def _loops(
         return [*at[:d], digit(sizes[d], k), *at[d + 1 :]]
 
     def term(k: Position) -> Pull:
-        return (yield frame, operand, joined(c for c in point(k) if c is not None))
+        return (yield frame, operand, concatenated(c for c in point(k) if c is not None))
 
     if at.count(None) == 1:
         return (yield from accumulated(ctx, sizes[d], term, how, carried))

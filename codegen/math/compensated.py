@@ -2,7 +2,7 @@
 
 - `added`: one term, by Dekker's fast sum of two: what is lost is exact where the term isn't larger than the total,
   else good to the term's own precision, as in Kahan's sum.
-- `joined`: two such sums, by Knuth's sum of two, which is exact for any operands.
+- `merged`: two such sums, by Knuth's sum of two, which is exact for any operands.
 
 Of n terms, total + rest differs from the exact sum by at most (u + O(n u**2)) times the sum of their sizes, where u is
 half the distance from 1.0 to the next number (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 4.3).
@@ -43,7 +43,7 @@ def added(m: Arithmetic[V], total: V, rest: V, x: V) -> tuple[V, V]:
     return now, m.add(rest, m.sub(x, m.sub(now, total)))
 
 
-def joined(m: Arithmetic[V], total: V, rest: V, other: V, other_rest: V) -> tuple[V, V]:
+def merged(m: Arithmetic[V], total: V, rest: V, other: V, other_rest: V) -> tuple[V, V]:
     """Two sums as one."""
     now, lost = two_sum(m, total, other)
     return now, m.add(m.add(rest, other_rest), lost)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, stack
-from loopgrad.graph.batching.flow import BatchAnalysis
+from loopgrad.graph.batching.analysis import BatchAnalysis
 from loopgrad.graph.batching.row import BatchContext, Row, in_front
 from loopgrad.graph.batching.walk import walk
 from loopgrad.graph.nodes import Graph, Value

@@ -19,7 +19,7 @@ from typing import Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import is_accumulator, passed, readers, value_uses
-from loopgrad.graph.batching.flow import RegionPlan
+from loopgrad.graph.batching.analysis import RegionPlan
 from loopgrad.graph.batching.row import BatchContext, Row, batched_type, expanded
 from loopgrad.graph.batching.walk import replacement, walk_region
 from loopgrad.graph.build import emit, trace

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.flow import is_bound
+from loopgrad.graph.batching.analysis import is_bound
 from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value

@@ -2,7 +2,7 @@
 
 A row gets a node of the graph being batched and the values that stand for its operands, and emits the node
 for all batch elements at once: one value per result. A batched value carries the batch axis in front; which
-values are batched `graph.batching.flow` has decided beforehand. Rows of plain primitives are called only
+values are batched `graph.batching.analysis` has decided beforehand. Rows of plain primitives are called only
 where some operand is batched, and then all their results are.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopgrad.graph import ops
-from loopgrad.graph.batching.flow import BatchAnalysis, Flags
+from loopgrad.graph.batching.analysis import BatchAnalysis, Flags
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import PRIMITIVES

@@ -49,8 +49,8 @@ from loopgrad.lazy.transforms.static_arguments import (
     argument_names,
     fixed_identities,
     is_static,
-    joined,
     static_identities,
+    with_static,
 )
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
@@ -233,7 +233,7 @@ class Compiled(Standing):
             given = [argument(x, v, is_weak(x)) for x, v in zip(leaves, values, strict=True)]
             for i, t in zip(dynamic, given, strict=True):
                 arguments[i] = t
-            args, kwargs = joined(unflatten(call.structure, arguments), call.static)
+            args, kwargs = with_static(unflatten(call.structure, arguments), call.static)
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
             written = writes(leaves, given, values)

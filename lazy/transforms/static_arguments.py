@@ -298,7 +298,7 @@ class StaticParameters:
         return others, {name: x for name, x in kwargs.items() if name not in static}, static
 
 
-def joined(
+def with_static(
     others: tuple[Sequence[Any], dict[str, Any]], static: dict[int | str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments with the static ones back in their places."""

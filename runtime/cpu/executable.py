@@ -218,15 +218,15 @@ class CpuExecutable(Executable):
         """The largest of all contexts."""
         held, program = Held(), self.program
         for kernel in program.kernels:
-            held.together((stack.residual, None, 0) for stack in kernel.stacks)
-        held.together((record.residual, None, 0) for record in program.stacks)
+            held.add_concurrent((stack.residual, None, 0) for stack in kernel.stacks)
+        held.add_concurrent((record.residual, None, 0) for record in program.stacks)
         for context in self._contexts.members():
             for number, kernel in enumerate(program.kernels):
                 workers = min(self._pool.threads, max(kernel.interface.chunks, 1))
                 places = zip(context.rows(number), kernel.interface.stacks, kernel.stacks, strict=True)
-                held.together((s.residual, n, workers * n * place.row_bytes) for n, place, s in places)
+                held.add_concurrent((s.residual, n, workers * n * place.row_bytes) for n, place, s in places)
             peaks = [int(context.words[word + 3]) for word in program.layout.stacks]
-            held.together(
+            held.add_concurrent(
                 (r.residual, n, n * stack_stride(r.element)) for n, r in zip(peaks, program.stacks, strict=True)
             )
         return held.rows(program.residuals)

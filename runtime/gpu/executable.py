@@ -239,11 +239,12 @@ class GpuExecutable(Executable):
         for k, (kernel, capacities) in enumerate(zip(program.kernels, self.capacities.kernels, strict=True)):
             rows = [n if ran else None for n in capacities]
             width = self.width(k)
-            held.together(
+            held.add_concurrent(
                 (s.residual, n, (n or 0) * width * s.itemsize) for n, s in zip(rows, kernel.stacks, strict=True)
             )
         peaks = [None] * len(program.stacks) if self._context is None or not ran else self._context.peaks
-        held.together((r.residual, n, (n or 0) * r.element.nbytes) for n, r in zip(peaks, program.stacks, strict=True))
+        pairs = zip(peaks, program.stacks, strict=True)
+        held.add_concurrent((r.residual, n, (n or 0) * r.element.nbytes) for n, r in pairs)
         return held.rows(program.residuals)
 
     def text(self, stage: str) -> str:

@@ -199,7 +199,7 @@ class HostDriven(StepWalk):
     def _count(self, index: int, value: int) -> None:
         """Let the slot of a loop's index hold this number: as a word among the tables, which costs no command,
         or where its memory moves into other slots, by a write."""
-        if index not in self._program.kept:
+        if index not in self._program.moved:
             self._counters[index] = value
             self._bindings.symbols[SLOTS + index] = self._recorder.word(value)
             return

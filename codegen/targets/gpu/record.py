@@ -60,14 +60,14 @@ class ProgramRecord:
     routines: tuple[RoutineRow, ...] = ()
 
     @cached_property
-    def kept(self) -> frozenset[int]:
+    def moved(self) -> frozenset[int]:
         """Slots whose memory becomes another slot's, or that anything but a loop's counting writes."""
         return frozenset([slot for step in all_steps(self.steps) for slot in _moved(step)])
 
     @cached_property
     def moving(self) -> frozenset[int]:
         """Slots that steps make point elsewhere, or that the host writes."""
-        return self.kept.union([step.index for step in all_steps(self.steps) if isinstance(step, ForStep)])
+        return self.moved.union([step.index for step in all_steps(self.steps) if isinstance(step, ForStep)])
 
     @cached_property
     def shadowed(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from loopgrad.codegen.math.compensated import added, balanced, joined, rounded, two_sum
+from loopgrad.codegen.math.compensated import added, balanced, merged, rounded, two_sum
 
 ONE = np.float32(1)
 NOTHING = (np.float32(-0.0), np.float32(-0.0))
@@ -50,7 +50,7 @@ def test_the_error_does_not_grow_with_the_number_of_terms(signed):
     halves = [NOTHING, NOTHING]
     for n, x in enumerate(terms):
         halves[n % 2] = added(Single, *halves[n % 2], x)
-    for got in (summed(terms), rounded(Single, *joined(Single, *halves[0], *halves[1]))):
+    for got in (summed(terms), rounded(Single, *merged(Single, *halves[0], *halves[1]))):
         assert abs(Fraction(float(got)) - exact) <= abs(exact) / 2**24 + sizes / 2**40
 
 
@@ -70,8 +70,8 @@ def test_special_terms(terms, wanted):
 
 def test_joined_sums_keep_zeros_and_infinities():
     with np.errstate(all="ignore"):
-        zero = rounded(Single, *joined(Single, *NOTHING, *NOTHING))
-        large = rounded(Single, *joined(Single, np.float32(np.inf), np.float32(np.nan), ONE, ONE))
+        zero = rounded(Single, *merged(Single, *NOTHING, *NOTHING))
+        large = rounded(Single, *merged(Single, np.float32(np.inf), np.float32(np.nan), ONE, ONE))
     assert zero == 0 and np.signbit(zero)  # noqa: PT018
     assert large == np.inf
 

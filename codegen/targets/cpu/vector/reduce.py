@@ -16,7 +16,7 @@ from functools import partial
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
-from loopgrad.codegen.math.compensated import added, balanced, joined
+from loopgrad.codegen.math.compensated import added, balanced, merged
 from loopgrad.codegen.math.compensated import rounded as one_number
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.vector import copies
@@ -146,7 +146,7 @@ def close(e: VectorEmitter, places: tuple[str, ...], index: Vector) -> None:
 
 def combine_parts(r: Reduction, b: FunctionText, x: tuple[Vector, ...], y: tuple[Vector, ...]) -> tuple[Vector, ...]:
     """Two partial reductions as one."""
-    return joined(VectorOps(VectorScope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
+    return merged(VectorOps(VectorScope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
 
 
 def rounded(b: FunctionText, found: tuple[Vector, ...]) -> Vector:

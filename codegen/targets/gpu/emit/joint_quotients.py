@@ -39,7 +39,7 @@ class JointQuotients:
     guards: frozenset[KOp]
 
 
-def joined(ops: Sequence[KOp]) -> Iterator[KOp | JointQuotients]:
+def with_joint_quotients(ops: Sequence[KOp]) -> Iterator[KOp | JointQuotients]:
     """The operations of a block; those without effects may come earlier than they were."""
     for plain, found in groupby(ops, lambda op: bool(op.results) and not op.blocks):
         run = list(found)

@@ -29,7 +29,7 @@ from loopgrad.codegen.targets.gpu.emit.context import (
 )
 from loopgrad.codegen.targets.gpu.emit.group_table import HeldTable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
-from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, joined
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, with_joint_quotients
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
@@ -75,7 +75,7 @@ REGION: Final[dict[str, Callable[[Emitter, KOp, control.EmitBlock], None]]] = {
 
 def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
     """The block's operations; its arguments are bound already."""
-    for op in block.ops if e.b.usual_quotients is None else joined(block.ops):
+    for op in block.ops if e.b.usual_quotients is None else with_joint_quotients(block.ops):
         if isinstance(op, JointQuotients):
             emit_joined(e, op, emit_block)
         elif op.opcode in REGION:

@@ -96,7 +96,7 @@ class LaneOps:
         return reduce(self.e.either, m.values)
 
 
-def together(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tuple[Val, ...] | None:
+def for_all_lanes(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tuple[Val, ...] | None:
     """The results of a recipe for all lanes, whose operands are given lane by lane; None where it is none, or where
     the device's own approximation will do."""
     types = {v.type for row in operands for v in row}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Reduction
-from loopgrad.codegen.math.compensated import added, balanced, joined, rounded
+from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, Emitter, register_type
@@ -43,8 +43,8 @@ def with_terms(e: Emitter, r: Reduction, partial: Partial, terms: Sequence[Val])
     return partial
 
 
-def together(e: Emitter, r: Reduction, x: Partial, y: Partial) -> Partial:
-    return joined(ScalarOps(e), *x, *y) if parts(r) == 2 else with_term(e, r, x, *y)
+def combined(e: Emitter, r: Reduction, x: Partial, y: Partial) -> Partial:
+    return merged(ScalarOps(e), *x, *y) if parts(r) == 2 else with_term(e, r, x, *y)
 
 
 def number(e: Emitter, r: Reduction, partial: Partial) -> Val:

@@ -29,10 +29,10 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
     GroupPartials,
     Partial,
+    combined,
     nothing,
     number,
     of_term,
-    together,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
@@ -260,7 +260,7 @@ class RunningTotals:
         fold = ExactFold(self.e, self.r)
         with self.e.contributing(RegisterFolds([fold])):
             self._lanes(tile)
-        carried.set(together(self.e, self.r, carried.get(), fold.get()))
+        carried.set(combined(self.e, self.r, carried.get(), fold.get()))
 
     def _fold(self, tile: RunningTile, carried: _Carried) -> None:
         """Only the total of what this invocation owns."""
@@ -277,8 +277,8 @@ class RunningTotals:
             total = with_exactly(e, self.r, total, term)
         before, whole = self._across(total)
         if self.plan.tiles > 1:
-            before = together(e, self.r, carried.get(), before)
-            carried.set(together(e, self.r, carried.get(), whole))
+            before = combined(e, self.r, carried.get(), before)
+            carried.set(combined(e, self.r, carried.get(), whole))
         for k, term in enumerate(terms):
             before = with_exactly(e, self.r, before, term)
             self._put(tile, k, number(e, self.r, before))
@@ -299,7 +299,7 @@ class RunningTotals:
             enough = b.inst("UGreaterThanEqual", "bool", self.chunk, b.const("i32", step))
             distance = b.const("i32", step * plan.columns)
             place = e.select(enough, b.inst("ISub", "i32", self.own, distance), self.own)
-            joined = together(e, self.r, arrays[0].get(place), own)
+            joined = combined(e, self.r, arrays[0].get(place), own)
             own = tuple([e.select(enough, x, y) for x, y in zip(joined, own, strict=True)])
             arrays = arrays[::-1]
             arrays[0].set(self.own, own)
@@ -432,7 +432,7 @@ class RunningTotals:
 
         def one() -> None:
             for found in [total(ahead) for ahead in range(SPANS_AT_ONCE)]:
-                carried.set(together(e, self.r, carried.get(), found))
+                carried.set(combined(e, self.r, carried.get(), found))
             step = b.const("i64", SPANS_AT_ONCE * self.plan.chunks)
             b.set(place, b.inst("IAdd", "i64", b.get(place, "i64"), step))
 
@@ -467,7 +467,7 @@ class ExactFold(RegisterFold):
 
 def with_exactly(e: Emitter, r: Reduction, total: Partial, term: Val) -> Partial:
     """One more term, which may be larger than the total."""
-    return together(e, r, total, of_term(e, r, term))
+    return combined(e, r, total, of_term(e, r, term))
 
 
 class _Carried:

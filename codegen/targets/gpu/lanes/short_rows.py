@@ -15,10 +15,10 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
     GroupPartials,
     Partial,
+    combined,
     nothing,
     number,
     of_term,
-    together,
     with_term,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, row_pitch
@@ -93,6 +93,6 @@ class ShortRows:
         for r, source in zip(self.e.kernel.reductions, self.narrow, strict=True):
             total = source.get(start)
             for part in range(1, parts):
-                total = together(self.e, r, total, source.get(b.inst("IAdd", "i32", start, self.i32(part))))
+                total = combined(self.e, r, total, source.get(b.inst("IAdd", "i32", start, self.i32(part))))
             stored = to_memory(self.e, number(self.e, r, total), r.dtype)
             b.store(self.e.at(self.e.table.params[r.param], index, SIZE[stored.type]), stored)

@@ -21,15 +21,15 @@ from loopgrad.codegen.targets.gpu.emit.elementwise import operate
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import contribution_place
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
-from loopgrad.codegen.targets.gpu.emit.shared_branches import together as at_once
+from loopgrad.codegen.targets.gpu.emit.shared_branches import for_all_lanes
 from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
     GroupPartials,
     Partial,
+    combined,
     nothing,
     number,
     of_term,
-    together,
     with_terms,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, fold_columns, parts
@@ -195,7 +195,7 @@ def emit_together(
         if op.opcode in ("reduce", "scan") and len(op.operands) == 1 and e.contribution.meets:
             e.contribution.add(e, op.attrs.get("slot", 0), *[x for (x,) in operands])
             continue
-        results = at_once(e, op, operands)
+        results = for_all_lanes(e, op, operands)
         for i, (values, lane, position) in enumerate(lanes):
             e.values, e.lane, e.position = values, lane, position
             if results is None:
@@ -242,7 +242,7 @@ class RegisterFold:
 
     def join(self, partial: Partial) -> None:
         """What was folded elsewhere."""
-        self.set(partial if self.once else together(self.e, self.reduction, self.get(), partial))
+        self.set(partial if self.once else combined(self.e, self.reduction, self.get(), partial))
 
     def get(self) -> Partial:
         return tuple([self.e.b.get(*variable) for variable in self.variables])
@@ -380,5 +380,5 @@ def folded(e: Emitter, r: Reduction, source: GroupPartials, first: Val, step: in
     places = [first] + [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(step, end, step)]
     total, *others = [source.get(place) for place in places]
     for other in others:
-        total = together(e, r, total, other)
+        total = combined(e, r, total, other)
     return total

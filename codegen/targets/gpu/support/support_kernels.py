@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, Reduction
-from loopgrad.codegen.math.compensated import added, joined, rounded
+from loopgrad.codegen.math.compensated import added, merged, rounded
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
@@ -136,7 +136,7 @@ def tree_kernel(reduction: Reduction, rows: int, length: int, width: int, partia
         found = _elements(inner, dtype, inner.integer("add", start, offset), rows * length, partial)
         if not compensated:
             return (inner.one(kind, dtype, *carried, *found),)
-        return joined(inner, *carried, *found) if partial else added(inner, *carried, *found)
+        return merged(inner, *carried, *found) if partial else added(inner, *carried, *found)
 
     results = body.loop(count, first, step)
     if compensated and width == 1:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, joined
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, with_joint_quotients
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_block
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from tests.codegen.targets.cpu.kernel_build import Build
@@ -171,7 +171,7 @@ def test_roots(error):
 def test_joined_quotients_and_their_guards(error):
     """As where each has its own rare way: any of them may be zero, infinite, no number, or out of range."""
     block = guarded_quotients()
-    assert [len(step.quotients) for step in joined(block.ops) if isinstance(step, JointQuotients)] == [2]
+    assert [len(step.quotients) for step in with_joint_quotients(block.ops) if isinstance(step, JointQuotients)] == [2]
     odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
     near = np.random.default_rng(3).integers(0, 1 << 32, (3, 20_000), dtype=np.uint32).view(np.float32)
     c, x, y = np.concatenate([np.stack(np.meshgrid(odd, odd, odd)).reshape(3, -1), near], axis=1)

@@ -45,7 +45,7 @@ def saves(policy: Sequence[str], node: Node) -> bool:
     return False
 
 
-def kept(nodes: Iterable[Node], policy: Sequence[str], free: Collection[Value] = ()) -> Names:
+def saved_values(nodes: Iterable[Node], policy: Sequence[str], free: Collection[Value] = ()) -> Names:
     """What a policy keeps of the results of nodes, but for what is `free` anyway."""
     if not policy:
         return {}
