@@ -33,8 +33,7 @@ class DirectCalls:
         program = loaded.program
         self._loaded, self._capacities = loaded, capacities
         self._take = loaded.driver.take
-        placed = {*program.inputs, *program.arena.slots}
-        self._made = [i for i, slot in enumerate(program.slots) if i not in placed and slot.constant is None]
+        self._made = _made(program)
         self._sizes = [program.slots[slot].type.nbytes for slot in self._made]
         self._order = [self._made.index(slot) for slot in program.outputs]
         self._arena = program.arena.size
@@ -121,9 +120,13 @@ class DirectCalls:
         return results
 
 
+def _made(program: ProgramRecord) -> list[int]:
+    """The slots with memory of their own that a call takes."""
+    placed = {*program.inputs, *program.arena.slots}
+    return [i for i, slot in enumerate(program.slots) if i not in placed and slot.constant is None]
+
+
 def _only_makes(program: ProgramRecord) -> bool:
     """Whether every result is an array that the program makes, in memory of its own."""
-    outputs = program.outputs
-    placed = {*program.inputs, *program.arena.slots}
-    own = all(slot not in placed and program.slots[slot].constant is None for slot in outputs)
-    return own and len(set(outputs)) == len(outputs)
+    outputs = set(program.outputs)
+    return outputs.issubset(_made(program)) and len(outputs) == len(program.outputs)
