@@ -138,7 +138,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "folds_in_two_steps": Switch(("call", "value"), tuple((m, "fold_columns", lambda _: 1) for m in (plan, tiles))),
     # streams
     "lanes_at_once": Switch(("value", "axpy", "ratios"), ((plan, "most_unrolled", lambda _: 1),)),
-    "shared_branches": Switch(("value", "ratios"), ((tiles, "at_once", _none),)),
+    "shared_branches": Switch(("value", "ratios"), ((tiles, "for_all_lanes", _none),)),
     "boxes": Switch(("transposed",), ((layout, "boxed", _none),)),
     "chosen_reads": Switch(("joined",), ((compile, "chosen", lambda given: given),)),
     "loads_first": Switch(("value", "axpy"), ((tiles, "MOST_LOADED", 0),)),
@@ -155,7 +155,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "shared_results": Switch(("ragged",), ((instructions.Instructions, "once", lambda _, __, make: make()),)),
     "ranges": Switch(("indices", "wave", "hashes"), ((context, "Ranges", _Constants),)),
     # arithmetic
-    "joint_quotients": Switch(WALKS, ((kernel, "joined", lambda ops: ops),)),
+    "joint_quotients": Switch(WALKS, ((kernel, "with_joint_quotients", lambda ops: ops),)),
     "guards_of_quotients": Switch(WALKS, ((joint_quotients, "_asks_for", lambda *_: False),)),
     "own_quotients": Switch(
         ("newton", "ratios"), ((NvptxAssembler, "_division", _none), (NvptxAssembler, "usual_quotients", None))

@@ -71,7 +71,8 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
 def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     """The positions (int64) that sort by the last key, equal elements of it by the one before, and so on.
 
-    Keys are arrays of one shape. Raises ShapeError where they are of several, or where there is none.
+    Keys are arrays of one shape; without axes the only position is 0. Raises ShapeError where they are of several
+    shapes, or where there is no key.
 
     >>> lg.lexsort((lg.asarray([2, 1, 0]), lg.asarray([5, 5, 4])))
     Tensor([2, 1, 0], dtype=int64)
@@ -80,6 +81,8 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     if len({t._value.shape for t in tensors}) != 1:
         shapes = ", ".join([str(t._value.shape) for t in tensors]) or "none"
         raise ShapeError(explained("lexsort", "keys of one shape", shapes, "broadcast them first"))
+    if not tensors[0]._value.shape:
+        return wrap(constant(0, TensorType((), int64)))
     order = argsort(tensors[0], axis=axis)
     for key in tensors[1:]:
         order = take_along_axis(order, argsort(take_along_axis(key, order, axis=axis), axis=axis), axis=axis)

@@ -141,7 +141,7 @@ def unique_values(x: ArrayLike, /) -> Tensor:
 
 
 def unique_counts(x: ArrayLike, /) -> UniqueCounts:
-    """`unique_values`, and how often each is there (int64).
+    """`unique_values`, and how often each element is there (int64).
 
     >>> lg.unique_counts(lg.asarray([3, 1, 3])).counts
     Tensor([1, 2], dtype=int64)

@@ -33,6 +33,10 @@ class Reference:
     def rsqrt(self, x: Any) -> Any:
         return 1 / np.sqrt(x)
 
+    def top_k(self, x: Any, k: int, axis: int = -1) -> Any:
+        order = np.flip(np.argsort(x, axis=axis), axis=axis).take(range(k), axis=axis)
+        return np.take_along_axis(x, order, axis=axis), order
+
     def checkpoint(self, f: Any) -> Any:
         return f
 
@@ -168,6 +172,11 @@ REDUCTIONS: dict[str, list[Case]] = {
                  (lambda m, x: m.corrcoef(x)[0, 1], (np.stack([X, 2 * X + 1]),)),
                  (lambda m, x: m.corrcoef(x)[0, 1], (np.stack([X, -X]),))],
     "sort": [(lambda m, x: m.sort(x, axis=0), (M,)), (lambda m, x: m.sort(x), (Y,))],
+    "top_k": [(lambda m, x: m.top_k(x, 3)[0], (Y,)), (lambda m, x: m.top_k(x, 2, axis=0)[0], (M,))],
+    "unique": [(lambda m, x: m.unique(x), (Y,)), (lambda m, x: m.unique(x, axis=0), (M,))],
+    "unique_values": [(lambda m, x: m.unique_values(x), (Y,))],
+    **{f"unique_{name}": [(lambda m, x, n=name: getattr(m, f"unique_{n}")(x).values, (Y,))]
+       for name in ("all", "counts", "inverse")},
     "diff": [(lambda m, x: m.diff(x, n=2, axis=1), (M,))],
     "bincount": [(lambda m, w: m.bincount(np.array([0, 2, 2, 1, 0]), weights=w), (X,))],
     "histogram": [(lambda m, w: m.histogram(Y, bins=_array(-2, -1, 0, 1, 3), weights=w)[0], (X,))],

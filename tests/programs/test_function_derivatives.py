@@ -20,7 +20,7 @@ BOOLS = """
     not_equal signbit all any logical_and logical_not logical_or logical_xor
 """
 POSITIONS = """
-    argmax argmin argsort argwhere count_nonzero digitize flatnonzero nanargmax nanargmin nonzero searchsorted
+    argmax argmin argsort argwhere count_nonzero digitize flatnonzero lexsort nanargmax nanargmin nonzero searchsorted
     unravel_index
 """
 INTEGERS = """

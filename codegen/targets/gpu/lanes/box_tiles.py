@@ -101,7 +101,7 @@ class BoxTiles:
         for digit, pitch, extent in zip(found, self.boxes.pitches, self.boxes.extents, strict=True):
             if extent > 1:
                 place = b.inst("IAdd", "i32", place, b.inst("IMul", "i32", digit, self._i32(pitch)))
-        return place
+        return b.opaque(place)  # AMD's addresses there don't wrap around
 
     def _enter(self, found: Sequence[Val]) -> None:
         """What follows is the lane there."""
