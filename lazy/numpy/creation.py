@@ -115,8 +115,8 @@ def array(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bo
     return asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
-def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
-    """The elements converted to `dtype`; the shape stays.
+def astype(x: ArrayLike, /, dtype: Any, *, copy: bool = True, device: str | None = None) -> Tensor:
+    """The elements converted to `dtype`, on `device` where one is named; the shape stays.
 
     A float becomes an integer by dropping its fraction, NaN 0, and what the dtype can't hold its nearest end.
     `copy=False` shares the memory where the dtype is that already.
@@ -125,6 +125,8 @@ def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True) -> Tensor:
     Tensor([  1,  -1, 127], dtype=int8)
     """
     t, wanted = as_tensor(x), as_dtype(dtype)
+    if device is not None and get_device(device).name != t.device:
+        return as_array(to_device(cast(t, wanted), device))
     if not copy and wanted is t._value.dtype:
         return whole(t)
     result = cast(t, wanted)

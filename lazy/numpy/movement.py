@@ -157,17 +157,17 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return joined_shape("broadcast_shapes", [normal_shape("broadcast_shapes", s) for s in shapes])
 
 
-def broadcast_arrays(*xs: ArrayLike) -> list[Tensor]:
+def broadcast_arrays(*xs: ArrayLike) -> tuple[Tensor, ...]:
     """The operands, each stretched to their joint shape: views, read-only where elements occur more than once.
 
-    Dtypes stay. Raises ShapeError where the shapes don't broadcast.
+    A tuple; dtypes stay. Raises ShapeError where the shapes don't broadcast.
 
     >>> [x.shape for x in lg.broadcast_arrays(lg.ones((2, 1)), lg.ones(3))]
     [(2, 3), (2, 3)]
     """
     tensors = [as_tensor(x) for x in xs]
     shape = joined_shape("broadcast_arrays", [t._value.shape for t in tensors])
-    return [whole(t) if t._value.shape == shape else broadcast_to(t, shape) for t in tensors]
+    return tuple([whole(t) if t._value.shape == shape else broadcast_to(t, shape) for t in tensors])
 
 
 # ---- order of axes and elements

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -10,10 +11,14 @@ import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.types import int64
 from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
+from loopgrad.lazy.numpy.running_totals import cumsum
+from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, copied, wrap
-from loopgrad.lazy.tensor.operands import normal_axis, normal_shape
+from loopgrad.lazy.tensor.evaluation import to_numpy
+from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -21,11 +26,15 @@ if TYPE_CHECKING:
 PUBLIC: Final = "meshgrid pad repeat tile"
 
 
-def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times in a row: one int, or one per element along the axis (None: of x raveled).
+def repeat(
+    x: ArrayLike, /, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None
+) -> Tensor:
+    """Each element `repeats` times in a row: one integer, or one per element along the axis (None: of x raveled).
 
-    Counts are Python ints, since they decide the shape: raises DTypeError for tensors, ShapeError for negative ones.
-    The dtype stays.
+    Counts that are a tensor are evaluated, since they decide the shape; while a function is traced
+    `total_repeat_length` must say how long the axis becomes (as in JAX: what is too much is cut off, what is missing
+    repeats the last element). The dtype stays. Raises DTypeError for counts that aren't integers, and for traced ones
+    without a length; ShapeError for negative ones, or as many as don't fit.
 
     >>> lg.repeat(lg.asarray([1, 2]), 2), lg.repeat(lg.asarray([1, 2]), [3, 0])
     (Tensor([1, 1, 2, 2], dtype=int64), Tensor([1, 1, 1], dtype=int64))
@@ -35,21 +44,34 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], /, axis: int | None = Non
         t, axis = ravel(t), 0
     shape = t._value.shape
     d = normal_axis("repeat", axis, len(shape))
-    if isinstance(repeats, np.ndarray | list | tuple):
-        counts = np.asarray(repeats)
-        if counts.dtype.kind not in "iu" or counts.shape not in ((shape[d],), (1,)) or (counts < 0).any():
-            fix = "give one per element along the axis"
-            raise ShapeError(explained("repeat", f"{shape[d]} counts of at least 0", repeats, fix))
-        return take(t, np.repeat(np.arange(shape[d]), counts), axis=d)
-    if isinstance(repeats, TensorCore | Sequence) or not hasattr(repeats, "__index__"):
-        fix = "the result's shape must be known while tracing: pass Python ints, or name it in static_argnums"
-        raise DTypeError(explained("repeat", "one int, or one per element", repr(repeats), fix))
-    count = repeats.__index__()
+    an_int = hasattr(repeats, "__index__") and not isinstance(repeats, TensorCore | np.ndarray)
+    if total_repeat_length is not None or not an_int:
+        return take(t, _repeated_positions(as_tensor(repeats), shape[d], total_repeat_length), axis=d)
+    count = operator.index(repeats)  # type: ignore[arg-type]
     if count < 0:
         raise ShapeError(explained("repeat", "a count of at least 0", count, "check the count"))
     columns = reshape(t, (*shape[: d + 1], 1, *shape[d + 1 :]))
     wide = broadcast_to(columns, (*shape[: d + 1], count, *shape[d + 1 :]))
     return reshape(wide, (*shape[:d], shape[d] * count, *shape[d + 1 :]), copy=True)
+
+
+def _repeated_positions(counts: Tensor, extent: int, length: int | None) -> ArrayLike:
+    """Which element stands at each place of the longer axis."""
+    value = counts._value
+    if not value.dtype.is_integer and value.shape != (0,):
+        raise DTypeError(explained("repeat", "integers", value.type, "convert them with .astype(lg.int64)"))
+    if value.shape not in ((extent,), (1,), ()):
+        raise ShapeError(explained("repeat", f"one count, or {extent}", value.type, "give one per element of the axis"))
+    if length is not None:
+        ends = cumsum(broadcast_to(counts, (extent,)), dtype=int64)
+        return searchsorted(ends, wrap(positions(normal_shape("repeat", length), 0)), side="right")
+    if value.scope is not None:
+        fix = "pass total_repeat_length=, or Python ints (static_argnums)"
+        raise DTypeError(explained("repeat", "counts that are known while a function is traced", value.type, fix))
+    numbers = to_numpy(counts, "index").astype(np.int64).reshape(-1)
+    if (numbers < 0).any():
+        raise ShapeError(explained("repeat", "counts of at least 0", int(numbers.min()), "check the counts"))
+    return np.repeat(np.arange(extent), numbers)
 
 
 def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
@@ -125,10 +147,11 @@ def _pairs(width: Any, rank: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Tensor]:
+def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
     """Coordinate arrays from one-dimensional coordinates; `sparse` leaves axes of extent 1 unstretched.
 
-    One array for each, all of one shape: (n_y, n_x, ...) for `indexing` "xy", (n_x, n_y, ...) for "ij". Dtypes stay.
+    A tuple with one array for each, all of one shape: (n_y, n_x, ...) for `indexing` "xy", (n_x, n_y, ...) for "ij".
+    Dtypes stay.
     Raises ValueError for another `indexing`.
 
     >>> lg.meshgrid([1, 2], [5, 6])[0]
@@ -150,4 +173,4 @@ def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list
         column[d] = shape[d]
         line = reshape(t, tuple(column))
         result.append(copied(line if sparse else broadcast_to(line, tuple(shape))))
-    return result
+    return tuple(result)

@@ -111,7 +111,7 @@ def iinfo(dtype: Any, /) -> IntegerLimits:
     return IntegerLimits(d, d.bits, low, high)
 
 
-def isdtype(dtype: Any, kind: Any, /) -> bool:
+def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind: a dtype, a name of the array API standard ("bool", "signed integer", "unsigned
     integer", "integral", "real floating", "complex floating", "numeric"), or a tuple of these.
 

@@ -32,6 +32,7 @@ from loopgrad.lazy.numpy import (
     special_values,
 )
 from loopgrad.lazy.numpy.at_updates import At
+from loopgrad.lazy.numpy.constants import array_api_versions
 from loopgrad.lazy.numpy.creation import asarray, astype
 from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, absent_name
@@ -99,8 +100,10 @@ class Tensor(Operators):
         assert isinstance(type, TensorType)
         return type
 
-    def to_device(self, device: str, /) -> Tensor:
+    def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
         """`lg.to_device`: this tensor on another device, with its shape, dtype and errors.
+
+        `stream` is taken for the array API standard's sake: who reads the result waits for the copy on every stream.
 
         >>> lg.ones(2).to_device("interpreter").device
         'interpreter'
@@ -108,8 +111,14 @@ class Tensor(Operators):
         return to_device(self, device)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        """The module that holds the array functions."""
+        """The module that holds the array functions; ValueError for a version of the array API standard that it doesn't
+        follow."""
         import loopgrad  # late: the package imports this module
+
+        if api_version is not None and api_version not in array_api_versions:
+            fix = "leave the version out"
+            expected = f"a version among {', '.join(array_api_versions)}"
+            raise ValueError(explained("__array_namespace__", expected, repr(api_version), fix))
 
         return loopgrad
 
@@ -274,13 +283,13 @@ class Tensor(Operators):
     T = property(movement.transpose, doc="The axes reversed.")
     mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
 
-    def astype(self, dtype: Any, /, *, copy: bool = True) -> Tensor:
+    def astype(self, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Tensor:
         """`lg.astype`: the elements converted to a dtype, in x's shape.
 
         >>> lg.asarray([1.9, -1.9]).astype(lg.int64)
         Tensor([ 1, -1], dtype=int64)
         """
-        return astype(self, dtype, copy=copy)
+        return astype(self, dtype, copy=copy, device=device)
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
         """`lg.reshape`: the same elements in another shape, given as one tuple or as several ints.

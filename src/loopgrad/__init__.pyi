@@ -32,6 +32,7 @@ from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
 from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
+from loopgrad.lazy.numpy.constants import array_api_version
 from loopgrad.lazy.numpy.constants import e as e
 from loopgrad.lazy.numpy.constants import inf as inf
 from loopgrad.lazy.numpy.constants import nan as nan
@@ -206,6 +207,7 @@ from loopgrad.lazy.numpy.movement import transpose as transpose
 from loopgrad.lazy.numpy.movement import tril as tril
 from loopgrad.lazy.numpy.movement import triu as triu
 from loopgrad.lazy.numpy.movement import unstack as unstack
+from loopgrad.lazy.numpy.namespace_info import namespace_info
 from loopgrad.lazy.numpy.norms import matrix_norm as matrix_norm
 from loopgrad.lazy.numpy.norms import vector_norm as vector_norm
 from loopgrad.lazy.numpy.reduction import all as all
@@ -341,6 +343,7 @@ from loopgrad.runtime.replay import ReplayStats as ReplayStats
 
 __version__: str
 bool = bool_
+__array_api_version__ = array_api_version
 abs = absolute
 arccos = acos
 arccosh = acosh
@@ -358,6 +361,7 @@ pow = power
 mod = remainder
 around = round
 concatenate = concat
+__array_namespace_info__ = namespace_info
 amax = max
 amin = min
 cumulative_prod = cumprod

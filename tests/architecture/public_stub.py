@@ -35,7 +35,7 @@ ROWS: Final = {
     "Positions": ("lazy.numpy.indexing",),
     "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
     "Samples, polynomials": ("lazy.numpy.sampled_functions",),
-    "Shapes, dtypes": ("lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
+    "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
     "Loops, branches": ("lazy.loops",),
     "Derivatives, batching": (
         "lazy.transforms.checkpoint", "lazy.transforms.derivatives", "lazy.transforms.gradients_of_tensors",

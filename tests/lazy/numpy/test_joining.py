@@ -77,11 +77,27 @@ def test_padding_refuses() -> None:
 def test_repeats_of_their_own(device: str) -> None:
     check(lg.repeat(lg.asarray(ROW), [0, 2, 1, 0, 3]), np.repeat(ROW, [0, 2, 1, 0, 3]))
     check(lg.repeat(lg.asarray(MATRIX), np.array([2, 0, 1]), axis=0), np.repeat(MATRIX, [2, 0, 1], axis=0))
-    for counts in ([1, 2], [1, 1, 1, 1, -1], [0.5] * 5, -1):
+    check(lg.repeat(lg.asarray(ROW), lg.asarray([0, 2, 1, 0, 3])), np.repeat(ROW, [0, 2, 1, 0, 3]))
+    check(lg.repeat(lg.asarray(MATRIX), lg.asarray(2, dtype=lg.uint8), axis=1), np.repeat(MATRIX, 2, axis=1))
+    for counts in ([1, 2], [1, 1, 1, 1, -1], -1):
         with pytest.raises(lg.ShapeError, match="repeat: expected"):
             lg.repeat(ROW, counts)
-    with pytest.raises(lg.DTypeError, match="Python ints"):
-        lg.repeat(ROW, lg.asarray([1, 1, 1, 1, 1]))
+    with pytest.raises(lg.DTypeError, match="repeat: expected integers"):
+        lg.repeat(ROW, [0.5] * 5)
+
+
+def test_repeats_while_tracing(device: str) -> None:
+    """A length makes counts that depend on data possible: what is missing repeats the last element (as in JAX)."""
+    counts = lg.asarray([0, 2, 1, 0, 3])
+    row = ROW.astype(np.float64)
+    for length in (0, 4, 6, 9):
+        wanted = np.concatenate([np.repeat(row, [0, 2, 1, 0, 3]), np.repeat(row[-1:], 9)])[:length]
+        repeated = lg.compile(lambda x, c, n=length: lg.repeat(x, c, total_repeat_length=n))
+        check(repeated(lg.asarray(row), counts), wanted)
+    slope = lg.grad(lambda x: lg.sum(lg.repeat(x, counts, total_repeat_length=6) ** 2))(lg.asarray(row))
+    check(slope, 2 * row * [0, 2, 1, 0, 3])
+    with pytest.raises(lg.DTypeError, match="total_repeat_length"):
+        lg.compile(lambda x, c: lg.repeat(x, c))(lg.asarray(ROW), counts)
 
 
 def test_column_order(device: str) -> None:
