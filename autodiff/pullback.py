@@ -104,8 +104,7 @@ class Context:
 
     regions: rule per region op.  nested: inside the joint body of a loop, whose rule will thread new stacks
     through that loop.  masked: a select further on may discard the outputs.  lanes: shape of the enclosing
-    lane loop.  is_free: whether the reverse pass can have a value without anybody saving it.  save: the policy of
-    the function that will be computed again (`loops.saved_by_policy`), () outside of one.
+    lane loop.  is_free: whether the reverse pass can have a value without anybody saving it.
     """
 
     regions: Mapping[str, RegionRule]
@@ -113,7 +112,6 @@ class Context:
     masked: bool = False
     lanes: tuple[int, ...] = ()
     is_free: Callable[[Value], bool] = _always
-    save: tuple[str, ...] = ()
 
 
 Cotangents = Sequence[Value | None]

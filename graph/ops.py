@@ -345,12 +345,9 @@ def _row_by_column(a: Value, b: Value) -> Value:
 # ---- stacks
 
 
-def stack_new(
-    element: TensorType, depth: Value | None = None, name: str | None = None, *, kept: bool = False
-) -> Value:
-    """An empty stack; `depth` (an int64 scalar) bounds how many pushes will be live. `kept`: a policy wants it."""
-    attrs = {"element": element, "name": name, **({"kept": True} if kept else {})}
-    return emit("stack_new", () if depth is None else (depth,), attrs)[0]
+def stack_new(element: TensorType, depth: Value | None = None, name: str | None = None) -> Value:
+    """An empty stack; `depth` (an int64 scalar) bounds how many pushes will be live."""
+    return emit("stack_new", () if depth is None else (depth,), {"element": element, "name": name})[0]
 
 
 def push(stack: Value, value: Value) -> Value:

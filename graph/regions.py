@@ -391,17 +391,22 @@ class Call(Region):
     @property
     def own_arguments(self) -> tuple[Value, ...]:
         """The operands that rules are about."""
-        return self.node.operands[: self.node.attrs["arguments"]]
+        return self.node.operands[: self.node.attrs.get("arguments", 0)]
 
     @property
     def captures(self) -> tuple[Value, ...]:
         """The operands that rules capture."""
-        return self.node.operands[self.node.attrs["arguments"] :]
+        return self.node.operands[self.node.attrs.get("arguments", 0) :]
 
     @property
     def kind(self) -> str:
         name: str = self.node.attrs["kind"]
         return name
+
+    @property
+    def computed_again(self) -> bool:
+        """Whether a reverse pass computes the function again, or this does so."""
+        return self.kind in ("recompute", "again")
 
     @property
     def optional(self) -> bool:

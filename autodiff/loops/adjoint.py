@@ -26,7 +26,6 @@ from loopgrad.autodiff.activity import active_carries, active_values, differenti
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
 from loopgrad.autodiff.loops.emission import (
     AdjointCarry,
-    Pushed,
     ReverseCarries,
     emit_augmented,
     emit_reverse,
@@ -41,16 +40,15 @@ from loopgrad.autodiff.loops.normal import (
     normal_loop,
 )
 from loopgrad.autodiff.loops.residuals import (
+    Chosen,
     Joint,
     JointValues,
     chosen,
-    forward_nodes,
     forward_part,
     nbytes,
     reverse_part,
     split,
 )
-from loopgrad.autodiff.loops.saved_by_policy import saved_values
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import Uses, chain_from, value_uses
@@ -280,15 +278,15 @@ def emit_loops(
     """The final values of `carries`, and what they must be tied to."""
     index, state, captures = loop.split(joint.inputs.primal)
     parts = split(joint.inputs, joint.outputs.primal, carries.outputs)
-    names = saved_values(forward_nodes(parts), context.save, (*index, *captures))
-    saved = chosen(parts, set(state), kept=names)
-    if (saved or parts.threads.made) and not _fits_budget(loop, saved, bool(parts.threads.made), context):
+    values = chosen(parts, set(state))
+    if (values.saved or parts.threads.made) and not _fits_budget(
+        loop, values.saved, bool(parts.threads.made), context
+    ):
         return _emit_within_budget(loop, joint, carries, not context.nested)
-    values = Pushed(saved, [v for v in names if v not in saved], names)
     forward = forward_part(parts, values.all)
     saving = emit_augmented(loop, forward, parts.threads, values, context.nested, brings_rules(loop.body))
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
-    reverse = reverse_part(parts, (*index, *captures, *carries.fixed), carries.inputs, saved)
+    reverse = reverse_part(parts, (*index, *captures, *carries.fixed), carries.inputs, values.saved)
     return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
 
 
@@ -317,5 +315,5 @@ def _emit_within_budget(
     parts = split(inputs, primal, ())
     forward = forward_part(parts, ())
     anyway = brings_rules(loop.body) and not (alone and runs_forward(loop))
-    counting = emit_augmented(loop, forward, parts.threads, Pushed(()), nested=True, anyway=anyway)
+    counting = emit_augmented(loop, forward, parts.threads, Chosen(), nested=True, anyway=anyway)
     return emit_checkpointed(Trip(loop, inputs, primal, carries, state, counting.count, alone)), counting.anchor

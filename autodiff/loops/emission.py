@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from loopgrad.autodiff.loops.normal import NormalLoop
-from loopgrad.autodiff.loops.residuals import ForwardPart, ReverseInputs, ReversePart, Threads
-from loopgrad.autodiff.loops.saved_by_policy import Names, is_kept, marked, stack_like
+from loopgrad.autodiff.loops.residuals import Chosen, ForwardPart, ReverseInputs, ReversePart, Threads
+from loopgrad.autodiff.loops.saveable import is_marked, marked, stack_for, stack_like
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses
 from loopgrad.graph.build import emit
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.region_ops import for_form
 from loopgrad.graph.regions import Loop
@@ -39,19 +38,6 @@ class Saving:
     threaded: Sequence[Value]
     pushed: Sequence[Value]
     anchor: Sequence[Value] = ()
-
-
-class Pushed(NamedTuple):
-    """What a body pushes in each trip: what the reverse loop pops, and what a policy keeps besides. `names`: all that
-    it keeps."""
-
-    saved: Sequence[Value]
-    unread: Sequence[Value] = ()
-    names: Names = MappingProxyType({})
-
-    @property
-    def all(self) -> tuple[Value, ...]:
-        return (*self.saved, *self.unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +97,11 @@ class AugmentedInputs(Signature):
 
 
 def emit_augmented(
-    loop: NormalLoop, part: ForwardPart, threads: Threads, values: Pushed, nested: bool, anyway: bool
+    loop: NormalLoop, part: ForwardPart, threads: Threads, values: Chosen, nested: bool, anyway: bool
 ) -> Saving:
     """Emit the loop again with what it must save; nothing where a for saves nothing, unless `anyway`: the functions
     that it calls are here as their rules compute them."""
-    saved, names = values.all, values.names
+    saved = values.all
     own = [Value(StackType(tensor_type("push", v))) for v in saved]
     if loop.count is not None and not threads.made and not own and not anyway:
         return Saving(loop.count, (), ())
@@ -124,8 +110,8 @@ def emit_augmented(
     body = _augmented_body(loop, part, carries)
     threaded, pushed = _depths(loop, body, carries, nested)
     stacks = [stack_like(v, d) for v, d in zip(threads.made, threaded, strict=True)]
-    for v, d in zip(saved, pushed, strict=True):
-        stacks.append(ops.stack_new(tensor_type("push", v), d, _origin(loop.node, v, names.get(v)), kept=v in names))
+    owner = loop.node.attrs["name"] or _CALLED[loop.node.op]
+    stacks += [stack_for(v, d, owner) for v, d in zip(part.outputs.saved, pushed, strict=True)]
     starts = [*(ops.full(0, tensor_type("trips", v)) for v in trips), *stacks]
     form = loop.rebuilt(
         inits=(*loop.inits, *starts),
@@ -135,8 +121,8 @@ def emit_augmented(
     )
     results = carries.split(emit(*form, loop.original))
     count = results.trips[0] if results.trips else loop.decider
-    if results.trips and any(is_kept(v) for v in stacks):
-        count = marked(count, "trips")  # what was kept in so many trips is read in as many
+    if results.trips and any(map(is_marked, stacks)):
+        count = marked(count, "trips")  # what was saved in so many trips is read in as many
     pushed_for_reverse = results.pushed[: len(values.saved)]
     return Saving(count, results.threaded, pushed_for_reverse, () if starts else results.state[:1])
 
@@ -172,17 +158,6 @@ def _counter_type(loop: Loop, saved: Sequence[Value]) -> TensorType:
     lanes = loop.lane_shape
     dtype: DType = int32 if lanes and saved else int64
     return TensorType(lanes, dtype)
-
-
-def _origin(loop: Node, value: Value, name: str | None) -> str:
-    """The loop and what it saves, for the plan and for error messages, which name the loop alone."""
-    return stack_name(loop, name or ("carry" if value.node is None else value.node.op))
-
-
-def stack_name(loop: Node, saved: str) -> str:
-    """The user's name of the loop, else that of the function that makes one, a slash, and what is saved."""
-    name: str = loop.attrs["name"] or _CALLED[loop.op]
-    return f"{name}/{saved}"
 
 
 # ---- reverse

@@ -7,8 +7,8 @@ takes the operands, the cotangents and the values that the policy saves, which a
       h = sin(x) named h                            ->     x_adj = call(x, y_adj, h) {again}
       return exp(h)                                          return y_adj * exp(h) * cos(x)
 
-A later derivative of an `again` computes again too. `save` is () for nothing, or what `saved_by_policy.saves` reads.
-What it keeps inside loops and branches of the function comes out of them as told there, on stacks where it is of trips.
+A later derivative of an `again` computes again too. `save` is a policy, () for nothing, as `loops.saveable` reads it.
+What it saves inside loops and branches of the function comes out of them as told there, on stacks where it is of trips.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call
 from loopgrad.autodiff.loops.refill import beside_queue, filling, known_trips, turned
-from loopgrad.autodiff.loops.residuals import Joint, JointValues, forward_nodes, split
-from loopgrad.autodiff.loops.saved_by_policy import is_kept, saved_values, stack_like, unmarked
+from loopgrad.autodiff.loops.residuals import Joint, JointValues, split
+from loopgrad.autodiff.loops.saveable import is_marked, marked_by, stack_like, unmarked
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
     Received,
@@ -60,7 +60,8 @@ def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context:
     call = normal_call(node, context.lanes)
     adjoints.active |= active_hoisted(call, adjoints)
     flow = flow_of(call, received, adjoints)
-    (joint,), flow = traced(call, flow, replace(context, save=call.node.attrs["save"]))
+    marked = call.rebuilt(branches=[marked_by(call.node.attrs["save"], call.function)])
+    (joint,), flow = traced(replace(call, node=marked.node(node.loc)), flow, context)
     cotangents = explicit([node.results[r] for r in flow.results], [received[r] for r in flow.results])
     if flow.plain or flow.tables:
         require_lanes([joint], call, flow)
@@ -124,11 +125,11 @@ class AugmentedResults(Signature):
 def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value]:
     """Plain cotangents, accumulators, emptied stacks. `given`: operands, cotangents of results, accumulators."""
     save = call.node.attrs["save"]
-    joint, found = _kept(joint, save) if save else (joint, Kept())
+    joint, found = _kept(joint) if save else (joint, Kept())
     found = _worth_keeping(joint, found)
     primal, cotangents, accumulators = joint.inputs.segments
     taken = AgainInputs(primal, cotangents, accumulators, found.values, found.filled)
-    again = unmarked(taken.traced(lambda handed: _second_run(joint, found, handed)))
+    again = unmarked(taken.traced(lambda handed: _second_run(joint, found, handed)), again=True)
     taken, read = taken.split(again.inputs), read_values(again)
     found = found._replace(values=[v for v, i in zip(found.values, taken.kept, strict=True) if i in read])
     made, anchor = _emit_augmented(call, joint, found, nested)
@@ -143,13 +144,13 @@ def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> S
     return region_ops.tied(results, anchor) if anchor else results
 
 
-def _kept(joint: Joint, save: Sequence[str]) -> tuple[Joint, Kept]:
+def _kept(joint: Joint) -> tuple[Joint, Kept]:
     """What the policy saves of what the function computes, in its loops and branches too; the joint graph to which
     that belongs."""
     inputs, outputs = joint.inputs, joint.outputs
     parts = split(inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
-    stacks = [KeptStack(*t) for t in zip(*parts.threads, strict=True) if is_kept(t[0])]
-    values = list(saved_values(forward_nodes(parts), save, parts.graph.inputs))
+    stacks = [KeptStack(*t) for t in zip(*parts.threads, strict=True) if is_marked(t[0])]
+    values = [v for v in parts.saveable if v not in parts.graph.inputs]
     return Joint(parts.graph, inputs, outputs.split(parts.graph.outputs)), Kept(values, stacks)
 
 
@@ -161,11 +162,11 @@ def _emit_augmented(
     if not found.values and not made and not brings_rules(call.function):
         return AugmentedResults((), (), ()), ()
     wanted = AugmentedResults(joint.outputs.primal, found.values, found.filled)
-    part = _needed_only(extract(wanted.values, (*operands, *made)))
+    part = unmarked(_needed_only(extract(wanted.values, (*operands, *made))))
     region, _ = trace(lambda *arguments: inline(part, arguments), part.input_types)
     augmented = Call.of(call.rebuilt(branches=[region]).node(call.node.loc))
     depths = [None if nested else depth_of(augmented, len(operands) + i) for i in range(len(made))]
-    stacks = [stack_like(v, d, kept=False) for v, d in zip(made, depths, strict=True)]
+    stacks = [stack_like(v, d, marked=False) for v, d in zip(made, depths, strict=True)]
     form = call.rebuilt(operands=(*call.arguments, *stacks), branches=[region])
     given = wanted.split(emit(*form, call.original))
     return given, () if found.values or made else given.results[:1]

@@ -9,19 +9,19 @@ from them and from what is free, and the two parts as graphs (`ForwardPart`, `Re
 - Free: constants, and inputs the caller declares free (trip index, captured values), and what elementwise
   work and movement make of free values. Everything that region nodes, pops and heavy primitives produce is
   computed once: it can be saved, not recomputed.
-- What the policy of a function that is computed again keeps (`loops.saved_by_policy`) is free, too, and saved where
-  reverse reads it.
+- What the policy of a function that is computed again saves (`loops.saveable`) is free, too, and saved where reverse
+  reads it.
 - Stacks that forward fills and reverse empties (those of inner loops) aren't saved but *threaded*: their
-  `stack_new` becomes an input of both parts. So are those of kept values that reverse doesn't read.
+  `stack_new` becomes an input of both parts. So are those of saveable values that reverse doesn't read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.mincut import minimum_cut
-from loopgrad.autodiff.loops.saved_by_policy import is_marked
+from loopgrad.autodiff.loops.saveable import Saveable, is_marked, saveable_values
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -62,7 +62,8 @@ class Threads(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A joint graph seen in two parts: `primal` are the outputs of the one, `adjoint` those of the other."""
+    """A joint graph seen in two parts: `primal` are the outputs of the one, `adjoint` those of the other. `saveable`:
+    what forward computes and a policy saves."""
 
     graph: Graph
     inputs: JointValues
@@ -70,6 +71,18 @@ class Split(NamedTuple):
     adjoint: Sequence[Value]
     wanted: tuple[Value, ...]  # tensors that forward computes and reverse reads
     threads: Threads
+    saveable: Saveable
+
+
+class Chosen(NamedTuple):
+    """What a body saves in each trip: for its own reverse, and what a policy saves besides."""
+
+    saved: Sequence[Value] = ()
+    unread: Sequence[Value] = ()
+
+    @property
+    def all(self) -> tuple[Value, ...]:
+        return (*self.saved, *self.unread)
 
 
 def split(inputs: JointValues, primal: Sequence[Value], adjoint: Sequence[Value]) -> Split:
@@ -91,14 +104,16 @@ def split(inputs: JointValues, primal: Sequence[Value], adjoint: Sequence[Value]
         if v not in reverse and not isinstance(v.type, StackType):
             wanted[v] = None
     for node in joint.nodes:
-        if node.op == "stack_new" and is_marked(node):
+        if node.op == "stack_new" and is_marked(node.results[0]):
             uses = [after for _, _, after in uses_of_stack(joint, node.results[0])]
             if len(uses) == 1 and uses[0] not in reverse:  # filled for whoever computes again
                 stacks[uses[0]] = None
+    saveable = saveable_values(n for n in joint.nodes if n.results and n.results[0] not in reverse)
     made = tuple([beginning(v) for v in stacks])
     assert all(v.node is not None for v in made), "a primal stack reached the reverse part"
     emptied = tuple([last_stack(joint, v) for v in stacks])
-    return Split(joint, inputs, primal, adjoint, tuple(wanted), Threads(made, tuple(stacks), emptied))
+    threads = Threads(made, tuple(stacks), emptied)
+    return Split(joint, inputs, primal, adjoint, tuple(wanted), threads, saveable)
 
 
 def recomputable(node: Node) -> bool:
@@ -110,31 +125,26 @@ def recomputable(node: Node) -> bool:
     return True
 
 
-def forward_nodes(parts: Split) -> tuple[Node, ...]:
-    """What forward computes."""
-    return extract((*parts.primal, *parts.wanted), parts.graph.inputs).nodes
+def chosen(parts: Split, paid: Set[Value], near_sources: bool = False) -> Chosen:
+    """The values to save: those that a policy saves and reverse reads, then the cheapest others; `paid` are the inputs
+    of the joint graph that aren't free."""
+    free = set(parts.graph.inputs) - paid
+    saveable = [v for v in parts.saveable if v not in free]
+    cut = _cheapest(parts, paid, near_sources, saveable)
+    if not saveable:
+        return Chosen(cut)
+    read = read_values(extract(parts.wanted, (*parts.graph.inputs, *saveable, *cut)))
+    return Chosen([*(v for v in saveable if v in read), *cut], [v for v in saveable if v not in read])
 
 
-def chosen(
-    parts: Split, paid: Collection[Value], near_sources: bool = False, kept: Collection[Value] = ()
-) -> list[Value]:
-    """The values to save, those of the `kept` ones that reverse reads first; `paid` are the inputs of the joint graph
-    that aren't free."""
-    cut = _cheapest(parts, paid, near_sources, kept)
-    if not kept:
-        return cut
-    read = read_values(extract(parts.wanted, (*parts.graph.inputs, *kept, *cut)))
-    return [*[v for v in kept if v in read], *cut]
-
-
-def _cheapest(parts: Split, paid: Collection[Value], near_sources: bool, kept: Collection[Value]) -> list[Value]:
+def _cheapest(parts: Split, paid: Collection[Value], near_sources: bool, saveable: Collection[Value]) -> list[Value]:
     free: dict[Value, bool] = {}
     prices: dict[Value, int] = {}
     operands: dict[Value, Sequence[Value]] = {}
     sources: list[Value] = []
-    cone = extract(parts.wanted, (*parts.graph.inputs, *kept))
+    cone = extract(parts.wanted, (*parts.graph.inputs, *saveable))
     for v in cone.inputs:
-        free[v] = v not in paid or v in kept
+        free[v] = v not in paid or v in saveable
         if not free[v] and isinstance(v.type, TensorType):
             prices[v] = price(v)
             sources.append(v)
@@ -184,7 +194,8 @@ def price(v: Value) -> int:
 
 
 class ForwardOutputs(Signature):
-    """Results of the body, stacks of inner loops with what they pushed, and what is to be saved."""
+    """Results of the body, stacks of inner loops with what they pushed, and what is to be saved (as it is marked, where
+    a policy saves it)."""
 
     primal: Sequence[Value]
     filled: Sequence[Value]
@@ -244,7 +255,7 @@ class ReversePart(NamedTuple):
 
 def forward_part(parts: Split, saved: Sequence[Value]) -> ForwardPart:
     threads = parts.threads
-    outputs = ForwardOutputs(parts.primal, threads.filled, saved)
+    outputs = ForwardOutputs(parts.primal, threads.filled, [parts.saveable.get(v, v) for v in saved])
     return ForwardPart(_closed(outputs.values, (*parts.inputs.primal, *threads.made)), outputs)
 
 

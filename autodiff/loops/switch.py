@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from loopgrad.autodiff.activity import active_results, differentiable, useful_operands
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted, require_local, scattered, settle
@@ -33,12 +33,11 @@ from loopgrad.autodiff.loops.residuals import (
     ReversePart,
     Split,
     chosen,
-    forward_nodes,
     forward_part,
     reverse_part,
     split,
 )
-from loopgrad.autodiff.loops.saved_by_policy import Names, marked, saved_values, stack_like
+from loopgrad.autodiff.loops.saveable import stack_for, stack_like
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.pullback import Adjoints, Context, Freedom, explicit, pull
 from loopgrad.graph import ops
@@ -72,24 +71,15 @@ class CotangentFlow:
     handed: dict[int, int] = field(default_factory=dict)
 
 
-class Slot(NamedTuple):
-    """A result of the augmented switch for values of this type; for kept ones of this name alone."""
-
-    type: TensorType
-    kept: bool
-    name: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Branch:
     """One joint branch cut in two, and the values saved from inside it: in slots shared with other branches, or
-    pushed. `kept`: by a policy."""
+    pushed."""
 
     parts: Split
     in_slots: list[Value]
     slots: list[int]
     pushed: list[Value]
-    kept: Names
 
     @property
     def saved(self) -> list[Value]:
@@ -250,27 +240,25 @@ def only_scattered(joints: Sequence[Joint], table: int, lanes: tuple[int, ...]) 
 
 def _cut(joints: Sequence[Joint], switch: NormalSwitch, context: Context) -> list[Branch]:
     branches: list[Branch] = []
-    slots: list[Slot] = []
+    slots: list[TensorType] = []
     for joint in joints:
         outputs = joint.outputs
         parts = split(joint.inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
         operands = zip(joint.inputs.primal, switch.arguments, strict=True)
         paid = {v for v, outer in operands if not context.is_free(outer)}
-        names = saved_values(forward_nodes(parts), context.save, joint.inputs.primal)
-        saved = chosen(parts, paid, near_sources=True, kept=names)
-        inside = [v for v in saved if v not in paid]
+        inside = [v for v in chosen(parts, paid, near_sources=True).saved if v not in paid]
         lanes = switch.lane_shape
         pushed = [v for v in inside if v.shape[: len(lanes)] != lanes]
         in_slots = [v for v in inside if v not in pushed]
-        branches.append(Branch(parts, in_slots, _slots(in_slots, slots, names), pushed, names))
+        branches.append(Branch(parts, in_slots, _slots(in_slots, slots), pushed))
     return branches
 
 
-def _slots(values: Sequence[Value], slots: list[Slot], names: Names) -> list[int]:
+def _slots(values: Sequence[Value], slots: list[TensorType]) -> list[int]:
     """A slot of the right type for each value; `slots` grows by those that are missing."""
     taken: list[int] = []
     for v in values:
-        wanted = _slot(v, names)
+        wanted = tensor_type("switch", v)
         free = [i for i, s in enumerate(slots) if s == wanted and i not in taken]
         if not free:
             slots.append(wanted)
@@ -278,12 +266,8 @@ def _slots(values: Sequence[Value], slots: list[Slot], names: Names) -> list[int
     return taken
 
 
-def _slot(value: Value, names: Names) -> Slot:
-    return Slot(tensor_type("switch", value), value in names, names.get(value))
-
-
-def _slot_rows(branches: Sequence[Branch]) -> list[Slot]:
-    found = {i: _slot(v, b.kept) for b in branches for i, v in zip(b.slots, b.in_slots, strict=True)}
+def _slot_types(branches: Sequence[Branch]) -> list[TensorType]:
+    found = {i: tensor_type("switch", v) for b in branches for i, v in zip(b.slots, b.in_slots, strict=True)}
     return [found[i] for i in range(len(found))]
 
 
@@ -291,10 +275,8 @@ def _new_stacks(branch: Branch, depths: Sequence[Value | None]) -> Sequence[Valu
     """Empty stacks for the branch."""
     made = branch.parts.threads.made
     threaded, own = in_parts(depths, len(made), len(branch.pushed))
-    pushed = [
-        ops.stack_new(tensor_type("push", v), depth, branch.kept.get(v) or "branch", kept=v in branch.kept)
-        for v, depth in zip(branch.pushed, own, strict=True)
-    ]
+    marks = [branch.parts.saveable.get(v, v) for v in branch.pushed]
+    pushed = [stack_for(v, depth, "branch") for v, depth in zip(marks, own, strict=True)]
     return BranchStacks([stack_like(v, d) for v, d in zip(made, threaded, strict=True)], pushed).values
 
 
@@ -329,11 +311,10 @@ def _emit_augmented(
 ) -> tuple[Sequence[Value], Sequence[Value], Sequence[Value]]:
     """Emit the switch again with slots and stacks as extra results, which are returned; none, no switch. Unless it
     calls functions that bring rules, which are inline in this one: a result of it comes last."""
-    slots, stacks = _slot_rows(branches), [v for b in branches for v in b.stacks.values]
-    if not slots and not stacks and not any(map(brings_rules, switch.branches)):
+    types, stacks = _slot_types(branches), [v for b in branches for v in b.stacks.values]
+    if not types and not stacks and not any(map(brings_rules, switch.branches)):
         return (), (), ()
     given = AugmentedOperands(switch.arguments, stacks)
-    types = [s.type for s in slots]
     graphs = [_augmented_branch(branches, number, given, types) for number in range(len(branches))]
     augmented = Switch.of(switch.rebuilt(branches=graphs).node(switch.node.loc))
     first = switch.first + len(given.operands)
@@ -343,8 +324,7 @@ def _emit_augmented(
     form = switch.rebuilt(operands=given.replaced(stacks=made).values, branches=graphs)
     everything = emit(*form, switch.original)
     results = AugmentedBranch(switch.node.results, [Value(t) for t in types], stacks).split(everything)
-    held = [marked(v, s.name) if s.kept else v for v, s in zip(results.slots, slots, strict=True)]
-    return held, results.stacks, () if slots or stacks else results.results[:1]
+    return results.slots, results.stacks, () if types or stacks else results.results[:1]
 
 
 def _augmented_branch(

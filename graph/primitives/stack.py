@@ -1,7 +1,6 @@
 """Stacks of tensors, threaded through the graph as values; each stack value is consumed once.
 
-stack_new  () or (depth: int64 scalar, how many pushes will be live at most); attrs element, name,
-           kept (where a policy of autodiff keeps what is pushed)
+stack_new  () or (depth: int64 scalar, how many pushes will be live at most); attrs element, name
 push       (stack, value) -> stack
 pop        (stack,) -> (stack, value)
 """

@@ -315,6 +315,7 @@ from loopgrad.lazy.tensor.promotion import can_cast as can_cast
 from loopgrad.lazy.tensor.tensor import Tensor as Tensor
 from loopgrad.lazy.transforms.captured_call import Replay as Replay
 from loopgrad.lazy.transforms.checkpoint import checkpoint as checkpoint
+from loopgrad.lazy.transforms.checkpoint import checkpoint_policies as checkpoint_policies
 from loopgrad.lazy.transforms.checkpoint import name as name
 from loopgrad.lazy.transforms.compile import compile as compile
 from loopgrad.lazy.transforms.compile import Compiled as Compiled
@@ -330,7 +331,6 @@ from loopgrad.lazy.transforms.derivatives import vjp as vjp
 from loopgrad.lazy.transforms.gradients_of_tensors import gradients as gradients
 from loopgrad.lazy.transforms.own_rules import custom_jvp as custom_jvp
 from loopgrad.lazy.transforms.own_rules import custom_vjp as custom_vjp
-from loopgrad.lazy.transforms.policies import checkpoint_policies as checkpoint_policies
 from loopgrad.lazy.transforms.static_arguments import register_pytree as register_pytree
 from loopgrad.lazy.transforms.static_arguments import register_static as register_static
 from loopgrad.lazy.transforms.vmap import vmap as vmap

@@ -39,7 +39,7 @@ ROWS: Final = {
     "Loops, branches": ("lazy.loops",),
     "Derivatives, batching": (
         "lazy.transforms.checkpoint", "lazy.transforms.derivatives", "lazy.transforms.gradients_of_tensors",
-        "lazy.transforms.own_rules", "lazy.transforms.policies", "lazy.transforms.vmap",
+        "lazy.transforms.own_rules", "lazy.transforms.vmap",
     ),
     "Dtypes, constants": ("graph.types", "lazy.numpy.constants"),
     "Compiling, devices, settings": ("",),
