@@ -18,13 +18,15 @@ class Options:
     functions. `sort_lanes` allows processing the lanes of a tile in the order of their trip counts,
     which are known or, on a GPU, measured (same result, other order). `deterministic=False` lets a GPU's lanes that
     add floats to shared elements do so by float atomics where it has them, in any order: faster, but every addition
-    is rounded, and bits may differ from run to run."""
+    is rounded, and bits may differ from run to run. `direct=False` compiles every program before its first run; small
+    ones that nobody has seen run operation by operation otherwise, to the same bits."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
     fast_math: bool = False
     sort_lanes: bool = True
     deterministic: bool = True
+    direct: bool = True
 
     def check(self) -> None:
         """Refuse values of other types."""
@@ -32,14 +34,14 @@ class Options:
         if capacity is not None and (type(capacity) is not int or capacity < 0):
             fix = "leave it out to let stacks grow"
             raise TypeError(explained("options", "stack_capacity as an int of at least 0", repr(capacity), fix))
-        for name in ("check_indices", "fast_math", "sort_lanes", "deterministic"):
+        for name in ("check_indices", "fast_math", "sort_lanes", "deterministic", "direct"):
             value = getattr(self, name)
             if type(value) is not bool:
                 raise TypeError(explained("options", f"{name} as a bool", repr(value), "pass True or False"))
 
     def key(self) -> str:
-        """A text that two equal Options share."""
-        return ",".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+        """A text that two Options share which give the same code."""
+        return ",".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name != "direct")
 
 
 DEFAULT_OPTIONS = Options()

@@ -17,7 +17,7 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
@@ -38,6 +38,10 @@ class Device(Protocol):
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]: ...
 
     def compile(self, graph: Graph, options: Options) -> Executable: ...
+
+    def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
+        """The graph as a program that runs at once; None where it has to be compiled."""
+        ...
 
     def memory_stats(self) -> MemoryStats: ...
 

@@ -47,3 +47,15 @@ class Executable(ABC):
         """Run once and keep what is needed to run again at the least cost."""
         check_inputs(self.input_types, buffers, self.device)
         return DeviceReplay(self.input_types, self.device, self.record(buffers))
+
+
+class DirectProgram(ABC):
+    """A small graph that a device runs without compiling it, operation by operation, with the bits of compiled code.
+    Safe to call from several threads."""
+
+    work: int
+    """About how many nanoseconds a run takes."""
+
+    @abstractmethod
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """As `Executable.run`."""

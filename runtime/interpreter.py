@@ -37,6 +37,9 @@ class InterpreterDevice:
     def compile(self, graph: Graph, options: Options) -> Executable:
         return InterpreterExecutable(graph, options.check_indices)
 
+    def direct(self, graph: Graph, options: Options) -> None:
+        return None  # what is compiled here runs at once
+
     def finish(self) -> None:
         """Calls return when their work is done."""
 

@@ -1,6 +1,10 @@
 """From lazy values to elements: extract, recognise, compile once, run.
 
-Programs are recognised by structure. The first time a structure is seen its numbers are compiled in; when
+Programs are recognised by structure. A small one that is new runs directly, without being compiled, where the device
+can do that; so do its repetitions until they took about as long as compiling takes. A script with a thousand shapes
+compiles none of them, and one with a long loop what the loop repeats.
+
+The first time a structure is seen its numbers are compiled in; when
 the same structure comes back with others (a learning rate that decays, a step number, a row x[i]), a version
 is compiled that takes them as inputs, and serves every later one. Integers, which index arithmetic lives on,
 become inputs only where they were seen to differ, and not the first time: a script may have two cases.
@@ -25,12 +29,15 @@ from loopgrad.graph.structure import Numbers, Words, structure
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device, get_device
-from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.processes import child_safe_lock
 
 CACHE_ENTRIES: Final = 1024
 
 EXACT_VERSIONS: Final = 2
+
+COMPILING: Final = 20_000_000, 300_000
+"""Nanoseconds that compiling takes, about: a program, and a node of it."""
 
 Key = tuple[str, Options, bytes]
 
@@ -38,12 +45,17 @@ Key = tuple[str, Options, bytes]
 @dataclass(slots=True, eq=False)
 class Versions:
     """What is compiled for one structure: `exact` have their numbers in the code, the first ones among them
-    `constants`; `general` takes those in the `lifted` slots as inputs, the others being as in `constants`."""
+    `constants`; `general` takes those in the `lifted` slots as inputs, the others being as in `constants`. Before
+    anything is compiled, `direct` ran last, with the numbers beside it, and `spent` nanoseconds altogether; `varied`:
+    with several numbers."""
 
     constants: Numbers
     exact: dict[Numbers, Executable] = field(default_factory=dict)
     general: Executable | None = None
     lifted: frozenset[int] = frozenset()
+    direct: tuple[Numbers, DirectProgram] | None = None
+    spent: int = 0
+    varied: bool = False
     lock: Any = field(default_factory=child_safe_lock)  # held while this structure is compiled
 
     def differing(self, constants: Numbers) -> frozenset[int]:
@@ -66,14 +78,20 @@ class Session:
         self._lock = child_safe_lock()
         self.compiled = 0
 
-    def lookup(self, graph: Graph, device: Device, options: Options) -> tuple[Executable, tuple[Buffer, ...]]:
-        """The executable for this graph, compiled at most once, and the inputs it takes at the end."""
+    def lookup(
+        self, graph: Graph, device: Device, options: Options
+    ) -> tuple[Executable | DirectProgram, tuple[Buffer, ...]]:
+        """What runs this graph, compiled at most once, and the inputs it takes at the end."""
         versions, constants = self._found(graph, device, options)
         executable = versions.exact.get(constants)
         if executable is not None:
             return executable, ()
         with versions.lock:
-            if constants not in versions.exact and (not versions.exact or versions.may_add(constants)):
+            direct = _direct(versions, graph, constants, device, options)
+            if direct is not None:
+                return direct, ()
+            first = not versions.exact and not versions.varied
+            if constants not in versions.exact and (first or versions.may_add(constants)):
                 versions.exact[constants] = self._compile(graph, device, options)
             if constants in versions.exact:
                 return versions.exact[constants], ()
@@ -135,6 +153,24 @@ class Session:
 
 
 SESSION = Session()
+
+
+def _direct(
+    versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
+) -> DirectProgram | None:
+    """The program that runs without being compiled, as long as that pays."""
+    each, per_node = COMPILING
+    if not options.direct or versions.exact or versions.general or versions.spent > each + per_node * len(graph.nodes):
+        return None
+    program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
+    if program is None:
+        program = device.direct(graph, options)
+        if program is None:
+            return None
+        versions.varied = versions.varied or constants != versions.constants
+        versions.direct = constants, program
+    versions.spent += program.work
+    return program
 
 
 def evaluate(values: Sequence[Value], device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:

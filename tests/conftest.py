@@ -129,10 +129,11 @@ def _share(name: str) -> float:
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Run the test on each device; tensors without a device go there."""
+    """Run the test on each device; tensors without a device go there. What the device compiles is tested: small
+    programs don't run without it."""
     import loopgrad as lg
 
-    with lg.default_device(request.param):
+    with lg.default_device(request.param), lg.options(direct=False):
         yield request.param
 
 
@@ -141,7 +142,7 @@ def compiled_device(request: pytest.FixtureRequest) -> Iterator[str]:
     """As `device`, without the interpreter: for what only compiled code has, or can do in time."""
     import loopgrad as lg
 
-    with lg.default_device(request.param):
+    with lg.default_device(request.param), lg.options(direct=False):
         yield request.param
 
 

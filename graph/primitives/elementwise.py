@@ -5,7 +5,7 @@ Edge cases, the same on every device:
                             satisfies x == floordiv(x, y) * y + mod(x, y) (NumPy's // and %) for floats too.
   pow                       integers wrap; a negative exponent gives the exact value truncated (0 ** -1 = 0).
   shl, shr                  amounts outside 0..bits-1 shift everything out (0, or -1 from a negative shr).
-  min, max                  NaN if either operand is NaN.
+  min, max                  NaN if either operand is NaN; the second operand where they are equal (0.0 and -0.0).
   round                     half to even. sign(NaN) = NaN, sign(-0.0) = 0.
   lgamma, digamma           at 0, -1, -2, ...: inf and NaN.
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
@@ -38,6 +38,7 @@ from loopgrad.graph.primitives.primitive import (
     Types,
     bool_type,
     dtype_error,
+    exact_of,
     kinds_text,
     require_kinds,
     shape_error,
@@ -45,7 +46,7 @@ from loopgrad.graph.primitives.primitive import (
     tensor_type,
     types_text,
 )
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import DType, TensorType, bfloat16
 
 Ufunc = Callable[..., Any]
 
@@ -228,7 +229,7 @@ def cast_array(x: Array, dtype: DType) -> Array:
         return np.asarray(x != 0)
     if not (dtype.is_integer and x.dtype.kind not in "biu"):
         with np.errstate(all="ignore"):
-            return x.astype(dtype.np)
+            return (_bfloat16_source(x) if dtype is bfloat16 else x).astype(dtype.np)
     whole = np.trunc(x.astype(np.float64))
     limits = np.iinfo(dtype.np)
     low, high = float(limits.min), float(limits.max + 1)  # both are powers of two: exact
@@ -236,6 +237,17 @@ def cast_array(x: Array, dtype: DType) -> Array:
     result = np.where(inside, whole, 0.0).astype(dtype.np)
     result = np.where(whole >= high, dtype.np.type(limits.max), result)
     return np.asarray(np.where(whole < low, dtype.np.type(limits.min), result))
+
+
+def _bfloat16_source(x: Array) -> Array:
+    """What ml_dtypes, which makes a float32 first, makes bfloat16 of with one rounding: rounded toward zero to float32,
+    and made odd where that isn't exact (Boldo and Melquiond, When double rounding is odd, 2004)."""
+    if x.dtype.itemsize < 4 or x.dtype == np.float32:
+        return x
+    exact = x.astype(np.float64)
+    near = exact.astype(np.float32)
+    bits = near.view(np.int32) - (np.abs(exact) < np.abs(near))
+    return np.asarray(bits | ((near != exact) & ~np.isnan(exact))).view(np.float32)
 
 
 def _cast(attrs: Attrs, x: Array) -> tuple[Array]:
@@ -251,7 +263,19 @@ def _identity(attrs: Attrs, x: Array) -> tuple[Array]:
 
 
 def _inverse_root(x: Array) -> Array:
-    return np.asarray(1 / np.sqrt(x))
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x  # a half is rounded once
+    return np.asarray(1 / np.sqrt(wide)).astype(x.dtype, copy=False)
+
+
+def _extreme(ordered: Ufunc, of_integers: Ufunc) -> Ufunc:
+    """Of floats that are equal the second: NumPy's choice between 0.0 and -0.0 depends on the dtype."""
+
+    def extreme(x: Array, y: Array) -> Array:
+        if x.dtype.kind in "iu":
+            return np.asarray(of_integers(x, y))
+        return np.where(ordered(x, y) | np.isnan(x), x, y)
+
+    return extreme
 
 
 def _sign(x: Array) -> Array:
@@ -261,22 +285,37 @@ def _sign(x: Array) -> Array:
 # ---- the rows
 
 
+def _rounded_alone(node: Node) -> bool:
+    """Not contracted with a product, which depends on what else is computed."""
+    return not node.attrs.get("contract")
+
+
+_REAL: Final = exact_of("biuf")
+
+
 def _same_axes(node: Node, operand: int, axes: Axes) -> Axes:
     return axes
 
 
 def _row(name: str, kinds: str, infer: Infer, reference: Reference, **traits: Any) -> Primitive:
+    rule = traits.pop("exact", _REAL)
     return Primitive(
-        name=name, kind=Kind.ELEMENTWISE, kinds=kinds, infer=infer, reference=reference, axes=_same_axes, **traits
-    )
+        name=name, kind=Kind.ELEMENTWISE, kinds=kinds, infer=infer, reference=reference, axes=_same_axes, exact=rule,
+        **traits,
+    )  # fmt: skip
 
 
 def _unary(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, kinds, _infer_unary(name, kinds), _plain(function), **traits)
+    return _row(name, kinds, _infer_unary(name, kinds), _plain(function), function=function, **traits)
+
+
+def _expanded(name: str, function: Ufunc, **traits: Any) -> Primitive:
+    """A function of floats that targets compute by a recipe of `codegen.math`."""
+    return _unary(name, "f", function, exact=None, **traits)
 
 
 def _binary(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, kinds, _infer_binary(name, kinds), _plain(function), **traits)
+    return _row(name, kinds, _infer_binary(name, kinds), _plain(function), function=function, **traits)
 
 
 def _bitwise(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
@@ -284,11 +323,11 @@ def _bitwise(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive
 
 
 def _compare(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), **_TEST, **traits)
+    return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), function=function, **_TEST, **traits)
 
 
 def _property(name: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), **_TEST, **traits)
+    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), function=function, **_TEST, **traits)
 
 
 STEPS: Final = "piecewise constant"
@@ -306,29 +345,29 @@ UNARY: Final = table(
     _unary("trunc", "f", np.trunc, not_differentiable=STEPS, cost=4.0),
     _unary("sqrt", "f", np.sqrt, singular=True, cost=4.0),
     _unary("rsqrt", "f", _inverse_root, singular=True, cost=4.0),
-    _unary("exp", "f", np.exp, cost=10.0, weight=20),
-    _unary("exp2", "f", np.exp2, cost=10.0, weight=20),
-    _unary("expm1", "f", np.expm1, cost=16.0, weight=20),
-    _unary("log", "f", np.log, singular=True, cost=10.0, weight=20),
-    _unary("log2", "f", np.log2, singular=True, cost=10.0, weight=20),
-    _unary("log10", "f", np.log10, singular=True, cost=16.0, weight=20),
-    _unary("log1p", "f", np.log1p, singular=True, cost=16.0, weight=20),
-    _unary("sin", "f", np.sin, cost=10.0, weight=60),
-    _unary("cos", "f", np.cos, cost=10.0, weight=60),
-    _unary("tan", "f", np.tan, cost=16.0, weight=60),
-    _unary("asin", "f", np.arcsin, singular=True, cost=16.0, weight=20),
-    _unary("acos", "f", np.arccos, singular=True, cost=16.0, weight=20),
-    _unary("atan", "f", np.arctan, cost=16.0, weight=20),
-    _unary("sinh", "f", np.sinh, cost=24.0, weight=20),
-    _unary("cosh", "f", np.cosh, cost=24.0, weight=20),
-    _unary("tanh", "f", np.tanh, cost=16.0, weight=20),
-    _unary("asinh", "f", np.arcsinh, cost=24.0, weight=20),
-    _unary("acosh", "f", np.arccosh, singular=True, cost=24.0, weight=20),
-    _unary("atanh", "f", np.arctanh, singular=True, cost=24.0, weight=20),
-    _unary("erf", "f", _scalar(math.erf), cost=16.0, weight=20),
-    _unary("erfc", "f", _scalar(math.erfc), cost=24.0, weight=20),
-    _unary("lgamma", "f", _scalar(_lgamma), singular=True, cost=50.0, weight=60),
-    _unary("digamma", "f", _scalar(_digamma), singular=True, cost=50.0, weight=60),
+    _expanded("exp", np.exp, cost=10.0, weight=20),
+    _expanded("exp2", np.exp2, cost=10.0, weight=20),
+    _expanded("expm1", np.expm1, cost=16.0, weight=20),
+    _expanded("log", np.log, singular=True, cost=10.0, weight=20),
+    _expanded("log2", np.log2, singular=True, cost=10.0, weight=20),
+    _expanded("log10", np.log10, singular=True, cost=16.0, weight=20),
+    _expanded("log1p", np.log1p, singular=True, cost=16.0, weight=20),
+    _expanded("sin", np.sin, cost=10.0, weight=60),
+    _expanded("cos", np.cos, cost=10.0, weight=60),
+    _expanded("tan", np.tan, cost=16.0, weight=60),
+    _expanded("asin", np.arcsin, singular=True, cost=16.0, weight=20),
+    _expanded("acos", np.arccos, singular=True, cost=16.0, weight=20),
+    _expanded("atan", np.arctan, cost=16.0, weight=20),
+    _expanded("sinh", np.sinh, cost=24.0, weight=20),
+    _expanded("cosh", np.cosh, cost=24.0, weight=20),
+    _expanded("tanh", np.tanh, cost=16.0, weight=20),
+    _expanded("asinh", np.arcsinh, cost=24.0, weight=20),
+    _expanded("acosh", np.arccosh, singular=True, cost=24.0, weight=20),
+    _expanded("atanh", np.arctanh, singular=True, cost=24.0, weight=20),
+    _expanded("erf", _scalar(math.erf), cost=16.0, weight=20),
+    _expanded("erfc", _scalar(math.erfc), cost=24.0, weight=20),
+    _expanded("lgamma", _scalar(_lgamma), singular=True, cost=50.0, weight=60),
+    _expanded("digamma", _scalar(_digamma), singular=True, cost=50.0, weight=60),
     _unary(
         "invert", "biu", np.invert, public="bitwise_invert", not_differentiable=WHOLE,
         interval=modular(intervals.invert),
@@ -336,8 +375,14 @@ UNARY: Final = table(
 )  # fmt: skip
 
 BINARY: Final = table(
-    _binary("add", "iuf", np.add, neutral=0, linear=True, commutes=True, interval=modular(intervals.add)),
-    _binary("sub", "iuf", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub)),
+    _binary(
+        "add", "iuf", np.add, neutral=0, linear=True, commutes=True, interval=modular(intervals.add),
+        exact=_rounded_alone,
+    ),
+    _binary(
+        "sub", "iuf", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub),
+        exact=_rounded_alone,
+    ),
     _binary("mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=True, interval=modular(intervals.mul)),
     _binary("div", "iuf", _div, public="divide", neutral=1, singular=True, cost=4.0, interval=bounded(intervals.div)),
     _binary(
@@ -349,14 +394,17 @@ BINARY: Final = table(
         "mod", "iuf", _remainder(np.remainder), public="remainder", cost=6.0, weight=60,
         interval=bounded(intervals.mod),
     ),
-    _binary("pow", "iuf", _pow, public="power", singular=True, cost=24.0, weight=20, interval=bounded(intervals.power)),
-    _binary("atan2", "f", np.arctan2, cost=24.0, weight=20),
     _binary(
-        "min", "iuf", np.minimum, public="minimum", linear=True, commutes=True,
+        "pow", "iuf", _pow, public="power", singular=True, cost=24.0, weight=20, interval=bounded(intervals.power),
+        exact=exact_of("iu"),
+    ),
+    _binary("atan2", "f", np.arctan2, exact=None, cost=24.0, weight=20),
+    _binary(
+        "min", "iuf", _extreme(np.less, np.minimum), public="minimum", linear=True, commutes=True,
         interval=bounded(intervals.smallest),
     ),
     _binary(
-        "max", "iuf", np.maximum, public="maximum", linear=True, commutes=True,
+        "max", "iuf", _extreme(np.greater, np.maximum), public="maximum", linear=True, commutes=True,
         interval=bounded(intervals.largest),
     ),
     _bitwise("and", "biu", np.bitwise_and, public="bitwise_and", commutes=True, interval=bounded(intervals.bits_and)),
@@ -395,7 +443,7 @@ ROWS: Final[dict[str, Primitive]] = {
     **COMPARE,
     **PREDICATE,
     **table(
-        _row("select", ANY, _infer_select, _select, linear=True, interval=between(1)),
+        _row("select", ANY, _infer_select, _select, function=np.where, linear=True, interval=between(1)),
         _row("cast", ANY, _infer_cast, _cast, public="astype", linear=True, interval=intervals.cast),
         _row("alias", ANY, _infer_unary("alias", ANY), _identity, public=None, linear=True, **_IDENTITY),
         _row(

@@ -24,6 +24,7 @@ from loopgrad.graph.primitives.primitive import (
     Primitive,
     Types,
     added_in,
+    always_exact,
     dtype_error,
     require_kinds,
     shape_error,
@@ -126,6 +127,10 @@ def _gather_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     return tuple([len(node.operands[1].shape) + a - m for a in axes])
 
 
+def _scatter_exact(node: Node) -> bool:
+    return node.attrs["kind"] == "set" or node.operands[0].dtype.kind in "biu"
+
+
 def _scatter_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     """Window dims survive: of the table as they are, of the updates at the table's position."""
     m = len(node.operands) - 2
@@ -141,9 +146,11 @@ ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
         name="gather", public=None, kind=Kind.INDEXING, infer=_infer_gather, reference=_gather,
         interval=intervals.gather, axes=_gather_axes, linear=True, cost=4.0,
+        exact=always_exact,
     ),
     Primitive(
         name="scatter", public=None, kind=Kind.INDEXING, infer=_infer_scatter, reference=_scatter,
         interval=intervals.scatter, axes=_scatter_axes, heavy=True, updates=True,
+        exact=_scatter_exact,
     ),
 )  # fmt: skip

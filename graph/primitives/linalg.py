@@ -15,6 +15,7 @@ from loopgrad.graph.primitives.primitive import (
     Primitive,
     Types,
     dtype_error,
+    exact_of,
     require_kinds,
     shape_error,
     sized,
@@ -51,6 +52,6 @@ def _axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
         name="matmul", kind=Kind.CONTRACTION, kinds="iuf", infer=_infer_matmul, reference=_matmul,
-        axes=_axes, heavy=True,
+        axes=_axes, heavy=True, exact=exact_of("iu"),
     )
 )  # fmt: skip

@@ -36,6 +36,7 @@ from loopgrad.graph.primitives.primitive import (
     Primitive,
     Reference,
     Types,
+    always_exact,
     axes_after_batch,
     axes_in_range,
     axis_after_batch,
@@ -299,7 +300,7 @@ def _batched_slice(attrs: Attrs, size: int) -> Attrs:
 def _created(name: str, public: str | None, infer: Infer, reference: Reference, interval: IntervalRule) -> Primitive:
     return Primitive(
         name=name, public=public, kind=Kind.NULLARY, infer=infer, reference=reference, interval=interval,
-        not_differentiable="depends on nothing", cost=0.0,
+        not_differentiable="depends on nothing", cost=0.0, exact=always_exact,
     )  # fmt: skip
 
 
@@ -309,7 +310,7 @@ def _arranged(
     """One operand's elements in another order or number."""
     return Primitive(
         name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=intervals.moved, axes=axes,
-        batched=batched, linear=True, keeps_splats=True, **traits,
+        batched=batched, linear=True, keeps_splats=True, exact=always_exact, **traits,
     )  # fmt: skip
 
 
@@ -317,7 +318,7 @@ def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, **tra
     """Elements of several operands."""
     return Primitive(
         name=name, kind=Kind.MOVEMENT, infer=infer, reference=reference, interval=between(0), axes=axes,
-        linear=True, cost=2.0, **traits,
+        linear=True, cost=2.0, exact=always_exact, **traits,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ Reference = Callable[..., tuple[Array, ...]]
 Axes = tuple[int, ...]
 AxisRule = Callable[[Node, int, Axes], Axes | None]
 BatchRule = Callable[[Attrs, int], Attrs]
+ExactRule = Callable[[Node], bool]
 
 KIND_NAMES: Final = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float", "c": "complex"}
 LARGEST: Final = 2**63 - 1
@@ -55,6 +56,8 @@ class Primitive:
     kinds      the kinds of dtype (see KIND_NAMES) that its operands may have, predicates and indices aside
     infer      (operands, attrs, regions) -> the result types; raises ShapeError or DTypeError
     reference  (attrs, *arrays) -> the results in plain NumPy; None where the interpreter runs it (regions, stacks)
+    function   of what works on elements: (*arrays) -> the reference's result for NumPy's own dtypes, a scalar perhaps
+               where there is one element, with NumPy's warnings
     interval   between which integers the elements of the result lie (`primitives.intervals`); None: anywhere
     axes       (node, operand, axes) -> the axes of the result along which elements have the coordinates that they had
                along `axes` of the operand, counted in row-major order: {perm=(1, 0)} takes (0,) to (1,), a reshape
@@ -62,6 +65,9 @@ class Primitive:
                None where elements along `axes` meet or change places; no rule says that they always may
     batched    (attrs, n) -> the attributes with which it does the same for n operands at once: these, and the result,
                have an axis of n in front. {perm=(1, 0)} becomes {perm=(0, 2, 1)}. None: see `graph.batching`
+    exact      whether the bits of a node's result are settled by what the operation means, NaN's own aside: integers,
+               tests, elements that only move, floats rounded once. Then compiled code and the reference have the same.
+               None: never; an expansion of ours, or the order of a sum, decides as well
 
     For derivatives:
 
@@ -91,9 +97,11 @@ class Primitive:
     public: str | None = ""
     kinds: str = "biufc"
     reference: Reference | None = None
+    function: Callable[..., Any] | None = None
     interval: IntervalRule | None = None
     axes: AxisRule | None = None
     batched: BatchRule | None = None
+    exact: ExactRule | None = None
     not_differentiable: str = ""
     linear: bool = False
     singular: bool = False
@@ -113,6 +121,19 @@ class Primitive:
 def table(*rows: Primitive) -> dict[str, Primitive]:
     """The rows by their names."""
     return {row.name: row for row in rows}
+
+
+def always_exact(node: Node) -> bool:
+    return True
+
+
+def exact_of(kinds: str) -> ExactRule:
+    """Where the first operand has a dtype of these kinds."""
+
+    def rule(node: Node) -> bool:
+        return node.operands[0].dtype.kind in kinds
+
+    return rule
 
 
 def axis_after_batch(attrs: Attrs, size: int) -> Attrs:

@@ -29,10 +29,12 @@ from loopgrad.graph.primitives.primitive import (
     Reference,
     Types,
     added_in,
+    always_exact,
     axes_after_batch,
     axes_in_range,
     axis_after_batch,
     axis_in_range,
+    exact_of,
     require_kinds,
     shape_error,
     table,
@@ -182,7 +184,7 @@ def _along_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 def _fold(name: str, kinds: str, reference: Reference, combine: str, has_identity: bool, **traits: Any) -> Primitive:
     return Primitive(
         name=name, kind=Kind.REDUCTION, kinds=kinds, infer=_infer_reduce(name, kinds, has_identity),
-        reference=reference, combine=combine, axes=_reduce_axes, batched=axes_after_batch,
+        reference=reference, combine=combine, axes=_reduce_axes, batched=axes_after_batch, exact=exact_of("biu"),
         **traits,
     )  # fmt: skip
 
@@ -191,14 +193,14 @@ def _position(name: str, function: NumPyFunction) -> Primitive:
     return Primitive(
         name=name, kind=Kind.REDUCTION, kinds=ORDERED, infer=_infer_arg(name, ORDERED), reference=_arg(function),
         interval=intervals.position, axes=_arg_axes, batched=axis_after_batch, not_differentiable="gives integers",
-        heavy=True,
+        heavy=True, exact=always_exact,
     )  # fmt: skip
 
 
 def _running(name: str, reference: Reference, combine: str, **traits: Any) -> Primitive:
     return Primitive(
         name=name, kind=Kind.RUNNING_TOTAL, kinds=NUMBERS, infer=_infer_along(name, NUMBERS), reference=reference,
-        combine=combine, axes=_along_axes, batched=axis_after_batch, heavy=True, **traits,
+        combine=combine, axes=_along_axes, batched=axis_after_batch, heavy=True, exact=exact_of("biu"), **traits,
     )  # fmt: skip
 
 
@@ -224,15 +226,16 @@ ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
         name="sort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("sort", ORDERED), reference=_sort,
         interval=intervals.moved, axes=_along_axes, batched=axis_after_batch, linear=True, heavy=True,
+        exact=always_exact,
     ),
     Primitive(
         name="argsort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("argsort", ORDERED, int64),
         reference=_argsort, interval=intervals.position, axes=_along_axes, batched=axis_after_batch,
-        not_differentiable="gives integers", heavy=True,
+        not_differentiable="gives integers", heavy=True, exact=always_exact,
     ),
     Primitive(
         name="top_positions", public="top_k", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_top, reference=_top,
         interval=intervals.position, axes=_along_axes, batched=axis_after_batch, not_differentiable="gives integers",
-        heavy=True,
+        heavy=True, exact=always_exact,
     ),
 )  # fmt: skip

@@ -16,9 +16,11 @@ from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
+from loopgrad.runtime.cpu.direct import direct_program
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
+from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
-from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
 
@@ -35,6 +37,7 @@ class CpuDevice:
         self.cache = cache if cache is not None else default_cache()
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
+        self._expanded = Expanded(self.compile)
         self._lock = child_safe_lock()
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
@@ -56,6 +59,9 @@ class CpuDevice:
             if self.cache is not None:
                 self.cache.store(parts, artifact)
         return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), origin)
+
+    def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
+        return direct_program(graph, options, self._expanded)
 
     def load(
         self, artifact: Artifact[CpuProgramRecord], options: Options, texts: Callable[[str], str], origin: str

@@ -69,6 +69,9 @@ class GpuDevice(ABC):
         buffer.copied = weakref.ref(array)
         return array
 
+    def direct(self, graph: Graph, options: Options) -> None:
+        return None  # its operations one by one would be as many launches
+
     def compile(self, graph: Graph, options: Options) -> Executable:
         artifact, found = self.artifact(graph, options)
         origin = "found in the cache on disk"

@@ -1,0 +1,94 @@
+"""Functions that our code generator expands (exp, sin, pow ...), on arrays of any size: for programs that run directly.
+
+Each is a compiled program of its own for a fixed number of elements, which takes longer arrays in parts. An element's
+bits don't depend on what is computed beside it, so they are those of any other program. Made when it is first needed,
+kept in the cache on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.primitive import Array
+from loopgrad.graph.types import DType, TensorType
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.executable import Executable
+
+FEW: Final = 64  # elements of a program that most arrays fit in
+MANY: Final = 1024
+
+Compile = Callable[[Graph, Options], Executable]
+Key = tuple[str, DType, int | None, int]
+
+
+class Expanded:
+    """The functions of one device."""
+
+    def __init__(self, compile: Compile) -> None:
+        self._compile = compile
+        self._programs: dict[Key, BlockProgram] = {}
+
+    def function(self, node: Node, exponent: int | None) -> Callable[..., Array]:
+        """What computes the node's result from arrays of one shape; from the first alone where an exponent is given
+        that is part of the code."""
+        op, type = node.op, node.results[0].type
+        assert isinstance(type, TensorType)
+        count = 1 if exponent is not None else len(node.operands)
+        program = self._program((op, type.dtype, exponent, FEW if type.size <= FEW else MANY), count)
+        return program.run
+
+    def _program(self, key: Key, count: int) -> BlockProgram:
+        program = self._programs.get(key)
+        if program is None:
+            graph = _graph(key, count)
+            program = self._programs[key] = BlockProgram(self._compile(graph, DEFAULT_OPTIONS), key[-1])
+        return program
+
+
+def _graph(key: Key, count: int) -> Graph:
+    op, dtype, exponent, size = key
+    type = TensorType((size,), dtype)
+    inputs = tuple([Value(type) for _ in range(count)])
+    nodes, operands = [], inputs
+    if exponent is not None:
+        nodes.append(Node("const", (), (type,), {"value": float(exponent), "type": type}))
+        operands = (*inputs, nodes[0].results[0])
+    nodes.append(Node(op, operands, (type,)))
+    return Graph(inputs, tuple(nodes), nodes[-1].results)
+
+
+class BlockProgram:
+    """A program of `size` elements, for arrays of other sizes."""
+
+    def __init__(self, executable: Executable, size: int) -> None:
+        self._executable = executable
+        self._size = size
+        self._idle: list[Sequence[Buffer]] = []  # inputs that no call is using
+
+    def run(self, *arrays: Any) -> Array:
+        """The elements, in new memory."""
+        shape = np.shape(arrays[0])
+        flat = [np.reshape(a, -1) for a in arrays]
+        result = np.empty(shape, flat[0].dtype)
+        target = result.reshape(-1)
+        try:
+            inputs = self._idle.pop()
+        except IndexError:
+            inputs = self._inputs()
+        for first in range(0, len(target), self._size):
+            part = target[first : first + self._size]
+            for buffer, elements in zip(inputs, flat, strict=True):
+                buffer.array[: len(part)] = elements[first : first + self._size]
+            part[...] = self._executable.run(inputs)[0].array[: len(part)]
+        self._idle.append(inputs)
+        return result
+
+    def _inputs(self) -> Sequence[Buffer]:
+        """Memory of our own, that nobody else sees."""
+        types = self._executable.input_types
+        return [Buffer(np.ones(t.shape, t.dtype.np), self._executable.device, t) for t in types]

@@ -1,0 +1,187 @@
+"""Programs that run without being compiled: the same bits as compiled ones, and when they stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import PRIMITIVES, Kind
+from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32, float64, int64
+from loopgrad.runtime.cpu import direct
+from loopgrad.runtime.cpu.device import CpuDevice
+from loopgrad.runtime.executable import DirectProgram, Executable
+from loopgrad.runtime.session import COMPILING, Session
+from tests.programs.same_bits import same_bits
+
+REAL = [dtype for dtype in DTYPES.values() if dtype.kind != "c"]
+NUMBERS = [
+    0.0, -0.0, 1, -1, 2, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7, -7, 0.1, -0.3, np.inf, -np.inf, np.nan, 1e-3, 255.5, 65504,
+    65520, 1e5, 127.5, -129, 2.0**31, 2.0**31 - 1, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, 1e30, 1e300,
+    5e-324, 1e-40, 6e-8, 3e-8, 1 + 2**-8 + 2.0**-40, 1 + 3 * 2**-8 - 2.0**-40, 1 + 2**-11 + 2.0**-40,
+    1 + 2**-24 + 2.0**-50,
+]  # fmt: skip
+WHOLE = [
+    0,
+    1,
+    -1,
+    2,
+    3,
+    -3,
+    5,
+    7,
+    -8,
+    13,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    -64,
+    100,
+    2049,
+    (1 << 25) + 3,
+    (1 << 30) + (1 << 22) + 1,
+]
+WIDE = [(1 << 32) + (1 << 24) + 1, (1 << 40) + (1 << 32) + 1, (1 << 53) + 1, (1 << 62) + (1 << 54) + 1]
+
+
+def special(dtype: DType) -> np.ndarray:
+    """Numbers at which functions have edges, and elements of random bits."""
+    if dtype is bool_:
+        return np.array([False, True])
+    bits = np.random.default_rng(1).integers(0, 256, 24 * dtype.itemsize, dtype=np.uint8).view(dtype.np)
+    if dtype.is_float:
+        with np.errstate(all="ignore"):
+            return np.concatenate([np.array(NUMBERS).astype(dtype.np), bits])
+    limits = np.iinfo(dtype.np)
+    ends = [limits.min, limits.min + 1, limits.max // 2, limits.max - 1, limits.max]
+    numbers = [n for n in (*WHOLE, *WIDE) if limits.min <= n <= limits.max]
+    return np.concatenate([np.array([*ends, *numbers], dtype.np), bits])
+
+
+def elementwise(dtype: DType, count: int) -> Graph:
+    """Every elementwise primitive of two arrays of a dtype, and of bools."""
+    type = TensorType((count,), dtype)
+    x, y, pred = Value(type), Value(type), Value(TensorType((count,), bool_))
+    nodes = []
+    for op, row in PRIMITIVES.items():
+        if row.kind is not Kind.ELEMENTWISE or dtype.kind not in row.kinds:
+            continue
+        choices = [{"dtype": d} for d in REAL] if op == "cast" else [{}]
+        arity = 3 if op == "select" else 1 if accepts(op, (x,), choices[0]) else 2
+        operands = {1: (x,), 2: (x, y), 3: (pred, x, y)}[arity]
+        nodes += [Node(op, operands, row.infer(operands, attrs, ()), attrs) for attrs in choices]
+    return Graph((x, y, pred), tuple(nodes), tuple([node.results[0] for node in nodes]))
+
+
+def accepts(op: str, operands: tuple[Value, ...], attrs: dict[str, DType]) -> bool:
+    try:
+        PRIMITIVES[op].infer(operands, attrs, ())
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_every_elementwise_primitive_has_the_bits_of_compiled_code(dtype: DType) -> None:
+    device, numbers = CpuDevice(), special(dtype)
+    x, y = np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))
+    pred = np.random.default_rng(2).integers(0, 2, x.shape).astype(np.bool_)
+    graph = elementwise(dtype, x.size)
+    assert len(graph.nodes) > 15
+    buffers = [device.put(a) for a in (x, y, pred)]
+    compiled, program = device.compile(graph, DEFAULT_OPTIONS), device.direct(graph, DEFAULT_OPTIONS)
+    assert program is not None
+    for node, a, b in zip(graph.nodes, program.run(buffers), compiled.run(buffers), strict=True):
+        assert same_bits(a.array, b.array), node
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 64, 65, 1025])
+def test_functions_of_any_number_of_elements(count: int) -> None:
+    device, x = CpuDevice(), np.linspace(-3.0, 3.0, count)
+    graph = trace(lambda v: (ops.exp(v), ops.pow(v, ops.full(3.0, v.type))), [TensorType((count,), float64)])[0]
+    program, buffers = device.direct(graph, DEFAULT_OPTIONS), [device.put(x)]
+    assert program is not None
+    for a, b in zip(program.run(buffers), device.compile(graph, DEFAULT_OPTIONS).run(buffers), strict=True):
+        assert same_bits(a.array, b.array)
+
+
+def grown(x: Value) -> tuple[Value, ...]:
+    return (ops.add(x, x),)
+
+
+def test_what_is_compiled() -> None:
+    device = CpuDevice()
+
+    def of(shape: tuple[int, ...], options: Options = DEFAULT_OPTIONS) -> DirectProgram | None:
+        return device.direct(trace(grown, [TensorType(shape, float32)])[0], options)
+
+    assert of((3,)) is not None
+    assert of((direct.MOST_ELEMENTS + 1,)) is None
+    assert of((3,), Options(fast_math=True)) is None
+    gather = trace(lambda x, i: (ops.gather(x, i),), [TensorType((3,), float32), TensorType((2,), int64)])[0]
+    assert device.direct(gather, DEFAULT_OPTIONS) is not None
+    assert device.direct(gather, Options(check_indices=True)) is None
+    long = trace(lambda x: (ops.reduce_sum(x, (0,)),), [TensorType((1000,), float32)])[0]
+    assert device.direct(long, DEFAULT_OPTIONS) is None
+    contracted = trace(lambda x: (ops.accumulate(x, ops.mul(x, x)),), [TensorType((3,), float32)])[0]
+    assert device.direct(contracted, DEFAULT_OPTIONS) is None
+
+
+def test_results_are_dense_and_nobody_writes_to_them() -> None:
+    device = CpuDevice()
+    graph = trace(lambda x: (ops.transpose(x, (1, 0)), x, ops.full(2.0, x.type)), [TensorType((2, 3), float64)])[0]
+    program, x = device.direct(graph, DEFAULT_OPTIONS), device.put(np.arange(6.0).reshape(2, 3))
+    assert program is not None
+    turned, same, constant = program.run([x])
+    assert same is x
+    assert turned.array.flags.c_contiguous
+    assert turned.array.base is None
+    assert not turned.array.flags.writeable
+    assert not constant.array.flags.writeable
+    np.testing.assert_array_equal(turned.array, x.array.T)
+
+
+def scaled(factor: float, count: int = 3) -> Graph:
+    return trace(lambda x: (ops.mul(x, ops.full(factor, x.type)),), [TensorType((count,), float64)])[0]
+
+
+def test_a_program_is_compiled_once_it_has_run_for_as_long_as_that_takes() -> None:
+    session, device = Session(), CpuDevice()
+    graph, runs = scaled(0.3), 0
+    while True:
+        found, _ = session.lookup(graph, device, DEFAULT_OPTIONS)
+        if isinstance(found, Executable):
+            break
+        runs += 1
+        assert runs * found.work < 2 * sum(COMPILING)
+    assert runs > 100
+    assert session.compiled == 1
+    assert session.lookup(graph, device, DEFAULT_OPTIONS)[0] is found
+
+
+def test_numbers_that_changed_meanwhile_are_inputs_at_once() -> None:
+    session, device = Session(), CpuDevice()
+    x = device.put(np.ones(3))
+    for k in range(100_000):
+        factor = 0.3 + k
+        found, constants = session.lookup(scaled(factor), device, DEFAULT_OPTIONS)
+        np.testing.assert_array_equal(found.run([x, *constants])[0].array, factor)
+        if isinstance(found, Executable):
+            break
+    assert len(constants) == 1
+    assert session.compiled == 1
+
+
+def test_shapes_compile_nothing() -> None:
+    session, device = Session(), CpuDevice()
+    for count in range(200):
+        found, _ = session.lookup(scaled(0.3, count), device, DEFAULT_OPTIONS)
+        assert isinstance(found, DirectProgram)
+    assert session.compiled == 0
+    assert isinstance(session.lookup(scaled(0.3, 1000), device, Options(direct=False))[0], Executable)
