@@ -196,6 +196,11 @@ def cast(v: Value, dtype: DType) -> Value:
 # ---- movement
 
 
+def bitcast(v: Value, dtype: DType) -> Value:
+    """The same bits as elements of another dtype, as wide."""
+    return emit("bitcast", (v,), {"dtype": dtype})[0]
+
+
 def broadcast(v: Value, shape: Sequence[int], dims: Sequence[int]) -> Value:
     """Operand dim j becomes result dim dims[j]."""
     return emit("broadcast", (v,), {"shape": tuple(shape), "dims": tuple(dims)})[0]

@@ -52,6 +52,7 @@ OPCODES: Final[dict[str, Opcode]] = {
     **_ELEMENTWISE,
     "const": Opcode(quick=True, cost=1, interval=PRIMITIVES["const"].interval),
     "cast": replace(_ELEMENTWISE["cast"], own=True, cost=1),
+    "bitcast": replace(_ELEMENTWISE["bitcast"], own=True, cost=1),
     "select": replace(_ELEMENTWISE["select"], own=True, cost=1),
     "fma": Opcode(quick=True),
     "whole_power": Opcode(),

@@ -76,6 +76,12 @@ def _cast(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     return ctx.emitter.cast(x, node.results[0].dtype)
 
 
+def _bitcast(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
+    x = yield frame, node.operands[0], index
+    dtype = node.results[0].dtype
+    return x if x.dtype is dtype else ctx.emitter.op("bitcast", (x,), dtype, {"dtype": dtype})
+
+
 def _identity(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     return (yield frame, node.operands[0], index)
 
@@ -85,5 +91,6 @@ RULES: Final = {
     **dict.fromkeys(("add", "sub"), _sum),
     "pow": _pow,
     "cast": _cast,
+    "bitcast": _bitcast,
     **dict.fromkeys(IDENTITIES, _identity),
 }

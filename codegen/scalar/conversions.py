@@ -1,5 +1,5 @@
 """Casts: float to integer goes toward zero and saturates, NaN gives 0; integers wrap; anything to bool is x != 0;
-floats are rounded once, to nearest, ties to even."""
+floats are rounded once, to nearest, ties to even. And the same bits as elements of another dtype."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ def convert(m: Ops[V], x: V, source: DType, to: DType) -> V:
     if not to.is_float:
         return m.resize(x, value_type(to), source.kind == "i")
     return _from_integer(m, x, source, to)
+
+
+def reinterpret(m: Ops[V], x: V, source: DType, to: DType) -> V:
+    """The same bits, of a dtype as wide; where a bfloat16 is held as an f32, its bits are the upper half of that."""
+    if source.is_float:
+        wider = m.bits(x) - source.bits
+        x = m.as_int(x)
+        if wider:
+            x = m.resize(m.shr(x, wider), f"i{source.bits}")
+    if not to.is_float:
+        return x
+    form = m.type(m.element(to, 0.0))
+    wider = int(form[1:]) - to.bits
+    if wider:
+        x = m.shl(m.resize(x, f"i{form[1:]}"), wider)
+    return m.inst("Bitcast", form, x)
 
 
 def _nonzero(m: Ops[V], x: V, source: DType) -> V:

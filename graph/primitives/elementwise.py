@@ -11,6 +11,7 @@ Edge cases, the same on every device:
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
                             integer wraps; anything to bool is x != 0.
   signbit                   of -0.0 and of NaN as well.
+  bitcast                   attrs dtype, as wide: the same bits. What NaN's bits are is the machine's choice.
   alias                     attrs bound, where True: see ops.upper_bound.
   add, sub                  attrs contract, where True: see ops.accumulate.
 """
@@ -135,7 +136,21 @@ def _infer_cast(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph,
     return (t if t.dtype is dtype else TensorType(t.shape, dtype),)
 
 
+def _infer_bitcast(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    dtype: DType = attrs["dtype"]
+    t = tensor_type("bitcast", operands[0])
+    require_kinds("bitcast", t, "iuf")
+    if dtype.kind not in NUMBERS or dtype.bits != t.dtype.bits:
+        raise dtype_error("bitcast", f"another dtype of {t.dtype.bits} bits", f"{t} to {dtype}", "convert with .astype")
+    return (t if t.dtype is dtype else TensorType(t.shape, dtype),)
+
+
 # ---- references
+
+
+def _bitcast(attrs: Attrs, x: Array) -> tuple[Array]:
+    dtype: DType = attrs["dtype"]
+    return (np.asarray(x).view(dtype.np),)
 
 
 def _plain(function: Ufunc) -> Reference:
@@ -332,8 +347,10 @@ def _property(name: str, function: Ufunc, **traits: Any) -> Primitive:
 
 STEPS: Final = "piecewise constant"
 WHOLE: Final = "integers and bools only"
+BITS: Final = "the bits of a number have no slope"
 _TEST: Final[dict[str, Any]] = {"gives_bool": True, "not_differentiable": "gives a bool"}
 ANY: Final = "biufc"
+NUMBERS: Final = "iuf"
 
 UNARY: Final = table(
     _unary("neg", "iuf", np.negative, public="negative", linear=True, interval=modular(intervals.neg)),
@@ -445,6 +462,7 @@ ROWS: Final[dict[str, Primitive]] = {
     **table(
         _row("select", ANY, _infer_select, _select, function=np.where, linear=True, interval=between(1)),
         _row("cast", ANY, _infer_cast, _cast, public="astype", linear=True, interval=intervals.cast),
+        _row("bitcast", NUMBERS, _infer_bitcast, _bitcast, public="bitcast_convert_type", not_differentiable=BITS),
         _row("alias", ANY, _infer_unary("alias", ANY), _identity, public=None, linear=True, **_IDENTITY),
         _row(
             "stop_gradient", ANY, _infer_unary("stop_gradient", ANY), _identity,

@@ -50,8 +50,9 @@ PUBLIC: Final = (
     "isneginf isposinf lcm ldexp logaddexp2 modf rad2deg radians rint select sinc"
 )
 
-# the smallest normal power of two, a step towards it after which the digits of a number still count, the largest
-_POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102, 127), float64: (-1022, -969, 1023)}
+# the smallest normal power of two, a step towards it after which the digits of a number still count, the largest (of
+# float32 one less: NumPy's exp2 of 127 is off by an ulp, and so is the interpreter's)
+_POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102, 126), float64: (-1022, -969, 1023)}
 
 
 def _as_float(x: ArrayLike) -> Tensor:

@@ -148,6 +148,10 @@ from loopgrad.lazy.numpy.elementwise_compositions import radians as radians
 from loopgrad.lazy.numpy.elementwise_compositions import rint as rint
 from loopgrad.lazy.numpy.elementwise_compositions import select as select
 from loopgrad.lazy.numpy.elementwise_compositions import sinc as sinc
+from loopgrad.lazy.numpy.float_bits import bitcast_convert_type as bitcast_convert_type
+from loopgrad.lazy.numpy.float_bits import frexp as frexp
+from loopgrad.lazy.numpy.float_bits import nextafter as nextafter
+from loopgrad.lazy.numpy.float_bits import spacing as spacing
 from loopgrad.lazy.numpy.indexing import argwhere as argwhere
 from loopgrad.lazy.numpy.indexing import compress as compress
 from loopgrad.lazy.numpy.indexing import delete as delete

@@ -119,9 +119,11 @@ def _types(op: str, dtype: DType) -> list[TensorType]:
     return [t, t] if op in BINARY or op in COMPARE else [t]
 
 
-def _attrs(op: str) -> list[dict[str, object]]:
+def _attrs(op: str, dtype: DType) -> list[dict[str, object]]:
     if op == "cast":
         return [{"dtype": dtype} for dtype in REAL]
+    if op == "bitcast":
+        return [{"dtype": as_wide} for as_wide in REAL if as_wide.bits == dtype.bits and as_wide.kind != "b"]
     if PRIMITIVES[op].kind is Kind.ELEMENTWISE:
         return [{}]
     return [{"axes": (1,)} if op in REDUCTIONS else {"axis": 1, "reverse": True}]
@@ -133,7 +135,8 @@ def test_kernels_of_each_dtype(op):
     dtypes = [dtype for dtype in REAL if dtype.kind in PRIMITIVES[op].kinds]
     assert dtypes
     for dtype in dtypes:
-        graph, _ = trace(lambda *x: [emit(op, x, attrs)[0] for attrs in _attrs(op)], _types(op, dtype))
+        ways = _attrs(op, dtype)
+        graph, _ = trace(lambda *x, ways=ways: [emit(op, x, attrs)[0] for attrs in ways], _types(op, dtype))
         for made in build_program(graph, Options()).kernels:
             verify_kernel(made)
 

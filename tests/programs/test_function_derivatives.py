@@ -24,7 +24,8 @@ POSITIONS = """
     unravel_index
 """
 INTEGERS = """
-    bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor gcd lcm
+    bitcast_convert_type bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift
+    bitwise_xor gcd lcm
 """
 WITHOUT_ELEMENTS = """
     arange empty empty_like eye from_dlpack fromfunction identity indices ones ones_like tri zeros zeros_like
@@ -32,7 +33,7 @@ WITHOUT_ELEMENTS = """
 PROGRAMS = """
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
     options promote_types register_pytree register_static result_type set_default_dtype shape size
-    synchronize to_dot to_networkx to_text
+    __array_namespace_info__ synchronize to_dot to_networkx to_text
 """
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [

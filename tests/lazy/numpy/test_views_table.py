@@ -26,7 +26,8 @@ UNARY = """
     bitwise_invert bitwise_not cbrt ceil cos cosh deg2rad degrees digamma erf erfc exp exp2 expm1 fabs floor invert
     isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not modf nan_to_num negative positive
     rad2deg radians reciprocal rint round rsqrt sigmoid sign signbit sin sinc sinh sqrt square stop_gradient tan tanh
-    trunc all any amax amin argmax argmin argsort argwhere average count_nonzero corrcoef cov cummax cummin cumprod
+    frexp spacing trunc
+    all any amax amin argmax argmin argsort argwhere average count_nonzero corrcoef cov cummax cummin cumprod
     cumsum diff flatnonzero logsumexp max mean median min nanargmax nanargmin
     nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar nonzero prod ptp sort std sum
     var broadcast_arrays copy array asarray atleast_1d atleast_2d atleast_3d diag diagflat diagonal fliplr flipud flip
@@ -38,7 +39,8 @@ BINARY = """
     add allclose arctan2 array_equal atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor
     copysign divide divmod equal float_power floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot
     isclose isin lcm left_shift less less_equal logaddexp logaddexp2 logical_and logical_or logical_xor maximum
-    minimum mod multiply not_equal pow power remainder right_shift subtract true_divide append inner kron outer
+    minimum mod multiply nextafter
+    not_equal pow power remainder right_shift subtract true_divide append inner kron outer
     vdot vecdot
 """
 SQUARES = "cross dot matmul"
@@ -47,7 +49,7 @@ NOT_OF_ARRAYS = """
     empty eval eye finfo float16 float32 float64 fromfunction geomspace identity iinfo indices int16 int32 int64 int8
     isdtype linspace logspace memory_stats ndim ones options promote_types result_type set_default_dtype shape size
     register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
-    zeros unravel_index tri
+    zeros unravel_index tri __array_namespace_info__
 """  # no array goes in, or none comes out
 
 # results in memory of their own, and no function of NumPy's to compare with
@@ -80,6 +82,7 @@ NEW = (
     "m.compile(lambda v: v)(x)",
     "m.sort(x, descending=True)",
     "m.argsort(x, descending=True)",
+    "m.bitcast_convert_type(x, m.int64)",
 )
 NUMPYS = (
     "m.array_split(x, 2)",

@@ -81,7 +81,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     **dict.fromkeys(
         words("""
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
-        indices from_dlpack linalg unique unique_all unique_counts unique_inverse unique_values
+        indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
     """),
         "they give no array of arrays' elements, or are tested for themselves",
     ),

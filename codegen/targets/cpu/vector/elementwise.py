@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp, KValue
-from loopgrad.codegen.scalar.conversions import convert
+from loopgrad.codegen.scalar.conversions import convert, reinterpret
 from loopgrad.codegen.scalar.elementwise import compare, compute, power, predicate
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.math_calls import KernelOps
@@ -58,6 +58,12 @@ def emit_cast(e: VectorEmitter, op: KOp) -> Vector:
     if source.dtype.kind == "i" and result.dtype.kind == "i":
         return settle(e, result, e.get(source))
     x = convert(KernelOps(e), e.wide(source), source.dtype, result.dtype)
+    return settle(e, result, x) if result.dtype.kind == "i" else x
+
+
+def emit_bitcast(e: VectorEmitter, op: KOp) -> Vector:
+    (source,), result = op.operands, op.results[0]
+    x = reinterpret(KernelOps(e), e.wide(source), source.dtype, result.dtype)
     return settle(e, result, x) if result.dtype.kind == "i" else x
 
 

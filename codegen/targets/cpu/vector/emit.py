@@ -26,6 +26,7 @@ from loopgrad.codegen.targets.cpu.vector.vectors import Vector
 VALUES = {
     "const": elementwise.emit_const,
     "cast": elementwise.emit_cast,
+    "bitcast": elementwise.emit_bitcast,
     "select": elementwise.emit_select,
     "alias": elementwise.emit_alias,
     "stop_gradient": elementwise.emit_alias,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import KOp
-from loopgrad.codegen.scalar.conversions import convert
+from loopgrad.codegen.scalar.conversions import convert, reinterpret
 from loopgrad.codegen.scalar.elementwise import compare, compute, power, predicate
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
@@ -44,6 +44,11 @@ def emit_select(e: Emitter, op: KOp) -> Val:
 def emit_cast(e: Emitter, op: KOp) -> Val:
     source = op.operands[0]
     return convert(ScalarOps(e), e.get(source), source.dtype, op.results[0].dtype)
+
+
+def emit_bitcast(e: Emitter, op: KOp) -> Val:
+    source = op.operands[0]
+    return reinterpret(ScalarOps(e), e.get(source), source.dtype, op.results[0].dtype)
 
 
 def emit_const(e: Emitter, op: KOp) -> Val:

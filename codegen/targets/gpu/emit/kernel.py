@@ -49,6 +49,7 @@ from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
     "const": elementwise.emit_const,
     "cast": elementwise.emit_cast,
+    "bitcast": elementwise.emit_bitcast,
     "select": elementwise.emit_select,
     "whole_power": elementwise.emit_whole_power,
     "alias": lambda e, op: e.get(op.operands[0]),
