@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.autodiff.rules import indexing, linalg, movement, reduction, stack
+from loopgrad.autodiff.rules import convolution, indexing, linalg, movement, reduction, stack
 from loopgrad.autodiff.rules.elementwise import PARTIALS, guarded, is_singular
 from loopgrad.autodiff.rules.indexing import ACCUMULATE
 from loopgrad.autodiff.rules.movement import Rule
@@ -16,9 +16,13 @@ from loopgrad.graph.primitives import PRIMITIVES
 
 __all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "VJP", "guarded", "is_singular"]
 
-VJP: Final[dict[str, Rule]] = {**movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **stack.VJP}
+VJP: Final[dict[str, Rule]] = {
+    **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP, **stack.VJP,
+}  # fmt: skip
 
-JVP: Final[dict[str, Rule]] = {**movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **stack.JVP}
+JVP: Final[dict[str, Rule]] = {
+    **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP, **stack.JVP,
+}  # fmt: skip
 
 NONDIFFERENTIABLE: Final[dict[str, str]] = {
     op: row.not_differentiable for op, row in PRIMITIVES.items() if row.not_differentiable

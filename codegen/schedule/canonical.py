@@ -2,6 +2,7 @@
 
 sum of 16-bit floats                    ->  of float32, rounded once
 a value without elements                ->  const
+convolution                             ->  product of matrices, or sum of products (`convolutions`)
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
@@ -11,19 +12,20 @@ scatter {kind=set}, order matters       ->  the winner of each element by scatte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
+from loopgrad.codegen.schedule.convolutions import rewrite_convolution
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, alike, calls, pads
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS
-from loopgrad.graph.rebuild import GraphBuilder, rebuild, renewed
+from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, float32, int64
 
@@ -36,13 +38,16 @@ FEW_BLOCKS: Final = 4
 MUCH: Final = 1 << 18
 MUCH_LEFT: Final = 1 << 13  # by blocks, of few columns
 MOST_PIECES: Final = 64  # of one concat
+IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
+"""Primitives that are written in others, of which scheduling and lowering know nothing."""
 
 
 def prepare(graph: Graph) -> Graph:
     """The graph passes, then no empty values, no sums in 16 bits anywhere and no long lists of alike pieces, then the
     passes once more where that changed something, and no calls."""
     graph = through_pipeline(graph)
-    rewritten = alike.run(pads.run(rebuild(rebuild(graph, _without_empty), _in_32_bits)))
+    full = rebuild(rebuild(graph, _without_empty), _in_others)
+    rewritten = alike.run(pads.run(rebuild(full, _in_32_bits)))
     return calls.separate(graph if rewritten is graph else through_pipeline(rewritten))
 
 
@@ -79,6 +84,11 @@ def rewrite_block(graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
+def _in_others(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+    rewrite = IN_OTHERS.get(node.op)
+    return None if rewrite is None else rewrite(node, builder)
+
+
 def _without_empty(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if node.regions:
         return _region(Region.of(node), builder)
@@ -100,7 +110,7 @@ def _without_empty(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
             return [builder.const(zero, type)]
         case "scatter" if sizes[-1] == 0:
             return [node.operands[0]]
-        case "matmul" if sizes[0] == 0:
+        case "matmul" | "conv" if 0 in sizes:
             return [builder.const(zero, type)]
         case "concat":
             return _concat(node, builder)

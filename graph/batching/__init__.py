@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.graph.batching import control, elementwise, indexing, linalg, movement, stack
+from loopgrad.graph.batching import control, convolution, elementwise, indexing, linalg, movement, stack
 from loopgrad.graph.batching.analysis import BatchAnalysis
 from loopgrad.graph.batching.row import BatchContext, Row, in_front
 from loopgrad.graph.batching.walk import walk
@@ -26,6 +26,7 @@ ROWS: Final[dict[str, Row]] = {
     **movement.ROWS,
     **indexing.ROWS,
     **linalg.ROWS,
+    **convolution.ROWS,
     **control.ROWS,
     **stack.ROWS,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.graph.primitives import control, elementwise, indexing, linalg, movement, reduction, stack
+from loopgrad.graph.primitives import control, convolution, elementwise, indexing, linalg, movement, reduction, stack
 from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference
 
 __all__ = [
@@ -23,6 +23,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "reduction": reduction.ROWS,
     "indexing": indexing.ROWS,
     "linalg": linalg.ROWS,
+    "convolution": convolution.ROWS,
     "control": control.ROWS,
     "stack": stack.ROWS,
 }
@@ -33,6 +34,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **reduction.ROWS,
     **indexing.ROWS,
     **linalg.ROWS,
+    **convolution.ROWS,
     **control.ROWS,
     **stack.ROWS,
 }

@@ -1,36 +1,26 @@
-"""Functions that are given by their values at points: interpolation, integrals, slopes, convolution, polynomials."""
+"""Functions that are given by their values at points: interpolation, integrals, slopes, polynomials."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.graph.types import bool_, int64
+from loopgrad.graph.types import int64
 from loopgrad.lazy.numpy.creation import ones_like, zeros_like
 from loopgrad.lazy.numpy.elementwise import add, divide, equal, less, less_equal, multiply, subtract
 from loopgrad.lazy.numpy.indexing import take
-from loopgrad.lazy.numpy.movement import concat, flip, moveaxis, reshape
+from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import diff, sum
-from loopgrad.lazy.numpy.repetition import pad
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
-from loopgrad.lazy.tensor.operands import normal_axis
-from loopgrad.lazy.tensor.promotion import float_dtype, promote, promote_arrays
+from loopgrad.lazy.tensor.operands import normal_axis, vector_operand
+from loopgrad.lazy.tensor.promotion import float_dtype, promote
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "convolve correlate gradient interp polyval trapezoid vander"
-
-
-def _vector(op: str, x: ArrayLike) -> Tensor:
-    t = as_tensor(x)
-    if len(t._value.shape) != 1 or not t._value.shape[0]:
-        raise ShapeError(explained(op, "a vector of at least one element", t._value.type, "ravel it"))
-    return t
+PUBLIC: Final = "gradient interp polyval trapezoid vander"
 
 
 def interp(
@@ -45,7 +35,7 @@ def interp(
     >>> lg.interp([0.5, 9.0], [0.0, 1.0, 2.0], [0.0, 10.0, 20.0])
     Tensor([ 5., 20.], dtype=float64)
     """
-    points, values = _vector("interp", xp), _vector("interp", fp)
+    points, values = vector_operand("interp", xp), vector_operand("interp", fp)
     if points._value.shape != values._value.shape:
         got = f"{points._value.shape} and {values._value.shape}"
         raise ShapeError(explained("interp", "as many points as values", got, "make them equally long"))
@@ -115,49 +105,6 @@ def _slope(t: Tensor, axis: int, spacing: Any) -> Tensor:
     return copied(moveaxis(concat([first, inner, last], axis=0), 0, axis))
 
 
-def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
-    """The convolution of two vectors: `full`, of the longer one's length (`same`), or where they overlap (`valid`).
-
-    Costs the product of the lengths.
-
-    Dtypes are promoted to one. Raises ShapeError for what isn't a vector of at least one element, ValueError for
-    another mode.
-
-    >>> lg.convolve([1.0, 2.0, 3.0], [1.0, 1.0])
-    Tensor([1., 3., 5., 3.], dtype=float64)
-    """
-    if mode not in ("full", "same", "valid"):
-        raise ValueError(explained("convolve", "mode 'full', 'same' or 'valid'", repr(mode), "pass one of them"))
-    a, b = _vector("convolve", x), _vector("convolve", kernel)
-    if a._value.shape[0] < b._value.shape[0]:
-        a, b = b, a
-    dtype = promote_arrays((a._value.dtype, a._weak), (b._value.dtype, b._weak))
-    n, m = a._value.shape[0], b._value.shape[0]
-    places = np.arange(n + m - 1)[:, None] + np.arange(m)
-    work = int64 if dtype is bool_ else dtype
-    products = multiply(take(pad(cast(a, work), m - 1), places), flip(cast(b, work)))
-    if dtype.is_float:  # beyond the ends there is nothing: not 0 times an infinity
-        products = where((places >= m - 1) & (places < m - 1 + n), products, 0.0)
-    full = cast(sum(products, axis=1, dtype=work), dtype)
-    if mode == "full":
-        return full
-    return full[m - 1 : n] if mode == "valid" else full[(m - 1) // 2 : (m - 1) // 2 + n]
-
-
-def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
-    """The correlation of two vectors: `convolve` of x with y reversed, with its dtypes and errors.
-
-    >>> lg.correlate([1.0, 2.0, 3.0], [1.0, 0.0])
-    Tensor([1., 2.], dtype=float64)
-    """
-    a, b = _vector("correlate", x), _vector("correlate", y)
-    if mode == "same" and a._value.shape[0] < b._value.shape[0]:
-        full = convolve(a, flip(b))
-        first = a._value.shape[0] // 2
-        return full[first : first + b._value.shape[0]]
-    return convolve(a, flip(b), mode)
-
-
 def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The polynomial with these coefficients (a vector), the highest power first, at x (Horner's scheme).
 
@@ -166,7 +113,7 @@ def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> lg.polyval([1.0, 0.0, -2.0], lg.asarray([2.0, 3.0]))
     Tensor([2., 7.], dtype=float64)
     """
-    table = _vector("polyval", coefficients)
+    table = vector_operand("polyval", coefficients)
     t = as_tensor(x)
     result = zeros_like(t)
     for i in range(table._value.shape[0]):
@@ -183,7 +130,7 @@ def vander(x: ArrayLike, /, n: int | None = None, *, increasing: bool = False) -
     Tensor([[4., 2., 1.],
             [9., 3., 1.]], dtype=float64)
     """
-    t = _vector("vander", x)
+    t = vector_operand("vander", x)
     t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
     count = t._value.shape[0] if n is None else n
     columns = [ones_like(t)[:, None]]

@@ -156,3 +156,11 @@ def as_bool(x: ArrayLike) -> Tensor:
     """`x != 0` as bool; a bool stays as it is."""
     t = as_tensor(x)
     return t if t._value.dtype is bool_ else cast(t, bool_)
+
+
+def vector_operand(op: str, x: ArrayLike) -> Tensor:
+    """`x` as a vector that isn't empty; raises ShapeError for anything else."""
+    t = as_tensor(x)
+    if len(t._value.shape) != 1 or not t._value.shape[0]:
+        raise ShapeError(explained(op, "a vector of at least one element", t._value.type, "ravel it"))
+    return t

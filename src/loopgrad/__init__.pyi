@@ -38,6 +38,9 @@ from loopgrad.lazy.numpy.constants import inf as inf
 from loopgrad.lazy.numpy.constants import nan as nan
 from loopgrad.lazy.numpy.constants import newaxis as newaxis
 from loopgrad.lazy.numpy.constants import pi as pi
+from loopgrad.lazy.numpy.convolution import conv as conv
+from loopgrad.lazy.numpy.convolution import convolve as convolve
+from loopgrad.lazy.numpy.convolution import correlate as correlate
 from loopgrad.lazy.numpy.creation import arange as arange
 from loopgrad.lazy.numpy.creation import array as array
 from loopgrad.lazy.numpy.creation import asarray as asarray
@@ -237,8 +240,6 @@ from loopgrad.lazy.numpy.running_totals import cummin as cummin
 from loopgrad.lazy.numpy.running_totals import cumprod as cumprod
 from loopgrad.lazy.numpy.running_totals import cumsum as cumsum
 from loopgrad.lazy.numpy.running_totals import logcumsumexp as logcumsumexp
-from loopgrad.lazy.numpy.sampled_functions import convolve as convolve
-from loopgrad.lazy.numpy.sampled_functions import correlate as correlate
 from loopgrad.lazy.numpy.sampled_functions import gradient as gradient
 from loopgrad.lazy.numpy.sampled_functions import interp as interp
 from loopgrad.lazy.numpy.sampled_functions import polyval as polyval

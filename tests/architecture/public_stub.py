@@ -36,6 +36,7 @@ ROWS: Final = {
     "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
     "Samples, polynomials": ("lazy.numpy.sampled_functions",),
     "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
+    "Convolution": ("lazy.numpy.convolution",),
     "Loops, branches": ("lazy.loops",),
     "Derivatives, batching": (
         "lazy.transforms.checkpoint", "lazy.transforms.derivatives", "lazy.transforms.gradients_of_tensors",

@@ -33,6 +33,10 @@ class Reference:
     def rsqrt(self, x: Any) -> Any:
         return 1 / np.sqrt(x)
 
+    def conv(self, x: Any, kernel: Any, *, padding: int) -> Any:
+        rows = np.pad(x, ((0, 0), (0, 0), (padding, padding)))
+        return np.einsum("nclk,ock->nol", np.lib.stride_tricks.sliding_window_view(rows, kernel.shape[2], 2), kernel)
+
     def top_k(self, x: Any, k: int, axis: int = -1) -> Any:
         order = np.flip(np.argsort(x, axis=axis), axis=axis).take(range(k), axis=axis)
         return np.take_along_axis(x, order, axis=axis), order
@@ -210,6 +214,9 @@ PRODUCTS: dict[str, list[Case]] = {
     "diagonal": _unary("diagonal", M),
     "diag": [(lambda m, x: m.diag(x, 1), (X,)), (lambda m, x: m.diag(x), (S,))],
     "diagflat": _unary("diagflat", S),
+    "conv": [
+        (lambda m, x, w: m.conv(x.reshape(1, 2, -1), w.reshape(2, 2, -1), padding=1), (np.arange(6.0), X[:4])),
+    ],
     "convolve": _binary("convolve", (X, M[0])),
     "correlate": _binary("correlate", (X, M[0])),
     "polyval": _binary("polyval", (M[0], WITH_ZERO)),

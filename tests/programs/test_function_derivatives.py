@@ -31,6 +31,7 @@ WITHOUT_ELEMENTS = """
     arange empty empty_like eye from_dlpack fromfunction identity indices ones ones_like tri zeros zeros_like
 """
 PROGRAMS = """
+    __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
     options promote_types register_pytree register_static result_type set_default_dtype shape size
     __array_namespace_info__ synchronize to_dot to_networkx to_text

@@ -1,0 +1,169 @@
+"""Convolutions as products of matrices, or as sums of products; see `graph.primitives.convolution`.
+
+conv of many results a group   ->  matmul(kernel, windows of x): (O, C k) x (C k, N places), for each group
+conv of few                    ->  reduce_sum(windows of x * kernel), which stores no window
+
+The windows of x are a gather at places that are affine in the index, so whoever reads them reads x in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives.convolution import spread_extent, window_size
+from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.types import TensorType, bool_, float32, int64
+
+FEW_RESULTS: Final = 4  # of a group: for so few, reading a window again costs less than storing it
+SMALL_WINDOW: Final = 4
+LONG_ROW: Final = 32  # of a window
+SHORT_RESULT: Final = 1024  # elements: fewer leave too few lanes that add up by themselves
+
+
+def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
+    """What stands for the results of a `conv`, none of whose values is empty."""
+    x, kernel = node.operands
+    narrow = x.dtype if x.dtype.is_float and x.dtype.bits == 16 else None
+    if narrow is not None:
+        x, kernel = (builder.value("cast", v, dtype=float32) for v in (x, kernel))
+    found = _Windows(node, x, builder).convolved(kernel)
+    return [found if narrow is None else builder.value("cast", found, dtype=narrow)]
+
+
+class _Windows:
+    """The windows of x in one convolution."""
+
+    def __init__(self, node: Node, x: Value, builder: GraphBuilder) -> None:
+        self.node, self.attrs, self.b = node, node.attrs, builder
+        self.window, self.places = node.operands[1].shape[2:], node.results[0].shape[2:]
+        self.batch, self.groups = x.shape[0], node.attrs["groups"]
+        self.channels, self.results = node.operands[1].shape[1], node.operands[1].shape[0] // self.groups
+        self.extents = x.shape[2:]
+        self.x = self._bordered(x)
+
+    def convolved(self, kernel: Value) -> Value:
+        many = self.results > FEW_RESULTS and window_size(self.node) > SMALL_WINDOW
+        found = self._product(kernel) if many and not self.attrs["absent"] else self._sum(kernel)
+        return self.b.value("reshape", found, shape=self.node.results[0].shape)
+
+    # x with its borders
+
+    def _bordered(self, x: Value) -> Value:
+        """x with the zeros between and around its elements; elements that no window has may be missing."""
+        x = self._spread(x)
+        low, high = ([max(n, 0) for n in self.attrs[side]] for side in ("low", "high"))
+        if any(low) or any(high):
+            zero = self.b.const(0, TensorType((), x.dtype))
+            x = self.b.value("pad", x, zero, low=(0, 0, *low), high=(0, 0, *high))
+        start = [max(-n, 0) for n in self.attrs["low"]]
+        stop = [n - max(-cut, 0) for n, cut in zip(x.shape[2:], self.attrs["high"], strict=True)]
+        if (*start, *stop) == (*[0] * len(start), *x.shape[2:]):
+            return x
+        step = (1,) * len(x.shape)
+        return self.b.value("slice", x, start=(0, 0, *start), stop=(*x.shape[:2], *stop), step=step)
+
+    def _spread(self, x: Value) -> Value:
+        """With zeros between the elements: an axis of them behind each, which joins the elements' axis."""
+        spread = self.attrs["spread"]
+        if all(n == 1 for n in spread):
+            return x
+        zero = self.b.const(0, TensorType((), x.dtype))
+        parted = self.b.value("reshape", x, shape=(*x.shape[:2], *[n for e in self.extents for n in (e, 1)]))
+        high = (0, 0, *[n for each in spread for n in (0, each - 1)])
+        wide = self.b.value("pad", parted, zero, low=(0,) * len(high), high=high)
+        flat = self.b.value(
+            "reshape", wide, shape=(*x.shape[:2], *[e * n for e, n in zip(self.extents, spread, strict=True)])
+        )
+        stop = [spread_extent(e, n) for e, n in zip(self.extents, spread, strict=True)]
+        rank = len(x.shape)
+        return self.b.value("slice", flat, start=(0,) * rank, stop=(*x.shape[:2], *stop), step=(1,) * rank)
+
+    # the windows
+
+    def _taken(self, order: Sequence[str]) -> Value:
+        """The elements of all windows, with these axes: of `groups`, `channels`, `window`, `batch`, `places`, and
+        `results`, along which they are the same."""
+        dims = len(self.window)
+        extents = {
+            "groups": (self.groups,), "channels": (self.channels,), "window": self.window, "batch": (self.batch,),
+            "places": self.places, "results": (self.results,),
+        }  # fmt: skip
+        shape = tuple([n for name in order for n in extents[name]])
+        first, axes = {}, 0
+        for name in order:
+            first[name] = axes
+            axes += len(extents[name])
+        self.shape, self.first = shape, first
+
+        def at(name: str, d: int = 0, times: int = 1) -> Value:
+            index = self.b.value("iota", type=TensorType(shape, int64), axis=first[name] + d)
+            return index if times == 1 else self.b.value("mul", index, self._whole(times))
+
+        channel = at("channels")
+        if self.groups > 1:
+            channel = self.b.value("add", at("groups", 0, self.channels), channel)
+        where = [
+            self.b.value("add", at("places", d, self.attrs["strides"][d]), at("window", d, self.attrs["dilation"][d]))
+            for d in range(dims)
+        ]
+        self.where = where
+        return self.b.value("gather", self.x, at("batch"), channel, *where)
+
+    def _whole(self, value: int) -> Value:
+        return self.b.const(value, TensorType(self.shape, int64))
+
+    def _present(self) -> Value | None:
+        """Which elements of the windows just taken are elements of x, and not between or around them."""
+        tests = []
+        for d, where in enumerate(self.where):
+            low, spread = self.attrs["low"][d], self.attrs["spread"][d]
+            at = self.b.value("add", where, self._whole(-low)) if low else where
+            end = spread_extent(self.extents[d], spread)
+            if low > 0:
+                tests.append(self.b.value("ge", at, self._whole(0)))
+            if self.attrs["high"][d] > 0:
+                tests.append(self.b.value("lt", at, self._whole(end)))
+            if spread > 1:
+                tests.append(self.b.value("eq", self.b.value("mod", at, self._whole(spread)), self._whole(0)))
+        found = None
+        for test in tests:
+            assert test.dtype is bool_
+            found = test if found is None else self.b.value("and", found, test)
+        return found
+
+    # the two ways
+
+    def _product(self, kernel: Value) -> Value:
+        """(groups, results, C k) x (groups, C k, N places), with the batch brought to the front."""
+        depth = self.channels * prod(self.window)
+        rows = self.b.value(
+            "reshape", self._taken(("groups", "channels", "window", "batch", "places")),
+            shape=(self.groups, depth, self.batch * prod(self.places)),
+        )  # fmt: skip
+        weights = self.b.value("reshape", kernel, shape=(self.groups, self.results, depth))
+        found = self.b.value("matmul", weights, rows)
+        shape = (self.groups, self.results, self.batch, prod(self.places))
+        return self.b.value("transpose", self.b.value("reshape", found, shape=shape), perm=(2, 0, 1, 3))
+
+    def _sum(self, kernel: Value) -> Value:
+        """What is added up lies in front where there are many results, each of a lane of its own, else behind."""
+        kept, summed = ("batch", "groups", "results", "places"), ("channels", "window")
+        many = prod(self.node.results[0].shape) >= SHORT_RESULT
+        taken = self._taken((*summed, *kept) if many else (*kept, *summed))
+        parted = self.b.value("reshape", kernel, shape=(self.groups, self.results, *kernel.shape[1:]))
+        own = [self.first["groups"], self.first["results"], self.first["channels"]]
+        own += [self.first["window"] + d for d in range(len(self.window))]
+        order = sorted(range(len(own)), key=lambda j: own[j])
+        turned = self.b.value("transpose", parted, perm=tuple(order))
+        weights = self.b.value("broadcast", turned, shape=self.shape, dims=tuple(sorted(own)))
+        terms = self.b.value("mul", taken, weights)
+        present = self._present() if self.attrs["absent"] else None
+        if present is not None:
+            terms = self.b.value("select", present, terms, self.b.const(0, TensorType(self.shape, terms.dtype)))
+        axes = sorted(own[2:])
+        if not many and len(axes) > 1 and self.window[-1] >= LONG_ROW:
+            terms = self.b.value("reduce_sum", terms, axes=(axes.pop(),))  # rows of x, which are read in order
+        return self.b.value("reduce_sum", terms, axes=tuple(axes))

@@ -1,0 +1,147 @@
+"""Convolution along one to three dims and more, of batches and channels, and of vectors as in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.primitives.convolution import spread_extent
+from loopgrad.graph.types import bool_, int64
+from loopgrad.lazy.numpy.movement import flip, reshape
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
+from loopgrad.lazy.tensor.operands import vector_operand
+from loopgrad.lazy.tensor.promotion import promote_arrays
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "conv convolve correlate"
+Padding = int | Literal["same", "valid"] | Sequence[int] | Sequence[tuple[int, int]]
+
+
+def conv(
+    x: ArrayLike,
+    kernel: ArrayLike,
+    /,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    input_dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """The kernel's products with the windows of x, summed, as convolutional layers have it (the kernel isn't flipped).
+
+    x has shape (N, C, *extents), kernel (O, C / groups, *window), with one to any number of window dims; the result
+    (N, O, *places) has their promoted dtype. The results of a group see the channels of that group alone.
+    `stride` is the distance of places, `dilation` that of a window's elements, `input_dilation` that of x's elements,
+    between which lie zeros (with it a convolution is the transpose of one with that stride): a number, or one for each
+    dim. `padding` says how many zeros lie around x: a number, one for each dim, a pair (before, behind) for each dim,
+    "valid" for none, or "same" for as many as give ceil(extent / stride) places. Differentiable by both. As
+    `jax.lax.conv_general_dilated` and `torch.nn.functional.conv1d` to `conv3d`.
+
+    Where the results of a group are many, it is a product of matrices, which stores the windows; else every result
+    reads its window. Raises ShapeError for shapes that don't fit, ValueError for distances below 1, a negative padding
+    or another word, DTypeError for bool.
+
+    >>> lg.conv(lg.asarray([[[1.0, 2.0, 4.0, 8.0]]]), lg.asarray([[[1.0, 10.0]]]))
+    Tensor([[[21., 42., 84.]]], dtype=float64)
+    >>> lg.conv(lg.ones((1, 2, 5, 5)), lg.ones((4, 2, 3, 3)), stride=2, padding="same").shape
+    (1, 4, 3, 3)
+    """
+    a, b = as_tensor(x), as_tensor(kernel)
+    dtype = promote_arrays((a._value.dtype, a._weak), (b._value.dtype, b._weak))
+    if dtype is bool_:
+        raise DTypeError(explained("conv", "numbers", "bool", "cast with .astype(lg.int32)"))
+    dims = len(a._value.shape) - 2
+    if dims < 1 or len(b._value.shape) != dims + 2 or 0 in b._value.shape[2:]:
+        expected = "x of shape (N, C, *extents) and a kernel (O, C / groups, *window) with as many dims, none empty"
+        raise ShapeError(explained("conv", expected, f"{a._value.type} and {b._value.type}", "reshape them"))
+    strides, spread = _distances("stride", stride, dims), _distances("input_dilation", input_dilation, dims)
+    distances = _distances("dilation", dilation, dims)
+    if groups < 1:
+        raise ValueError(explained("conv", "at least one group", str(groups), "pass groups=1"))
+    reach = [spread_extent(k, d) for k, d in zip(b._value.shape[2:], distances, strict=True)]
+    extents = [spread_extent(n, s) for n, s in zip(a._value.shape[2:], spread, strict=True)]
+    low, high = _borders(padding, extents, reach, strides)
+    attrs = {
+        "strides": strides, "low": low, "high": high, "spread": spread, "dilation": distances, "groups": groups,
+        "absent": False,
+    }  # fmt: skip
+    return wrap(emit("conv", (cast(a, dtype)._value, cast(b, dtype)._value), attrs)[0])
+
+
+def _distances(name: str, given: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    found = (given,) * dims if isinstance(given, int) else tuple(given)
+    if len(found) != dims or any(n < 1 for n in found):
+        expected = f"a {name} of at least 1, or {dims} of them"
+        raise ValueError(explained("conv", expected, repr(given), "pass one for each dim of the window"))
+    return found
+
+
+def _borders(
+    padding: Padding, extents: Sequence[int], reach: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many zeros lie before and behind x in each dim."""
+    dims = len(extents)
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        missing = [
+            max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(extents, reach, strides, strict=True)
+        ]  # more behind than before, as in JAX
+        return tuple([n // 2 for n in missing]), tuple([n - n // 2 for n in missing])
+    pairs: list[tuple[int, int]] = []
+    if isinstance(padding, int):
+        pairs = [(padding, padding)] * dims
+    elif not isinstance(padding, str):
+        pairs = [(p, p) if isinstance(p, int) else (p[0], p[1]) for p in padding]
+    if len(pairs) != dims or any(n < 0 for pair in pairs for n in pair):
+        expected = f"a padding of at least 0, {dims} of them or of pairs of them, 'same' or 'valid'"
+        raise ValueError(explained("conv", expected, repr(padding), "pass one of these"))
+    return tuple([a for a, _ in pairs]), tuple([b for _, b in pairs])
+
+
+def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
+    """The convolution of two vectors: `full`, of the longer one's length (`same`), or where they overlap (`valid`).
+
+    Costs the product of the lengths.
+
+    Dtypes are promoted to one. Raises ShapeError for what isn't a vector of at least one element, ValueError for
+    another mode.
+
+    >>> lg.convolve([1.0, 2.0, 3.0], [1.0, 1.0])
+    Tensor([1., 3., 5., 3.], dtype=float64)
+    """
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(explained("convolve", "mode 'full', 'same' or 'valid'", repr(mode), "pass one of them"))
+    a, b = vector_operand("convolve", x), vector_operand("convolve", kernel)
+    if a._value.shape[0] < b._value.shape[0]:
+        a, b = b, a
+    dtype = promote_arrays((a._value.dtype, a._weak), (b._value.dtype, b._weak))
+    n, m = a._value.shape[0], b._value.shape[0]
+    low = {"full": m - 1, "same": m - 1 - (m - 1) // 2, "valid": 0}[mode]
+    places = {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]
+    work = int64 if dtype is bool_ else dtype
+    attrs = {
+        "strides": (1,), "low": (low,), "high": (places + m - 1 - n - low,), "spread": (1,), "dilation": (1,),
+        "groups": 1, "absent": True,  # beyond the ends there is nothing: not 0 times an infinity
+    }  # fmt: skip
+    rows, window = reshape(cast(a, work), (1, 1, n)), reshape(flip(cast(b, work)), (1, 1, m))
+    return cast(reshape(wrap(emit("conv", (rows._value, window._value), attrs)[0]), (places,)), dtype)
+
+
+def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
+    """The correlation of two vectors: `convolve` of x with y reversed, with its dtypes and errors.
+
+    >>> lg.correlate([1.0, 2.0, 3.0], [1.0, 0.0])
+    Tensor([1., 2.], dtype=float64)
+    """
+    a, b = vector_operand("correlate", x), vector_operand("correlate", y)
+    if mode == "same" and a._value.shape[0] < b._value.shape[0]:
+        full = convolve(a, flip(b))
+        first = a._value.shape[0] // 2
+        return full[first : first + b._value.shape[0]]
+    return convolve(a, flip(b), mode)
