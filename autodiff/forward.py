@@ -8,6 +8,7 @@ from typing import Final
 from loopgrad.autodiff.calls import push_call
 from loopgrad.autodiff.loops.masked import pushed_masked_where_needed
 from loopgrad.autodiff.loops.tangents import push_loop, push_switch
+from loopgrad.autodiff.pullback import as_seeds
 from loopgrad.autodiff.pushforward import RegionRule, push_forward
 from loopgrad.graph.nodes import Value
 
@@ -26,4 +27,4 @@ def jvp_emit(outputs: Sequence[Value], wrt: Sequence[Value], tangents: Sequence[
     Emits into the ambient scope. Loops are emitted once more, with tangent carries beside the primal ones,
     as nodes that `replace` the original when a Graph is cut.
     """
-    return push_forward(outputs, wrt, tangents, REGION_JVP)
+    return push_forward(outputs, wrt, as_seeds(tangents), REGION_JVP)

@@ -181,6 +181,12 @@ def _elementwise(node: Node, ct: Value, adjoints: Adjoints, masked: bool) -> Non
         adjoints.add(operand, guarded(ct, contribution) if guard else contribution)
 
 
+def as_seeds(given: Cotangents) -> list[Value | None]:
+    """Tangents or cotangents by which somebody may differentiate: rules look into what complex ones are made of, and
+    stop here."""
+    return [ops.alias(v) if v is not None and v.dtype.kind == "c" else v for v in given]
+
+
 def require_cotangents(outputs: Sequence[Value], cotangents: Cotangents) -> None:
     """Cotangents have the types of their outputs."""
     for output, ct in zip(outputs, cotangents, strict=True):

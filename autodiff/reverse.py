@@ -9,7 +9,7 @@ from loopgrad.autodiff.calls import pull_call
 from loopgrad.autodiff.loops.adjoint import pull_loop
 from loopgrad.autodiff.loops.masked import masked_where_needed
 from loopgrad.autodiff.loops.switch import pull_switch
-from loopgrad.autodiff.pullback import Context, RegionRule, pull, require_cotangents
+from loopgrad.autodiff.pullback import Context, RegionRule, as_seeds, pull, require_cotangents
 from loopgrad.graph.nodes import Value
 
 REGION_VJP: Final[dict[str, RegionRule]] = {
@@ -29,4 +29,4 @@ def vjp_emit(outputs: Sequence[Value], cotangents: Sequence[Value | None], wrt: 
     must save values are emitted once more, as nodes that `replace` the original when a Graph is cut.
     """
     require_cotangents(outputs, cotangents)
-    return pull(outputs, cotangents, wrt, _CONTEXT)
+    return pull(outputs, as_seeds(cotangents), wrt, _CONTEXT)

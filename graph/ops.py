@@ -32,7 +32,10 @@ Operand = Value | Number
 
 
 def full(value: Number, type: TensorType) -> Value:
-    """A tensor of equal elements."""
+    """A tensor of equal elements; complex ones are made of their parts, numbers that a script may change."""
+    if type.dtype.kind == "c":
+        number = complex(value)
+        return join(full(number.real, type.part), full(number.imag, type.part))
     return emit("const", (), {"value": _as_scalar(value, type.dtype), "type": type})[0]
 
 
@@ -64,8 +67,6 @@ def _as_scalar(value: Number, dtype: DType) -> Number:
         if value in (0, 1):
             return bool(value)
         raise dtype_error("full", "True or False", value, "compare it with something")
-    if kind == "c":
-        return complex(value)
     if not isinstance(value, int | float | complex):
         value = value.item()  # a NumPy scalar
     if isinstance(value, complex) or (isinstance(value, float) and not (isfinite(value) and value == int(value))):
@@ -166,7 +167,20 @@ ge = _binary("ge")
 def accumulate(total: Value, term: Value) -> Value:
     """total + term of a derivative. Where one of the two is a product a target may round product and sum at once:
     how a derivative is rounded is written down nowhere, unlike what a NumPy program computes."""
+    if total.dtype.kind == "c" and (_parts_known(total) or _parts_known(term)):
+        re = _accumulated_part(real_part(total), real_part(term))
+        return join(re, _accumulated_part(imaginary_part(total), imaginary_part(term)))
     return emit("add", (total, term), CONTRACT)[0]
+
+
+def _accumulated_part(total: Value, term: Value) -> Value:
+    if _is_zero(total):
+        return term
+    return total if _is_zero(term) else accumulate(total, term)
+
+
+def _is_zero(v: Value) -> bool:
+    return v.node is not None and v.node.op == "const" and v.node.attrs["value"] == 0
 
 
 def upper_bound(x: Value) -> Value:
@@ -188,9 +202,42 @@ def select(pred: Value, a: Operand, b: Operand) -> Value:
 
 def cast(v: Value, dtype: DType) -> Value:
     """`v` with another element type; `v` itself where it has that type already."""
-    if tensor_type("cast", v).dtype is dtype:
+    source = tensor_type("cast", v).dtype
+    if source is dtype:
         return v
+    if dtype.kind == "c" and source.kind != "c":
+        re = cast(v, dtype.part)
+        return join(re, zeros_like(re))
+    if dtype.kind == "b" and source.kind == "c":
+        return ne(v, 0)
     return emit("cast", (v,), {"dtype": dtype})[0]
+
+
+# ---- complex numbers
+
+
+def join(re: Value, im: Value) -> Value:
+    """re + i im."""
+    return emit("complex", (re, im))[0]
+
+
+real = _unary("real")
+imag = _unary("imag")
+
+
+def real_part(v: Value) -> Value:
+    """The real part of a tangent or cotangent, by what it was joined from where that is known. (Of any other value
+    somebody may ask for the derivative, which wouldn't find the way back to it.)"""
+    return v.node.operands[0] if v.node is not None and _parts_known(v) else real(v)
+
+
+def imaginary_part(v: Value) -> Value:
+    """As `real_part`."""
+    return v.node.operands[1] if v.node is not None and _parts_known(v) else imag(v)
+
+
+def _parts_known(v: Value) -> bool:
+    return v.node is not None and v.node.op == "complex"
 
 
 # ---- movement

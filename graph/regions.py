@@ -204,6 +204,11 @@ class Region:
         staying = [v for i, v in enumerate(self.node.operands) if i not in dropped]
         return self._formed([*staying, *added], tuple(regions))
 
+    def spread(self, operands: Sequence[Value], regions: Sequence[Graph], shared: Sequence[int], results: int) -> Form:
+        """The node with other operands and regions, and so many results."""
+        carries = results if isinstance(self, Loop) else None
+        return self._formed(operands, tuple(regions), shared=tuple(shared), carries=carries)
+
     def _formed(self, operands: Sequence[Value], regions: tuple[Graph, ...], **attrs: object) -> Form:
         node, changed = self.node, {name: value for name, value in attrs.items() if value is not None}
         return Form(node.op, tuple(operands), {**node.attrs, **changed} if changed else node.attrs, regions)

@@ -77,6 +77,13 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in "iu"
 
+    @property
+    def part(self) -> DType:
+        """The dtype of the real and the imaginary part of a complex number; of a real one its own."""
+        if self.kind != "c":
+            return self
+        return float32 if self.bits == 64 else float64
+
     def pattern(self, value: complex) -> int:
         """The bits of an element as one integer: so generated code holds elements that it only moves."""
         return int.from_bytes(np.asarray(value, self.np).tobytes(), "little")
@@ -118,6 +125,11 @@ DTYPES: Final[dict[str, DType]] = {
 }  # fmt: skip
 
 
+def complex_dtype_of(part: DType) -> DType:
+    """The complex dtype whose parts are float32 or float64."""
+    return complex64 if part is float32 else complex128
+
+
 def scalar_text(value: Any) -> str:
     """A Python scalar as text that differs where bits of it differ: Python writes NaN without its sign."""
     if isinstance(value, complex):
@@ -146,6 +158,11 @@ class TensorType:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    @property
+    def part(self) -> TensorType:
+        """The type of the real and the imaginary part; itself where the elements are real."""
+        return TensorType(self.shape, self.dtype.part) if self.dtype.kind == "c" else self
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

@@ -51,6 +51,12 @@ class Buffer:
     def nbytes(self) -> int:
         return self.type.nbytes
 
+    def retyped(self, type: TensorType) -> Buffer:
+        """The same memory as an array of another shape and dtype, of as many bytes."""
+        other = Buffer(self.array.reshape(-1).view(type.dtype.np).reshape(type.shape), self.device, type)
+        other.address = self.address
+        return other
+
     def locate(self) -> int:
         """The address of the first element in host memory."""
         if self.address is None:

@@ -28,6 +28,7 @@ from loopgrad.graph.nodes import Graph, Leaf, Value
 from loopgrad.graph.structure import Numbers, Words, structure
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.complex_arrays import compiled, direct
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.processes import child_safe_lock
@@ -87,9 +88,9 @@ class Session:
         if executable is not None:
             return executable, ()
         with versions.lock:
-            direct = _direct(versions, graph, constants, device, options)
-            if direct is not None:
-                return direct, ()
+            program = _direct(versions, graph, constants, device, options)
+            if program is not None:
+                return program, ()
             first = not versions.exact and not versions.varied
             if constants not in versions.exact and (first or versions.may_add(constants)):
                 versions.exact[constants] = self._compile(graph, device, options)
@@ -131,7 +132,7 @@ class Session:
     def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
         with self._lock:
             self.compiled += 1
-        return device.compile(unbound(graph), options)
+        return compiled(device, unbound(graph), options)
 
     def _entry(self, key: Key, constants: Numbers) -> Versions:
         """What is known of a structure; the first to ask makes the entry."""
@@ -164,7 +165,7 @@ def _direct(
         return None
     program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
     if program is None:
-        program = device.direct(graph, options)
+        program = direct(device, graph, options)
         if program is None:
             return None
         versions.varied = versions.varied or constants != versions.constants

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.autodiff.rules import convolution, indexing, linalg, movement, reduction, stack
-from loopgrad.autodiff.rules.elementwise import PARTIALS, guarded, is_singular
+from loopgrad.autodiff.rules import (
+    complex_parts,
+    convolution,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    reduction,
+    stack,
+)
+from loopgrad.autodiff.rules.elementwise import Partials, guarded, is_singular
 from loopgrad.autodiff.rules.indexing import ACCUMULATE
 from loopgrad.autodiff.rules.movement import Rule
 from loopgrad.graph.primitives import PRIMITIVES
 
 __all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "VJP", "guarded", "is_singular"]
+
+PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.PARTIALS}
 
 VJP: Final[dict[str, Rule]] = {
     **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP, **stack.VJP,

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.graph.primitives import control, convolution, elementwise, indexing, linalg, movement, reduction, stack
+from loopgrad.graph.primitives import (
+    complex_parts,
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    reduction,
+    stack,
+)
 from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference
 
 __all__ = [
@@ -26,6 +36,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "convolution": convolution.ROWS,
     "control": control.ROWS,
     "stack": stack.ROWS,
+    "complex_parts": complex_parts.ROWS,
 }
 
 PRIMITIVES: Final[dict[str, Primitive]] = {
@@ -37,6 +48,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **convolution.ROWS,
     **control.ROWS,
     **stack.ROWS,
+    **complex_parts.ROWS,
 }
 
 INFER: Final[dict[str, Infer]] = {op: row.infer for op, row in PRIMITIVES.items()}

@@ -130,9 +130,8 @@ def _infer_select(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
 def _infer_cast(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
     dtype: DType = attrs["dtype"]
     t = tensor_type("cast", operands[0])
-    if "c" in (t.dtype.kind, dtype.kind) and t.dtype is not dtype:
-        fix = "complex arrays can be held, moved and exchanged; compute with real and imaginary parts as two arrays"
-        raise dtype_error("cast", "real dtypes", f"{t} to {dtype}", fix)
+    if (t.dtype.kind == "c") != (dtype.kind == "c"):
+        raise dtype_error("cast", "real dtypes or complex ones", f"{t} to {dtype}", "take or join its parts")
     return (t if t.dtype is dtype else TensorType(t.shape, dtype),)
 
 
@@ -341,8 +340,8 @@ def _compare(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive
     return _row(name, kinds, _infer_compare(name, kinds), _predicate(function), function=function, **_TEST, **traits)
 
 
-def _property(name: str, function: Ufunc, **traits: Any) -> Primitive:
-    return _row(name, "f", _infer_predicate(name, "f"), _predicate(function), function=function, **_TEST, **traits)
+def _property(name: str, kinds: str, function: Ufunc, **traits: Any) -> Primitive:
+    return _row(name, kinds, _infer_predicate(name, kinds), _predicate(function), function=function, **_TEST, **traits)
 
 
 STEPS: Final = "piecewise constant"
@@ -353,7 +352,7 @@ ANY: Final = "biufc"
 NUMBERS: Final = "iuf"
 
 UNARY: Final = table(
-    _unary("neg", "iuf", np.negative, public="negative", linear=True, interval=modular(intervals.neg)),
+    _unary("neg", "iufc", np.negative, public="negative", linear=True, interval=modular(intervals.neg)),
     _unary("abs", "iuf", np.abs, linear=True, interval=bounded(intervals.magnitude)),
     _unary("sign", "iuf", _sign, not_differentiable=STEPS, interval=bounded(intervals.sign)),
     _unary("floor", "f", np.floor, not_differentiable=STEPS, cost=4.0),
@@ -393,11 +392,11 @@ UNARY: Final = table(
 
 BINARY: Final = table(
     _binary(
-        "add", "iuf", np.add, neutral=0, linear=True, commutes=True, interval=modular(intervals.add),
+        "add", "iufc", np.add, neutral=0, linear=True, commutes=True, interval=modular(intervals.add),
         exact=_rounded_alone,
     ),
     _binary(
-        "sub", "iuf", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub),
+        "sub", "iufc", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub),
         exact=_rounded_alone,
     ),
     _binary("mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=True, interval=modular(intervals.mul)),
@@ -438,8 +437,10 @@ BINARY: Final = table(
 )  # fmt: skip
 
 COMPARE: Final = table(
-    _compare("eq", ANY, np.equal, public="equal", commutes=True, mirrored="eq", negated="ne"),
-    _compare("ne", ANY, np.not_equal, public="not_equal", commutes=True, mirrored="ne", negated="eq"),
+    _compare("eq", ANY, np.equal, public="equal", commutes=True, combine_parts="and", mirrored="eq", negated="ne"),
+    _compare(
+        "ne", ANY, np.not_equal, public="not_equal", commutes=True, combine_parts="or", mirrored="ne", negated="eq"
+    ),
     _compare("lt", "biuf", np.less, public="less", mirrored="gt", negated="ge"),
     _compare("le", "biuf", np.less_equal, public="less_equal", mirrored="ge", negated="gt"),
     _compare("gt", "biuf", np.greater, public="greater", mirrored="lt", negated="le"),
@@ -447,9 +448,9 @@ COMPARE: Final = table(
 )
 
 PREDICATE: Final = table(
-    _property("is_nan", np.isnan, public="isnan"),
-    _property("is_inf", np.isinf, public="isinf"),
-    _property("signbit", np.signbit),
+    _property("is_nan", "fc", np.isnan, public="isnan", combine_parts="or"),
+    _property("is_inf", "fc", np.isinf, public="isinf", combine_parts="or"),
+    _property("signbit", "f", np.signbit),
 )
 
 _IDENTITY: Final[dict[str, Any]] = {"keeps_splats": True, "interval": intervals.moved, "cost": 0.0}

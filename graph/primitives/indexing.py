@@ -37,7 +37,7 @@ from loopgrad.graph.types import TensorType
 
 # kind -> (kinds of dtype allowed, ufunc that combines an element with its update)
 COMBINE: Final[dict[str, tuple[str, np.ufunc | None]]] = {
-    "add": ("iuf", np.add),
+    "add": ("iufc", np.add),
     "mul": ("iuf", np.multiply),
     "min": ("iuf", np.minimum),
     "max": ("iuf", np.maximum),

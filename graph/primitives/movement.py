@@ -82,7 +82,7 @@ def _literal(attrs: Attrs) -> tuple[Array]:
 def _infer_iota(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
     type: TensorType = attrs["type"]
     axis_in_range("iota", attrs["axis"], len(type.shape))
-    if type.dtype.kind == "b":
+    if type.dtype.kind in "bc":
         raise dtype_error("iota", "integer or float elements", type, "compare an integer iota instead")
     return (sized("iota", type.shape, type.dtype),)
 

@@ -38,6 +38,7 @@ class Kind(Enum):
     REDUCTION = "one element from many along some axes, which disappear"
     RUNNING_TOTAL = "an element from those before it along an axis"
     INDEXING = "elements at places that operands give"
+    PARTS = "complex numbers from and to their parts, gone before code is made (`graph.complex_pairs`)"
     CONTRACTION = "sums of products along axes of two operands"
     LIBRARY = "a routine over whole arrays"
     STACK = "stacks, of which each is used once"
@@ -85,6 +86,7 @@ class Primitive:
                         elements of that are equal, so are the result's
     updates             the first result is the first operand after an update, in the same memory
     combine             the elementwise primitive of which it is the fold: reduce_sum is that of add
+    combine_parts       of a test that takes complex numbers: the primitive that combines the answers of both parts
     mirrored, negated   of a comparison: the one with its operands exchanged; the one that is true where it is false
                         (if no operand is NaN)
     cost                computing one element, in units of one vector addition per lane (`codegen.schedule.cost`)
@@ -112,6 +114,7 @@ class Primitive:
     keeps_splats: bool = False
     updates: bool = False
     combine: str = ""
+    combine_parts: str = ""
     mirrored: str = ""
     negated: str = ""
     cost: float = 1.0

@@ -44,6 +44,7 @@ from loopgrad.graph.types import DType, TensorType, int64
 
 NumPyFunction = Callable[..., Any]
 NUMBERS: Final = "iuf"
+ADDED: Final = "iufc"
 ORDERED: Final = "biuf"
 
 
@@ -197,15 +198,15 @@ def _position(name: str, function: NumPyFunction) -> Primitive:
     )  # fmt: skip
 
 
-def _running(name: str, reference: Reference, combine: str, **traits: Any) -> Primitive:
+def _running(name: str, reference: Reference, combine: str, kinds: str = NUMBERS, **traits: Any) -> Primitive:
     return Primitive(
-        name=name, kind=Kind.RUNNING_TOTAL, kinds=NUMBERS, infer=_infer_along(name, NUMBERS), reference=reference,
+        name=name, kind=Kind.RUNNING_TOTAL, kinds=kinds, infer=_infer_along(name, kinds), reference=reference,
         combine=combine, axes=_along_axes, batched=axis_after_batch, heavy=True, exact=exact_of("biu"), **traits,
     )  # fmt: skip
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _fold("reduce_sum", NUMBERS, _sum, "add", True, public="sum", linear=True, interval=intervals.total),
+    _fold("reduce_sum", ADDED, _sum, "add", True, public="sum", linear=True, interval=intervals.total),
     _fold("reduce_prod", NUMBERS, _reduce(np.multiply), "mul", True, public="prod"),
     _fold(
         "reduce_min", NUMBERS, _reduce(np.minimum), "min", False, public="min", linear=True,
@@ -217,7 +218,7 @@ ROWS: Final[dict[str, Primitive]] = table(
     ),
     _fold("reduce_and", "b", _reduce(np.logical_and), "and", True, public="all", not_differentiable="bools only"),
     _fold("reduce_or", "b", _reduce(np.logical_or), "or", True, public="any", not_differentiable="bools only"),
-    _running("cumsum", _cumsum, "add", linear=True, interval=intervals.running_total),
+    _running("cumsum", _cumsum, "add", ADDED, linear=True, interval=intervals.running_total),
     _running("cumprod", _accumulate(np.multiply), "mul"),
     _running("cummax", _accumulate(np.maximum), "max", linear=True, interval=intervals.moved),
     _running("cummin", _accumulate(np.minimum), "min", linear=True, interval=intervals.moved),

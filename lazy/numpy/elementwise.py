@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, float64, int8, int64
@@ -74,7 +75,7 @@ def _float(op: str, text: str, call: str, result: str) -> Unary:
         value = t._value
         if value.dtype.kind not in "fc":
             value = cast_value(value, float_dtype(value.dtype))
-        return wrap(emit(op, (value,))[0], t._weak)
+        return wrap(computed(op, value), t._weak)
 
     rule = "The shape stays; a float keeps its dtype, bools and integers give the default float."
     return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
@@ -96,7 +97,7 @@ def _signed(op: str, text: str, call: str, result: str, kinds: str = "iufc") -> 
         t = unary_operand(x)
         if t._value.dtype.kind not in kinds:
             raise dtype_refused(op, kinds, t._value.dtype)
-        return wrap(emit(op, (t._value,))[0], t._weak)
+        return wrap(computed(op, t._value), t._weak)
 
     rule = f"Shape and dtype stay. Raises DTypeError for {_REFUSED[kinds]}."
     return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
@@ -112,7 +113,7 @@ def _arithmetic(op: str, text: str, call: str, result: str, kinds: str = "iufc",
             return wrap(emit(on_bool, values)[0])
         if kind not in kinds:
             raise dtype_refused(op, kinds, values[0].dtype)
-        return wrap(emit(op, values)[0], weak)
+        return wrap(computed(op, *values), weak)
 
     refused = "" if on_bool is not None else f", DTypeError for {_REFUSED[kinds]}"
     rule = f"{_MEET} to one dtype, the result's.\n{_APART}{refused}."
@@ -124,7 +125,7 @@ def _divided(op: str, text: str, call: str, result: str) -> Binary:
 
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         values, weak = meet(op, (x, y), floating=True)
-        return wrap(emit(op, values)[0], weak)
+        return wrap(computed(op, *values), weak)
 
     rule = f"{_MEET} to one float dtype, the result's; integers to the default float.\n{_APART}."
     return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
@@ -247,7 +248,7 @@ def absolute(x: ArrayLike, /) -> Tensor:
     Tensor([1.5, 2. ], dtype=float64)
     """
     t = unary_operand(x)
-    return copied(t) if t._value.dtype.kind in "bu" else wrap(emit("abs", (t._value,))[0], t._weak)
+    return copied(t) if t._value.dtype.kind in "bu" else wrap(computed("abs", t._value), t._weak)
 
 
 def positive(x: ArrayLike, /) -> Tensor:
@@ -318,7 +319,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     values, weak = meet("pow", (x, y))
     if values[0].dtype.kind == "b":
         raise dtype_refused("pow", "iufc", bool_)
-    return wrap(emit("pow", values)[0], weak)
+    return wrap(computed("pow", *values), weak)
 
 
 def _simple_power(x: Tensor, y: Any) -> Tensor | None:

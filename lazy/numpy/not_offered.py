@@ -1,6 +1,6 @@
 """Names of NumPy's that aren't offered, and what to do instead.
 
-Not offered is what the library has no kernels for (complex numbers, transforms, factorisations), what assignment to a
+Not offered is what the library has no kernels for (transforms, factorisations), what assignment to a
 subscript does as well, and what has a result whose shape depends on data (but masks, `nonzero` and their relatives,
 which evaluate). docs/numpy.md prints this table.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-_COMPLEX: Final = "complex arrays are held and moved only: keep real and imaginary parts in two arrays"
 _HOST: Final = "its shape depends on data: lg.asarray(np.{0}(np.asarray(x)))"
 _LOOP: Final = "write it as a loop (docs/numpy.md has examples), or np.linalg.{0}(np.asarray(x)) outside gradients"
 _IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
@@ -18,7 +17,6 @@ _POLYNOMIALS: Final = "np.{0}(np.asarray(x)) where it is data; lg.polyval evalua
 ABSENT: Final[dict[str, str]] = {
     "random": "make numbers with np.random.default_rng(seed) and pass them as arrays",
     "fft": "no transforms: np.fft on np.asarray(x), or lg.convolve for short kernels",
-    **dict.fromkeys(("real", "imag", "conj", "conjugate", "angle", "iscomplex", "isreal", "iscomplexobj"), _COMPLEX),
     **{n: _HOST.format(n) for n in (
         "intersect1d", "union1d", "setdiff1d", "setxor1d", "trim_zeros",
     )},
@@ -89,7 +87,6 @@ LINALG_ABSENT: Final[dict[str, str]] = {
 
 # attributes of arrays
 TENSOR_ABSENT: Final[dict[str, str]] = {
-    **dict.fromkeys(("real", "imag", "conj", "conjugate"), _COMPLEX),
     **dict.fromkeys(("fill", "put", "itemset", "setflags", "resize", "partition"), _IN_PLACE),
     "view": ABSENT["view"],
     "flat": "x.ravel()[i], or x.reshape(-1)",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
+from loopgrad.graph import ops
 from loopgrad.graph.build import current_scope, emit
+from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.graph.ranges import limits, noted, require
@@ -174,6 +176,8 @@ def node(op: str, operands: Sequence[Value], weak: bool = False, **attrs: Any) -
 def constant(value: Scalar, type: TensorType) -> Value:
     """A value whose every element is `value`, which the dtype must be able to hold."""
     kind = type.dtype.kind
+    if kind == "c":
+        return ops.full(value, type)
     if kind == "f":
         value = float(value)  # type: ignore[arg-type]
     elif kind in "iu":
@@ -288,8 +292,11 @@ def cast_value(value: Value, dtype: DType) -> Value:
         return value
     made_by = value.node
     if made_by is not None and made_by.op == "const" and dtype.kind in "fc" and value.dtype.kind in "biuf":
-        return emit("const", (), {"value": float(made_by.attrs["value"]), "type": TensorType(value.shape, dtype)})[0]
-    return emit("cast", (value,), {"dtype": dtype})[0]
+        return constant(float(made_by.attrs["value"]), TensorType(value.shape, dtype))
+    if value.dtype.kind == "c" and dtype.kind not in "bc":
+        fix = "take .real, or lg.abs: a cast would drop the imaginary part"
+        raise DTypeError(explained("astype", "a complex dtype or bool for complex elements", dtype, fix))
+    return ops.cast(value, dtype)
 
 
 def open_integer(x: Any) -> int | None:
@@ -325,6 +332,8 @@ def broadcast_value(value: Value, shape: tuple[int, ...]) -> Value:
     if made_by is not None and made_by.op == "const":
         attrs = {"value": made_by.attrs["value"], "type": TensorType(shape, value.dtype)}
         return emit("const", (), attrs)[0]
+    if (number := complex_constant(value)) is not None:
+        return constant(number, TensorType(shape, value.dtype))
     first = len(shape) - len(value.shape)
     return emit("broadcast", (value,), {"shape": shape, "dims": tuple(range(first, len(shape)))})[0]
 

@@ -121,8 +121,8 @@ class Operators(TensorCore):
 
     __slots__ = ()
 
-    __add__, __radd__ = _binary("add", elementwise.add, "iuf")
-    __sub__, __rsub__ = _binary("sub", elementwise.subtract, "iuf")
+    __add__, __radd__ = _binary("add", elementwise.add, "iufc")
+    __sub__, __rsub__ = _binary("sub", elementwise.subtract, "iufc")
     __mul__, __rmul__ = _binary("mul", elementwise.multiply, "iuf")
     __truediv__, __rtruediv__ = _binary("div", elementwise.divide, "f")
     __floordiv__, __rfloordiv__ = _binary("floordiv", elementwise.floor_divide, "iuf")

@@ -20,6 +20,7 @@ from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, expla
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.numpy import (
+    complex_functions,
     elementwise,
     indexing,
     matrix_products,
@@ -282,6 +283,8 @@ class Tensor(Operators):
 
     T = property(movement.transpose, doc="The axes reversed.")
     mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
+    real = property(complex_functions.real, doc="The real part; of real numbers a copy.")
+    imag = property(complex_functions.imag, doc="The imaginary part; of real numbers zeros.")
 
     def astype(self, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Tensor:
         """`lg.astype`: the elements converted to a dtype, in x's shape.
@@ -368,6 +371,7 @@ class Tensor(Operators):
     cumprod = running_totals.cumprod
     argsort = sorting.argsort
     clip = special_values.clip
+    conj = conjugate = complex_functions.conj
     round = elementwise.round
     dot = matrix_products.dot
     trace = matrix_products.trace

@@ -53,6 +53,7 @@ from loopgrad.lazy.transforms.static_arguments import (
     with_static,
 )
 from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.complex_arrays import compiled
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.session import move
 
@@ -250,7 +251,7 @@ class Compiled(Standing):
         device = get_device(chosen or config.device)
         captured = [move(b, device) for b in buffers_of(closed_over)]
         with enter(None):
-            executable = device.compile(graph, config.options)
+            executable = compiled(device, graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
         tree, form, written, required = found
         placed, parts = chosen is not None, call.parts

@@ -106,6 +106,9 @@ def _loss(what: str, value: Any) -> Value:
     if t._value.shape:
         fix = "reduce it with lg.sum or lg.mean, or use lg.vjp or lg.jacrev"
         raise GradientError(explained(what, "a scalar loss", t._value.type, fix))
+    if t._value.dtype.kind == "c":
+        fix = "take .real, or lg.abs: a gradient is of a real number"
+        raise GradientError(explained(what, "a real loss", t._value.type, fix))
     if not t._value.dtype.differentiable:
         fix = "compute it in floats (integers have no derivative)"
         raise GradientError(explained(what, "a float loss", t._value.type, fix))

@@ -160,6 +160,9 @@ class GpuBuffer(Buffer):
         self.copied: weakref.ref[np.ndarray[Any, Any]] | None = None
         self.address = allocation.address
 
+    def retyped(self, type: TensorType) -> Buffer:
+        return GpuBuffer(self.allocation, self.device, type)
+
 
 EMPTY: Final = np.empty(0, np.uint8)
 EMPTY.flags.writeable = False

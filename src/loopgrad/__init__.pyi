@@ -32,6 +32,9 @@ from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
 from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
+from loopgrad.lazy.numpy.complex_functions import conj as conj
+from loopgrad.lazy.numpy.complex_functions import imag as imag
+from loopgrad.lazy.numpy.complex_functions import real as real
 from loopgrad.lazy.numpy.constants import array_api_version
 from loopgrad.lazy.numpy.constants import e as e
 from loopgrad.lazy.numpy.constants import inf as inf
@@ -348,6 +351,7 @@ from loopgrad.runtime.replay import ReplayStats as ReplayStats
 
 __version__: str
 bool = bool_
+conjugate = conj
 __array_api_version__ = array_api_version
 abs = absolute
 arccos = acos

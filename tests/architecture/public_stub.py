@@ -24,8 +24,8 @@ END: Final = "<!-- end of the table -->\n"
 ROWS: Final = {
     "Making arrays": ("lazy.numpy.creation",),
     "Element by element": (
-        "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions", "lazy.numpy.float_bits",
-        "lazy.numpy.smooth_functions", "lazy.numpy.special_values",
+        "lazy.numpy.complex_functions", "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions",
+        "lazy.numpy.float_bits", "lazy.numpy.smooth_functions", "lazy.numpy.special_values",
     ),
     "Reductions, order": (
         "lazy.numpy.reduction", "lazy.numpy.running_totals", "lazy.numpy.sorting", "lazy.numpy.statistics",

@@ -1,0 +1,29 @@
+"""Derivatives of joining and taking the parts of complex numbers.
+
+A cotangent of z is the pair of those of its parts: ct = dL/d(re z) + i dL/d(im z), the direction in which a real loss
+grows fastest. So every rule here, and whatever is linear and the same for both parts, is that of two reals.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loopgrad.autodiff.rules.elementwise import Partials
+from loopgrad.graph import ops
+from loopgrad.graph.nodes import Node, Value
+
+
+def _real_part(t: Value, node: Node) -> Value:
+    """Between a real number and the real part of a complex one: a cotangent goes the one way, a tangent the other."""
+    return ops.real_part(t) if t.dtype.kind == "c" else ops.join(t, ops.zeros_like(t))
+
+
+def _imaginary_part(t: Value, node: Node) -> Value:
+    return ops.imaginary_part(t) if t.dtype.kind == "c" else ops.join(ops.zeros_like(t), t)
+
+
+PARTIALS: Final[dict[str, Partials]] = {
+    "complex": (_real_part, _imaginary_part),
+    "real": (_real_part,),
+    "imag": (_imaginary_part,),
+}

@@ -1,0 +1,159 @@
+"""Complex numbers become pairs of reals.
+
+Enters: a Graph, after all derivatives. Leaves: a Graph without complex values. What computes with complex numbers was
+emitted as operations on their parts; what is left is the same for both: movement, sums, loops, branches, stacks. An
+input or output of the graph stays one array, in whose memory the parts of a number stand side by side: a last axis of
+extent 2. Inside, each complex value, carry, capture and stack is two.
+
+    (%z: complex64[3])                               (%z: float32[3,2])
+    %1 = real(%z)                                    %1 = reshape(slice(%z))        the first of each pair
+    %2 = flip(%z) {axes=(0,)}              ->        %2 = flip(%1), flip(reshape(slice(%z)))
+    return %2                                        return concat(reshape(%2), reshape(%3)) {axis=1}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import PRIMITIVES
+from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.regions import Region, in_parts
+from loopgrad.graph.types import DType, StackType, TensorType
+
+Parts = tuple[Value, ...]  # a value of reals, or the real and the imaginary parts
+Type = TensorType | StackType
+
+PAIR: Final = 2
+
+
+def in_pairs(graph: Graph) -> Graph:
+    """`graph` with inputs and outputs of pairs of reals in place of complex ones; itself where there are none."""
+    if not _has_complex(graph):
+        return graph
+    splitter = _Splitter()
+    inputs = [Value(paired_type(v.type)) for v in graph.inputs]
+    for value, given in zip(graph.inputs, inputs, strict=True):
+        splitter.env[value] = _apart(splitter.builder, given) if is_complex(value.type) else (given,)
+    splitter.walk(graph)
+    whole = dict(zip(graph.inputs, inputs, strict=True))
+    outputs = [whole.get(v) or _together(splitter.builder, splitter.env[v]) for v in graph.outputs]
+    return Graph(tuple(inputs), tuple(splitter.builder.nodes), tuple(outputs))
+
+
+def is_complex(type: Type) -> bool:
+    return (type.element if isinstance(type, StackType) else type).dtype.kind == "c"
+
+
+def paired_type(type: Type) -> TensorType:
+    """The array of pairs of reals that lies where one of this type does."""
+    assert isinstance(type, TensorType)
+    return TensorType((*type.shape, PAIR), type.dtype.part) if is_complex(type) else type
+
+
+def _has_complex(graph: Graph) -> bool:
+    return any(map(is_complex, graph.input_types)) or any(
+        any(is_complex(r.type) for r in node.results) or any(map(_has_complex, node.regions)) for node in graph.nodes
+    )
+
+
+def _apart(b: GraphBuilder, pairs: Value) -> Parts:
+    """The parts of what lies in memory as pairs."""
+    shape = pairs.shape[:-1]
+    rank = len(shape)
+    parts = [
+        b.value("slice", pairs, start=(0,) * rank + (i,), stop=(*shape, i + 1), step=(1,) * (rank + 1))
+        for i in range(PAIR)
+    ]
+    return tuple([b.value("reshape", part, shape=shape) for part in parts])
+
+
+def _together(b: GraphBuilder, parts: Parts) -> Value:
+    if len(parts) == 1:
+        return parts[0]
+    shape = parts[0].shape
+    return b.emit("concat", [b.value("reshape", v, shape=(*shape, 1)) for v in parts], {"axis": len(shape)})[0]
+
+
+class _Splitter:
+    """`env`: the parts of each value met so far; `builder`: the graph under construction."""
+
+    def __init__(self) -> None:
+        self.builder = GraphBuilder()
+        self.env: dict[Value, Parts] = {}
+
+    def walk(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            self.builder.loc = node.loc
+            self.env.update(zip(node.results, self.split(node), strict=True))
+
+    def split(self, node: Node) -> Sequence[Parts]:
+        """The parts of each result."""
+        operands = [self.env[v] for v in node.operands]
+        made_of = (*node.operands, *node.results)
+        if node.regions:
+            return self.region(node, operands)
+        if not any(is_complex(v.type) for v in made_of):
+            return [(v,) for v in self.kept(node, [v for (v,) in operands])]
+        match node.op:
+            case "complex":
+                (re,), (im,) = operands
+                return [(re, im)]
+            case "real" | "imag":
+                return [(operands[0][node.op == "imag"],)]
+            case "const" | "literal":
+                return [tuple([self.constant(node, i) for i in range(PAIR)])]
+        attrs = {name: v.part if isinstance(v, TensorType | DType) else v for name, v in node.attrs.items()}
+        made = [self.builder.emit(node.op, [v[i % len(v)] for v in operands], attrs) for i in range(PAIR)]
+        combine = PRIMITIVES[node.op].combine_parts
+        if combine:
+            return [self.builder.emit(combine, [answer for (answer,) in made])]
+        return list(zip(*made, strict=True))
+
+    def kept(self, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
+        """A node without complex numbers, of these operands."""
+        current = renewed(node, tuple(operands), node.regions)
+        self.builder.nodes.append(current)
+        return current.results
+
+    def constant(self, node: Node, part: int) -> Value:
+        type: TensorType = node.attrs["type"]
+        if node.op == "const":
+            value = complex(node.attrs["value"])
+            return self.builder.value("const", value=(value.real, value.imag)[part], type=type.part)
+        numbers = np.frombuffer(node.attrs["data"], type.dtype.np)
+        data = np.ascontiguousarray((numbers.real, numbers.imag)[part]).tobytes()
+        return self.builder.value("literal", data=data, type=type.part)
+
+    def region(self, node: Node, operands: Sequence[Parts]) -> Sequence[Parts]:
+        region = Region.of(node)
+        given = [v for parts in operands for v in parts]
+        if tuple(given) == node.operands and not any(map(_has_complex, region.running)):
+            return [(v,) for v in self.kept(node, given)]
+        widths = [PAIR if is_complex(r.type) else 1 for r in node.results]
+        places = in_parts(range(sum(widths)), *widths)
+        shared = [place for j in region.shared for place in places[j]]
+        form = region.spread(given, [_closed(graph) for graph in region.running], shared, sum(widths))
+        if len(form.regions) < len(node.regions):  # rules of its derivative have done their work
+            form = form._replace(attrs={**form.attrs, "kind": "plain"})
+        results = iter(self.builder.emit(*form))
+        return [tuple([next(results) for _ in range(width)]) for width in widths]
+
+
+def _closed(graph: Graph) -> Graph:
+    """A region with two inputs and outputs in place of a complex one."""
+    splitter = _Splitter()
+    for value in graph.inputs:
+        splitter.env[value] = tuple([Value(t) for t in _types(value.type)])
+    inputs = [v for value in graph.inputs for v in splitter.env[value]]
+    splitter.walk(graph)
+    outputs = [v for value in graph.outputs for v in splitter.env[value]]
+    return Graph(tuple(inputs), tuple(splitter.builder.nodes), tuple(outputs))
+
+
+def _types(type: Type) -> Iterator[Type]:
+    for _ in range(PAIR if is_complex(type) else 1):
+        yield StackType(type.element.part) if isinstance(type, StackType) else type.part
