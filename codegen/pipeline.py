@@ -16,7 +16,8 @@ from loopgrad.codegen.schedule import schedule
 from loopgrad.graph.nodes import Graph
 
 
-def build_program(graph: Graph, options: Options) -> Program:
-    """The steps, kernels and slots that compute `graph`, after the kernel passes."""
-    program = schedule(graph, options)
+def build_program(graph: Graph, options: Options, library: frozenset[str] = frozenset()) -> Program:
+    """The steps, kernels and slots that compute `graph`, after the kernel passes. `library`: the routines that the
+    target calls a library for."""
+    program = schedule(graph, options, library)
     return replace(program, kernels=tuple([optimise(kernel) for kernel in program.kernels]))

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from loopgrad.graph.location import describe, located, user_location
 from loopgrad.graph.nodes import Location
 
 PUBLIC: Final = (
     "DTypeError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError ShapeError"
 )
+PUBLIC_LINALG: Final = "LinAlgError"
 
 
 class LoopgradError(Exception):
@@ -23,6 +26,10 @@ class ShapeError(LoopgradError, ValueError):
 
 class DTypeError(LoopgradError, TypeError):
     """An element type an operation isn't defined for, or operands whose types differ."""
+
+
+class LinAlgError(LoopgradError, np.linalg.LinAlgError):
+    """Matrices of the wrong shape, or without the factorisation that was asked for."""
 
 
 class LeakedValueError(LoopgradError, ValueError):

@@ -240,7 +240,8 @@ class _LaneWalk:
         if any(a.accumulator is not None for a in accesses):
             self.blame(node, "an accumulator is read inside the loop")
         moved = [self.moved(node, i, a) for i, a in enumerate(accesses)]
-        return [self.unify(node, moved)._replace(iota=_iota_of(node, accesses[0].iota if accesses else None))]
+        found = self.unify(node, moved)._replace(iota=_iota_of(node, accesses[0].iota if accesses else None))
+        return [found] * len(node.results)  # a routine's results share the axes before those that it works on
 
     def moved(self, node: Node, operand: int, access: Access) -> Access:
         if access.axes is None:

@@ -64,7 +64,15 @@ ERRORS: Final = {
     "OverflowError": """
         lg.full((2,), 300, dtype=lg.int8)
     """,
+    "LinAlgError": """
+        lg.linalg.solve(lg.ones((2, 3)), lg.ones(2))
+        lg.linalg.inv(lg.ones((2, 3)))
+        lg.linalg.cholesky(lg.ones((2, 3)))
+        lg.linalg.cholesky(lg.ones(3))
+    """,
     "ShapeError": """
+        lg.linalg.solve(lg.ones((2, 2)), lg.ones(3))
+        lg.linalg.solve(lg.ones((2, 2, 2)), lg.ones((3, 2, 2)))
         lg.vdot(lg.ones(2), lg.ones(3))
         lg.inner(lg.ones(2), lg.ones(3))
         lg.vecdot(lg.ones(2), lg.ones(3))
@@ -199,6 +207,6 @@ CASES: Final = [(name, call.strip()) for name, calls in ERRORS.items() for call 
 
 @pytest.mark.parametrize(("name", "call"), CASES, ids=[call for _, call in CASES])
 def test_error(name: str, call: str) -> None:
-    error = getattr(lg, name, None) or getattr(builtins, name)
+    error = getattr(lg, name, None) or getattr(lg.linalg, name, None) or getattr(builtins, name)
     with pytest.raises(error):
         eval(call, {"lg": lg, "np": np})

@@ -12,6 +12,7 @@ from loopgrad.autodiff.rules import (
     complex_parts,
     convolution,
     elementwise,
+    factorisations,
     indexing,
     linalg,
     movement,
@@ -28,11 +29,13 @@ __all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "VJP", "guarded
 PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.PARTIALS}
 
 VJP: Final[dict[str, Rule]] = {
-    **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP, **stack.VJP,
+    **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
+    **factorisations.VJP, **stack.VJP,
 }  # fmt: skip
 
 JVP: Final[dict[str, Rule]] = {
-    **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP, **stack.JVP,
+    **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
+    **factorisations.JVP, **stack.JVP,
 }  # fmt: skip
 
 NONDIFFERENTIABLE: Final[dict[str, str]] = {

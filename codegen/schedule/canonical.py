@@ -19,6 +19,7 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
+from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
@@ -42,13 +43,14 @@ IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
 """Primitives that are written in others, of which scheduling and lowering know nothing."""
 
 
-def prepare(graph: Graph) -> Graph:
+def prepare(graph: Graph, library: frozenset[str] = frozenset()) -> Graph:
     """The graph passes, then no empty values, no sums in 16 bits anywhere and no long lists of alike pieces, then the
-    passes once more where that changed something, and no calls."""
+    passes once more where that changed something, no calls, and no factorisations but those that the target calls a
+    `library` for, or the host."""
     graph = through_pipeline(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
     rewritten = alike.run(pads.run(rebuild(full, _in_32_bits)))
-    return calls.separate(graph if rewritten is graph else through_pipeline(rewritten))
+    return rewrite_factorisations(calls.separate(graph if rewritten is graph else through_pipeline(rewritten)), library)
 
 
 def through_pipeline(graph: Graph) -> Graph:
@@ -102,6 +104,8 @@ def _without_empty(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     type = node.results[0].type
     assert isinstance(type, TensorType)
     zero = False if type.dtype is bool_ else 0
+    if len(node.results) > 1:  # a routine
+        return [_nothing(r, builder) for r in node.results] if all(map(_is_empty, node.results)) else None
     if type.size == 0:
         return [builder.const(zero, type)]
     sizes = [prod(v.shape) for v in node.operands]

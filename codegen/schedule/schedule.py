@@ -13,11 +13,12 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 
 
-def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS) -> Program:
-    """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program."""
+def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS, library: frozenset[str] = frozenset()) -> Program:
+    """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program. `library`: the routines that
+    the target calls a library for."""
     builder = ProgramBuilder(options)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
-    ready = prepare(graph)
+    ready = prepare(graph, library)
     outputs: dict[Value, ProgramBuffer] = {}
     for v in ready.outputs:
         if v not in outputs:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul outer tensordot trace vdot vecdot"
+PUBLIC_LINALG: Final = "cross matmul outer tensordot vecdot"
 ELLIPSIS: Final = "..."
 FEW_OPERANDS: Final = 5  # of an einsum, of which every order of contractions is looked at
 ANY_SIZE: Final = 1 << 62  # of what a contraction leaves

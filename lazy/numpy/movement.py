@@ -29,6 +29,7 @@ PUBLIC: Final = (
     "broadcast_arrays broadcast_shapes broadcast_to concat concatenate=concat expand_dims flip matrix_transpose "
     "moveaxis permute_dims ravel reshape roll split squeeze stack swapaxes transpose tril triu unstack"
 )
+PUBLIC_LINALG: Final = "matrix_transpose"
 
 
 # ---- shape

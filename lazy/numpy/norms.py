@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "matrix_norm vector_norm"
+PUBLIC_LINALG: Final = "diagonal matrix_norm matrix_power multi_dot norm trace vector_norm"
 Axes = int | tuple[int, ...] | None
 
 

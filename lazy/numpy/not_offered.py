@@ -80,7 +80,7 @@ ABSENT: Final[dict[str, str]] = {
 LINALG_ABSENT: Final[dict[str, str]] = {
     n: _LOOP.format(n)
     for n in (
-        "det", "slogdet", "inv", "pinv", "solve", "lstsq", "cholesky", "qr", "svd", "svdvals", "eig", "eigh", "eigvals",
+        "det", "slogdet", "pinv", "lstsq", "qr", "svd", "svdvals", "eig", "eigh", "eigvals",
         "eigvalsh", "matrix_rank", "cond", "tensorsolve", "tensorinv",
     )
 }  # fmt: skip

@@ -14,6 +14,7 @@ from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
+from loopgrad.graph.primitives import LIBRARY
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.direct import direct_program
@@ -110,7 +111,7 @@ def compile_artifact(graph: Graph, options: Options) -> Artifact[CpuProgramRecor
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
     from loopgrad.codegen.targets.cpu.target import compile_program  # late, as above
 
-    return compile_program(build_program(graph, options), options)
+    return compile_program(build_program(graph, options, LIBRARY), options)
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:

@@ -26,6 +26,7 @@ from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, HostBlock, Spares
 from loopgrad.runtime.cpu.native_pool import NativePool
 from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.host_lapack import provider
 from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
 
@@ -212,7 +213,8 @@ class CpuExecutable(Executable):
 
     def _routine_rows(self) -> tuple[RoutineRow, ...]:
         program = self.program
-        return tuple([routine_row(s, program.slots) for s in program.host_calls if isinstance(s, RoutineStep)])
+        routines = [step for step in program.host_calls if isinstance(step, RoutineStep)]
+        return tuple([routine_row(step, program.slots, *provider(step.name)) for step in routines])
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
         """The largest of all contexts."""

@@ -1,7 +1,7 @@
 """Library calls that a Program makes back into Python, on whole arrays.
 
 Products of matrices are for machines without a usable BLAS; every other call is a primitive of the graph, computed
-by its NumPy reference, or where that is faster as `host_sort` does it.
+by its NumPy reference, or where that is faster as `host_sort` and `host_lapack` do it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from loopgrad.codegen.program import MatmulStep, RoutineStep
 from loopgrad.graph.primitives import REFERENCE
+from loopgrad.runtime import host_lapack
 from loopgrad.runtime.cpu import host_sort
 
 SORTS: Final = {"sort": host_sort.sort, "argsort": host_sort.argsort}
@@ -37,6 +38,9 @@ def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Arr
     of_rows = step.name in SORTS and attrs["axis"] == x.ndim - 1 and x.size
     if of_rows and x.dtype.kind != "V":  # the dtypes of NumPy itself
         return (SORTS[step.name](x, threads),)
+    factorise = host_lapack.routine(step.name, x.dtype)
+    if factorise is not None:
+        return factorise(attrs, operands, threads)
     return REFERENCE[step.name](attrs, *operands)
 
 

@@ -1,26 +1,23 @@
-"""`lg.linalg`: norms and products of matrices, by the names of NumPy and the array API standard.
+"""`lg.linalg`: factorisations, systems of equations, norms and products of matrices, by the names of NumPy, SciPy and
+the array API standard.
 
-Factorisations (solve, inv, cholesky, eigh, svd, ...) aren't offered; asking for one says what to do instead.
+`linalg.pyi` lists what is offered, and `public_names` imports it when it is first used.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from loopgrad.lazy.numpy.matrix_products import cross, matmul, outer, tensordot, vecdot
-from loopgrad.lazy.numpy.movement import matrix_transpose
-from loopgrad.lazy.numpy.norms import diagonal, matrix_norm, matrix_power, multi_dot, norm, trace, vector_norm
-from loopgrad.lazy.numpy.not_offered import LINALG_ABSENT, absent_name
+from loopgrad.lazy.numpy.not_offered import LINALG_ABSENT
+from loopgrad.public_names import found, origins_of
 
-__all__ = [
-    "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "outer",
-    "tensordot", "trace", "vecdot", "vector_norm",
-]  # fmt: skip
+ORIGINS = origins_of(__file__)
+__all__ = sorted(ORIGINS)
 
 
 def __getattr__(name: str) -> Any:
-    instead = absent_name("loopgrad.linalg", name, LINALG_ABSENT)
-    raise AttributeError(instead or f"module 'loopgrad.linalg' has no attribute {name!r}")
+    value = globals()[name] = found(name, ORIGINS, "loopgrad.linalg", LINALG_ABSENT)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,8 @@
 Derivatives, batching and compilation bring half of the package, so `import loopgrad` brings none of them. Where each
 name is found is read from `__init__.pyi`, which type checkers and editors read too. That file is written by
 `python -m tests.architecture.public_stub` from the statements `PUBLIC = "absolute abs=absolute ..."` of the modules
-that hold the functions; this module knows no name.
+that hold the functions; this module knows no name. `linalg.pyi` is written by the statements `PUBLIC_LINALG`, for
+`loopgrad.linalg`, and so would be that of another module in NAMESPACES.
 """
 
 from __future__ import annotations
@@ -38,15 +39,28 @@ def read(stub: str) -> dict[str, Origin]:
     return found
 
 
-ORIGINS: Final = read(Path(__file__).with_name("__init__.pyi").read_text(encoding="utf-8"))
+NAMESPACES: Final = ("linalg",)
+
+
+def origins_of(file: str) -> dict[str, Origin]:
+    """What the stub beside a module of this package says."""
+    return read(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+
+
+ORIGINS: Final = origins_of(str(Path(__file__).with_name("__init__.py")))
 
 
 def find(name: str) -> Any:
     """What `loopgrad` offers under this name; AttributeError, with what to do instead where NumPy has it."""
-    if name == "linalg":
-        return import_module("loopgrad.linalg")
-    origin = ORIGINS.get(name)
+    if name in NAMESPACES:
+        return import_module(f"loopgrad.{name}")
+    return found(name, ORIGINS, "loopgrad", ABSENT)
+
+
+def found(name: str, origins: dict[str, Origin], where: str, absent: dict[str, str]) -> Any:
+    """What one of these names stands for, in the namespace `where`; AttributeError for another."""
+    origin = origins.get(name)
     if origin is None:
-        instead = absent_name("loopgrad", name, ABSENT)
-        raise AttributeError(instead or f"module 'loopgrad' has no attribute {name!r}")
+        instead = absent_name(where, name, absent)
+        raise AttributeError(instead or f"module {where!r} has no attribute {name!r}")
     return getattr(import_module(origin.module), origin.name)

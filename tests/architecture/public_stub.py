@@ -1,7 +1,8 @@
 """Write where the public names are found, from the statements `PUBLIC = "..."` beside the functions.
 
 `python -m tests.architecture.public_stub` writes `src/loopgrad/__init__.pyi`, which type checkers read and by which the
-package imports names when they are first used, and the tables of docs/numpy.md between its two marks.
+package imports names when they are first used, `linalg.pyi` beside it from the statements `PUBLIC_LINALG`, and the
+tables of docs/numpy.md between its two marks.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from loopgrad import linalg
-from loopgrad.public_names import Origin
+from loopgrad.public_names import NAMESPACES, Origin
 from tests.architecture.sources import ROOT, SOURCES, parsed
 
-STUB: Final = ROOT / "src" / "loopgrad" / "__init__.pyi"
+PACKAGE: Final = ROOT / "src" / "loopgrad"
+STUB: Final = PACKAGE / "__init__.pyi"
 PAGE: Final = ROOT / "docs" / "numpy.md"
 BEGIN: Final = "<!-- python -m tests.architecture.public_stub writes this table -->\n"
 END: Final = "<!-- end of the table -->\n"
@@ -48,19 +49,20 @@ ROWS: Final = {
 CLASSES: Final = "Classes, errors"
 
 
-def statements() -> dict[str, list[str]]:
+def statements(statement_name: str) -> dict[str, list[str]]:
     """Module -> the entries of its statement: `absolute`, `abs=absolute`."""
     return {
         "loopgrad." + ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.literal_eval(statement.value).split()
         for path in SOURCES
         for statement in parsed(path)[1].body
-        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "PUBLIC" and statement.value
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == statement_name and statement.value
     }
 
 
-def origins() -> dict[str, Origin]:
-    found = {"linalg": Origin("loopgrad", "linalg")}
-    for module, entries in statements().items():
+def origins(namespace: str = "") -> dict[str, Origin]:
+    """The names of the package, or of one of its namespaces."""
+    found = {} if namespace else {name: Origin("loopgrad", name) for name in NAMESPACES}
+    for module, entries in statements(f"PUBLIC_{namespace.upper()}" if namespace else "PUBLIC").items():
         for entry in entries:
             public, _, name = entry.partition("=")
             if public in found:
@@ -71,7 +73,7 @@ def origins() -> dict[str, Origin]:
 
 def stub(names: dict[str, Origin]) -> str:
     """`import x as x` hands a name on; what has another name in its module is assigned."""
-    imports, assignments = [], ["__version__: str"]
+    imports, assignments = [], ["__version__: str"] if "linalg" in names else []
     for public, origin in names.items():
         if public == origin.name:
             imports.append(f"from {origin.module} import {public} as {public}")
@@ -80,18 +82,19 @@ def stub(names: dict[str, Origin]) -> str:
             if origin.name not in names:
                 imports.append(f"from {origin.module} import {origin.name}")
     head = "# written by `python -m tests.architecture.public_stub` from the statements PUBLIC"
-    return "\n".join([head, *imports, "", *assignments, ""])
+    return "\n".join([head, *imports, *(["", *assignments] if assignments else []), ""])
 
 
 def tables(names: dict[str, Origin]) -> str:
     """The rows of the page for users of NumPy."""
     rows: dict[str, list[str]] = {title: [] for title in (*ROWS, CLASSES)}
     for public, origin in names.items():
-        if public != "linalg":
+        if public not in NAMESPACES:
             module = origin.module.removeprefix("loopgrad.") + "."
             title = next(t for t, parts in ROWS.items() if any(module.startswith(f"{p}." if p else "") for p in parts))
             rows[CLASSES if origin.name[0].isupper() else title].append(public)
-    rows["`linalg`"] = list(linalg.__all__)
+    for namespace in NAMESPACES:
+        rows[f"`{namespace}`"] = list(origins(namespace))
     return "\n".join(["| | |", "|---|---|", *(f"| {title} | {_words(held)} |" for title, held in rows.items()), ""])
 
 
@@ -115,4 +118,6 @@ def page(names: dict[str, Origin], text: str) -> str:
 
 if __name__ == "__main__":
     STUB.write_text(stub(origins()))
+    for namespace in NAMESPACES:
+        (PACKAGE / f"{namespace}.pyi").write_text(stub(origins(namespace)))
     PAGE.write_text(page(origins(), PAGE.read_text()))

@@ -285,7 +285,15 @@ CONTROL: dict[str, list[Case]] = {
     "to_device": [],
 }
 
+# well-conditioned, more than one matrix; symmetric positive definite ones, of which functions read one triangle
+SQUARES = np.cos(np.arange(18.0) * 1.3).reshape(2, 3, 3) + 2 * np.eye(3)
+POSITIVE = SQUARES @ np.swapaxes(SQUARES, 1, 2)
+RIGHT = np.sin(np.arange(12.0)).reshape(2, 3, 2)
+
 LINALG: dict[str, list[Case]] = {
+    "solve": [(lambda m, a, b: m.linalg.solve(a, b), (SQUARES, r)) for r in (RIGHT, RIGHT[0], RIGHT[0, :, 0])],
+    "inv": [(lambda m, a: m.linalg.inv(a), (SQUARES,))],
+    "cholesky": [(lambda m, a, u=u: m.linalg.cholesky(a, upper=u), (POSITIVE,)) for u in (False, True)],
     "norm": [(lambda m, x, p=p: m.linalg.norm(x, p), (X,)) for p in (None, 1, 2, 3, math.inf)]
     + [(lambda m, x, p=p: m.linalg.norm(x, p), (M,)) for p in (None, "fro", 1)],
     "matrix_power": [(lambda m, x, n=n: m.linalg.matrix_power(x, n), (S,)) for n in (0, 1, 2, 5)],

@@ -29,7 +29,7 @@ LOSING: dict[str, Callable[[Any], Any]] = {
     "iteration": lambda v: [float(element) for element in v],
     "math": lambda v: math.sin(v[0]),
     "percent": lambda v: "%f" % v[0],  # noqa: UP031  # asks for a float
-    "inv": lambda v: np.linalg.inv(lg.diag(v)),
+    "eigvals": lambda v: np.linalg.eigvals(lg.diag(v)),
     "fft": np.fft.fft,
     "intersect1d": lambda v: np.intersect1d(v, v),
     "dlpack": lambda v: v.__dlpack__(),
@@ -50,7 +50,7 @@ KEEPING: dict[str, Callable[[Any], Any]] = {
     "unique": np.unique,
     "integers": lambda v: v.astype(lg.int64).tolist(),
     "floor": lambda v: float(lg.floor(v[0])),
-    "stop_gradient": lambda v: np.linalg.inv(lg.diag(lg.stop_gradient(v))),
+    "stop_gradient": lambda v: np.linalg.eigvals(lg.diag(lg.stop_gradient(v))),
     "print": lambda v: (str(v), repr(v), f"{v[0]:.2f}", f"{v}", v._repr_html_(), np.array2string(v)),
     "order": lambda v: (max(v), min(v), sorted(v), 2.0 in v),
     "eval": lg.eval,

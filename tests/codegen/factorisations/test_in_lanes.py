@@ -1,0 +1,87 @@
+"""Factorisations by lanes do what the primitives' references do; and who is chosen when."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.factorisations import in_lanes
+from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
+from loopgrad.graph.build import emit, trace
+from loopgrad.graph.interpret import interpret
+from loopgrad.graph.primitives import LIBRARY, REFERENCE
+from loopgrad.graph.types import DTYPES, TensorType
+from loopgrad.graph.verify import verify
+
+RNG = np.random.default_rng(2)
+TRIANGULAR = [
+    {"lower": lower, "transpose": transpose, "unit_diagonal": unit}
+    for lower in (True, False)
+    for transpose in (True, False)
+    for unit in (True, False)
+]
+
+
+def square(*batch: int, n: int) -> np.ndarray:
+    return RNG.standard_normal((*batch, n, n)) + 2 * np.eye(n)
+
+
+def positive(n: int) -> np.ndarray:
+    a = square(2, n=n)
+    return np.concatenate([a @ a.swapaxes(1, 2), -a[:1] @ a[:1].swapaxes(1, 2), np.full((1, n, n), np.nan)])
+
+
+def special(n: int) -> np.ndarray:
+    """Singular ones too, and zeros in the first place."""
+    zero_first = square(1, n=n)
+    zero_first[0, 0, 0] = 0.0
+    return np.concatenate([square(2, n=n), zero_first, np.ones((1, n, n)), np.zeros((1, n, n))])
+
+
+def factored(n: int) -> list[np.ndarray]:
+    a = square(3, n=n)
+    packed, _, rows = REFERENCE["lu"]({}, a)
+    return [a, packed, rows, RNG.standard_normal((3, n, 2))]
+
+
+def cases(n: int) -> list[tuple[str, dict[str, object], list[np.ndarray]]]:
+    wide, tall = RNG.standard_normal((2, n, n + 2)), RNG.standard_normal((n + 1, n))
+    return [
+        ("cholesky", {}, [positive(n)]),
+        *[("lu", {}, [a]) for a in (special(n), wide, tall)],
+        *[("triangular_solve", attrs, [square(3, n=n), RNG.standard_normal((3, n, 2))]) for attrs in TRIANGULAR],
+        *[("solve_factored", {"transpose": t}, factored(n)) for t in (False, True)],
+    ]
+
+
+def types(arrays: list[np.ndarray]) -> list[TensorType]:
+    return [TensorType(a.shape, DTYPES[a.dtype.name]) for a in arrays]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_forms_are_the_references(n: int) -> None:
+    assert {op for op, _, _ in cases(n)} == set(in_lanes.FORMS)
+    for op, attrs, arrays in cases(n):
+        graph, _ = trace(lambda *v, op=op, attrs=attrs: in_lanes.FORMS[op](attrs, v), types(arrays))
+        for found, expected in zip(interpret(graph, arrays), REFERENCE[op](attrs, *arrays), strict=True):
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{op} {attrs}")
+
+
+@pytest.mark.parametrize(
+    ("shape", "library", "stays"),
+    [
+        ((1000, 4, 4), LIBRARY, False),  # many small ones: lanes
+        ((3, 4, 4), LIBRARY, True),  # few: the library
+        ((1000, 20, 20), LIBRARY, True),
+        ((3, 4, 4), frozenset[str](), False),
+    ],
+)
+def test_who_is_chosen(shape: tuple[int, ...], library: frozenset[str], stays: bool) -> None:
+    graph, _ = trace(lambda a: emit("cholesky", (a,)), [TensorType(shape, DTYPES["float32"])])
+    rewritten = rewrite_factorisations(graph, library)
+    verify(rewritten)
+    assert any(node.op == "cholesky" for node in rewritten.nodes) == stays
+    a = RNG.standard_normal(shape).astype("float32")
+    a = a @ a.swapaxes(-1, -2) + np.eye(shape[-1], dtype="float32")
+    np.testing.assert_allclose(interpret(rewritten, [a])[0], np.linalg.cholesky(a), rtol=2e-4, atol=2e-5)
