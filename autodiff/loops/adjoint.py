@@ -282,9 +282,9 @@ def emit_loops(
     if (values.saved or parts.threads.made) and not _fits_budget(
         loop, values.saved, bool(parts.threads.made), context
     ):
-        return _emit_within_budget(loop, joint, carries, not context.nested)
+        return _emit_within_budget(loop, joint, carries, context)
     forward = forward_part(parts, values.all)
-    saving = emit_augmented(loop, forward, parts.threads, values, context.nested, brings_rules(loop.body))
+    saving = emit_augmented(loop, forward, parts.threads, values, context, brings_rules(loop.body))
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
     reverse = reverse_part(parts, (*index, *captures, *carries.fixed), carries.inputs, values.saved)
     return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
@@ -303,10 +303,10 @@ def _fits_budget(loop: NormalLoop, saved: Sequence[Value], inner: bool, context:
 
 
 def _emit_within_budget(
-    loop: NormalLoop, joint: Joint, carries: ReverseCarries, alone: bool
+    loop: NormalLoop, joint: Joint, carries: ReverseCarries, context: Context
 ) -> tuple[Sequence[Value], Sequence[Value]]:
     """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
-    inputs, width = joint.inputs, len(joint.outputs.primal)
+    inputs, width, alone = joint.inputs, len(joint.outputs.primal), not context.nested
     outputs = extract((*joint.outputs.primal, *carries.outputs), inputs.values).outputs
     primal, adjoint = in_parts(outputs, width, len(outputs) - width)
     settled = [replace(c, after=v) for c, v in zip(carries.carried, adjoint, strict=True)]
@@ -315,5 +315,5 @@ def _emit_within_budget(
     parts = split(inputs, primal, ())
     forward = forward_part(parts, ())
     anyway = brings_rules(loop.body) and not (alone and runs_forward(loop))
-    counting = emit_augmented(loop, forward, parts.threads, Chosen(), nested=True, anyway=anyway)
+    counting = emit_augmented(loop, forward, parts.threads, Chosen(), replace(context, nested=True), anyway)
     return emit_checkpointed(Trip(loop, inputs, primal, carries, state, counting.count, alone)), counting.anchor

@@ -16,6 +16,7 @@ from loopgrad.autodiff.loops.normal import NormalLoop
 from loopgrad.autodiff.loops.residuals import Chosen, ForwardPart, ReverseInputs, ReversePart, Threads
 from loopgrad.autodiff.loops.saveable import is_marked, marked, stack_for, stack_like
 from loopgrad.autodiff.loops.sizes import depth_of
+from loopgrad.autodiff.pullback import Context
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import chain_from, value_uses
 from loopgrad.graph.build import emit
@@ -97,7 +98,7 @@ class AugmentedInputs(Signature):
 
 
 def emit_augmented(
-    loop: NormalLoop, part: ForwardPart, threads: Threads, values: Chosen, nested: bool, anyway: bool
+    loop: NormalLoop, part: ForwardPart, threads: Threads, values: Chosen, context: Context, anyway: bool
 ) -> Saving:
     """Emit the loop again with what it must save; nothing where a for saves nothing, unless `anyway`: the functions
     that it calls are here as their rules compute them."""
@@ -108,7 +109,7 @@ def emit_augmented(
     trips = [] if loop.count is not None else [Value(_counter_type(loop, saved))]
     carries = AugmentedCarries(loop.split(loop.body.inputs).carries, trips, threads.made, own)
     body = _augmented_body(loop, part, carries)
-    threaded, pushed = _depths(loop, body, carries, nested)
+    threaded, pushed = _depths(loop, body, carries, context.nested)
     stacks = [stack_like(v, d) for v, d in zip(threads.made, threaded, strict=True)]
     owner = loop.node.attrs["name"] or _CALLED[loop.node.op]
     stacks += [stack_for(v, d, owner) for v, d in zip(part.outputs.saved, pushed, strict=True)]
@@ -121,7 +122,7 @@ def emit_augmented(
     )
     results = carries.split(emit(*form, loop.original))
     count = results.trips[0] if results.trips else loop.decider
-    if results.trips and any(map(is_marked, stacks)):
+    if any(map(is_marked, stacks)) and not (loop.count is not None and context.is_free(loop.count)):
         count = marked(count, "trips")  # what was saved in so many trips is read in as many
     pushed_for_reverse = results.pushed[: len(values.saved)]
     return Saving(count, results.threaded, pushed_for_reverse, () if starts else results.state[:1])

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call
-from loopgrad.autodiff.loops.refill import beside_queue, filling, known_trips, turned
+from loopgrad.autodiff.loops.refill import Refill, reading, refills, settles, turned
 from loopgrad.autodiff.loops.residuals import Joint, JointValues, split
 from loopgrad.autodiff.loops.saveable import is_marked, marked_by, stack_like, unmarked
 from loopgrad.autodiff.loops.sizes import depth_of
@@ -75,25 +75,19 @@ def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context:
 
 
 class KeptStack(NamedTuple):
-    """A stack of kept values in a joint graph: where it is made, where forward leaves it, where reverse does. `fed`:
-    the second run reads it (`loops.refill`), and as many values as `trips` computes from the inputs of the joint graph
-    are there."""
+    """A stack of kept values in a joint graph: where it is made, where forward leaves it, where reverse does."""
 
     made: Value
     filled: Value
     emptied: Value
-    trips: Graph | None = None
-
-    @property
-    def fed(self) -> bool:
-        return self.trips is not None
 
 
 class Kept(NamedTuple):
-    """What the policy keeps of a joint graph: values, and stacks."""
+    """What the policy keeps of a joint graph: values, and stacks; and which of these the second run reads."""
 
     values: Sequence[Value] = ()
     stacks: Sequence[KeptStack] = ()
+    refills: Sequence[Refill] = ()
 
     @property
     def made(self) -> list[Value]:
@@ -102,6 +96,12 @@ class Kept(NamedTuple):
     @property
     def filled(self) -> list[Value]:
         return [s.filled for s in self.stacks]
+
+    @property
+    def popped(self) -> list[KeptStack]:
+        """The stacks that only the reverse part reads, as the first run left them."""
+        fed = {made for r in self.refills for made in r.made.values()}
+        return [s for s in self.stacks if s.made not in fed]
 
 
 class AgainInputs(Signature):
@@ -177,51 +177,55 @@ def _emit_augmented(
 
 def _worth_keeping(joint: Joint, found: Kept) -> Kept:
     """The stacks that the second run reads, and those that the reverse pops."""
-    stacks, graph = found.stacks, joint.graph
-    if stacks and known_trips(extract(joint.outputs.primal, graph.inputs)):
-        loops = [filling(graph, s.made) for s in stacks]
-        counts = [None if loop is None else extract(loop.lead, graph.inputs) for loop in loops]
-        stacks = [s._replace(trips=count) for s, count in zip(stacks, counts, strict=True)]
-    able = [s for s in stacks if s.fed]
-    trial, queues = _reverse(joint, found.values, able, stacks)
-    read = read_values(trial)
-    fed = {s.made for s, q in zip(able, queues, strict=True) if q in read}
-    emptied = trial.outputs[len(trial.outputs) - len(stacks) :]
-    staying = [s for s, left in zip(stacks, emptied, strict=True) if s.made in fed or left not in trial.inputs]
-    return found._replace(stacks=[s if s.made in fed else s._replace(trips=None) for s in staying])
+    for able in (refills(joint.graph, found.made, found.values), ()):
+        trial = _second_part(joint, found._replace(refills=able), found.stacks)
+        read, emptied = read_values(trial.graph), trial.graph.outputs[len(trial.graph.outputs) - len(found.stacks) :]
+        fed = {made for made, queue in trial.queues.items() if queue in read}
+        left = [s for s, v in zip(found.stacks, emptied, strict=True) if s.made in fed or v not in trial.graph.inputs]
+        used = [r for r in (r.only(fed) for r in able) if r.made]
+        worth = found._replace(stacks=left, refills=used)
+        second = _second_part(joint, worth, worth.popped)
+        if settles(second.graph, second.queues.values()):
+            break
+    return worth
+
+
+class SecondPart(NamedTuple):
+    """(joint inputs, a stack that feeds each of `queues`, trips, kept values, filled stacks) -> (cotangents,
+    accumulators, emptied stacks)"""
+
+    graph: Graph
+    queues: dict[Value, Value]
+
+
+def _second_part(joint: Joint, found: Kept, popped: Sequence[KeptStack]) -> SecondPart:
+    """`popped`: the filled stacks that it takes."""
+    graph, outputs = joint.graph, (*joint.outputs.cotangents, *joint.outputs.accumulators)
+    watched = (*(s.filled for s in popped), *(s.emptied for s in popped))
+    graph, queues = reading(Graph(graph.inputs, graph.nodes, (*outputs, *found.values, *watched)), found.refills)
+    lengths = (len(outputs), len(found.values), len(popped), len(popped))
+    wanted, seen, filled, emptied = in_parts(graph.outputs, *lengths)
+    part = _needed_only(extract((*wanted, *emptied), (*graph.inputs, *seen, *filled)))
+    return SecondPart(part, queues)
 
 
 def _second_run(joint: Joint, found: Kept, given: AgainInputs) -> list[Value]:
     """Cotangents, accumulators, emptied stacks."""
-    fed, cut = [s for s in found.stacks if s.fed], [s for s in found.stacks if not s.fed]
-    part, _ = _reverse(joint, found.values, fed, cut)
+    part = _second_part(joint, found, found.popped).graph
     own = (*given.operands, *given.cotangents, *given.accumulators)
-    emptied, queues = dict[Value, Value](), []
+    known, kept = dict(zip(joint.graph.inputs, own, strict=True)), dict(zip(found.values, given.kept, strict=True))
     handed = dict(zip(found.made, given.stacks, strict=True))
-    for s in fed:
-        assert s.trips is not None
-        emptied[s.made], queue = turned(handed[s.made], inline(s.trips, own)[0])
-        queues.append(queue)
-    outputs = inline(part, (*own, *queues, *given.kept, *(handed[s.made] for s in cut)))
-    cotangents, left = in_parts(outputs, len(outputs) - len(cut), len(cut))
-    emptied.update(zip([s.made for s in cut], left, strict=True))
+    emptied, queues, trips = dict[Value, Value](), list[Value](), list[Value]()
+    for r in found.refills:
+        trips += [kept[r.trips]] if isinstance(r.trips, Value) else []
+        count = kept[r.trips] if isinstance(r.trips, Value) else inline(r.trips, own)[0]
+        for made, (rest, queue) in turned(joint.graph, r, handed, count, known).items():
+            emptied[made] = rest
+            queues.append(queue)
+    outputs = inline(part, (*own, *queues, *trips, *given.kept, *(handed[s.made] for s in found.popped)))
+    cotangents, left = in_parts(outputs, len(outputs) - len(found.popped), len(found.popped))
+    emptied.update(zip([s.made for s in found.popped], left, strict=True))
     return [*cotangents, *(emptied[v] for v in found.made)]
-
-
-def _reverse(
-    joint: Joint, values: Sequence[Value], fed: Sequence[KeptStack], cut: Sequence[KeptStack]
-) -> tuple[Graph, Sequence[Value]]:
-    """(joint inputs, a stack that feeds each of `fed`, kept values, filled stacks of `cut`) -> (cotangents,
-    accumulators, emptied stacks of `cut`), and which inputs feed."""
-    graph, outputs = joint.graph, (*joint.outputs.cotangents, *joint.outputs.accumulators)
-    watched = (*(s.filled for s in cut), *(s.emptied for s in cut))
-    graph = Graph(graph.inputs, graph.nodes, (*outputs, *values, *watched))
-    for s in fed:
-        graph = beside_queue(graph, s.made)
-    lengths = (len(outputs), len(values), len(cut), len(cut), len(fed))
-    wanted, seen, filled, emptied, _ = in_parts(graph.outputs, *lengths)
-    part = _needed_only(extract((*wanted, *emptied), (*graph.inputs, *seen, *filled)))
-    return part, part.inputs[len(joint.graph.inputs) : len(graph.inputs)]
 
 
 def _needed_only(part: Graph) -> Graph:

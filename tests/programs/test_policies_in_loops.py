@@ -87,6 +87,27 @@ def test_a_counted_loop_keeps_one_value_a_trip() -> None:
     assert (str(kept.type), kept.formula, kept.depth) == ("float64[4]", "6", 6)
 
 
+TRIPS = np.array([3, 0, 1, 4])
+
+
+def for_in_while(step: Any, x: Any) -> Any:
+    """Trips that are computed from what is carried."""
+    inner = lambda v: lg.fori_loop(0, lg.floor(abs(v)).astype(lg.int64) + 1, lambda _, u: step(u), v)
+    return lg.while_loop(lambda v: v < 9, inner, x)
+
+
+def three_deep(step: Any, x: Any) -> Any:
+    until = lambda v: lg.while_loop(lambda u: u < 2.5, step, 0.3 * v)
+    middle = lambda w: lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: until(v), w)
+    return lg.fori_loop(0, 2, lambda _, w: middle(w), x)
+
+
+def beside_another(step: Any, x: Any) -> Any:
+    """The inner loop has no names."""
+    inner = lambda v: lg.fori_loop(0, lg.asarray(TRIPS), lambda _, u: 0.5 * u + 0.1 * lg.sin(u * u), v)
+    return lg.fori_loop(0, 3, lambda _, v: step(inner(v)), x)
+
+
 LOOPS: dict[str, Any] = {
     "for": lambda step, x: lg.fori_loop(0, 5, lambda _, v: step(v), x),
     "count": lambda step, x: lg.fori_loop(0, lg.asarray(4), lambda _, v: step(v), x),
@@ -96,6 +117,25 @@ LOOPS: dict[str, Any] = {
     "in a batch": lambda step, x: lg.vmap(lambda v, n: lg.fori_loop(0, n, lambda _, u: step(u), v))(
         x, lg.asarray([3, 0, 1, 4])
     ),
+    "backwards": lambda step, x: lg.fori_loop(5, 1, lambda k, v: step(0.1 * k * v), x),
+    "while": lambda step, x: lg.while_loop(lambda v: lg.sum(v) < 20, step, x),
+    "while of lanes": lambda step, x: lg.while_loop(lambda v: v < 6, step, x),
+    "nest": lambda step, x: lg.fori_loop(0, 3, lambda _, v: lg.fori_loop(0, 2, lambda _, u: step(0.1 * u), v), x),
+    "lanes in a nest": lambda step, x: lg.fori_loop(
+        0, 3, lambda _, v: lg.fori_loop(0, lg.asarray(TRIPS), lambda _, u: step(0.1 * u), v), x
+    ),
+    "lanes in lanes": lambda step, x: lg.fori_loop(
+        0, lg.asarray(TRIPS), lambda k, v: lg.fori_loop(0, k + 1, lambda _, u: step(0.1 * u), v), x
+    ),
+    "triangle": lambda step, x: lg.fori_loop(
+        0, 4, lambda k, v: lg.fori_loop(0, k, lambda _, u: step(0.1 * u), v), x
+    ),
+    "while in for": lambda step, x: lg.fori_loop(
+        0, 3, lambda k, v: lg.while_loop(lambda u: u < 2.0 + k, step, 0.3 * v), x
+    ),
+    "for in while": for_in_while,
+    "three deep": three_deep,
+    "beside another": beside_another,
 }
 
 
@@ -112,12 +152,16 @@ def in_a_nest(step: Any, x: Any) -> Any:
     return lg.fori_loop(0, 40, inner, x)
 
 
+def step(v: Any) -> Any:
+    return v + 0.1 * lg.sin(v) + lg.name(lg.exp(lg.tanh(v)), "rate")
+
+
 @pytest.mark.parametrize("loops", [in_whiles, in_a_while_that_follows, in_a_nest], ids=lambda f: f.__name__)
 def test_stacks_that_grow_under_a_second_run(device: str, loops: Any) -> None:
     """What a stack that is too small gives decides about no trips."""
 
     def f(x: Any) -> Any:
-        return loops(lambda v: v + 0.1 * lg.sin(v) + lg.name(lg.exp(lg.tanh(v)), "rate"), x)
+        return loops(step, x)
 
     def result(f: Any) -> Any:
         return lg.value_and_grad(lambda x: lg.sum(f(x) ** 2))(lg.asarray(X))
@@ -131,7 +175,7 @@ def test_what_is_named_is_computed_once(device: str, loop: str) -> None:
     """The next trip starts from it, and the second run of the loop, for what has no name, reads it."""
 
     def f(x: Any) -> Any:
-        return LOOPS[loop](lambda v: v + 0.1 * lg.sin(v) + lg.name(lg.exp(lg.tanh(v)), "rate"), x)
+        return LOOPS[loop](step, x)
 
     def result(f: Any) -> Any:
         return lg.value_and_grad(lambda x: lg.sum(f(x) ** 2))(lg.asarray(X))
@@ -141,6 +185,30 @@ def test_what_is_named_is_computed_once(device: str, loop: str) -> None:
     assert lg.to_text(*unnamed).count("= exp(") > 1
     for found, expected in zip(named, result(f), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_trips_of_inner_loops_are_kept_as_well() -> None:
+    """So the second run knows them, and the plan has three stacks that hold values between the two runs."""
+    f = lg.checkpoint(lambda x: three_deep(step, x), policy=RATES)
+    value, slope = lg.value_and_grad(lambda x: lg.sum(f(x)))(lg.asarray(X))
+    assert lg.to_text(value, slope).count("= while(") == 1
+    rows = saved_values(lambda x: lg.sum(f(x)), lg.asarray(X))
+    kept = {name: str(r.type) for name, r in rows.items() if name.endswith(("/rate", "/trips"))}
+    assert kept == {"while_loop/rate": "float64[4]", "fori_loop/trips": "int32[4]"}
+
+
+def test_trips_that_nobody_keeps_are_not_computed_from_what_is_read(device: str) -> None:
+    """The loop behind has no names: the second run computes again what decides how often it runs, as that must end
+    while the stack is too small."""
+
+    def f(x: Any) -> Any:
+        v = lg.fori_loop(0, lg.asarray(40), lambda _, v: step(0.1 * v), x)
+        return lg.while_loop(lambda u: u < 9, lambda u: u + v * lg.sin(u) ** 2 + 0.1, v)
+
+    again = lg.checkpoint(f, policy=RATES)
+    value, slope = lg.value_and_grad(lambda x: lg.sum(again(x)))(lg.asarray(X))
+    assert lg.to_text(value, slope).count("= exp(") == 2
+    np.testing.assert_allclose(slope, lg.grad(lambda x: lg.sum(f(x)))(lg.asarray(X)), rtol=1e-11)
 
 
 def test_a_value_that_only_the_second_run_reads() -> None:
