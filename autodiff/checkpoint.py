@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from loopgrad.autodiff.loops.emission import ReverseCarries, scatter_chains
+from loopgrad.autodiff.loops.emission import Emptied, ReverseCarries, Saving, scatter_chains
 from loopgrad.autodiff.loops.normal import NormalLoop
-from loopgrad.autodiff.loops.residuals import JointValues, nbytes
+from loopgrad.autodiff.loops.residuals import JointValues, ReverseInputs, ReversePart, nbytes
 from loopgrad.graph import ops
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
@@ -40,23 +40,29 @@ _COUNT: Final = TensorType((), int64)
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """One trip of the loop, whose results are `primal`, and its pullback, as values computed from the body's inputs
-    (and cotangents), with the values of the ambient scope that stand for the captures. `state`: the carries that the
-    pullback, or a later trip, needs."""
+    """One trip of the loop, whose results are `primal`, and its pullback `reverse`, as values computed from the body's
+    inputs (and cotangents), with the values of the ambient scope that stand for the captures. `state`: the carries that
+    the pullback, or a later trip, needs. `saving`: the trips, one or one per lane, and what a policy has saved of each
+    on stacks."""
 
     loop: NormalLoop
     inputs: JointValues
     primal: Sequence[Value]
     carries: ReverseCarries
+    reverse: ReversePart
     state: list[int]
-    count: Value  # trips: one, or one per lane
+    saving: Saving
     alone: bool  # not in the body of another loop, whose every trip would keep the states of a forward run
 
+    @property
+    def count(self) -> Value:
+        return self.saving.count
 
-def state_carries(loop: NormalLoop, inputs: JointValues, primal: Sequence[Value], carries: ReverseCarries) -> list[int]:
+
+def state_carries(loop: NormalLoop, inputs: JointValues, primal: Sequence[Value], reverse: ReversePart) -> list[int]:
     """The carries without which the pullback can't be computed trip by trip."""
     arguments = loop.split(inputs.primal).carries
-    read = read_values(extract(carries.outputs, inputs.values))
+    read = read_values(reverse.graph)
     needed = {j for j, v in enumerate(arguments) if v in read}
     while True:
         read = read_values(extract([primal[j] for j in sorted(needed)], inputs.values))
@@ -91,13 +97,15 @@ def emit_checkpointed(trip: Trip) -> Sequence[Value]:
     if trip.alone and runs_forward(loop):
         start, trips = _forward(trip, trips, stacks, available)
 
+    saved = [*trip.saving.threaded, *trip.saving.pushed]
+
     def reverse_trip(t: Value, *carried: Value) -> list[Value]:
-        adjoint, rest = in_parts(carried, c, len(carried) - c)
+        adjoint, rest = in_parts(carried, c + len(saved), len(carried) - c - len(saved))
         base = _descend(trip, t, Schedule.of(rest, len(states)), available, range(len(states)))
         here = _advanced(trip, base.position, ops.sub(t, base.position), base.state)
         return [*_pulled(trip, t, here, adjoint), *_returned(t, base)]
 
-    inits = [*trip.carries.inits, *start.values]
+    inits = [*trip.carries.inits, *saved, *start.values]
     return traced_for(trips, inits, reverse_trip, reverse=True, name=loop.node.attrs["name"])[:c]
 
 
@@ -238,17 +246,20 @@ def _body_inputs(trip: Trip, t: Value, state: Sequence[Value]) -> list[Value]:
     return [*leading, *(carried.get(j, unread[j]) for j in range(loop.width)), *loop.captures]
 
 
-def _pulled(trip: Trip, t: Value, state: Sequence[Value], adjoint: Sequence[Value]) -> Sequence[Value]:
-    """The cotangents before trip t; those of lanes that didn't make it stay."""
-    carries = trip.carries
-    outside = (*trip.inputs.primal, *carries.fixed)
-    graph = extract(carries.outputs, (*outside, *carries.inputs))
-    fixed = list(carries.fixed.values())
+def _pulled(trip: Trip, t: Value, state: Sequence[Value], carried: Sequence[Value]) -> Sequence[Value]:
+    """The cotangents before trip t, and the stacks without what it saved; those of lanes that didn't make it stay."""
+    reverse, inputs = trip.reverse, trip.reverse.inputs
+    fixed = list(trip.carries.fixed.values())
     everywhere = ops.broadcast_to(t, trip.count.shape)
     active = ops.cast(ops.lt(everywhere, ops.cast(trip.count, int64)), int64)
+    given = Emptied(trip.carries.inits, trip.saving.threaded, trip.saving.pushed)
 
     def body(_: Value, *carried: Value) -> Sequence[Value]:
-        return inline(graph, (*_body_inputs(trip, everywhere, state), *fixed, *carried))
+        own = given.split(carried)
+        popped = [ops.pop(s) for s in own.popped]
+        outside = (*_body_inputs(trip, everywhere, state), *fixed)
+        made = reverse.inlined(ReverseInputs(outside, own.adjoint, [v for _, v in popped], own.threaded))
+        return Emptied(made.adjoint, made.emptied, [s for s, _ in popped]).values
 
-    shared = scatter_chains(graph, len(outside), range(len(adjoint)), trip.loop.within)
-    return traced_for(active, adjoint, body, shared=shared)
+    shared = scatter_chains(reverse.graph, len(inputs.outside), range(len(inputs.adjoint)), trip.loop.within)
+    return traced_for(active, carried, body, shared=shared)

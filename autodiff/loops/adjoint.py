@@ -18,7 +18,7 @@ scatters into one `shared` carry, everything else in its own shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,10 +40,11 @@ from loopgrad.autodiff.loops.normal import (
     normal_loop,
 )
 from loopgrad.autodiff.loops.residuals import (
-    Chosen,
     Joint,
     JointValues,
+    Split,
     chosen,
+    demanded,
     forward_part,
     nbytes,
     reverse_part,
@@ -59,7 +60,7 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.calls import without_plain
 from loopgrad.graph.primitives import KEEPING_SPLATS
 from loopgrad.graph.region_ops import tied
-from loopgrad.graph.regions import Region, brings_rules, in_parts
+from loopgrad.graph.regions import Region, brings_rules
 from loopgrad.graph.types import StackType, TensorType
 
 
@@ -278,11 +279,9 @@ def emit_loops(
     """The final values of `carries`, and what they must be tied to."""
     index, state, captures = loop.split(joint.inputs.primal)
     parts = split(joint.inputs, joint.outputs.primal, carries.outputs)
+    if loop.node.attrs["memory_budget"] is not None and not _fits_budget(loop, parts, set(state), context):
+        return _emit_within_budget(loop, joint, carries, parts, context)
     values = chosen(parts, set(state))
-    if (values.saved or parts.threads.made) and not _fits_budget(
-        loop, values.saved, bool(parts.threads.made), context
-    ):
-        return _emit_within_budget(loop, joint, carries, context)
     forward = forward_part(parts, values.all)
     saving = emit_augmented(loop, forward, parts.threads, values, context, brings_rules(loop.body))
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
@@ -290,30 +289,33 @@ def emit_loops(
     return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
 
 
-def _fits_budget(loop: NormalLoop, saved: Sequence[Value], inner: bool, context: Context) -> bool:
-    """Whether the loop may save what it likes; `inner` loops save an amount that isn't known here. Inside lanes
-    a budget is not for one lane to keep, and a stack that is carried can't be one of the states that are kept."""
-    budget = loop.node.attrs["memory_budget"]
-    if budget is None or context.lanes or any(isinstance(v.type, StackType) for v in loop.inits):
+def _fits_budget(loop: NormalLoop, parts: Split, paid: Set[Value], context: Context) -> bool:
+    """Whether the loop may save what it likes besides what a policy saves; inner loops save an amount that isn't known
+    here. Inside lanes a budget is not for one lane to keep, and a stack that is carried can't be one of the states that
+    are kept."""
+    asked, least = demanded(parts, paid)
+    saved = [v for v in chosen(parts, paid).saved if v not in least.saved]
+    inner = len(parts.threads.made) > len(asked.threads.made)
+    if not (saved or inner) or context.lanes or any(isinstance(v.type, StackType) for v in loop.inits):
         return True
     count = None if loop.count is None else loop.count.node
     if inner or count is None or count.op != "const":
         return False
-    return bool(count.attrs["value"] * sum(nbytes(v) for v in saved) <= budget)
+    return bool(count.attrs["value"] * sum(nbytes(v) for v in saved) <= loop.node.attrs["memory_budget"])
 
 
 def _emit_within_budget(
-    loop: NormalLoop, joint: Joint, carries: ReverseCarries, context: Context
+    loop: NormalLoop, joint: Joint, carries: ReverseCarries, parts: Split, context: Context
 ) -> tuple[Sequence[Value], Sequence[Value]]:
-    """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`)."""
-    inputs, width, alone = joint.inputs, len(joint.outputs.primal), not context.nested
-    outputs = extract((*joint.outputs.primal, *carries.outputs), inputs.values).outputs
-    primal, adjoint = in_parts(outputs, width, len(outputs) - width)
-    settled = [replace(c, after=v) for c, v in zip(carries.carried, adjoint, strict=True)]
+    """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`), but for what a policy saves."""
+    parts, values = demanded(parts, set(loop.split(joint.inputs.primal).carries))
+    settled = [replace(c, after=v) for c, v in zip(carries.carried, parts.adjoint, strict=True)]
     carries = replace(carries, carried=settled)
-    state = state_carries(loop, inputs, primal, carries)
-    parts = split(inputs, primal, ())
-    forward = forward_part(parts, ())
+    reverse = reverse_part(parts, (*joint.inputs.primal, *carries.fixed), carries.inputs, values.saved)
+    state = state_carries(loop, joint.inputs, parts.primal, reverse)
+    forward = forward_part(parts, values.all)
+    alone = not context.nested
     anyway = brings_rules(loop.body) and not (alone and runs_forward(loop))
-    counting = emit_augmented(loop, forward, parts.threads, Chosen(), replace(context, nested=True), anyway)
-    return emit_checkpointed(Trip(loop, inputs, primal, carries, state, counting.count, alone)), counting.anchor
+    saving = emit_augmented(loop, forward, parts.threads, values, replace(context, nested=True), anyway)
+    trip = Trip(loop, joint.inputs, parts.primal, carries, reverse, state, saving, alone)
+    return emit_checkpointed(trip), saving.anchor

@@ -33,6 +33,9 @@ from loopgrad.graph.region_ops import for_form, traced_for
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.stacks import stack_type, uses_of_stack
 
+Pair = tuple[Value, Value]
+
+
 # ---- what fills stacks
 
 
@@ -191,9 +194,6 @@ def turned(
     return {refill.made[i]: pair for i, pair in left.items()}
 
 
-Pair = tuple[Value, Value]
-
-
 def _turned(
     graph: Graph, filling: Filling, pairs: Mapping[int, Pair], count: Value, given: Mapping[Value, Value]
 ) -> dict[int, Pair]:
@@ -230,7 +230,7 @@ def _computed(graph: Graph, value: Value | None, given: Mapping[Value, Value]) -
 # ---- the second run
 
 
-class Replay(NamedTuple):
+class LoopReading(NamedTuple):
     """A loop that is to read stacks in place of computing, the stacks at its places, and its trips if it is a while."""
 
     filling: Filling
@@ -243,20 +243,20 @@ def reading(graph: Graph, found: Sequence[Refill]) -> tuple[Graph, dict[Value, V
     behind them trips that are one of the values. Where a stack is made -> the input that feeds its loop."""
     queues = [[Value(v.type) for v in r.made.values()] for r in found]
     trips = [Value(r.trips.type) for r in found if isinstance(r.trips, Value)]
-    counts, loops = iter(trips), dict[Node, Replay]()
+    counts, loops = iter(trips), dict[Node, LoopReading]()
     for r, own in zip(found, queues, strict=True):
         count = next(counts) if isinstance(r.trips, Value) else None
-        loops[r.filling.node] = Replay(r.filling, own, count)
+        loops[r.filling.node] = LoopReading(r.filling, own, count)
     builder = GraphBuilder()
-    env, _ = _replayed(graph, loops, {}, builder)
+    env, _ = _with_readers(graph, loops, {}, builder)
     made = [v for r in found for v in r.made.values()]
     fed = dict(zip(made, [v for own in queues for v in own], strict=True))
     outputs = tuple([env.get(v, v) for v in graph.outputs])
     return Graph((*graph.inputs, *fed.values(), *trips), tuple(builder.nodes), outputs), fed
 
 
-def _replayed(
-    graph: Graph, loops: Mapping[Node, Replay], instead: Mapping[Value, Value], builder: GraphBuilder
+def _with_readers(
+    graph: Graph, loops: Mapping[Node, LoopReading], instead: Mapping[Value, Value], builder: GraphBuilder
 ) -> tuple[dict[Value, Value], dict[Node, Sequence[Value]]]:
     """Copy the nodes: what stands for their results, and the stacks that are left of what loops read. `instead` of
     some values there are others."""
@@ -266,7 +266,7 @@ def _replayed(
         results: Sequence[Value] = current.results
         builder.loc = node.loc
         if node in loops:
-            made = _loop_replayed(current, loops[node], builder)
+            made = _loop_reading(current, loops[node], builder)
             results, left[node] = made[: len(node.results)], made[len(node.results) :]
         else:
             builder.nodes.append(current)
@@ -275,15 +275,15 @@ def _replayed(
     return env, left
 
 
-def _loop_replayed(node: Node, replay: Replay, builder: GraphBuilder) -> Sequence[Value]:
+def _loop_reading(node: Node, found: LoopReading, builder: GraphBuilder) -> Sequence[Value]:
     loop = Loop.of(node)
-    body = _body_replayed(loop.body, replay.filling)
+    body = _body_reading(loop.body, found.filling)
     lead, carries, captures = loop.split(body.inputs[: len(loop.body.inputs)])
-    inits = (*loop.inits, *replay.queues)
-    lead = [Value(replay.trips.type)] if loop.count is None and replay.trips is not None else lead
+    inits = (*loop.inits, *found.queues)
+    lead = [Value(found.trips.type)] if loop.count is None and found.trips is not None else lead
     queues = body.inputs[len(loop.body.inputs) :]
     body = Graph((*lead, *carries, *queues, *captures), body.nodes, body.outputs)
-    count = loop.count if replay.trips is None else replay.trips
+    count = loop.count if found.trips is None else found.trips
     assert count is not None, "a while is run again by its trips"
     form = for_form(
         count, inits, body, loop.captures,
@@ -292,7 +292,7 @@ def _loop_replayed(node: Node, replay: Replay, builder: GraphBuilder) -> Sequenc
     return builder.emit(form.op, form.operands, form.attrs, form.regions)
 
 
-def _body_replayed(body: Graph, filling: Filling) -> Graph:
+def _body_reading(body: Graph, filling: Filling) -> Graph:
     """`body` with stacks at its end, before and after popping what `filling` pushes."""
     builder, instead = GraphBuilder(), dict[Value, Value]()
     before = {i: Value(body.inputs[i].type) for i in filling.places}
@@ -304,8 +304,8 @@ def _body_replayed(body: Graph, filling: Filling) -> Graph:
     loops = {}
     for part, at, counted in filling.inner:
         trips = popped[counted] if counted is not None else None
-        loops[part.node] = Replay(part, [before[at[i]] for i in part.places], trips)
-    env, left = _replayed(body, loops, instead, builder)
+        loops[part.node] = LoopReading(part, [before[at[i]] for i in part.places], trips)
+    env, left = _with_readers(body, loops, instead, builder)
     for part, at, _ in filling.inner:
         after.update(zip([at[i] for i in part.places], left[part.node], strict=True))
     outputs = (*[env.get(v, v) for v in body.outputs], *after.values())
@@ -316,7 +316,7 @@ def _body_replayed(body: Graph, filling: Filling) -> Graph:
 
 
 def settles(graph: Graph, doubtful: Collection[Value]) -> bool:
-    """Whether all loops end, whatever the `doubtful` inputs hold: trips may be popped, but not be computed from them."""
+    """Whether all loops end, whatever the `doubtful` inputs hold: trips may be popped, not computed from them."""
     taint = set(doubtful)
     for node in graph.nodes:
         if not any(v in taint for v in node.operands):
@@ -325,7 +325,8 @@ def settles(graph: Graph, doubtful: Collection[Value]) -> bool:
         if not node.regions:
             continue
         region = Region.of(node)
-        inside = {v for i, o in enumerate(node.operands) if o in taint and i >= region.first for v in region.inputs_of(i)}
+        handed = [i for i, v in enumerate(node.operands) if v in taint and i >= region.first]
+        inside = {v for i in handed for v in region.inputs_of(i)}
         if isinstance(region, Loop):
             lead, carries, _ = region.split(region.body.inputs)
             if region.count is None or (region.count in taint and not _is_popped(region.count)):

@@ -128,13 +128,28 @@ def recomputable(node: Node) -> bool:
 def chosen(parts: Split, paid: Set[Value], near_sources: bool = False) -> Chosen:
     """The values to save: those that a policy saves and reverse reads, then the cheapest others; `paid` are the inputs
     of the joint graph that aren't free."""
-    free = set(parts.graph.inputs) - paid
-    saveable = [v for v in parts.saveable if v not in free]
+    saveable = _saveable(parts, paid)
     cut = _cheapest(parts, paid, near_sources, saveable)
     if not saveable:
         return Chosen(cut)
     read = read_values(extract(parts.wanted, (*parts.graph.inputs, *saveable, *cut)))
     return Chosen([*(v for v in saveable if v in read), *cut], [v for v in saveable if v not in read])
+
+
+def demanded(parts: Split, paid: Set[Value]) -> tuple[Split, Chosen]:
+    """The values that a policy saves, whatever reverse may compute again; and the parts, of whose stacks only those of
+    such values are handed over."""
+    saveable = _saveable(parts, paid)
+    read = read_values(extract(parts.wanted, (*parts.graph.inputs, *saveable))) if saveable else ()
+    staying = [t for t in zip(*parts.threads, strict=True) if is_marked(t[0])]
+    threads = Threads(*zip(*staying, strict=True)) if staying else Threads((), (), ())
+    values = Chosen([v for v in saveable if v in read], [v for v in saveable if v not in read])
+    return parts._replace(threads=threads), values
+
+
+def _saveable(parts: Split, paid: Set[Value]) -> list[Value]:
+    free = set(parts.graph.inputs) - paid
+    return [v for v in parts.saveable if v not in free]
 
 
 def _cheapest(parts: Split, paid: Collection[Value], near_sources: bool, saveable: Collection[Value]) -> list[Value]:

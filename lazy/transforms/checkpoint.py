@@ -32,7 +32,7 @@ class Policy:
 class checkpoint_policies:  # JAX's name, of a namespace
     """What `lg.checkpoint(f, policy=...)` saves of what f computes, in its loops and branches too: of a loop, what each
     trip made goes onto a stack. Names are given by `lg.name`. Only what the derivative reads is saved. A checkpoint
-    inside f has its own policy and keeps nothing for f's; so does a loop with a `memory_budget`."""
+    inside f has its own policy and keeps nothing for f's. A loop with a `memory_budget` saves this besides."""
 
     nothing_saveable: Final = Policy(())
     """Nothing, as without a policy: f is computed again from its arguments."""

@@ -211,6 +211,44 @@ def test_trips_that_nobody_keeps_are_not_computed_from_what_is_read(device: str)
     np.testing.assert_allclose(slope, lg.grad(lambda x: lg.sum(f(x)))(lg.asarray(X)), rtol=1e-11)
 
 
+BUDGETED: dict[str, Any] = {
+    "for": lambda step, x, b: lg.fori_loop(0, 12, lambda _, v: step(v), x, memory_budget=b),
+    "lanes": lambda step, x, b: lg.fori_loop(0, lg.asarray(3 * TRIPS), lambda _, v: step(v), x, memory_budget=b),
+    "while": lambda step, x, b: lg.while_loop(lambda v: v < 12, lambda v: step(v) + 0.5, x, memory_budget=b),
+    "around a loop": lambda step, x, b: lg.fori_loop(
+        0, 9, lambda _, v: lg.fori_loop(0, lg.asarray(TRIPS), lambda _, u: step(0.5 * u), v), x, memory_budget=b
+    ),
+    "inside a loop": lambda step, x, b: lg.fori_loop(
+        0, 3, lambda _, v: lg.fori_loop(0, 9, lambda _, u: step(0.5 * u), v, memory_budget=b), x
+    ),
+    "products": lambda step, x, b: lg.fori_loop(
+        0, 9, lambda _, v: step(lg.matmul(0.1 * lg.ones((4, 4)), v)), x, memory_budget=b
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", list(BUDGETED))
+def test_a_loop_with_a_budget_saves_what_is_named_besides(device: str, loop: str) -> None:
+    """Each trip is pulled back with what was saved; only going on from a state that was kept computes it again."""
+
+    def result(wrap: Any, budget: int | None) -> Any:
+        f = wrap(lambda x: BUDGETED[loop](step, x, budget))
+        return lg.value_and_grad(lambda x: lg.sum(f(x) ** 2))(lg.asarray(X))
+
+    named, unnamed = (result(lambda f, p=p: lg.checkpoint(f, policy=p), 64) for p in (RATES, None))
+    assert lg.to_text(*named).count("= exp(") < lg.to_text(*unnamed).count("= exp(")
+    for found, expected in zip(named, result(lambda f: f, None), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_plan_of_a_loop_with_a_budget() -> None:
+    f = lg.checkpoint(lambda x: BUDGETED["for"](step, x, 64), policy=RATES)
+    rows = lg.compile(lg.value_and_grad(lambda x: lg.sum(f(x)))).plan(lg.asarray(X)).residuals
+    assert [(r.name, str(r.type), r.formula) for r in rows] == [
+        ("fori_loop/rate", "float64[4]", "12"), ("snapshot", "int64[]", "2"), ("snapshot", "float64[4]", "2")
+    ]  # fmt: skip
+
+
 def test_a_value_that_only_the_second_run_reads() -> None:
     """The derivative of a sum reads neither term; the carry can't be had without them."""
     f = lg.checkpoint(lambda x: lg.fori_loop(0, 6, lambda _, v: v + lg.name(lg.sin(v), "rate"), x), policy=RATES)
