@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from loopgrad.codegen.scalar.ops import Ops, V
+from loopgrad.codegen.scalar.philox import philox
 from loopgrad.graph.primitives.intervals import Interval
 from loopgrad.graph.types import DType
 
@@ -178,4 +179,5 @@ RECIPES: Final[dict[str, Recipe]] = {
     "abs": _abs,
     "invert": _row("Not"),
     "sign": _sign,
+    "philox": lambda m, _dtype, known, *operands: philox(m, operands, known(6)),
 }

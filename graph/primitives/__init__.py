@@ -17,6 +17,7 @@ from loopgrad.graph.primitives import (
     indexing,
     linalg,
     movement,
+    random,
     reduction,
     stack,
 )
@@ -37,6 +38,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "convolution": convolution.ROWS,
     "factorisations": factorisations.ROWS,
     "control": control.ROWS,
+    "random": random.ROWS,
     "stack": stack.ROWS,
     "complex_parts": complex_parts.ROWS,
 }
@@ -50,6 +52,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **convolution.ROWS,
     **factorisations.ROWS,
     **control.ROWS,
+    **random.ROWS,
     **stack.ROWS,
     **complex_parts.ROWS,
 }

@@ -15,7 +15,6 @@ _IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
 _POLYNOMIALS: Final = "np.{0}(np.asarray(x)) where it is data; lg.polyval evaluates polynomials"
 
 ABSENT: Final[dict[str, str]] = {
-    "random": "make numbers with np.random.default_rng(seed) and pass them as arrays",
     "fft": "no transforms: np.fft on np.asarray(x), or lg.convolve for short kernels",
     **{n: _HOST.format(n) for n in (
         "intersect1d", "union1d", "setdiff1d", "setxor1d", "trim_zeros",
@@ -77,6 +76,20 @@ ABSENT: Final[dict[str, str]] = {
     "block_until_ready": "lg.eval(x), then lg.synchronize()",
 }  # fmt: skip
 
+RANDOM_ABSENT: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        (
+            "rand", "randn", "randint", "random_sample", "ranf", "sample", "normal", "uniform", "choice", "permutation",
+            "shuffle", "exponential", "standard_normal", "random_integers", "bytes",
+        ),
+        "make rng = lg.random.default_rng(seed), whose methods draw",
+    ),
+    "seed": "make rng = lg.random.default_rng(seed), whose methods draw",
+    "RandomState": "lg.random.default_rng(seed)",
+    "SeedSequence": "np.random.SeedSequence is taken as a seed",
+    **dict.fromkeys(("PCG64", "PCG64DXSM", "MT19937", "SFC64", "Philox"), "lg.random.Philox4x32 or Philox4x64"),
+    **dict.fromkeys(("key", "PRNGKey", "split", "fold_in"), "lg.random.Generator(seed), its stream(shape) and spawn(n)"),
+}
 LINALG_ABSENT: Final[dict[str, str]] = {
     n: _LOOP.format(n)
     for n in (

@@ -1,5 +1,6 @@
 # written by `python -m tests.architecture.public_stub` from the statements PUBLIC
 from loopgrad import linalg as linalg
+from loopgrad import random as random
 from loopgrad.codegen.options import Options as Options
 from loopgrad.graph.errors import DTypeError as DTypeError
 from loopgrad.graph.errors import GradientError as GradientError

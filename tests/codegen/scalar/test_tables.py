@@ -64,5 +64,23 @@ def test_every_primitive_of_every_dtype(target):
     assert not missing
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("target", TARGETS)
+def test_blocks_of_random_words(target, bits):
+    """Two words of a block share its ten rounds, of two wide multiplications each, where words have 32 bits."""
+    build = Build(100)
+    (lane,) = build.indices
+    dtype = DTYPES[f"uint{bits}"]
+    operands = [build.load(build.param(dtype, 100), lane) for _ in range(6)]
+    for word in (0, 3):
+        number = build.const(word, dtype)
+        build.store(build.param(dtype, 100, "write"), lane, build.one("philox", [*operands, number], dtype))
+    kernel = optimise(build.kernel())
+    verify_kernel(kernel)
+    code = TARGETS[target](kernel, False)
+    if target == "cpu without vectors":
+        assert str(code).count("= mul ") == {32: 20, 64: 100}[bits]
+
+
 def test_every_primitive_is_an_opcode():
     assert {*UNARY, *BINARY, *COMPARE, *PREDICATE} <= set(OPCODES)

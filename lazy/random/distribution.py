@@ -1,0 +1,101 @@
+"""What a distribution is: parameters, the words of a block that a number takes, and how it is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.types import DType, float32, float64
+from loopgrad.lazy.tensor.config import current
+from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast_operand, is_scalar, requested_dtype, wrap
+from loopgrad.lazy.tensor.promotion import float_dtype, promote_all, scalar_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.random.source import Source
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+WHOLE_BLOCK: Final = (4, 4)
+
+
+class Range(Enum):
+    """Where a parameter must lie: what the error says, and which numbers are refused."""
+
+    ANY = "a number"
+    FINITE = "a finite number"
+    POSITIVE = "a number above 0"
+    NOT_NEGATIVE = "a number of at least 0"
+    PROBABILITY = "a number from 0 to 1"
+
+    def refuses(self, x: np.ndarray[Any, Any]) -> bool:
+        """Whether an element is none of them; NaN is refused where a bound is."""
+        match self:
+            case Range.ANY:
+                return False
+            case Range.FINITE:
+                return not bool(np.isfinite(x).all())
+            case Range.POSITIVE:
+                return not bool((x > 0).all())
+            case Range.NOT_NEGATIVE:
+                return not bool((x >= 0).all())
+        return not bool(((x >= 0) & (x <= 1)).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """`make(source, dtype, *parameters)` gives the numbers: floats of `dtype`, which is float32 or float64 and the
+    parameters' too, or whatever `result` is. `words`: of 32 bits, that a float32 and a float64 take of a block."""
+
+    name: str
+    parameters: tuple[tuple[str, Range], ...]
+    words: tuple[int, int]
+    make: Callable[..., Tensor]
+    result: DType | None = None
+
+    def check(self, values: Sequence[Any]) -> None:
+        """ValueError for a parameter of Python's or NumPy's that is out of range; tensors aren't looked at."""
+        for (name, range_), value in zip(self.parameters, values, strict=True):
+            if isinstance(value, TensorCore) or range_ is Range.ANY or _holds_tensors(value):
+                continue
+            if range_.refuses(np.asarray(value)):
+                raise ValueError(explained(self.name, f"{name} to be {range_.value}", value, "check the parameters"))
+
+    def float_type(self, values: Sequence[Any], dtype: Any) -> DType:
+        """The dtype of the floats: as asked for, else what the parameters promote to."""
+        wanted = requested_dtype(dtype)
+        if wanted is not None and not wanted.is_float:
+            fix = "draw floats and convert them with .astype"
+            raise DTypeError(explained(self.name, "a float dtype", wanted, fix))
+        return wanted or promoted(values)
+
+    def words_of(self, dtype: DType) -> int:
+        return self.words[dtype.bits == 64]
+
+    def numbers(self, source: Source, dtype: DType, values: Sequence[Tensor]) -> Tensor:
+        """The numbers, of the source's shape."""
+        wide = float64 if dtype.bits == 64 else float32
+        made = self.make(source, wide, *[wrap(cast_operand(v, wide)) for v in values])
+        return made if self.result is not None else wrap(cast_operand(made, dtype))
+
+
+def promoted(values: Sequence[Any]) -> DType:
+    """The float dtype of a function of these parameters."""
+    if not values:
+        return current().dtype
+    dtype, _ = promote_all(*[_dtype_of(v) for v in values])
+    return float_dtype(dtype)
+
+
+def _dtype_of(x: Any) -> tuple[DType, bool]:
+    if is_scalar(x):
+        return scalar_dtype(x), True
+    t = as_tensor(x)
+    return t._value.dtype, t._weak
+
+
+def _holds_tensors(x: Any) -> bool:
+    return isinstance(x, list | tuple) and any(isinstance(i, TensorCore) or _holds_tensors(i) for i in x)

@@ -1,0 +1,106 @@
+"""`Stream`: random numbers without state, for loops.
+
+A stream is a value, a tree of three tensors of one shape, that of its lanes: a key, the lane's number, and the step,
+how much the lane has drawn. Drawing gives the numbers and the stream after them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from loopgrad.graph import ops
+from loopgrad.graph.types import uint32, uint64
+from loopgrad.lazy.random.distribution import Distribution
+from loopgrad.lazy.random.draws import Draws
+from loopgrad.lazy.random.integers import IntegerRange
+from loopgrad.lazy.random.shapes import drawn_shape, shape_of, size_of
+from loopgrad.lazy.random.source import Source, numbered
+from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast_value, wrap
+from loopgrad.lazy.tensor.operands import joined_shape
+from loopgrad.lazy.tensor.trees import register_node
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.operands import Shape
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+PUBLIC_RANDOM: Final = "Stream"
+WORDS: Final = 4  # of a block
+
+
+class Stream(Draws["tuple[Tensor, Stream]"]):
+    """One stream of random numbers a lane; `lg.random.Generator.stream` makes them.
+
+    Its methods are the generator's; each gives `(numbers, stream)`: one number a lane, or an array of shape `size` a
+    lane, and the stream that goes on after them. The same stream gives the same numbers again.
+
+    >>> def step(state):
+    ...     total, count, stream = state
+    ...     u, stream = stream.uniform()
+    ...     return total + u, count + 1, stream
+    >>> stream = lg.random.default_rng(7).stream(4)
+    >>> state = (lg.zeros(4), lg.zeros(4, dtype=lg.int64), stream)
+    >>> total, count, stream = lg.while_loop(lambda s: s[0] < 1.0, step, state)
+    >>> bool((total >= 1.0).all())
+    True
+    """
+
+    __slots__ = ("key", "lane", "step")
+
+    def __init__(self, key: Tensor, lane: Tensor, step: Tensor) -> None:
+        self.key, self.lane, self.step = key, lane, step
+
+    def __repr__(self) -> str:
+        return f"Stream(shape={self.shape})"
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the lanes."""
+        return joined_shape("stream", [x._value.shape for x in (self.key, self.lane, self.step)])
+
+    def _draw(self, what: Distribution, parameters: tuple[Any, ...], size: Any, dtype: Any) -> tuple[Tensor, Stream]:
+        what.check(parameters)
+        kind = what.float_type(parameters, dtype)
+        given = [as_tensor(p) for p in parameters]
+        shape = drawn_shape(what.name, [t._value.shape for t in given], size, self.shape)
+        source, after = self._taken(shape, size, what.words_of(kind))
+        return what.numbers(source, kind, given), after
+
+    def _draw_integers(self, among: IntegerRange, size: Any) -> tuple[Tensor, Stream]:
+        source, after = self._taken(drawn_shape("integers", among.shapes, size, self.shape), size, 4)
+        return among.numbers(source), after
+
+    def _taken(self, shape: Shape, size: Any, words: int) -> tuple[Source, Stream]:
+        """A source for that shape, with as many words of 32 bits for each element, and the stream after them.
+
+        An array of numbers a lane takes words of successive blocks.
+        """
+        extra = () if size is None else shape_of(size)
+        lanes = self.shape
+        key, lane, step = [broadcast_value(x._value, lanes) for x in (self.key, self.lane, self.step)]
+        each = WORDS // words
+        after = Stream(self.key, self.lane, wrap(ops.add(self.step._value, -(-size_of(extra) // each))))
+        if not extra:
+            return Source(shape, (key,), lane, step), after
+        wide = (*lanes, *[1] * len(extra))
+        key, lane, step = [ops.reshape(v, wide) for v in (key, lane, step)]
+        number = numbered(extra, uint32)
+        if each > 1:
+            block, place = ops.floordiv(number, each), ops.mod(number, each)
+            offset = broadcast_value(ops.mul(place, words), shape)
+        else:
+            block, offset = number, None
+        steps = ops.add(
+            broadcast_value(step, (*lanes, *extra)), broadcast_value(cast_value(block, uint64), (*lanes, *extra))
+        )
+        return Source(shape, (key,), lane, steps, 0, offset), after
+
+
+def _rebuilt(_: Any, children: Any) -> Stream:
+    stream: Stream = object.__new__(Stream)
+    stream.key, stream.lane, stream.step = children
+    return stream
+
+
+_FIELDS: Final = ("key", "lane", "step")
+register_node(Stream, lambda s: ([s.key, s.lane, s.step], _FIELDS), _rebuilt, tuple, attributes=True)

@@ -1,0 +1,149 @@
+"""Generators: seeds, arguments out of range, copies, children, and where drawing is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+
+def test_seeds():
+    """Hashed as by NumPy: ints of any size and sequences; None takes entropy."""
+    for seed in (0, 7, 10**40, [1, 2, 3], np.uint32(9), np.random.SeedSequence(5)):
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        (want,) = sequence.generate_state(1, np.uint64)
+        assert lg.random.Philox4x32(seed).state["state"]["key"] == [int(want)]
+    assert lg.random.Generator().bit_generator.state != lg.random.Generator().bit_generator.state
+    rng = lg.random.Generator(3)
+    assert lg.random.default_rng(rng) is rng
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: lg.random.Generator(-1), ValueError),
+        (lambda: lg.random.Generator(1.5), TypeError),
+        (lambda: lg.random.Generator("seed"), TypeError),
+        (lambda: lg.random.Generator(lg.asarray(3)), TypeError),
+        (lambda: lg.random.Philox4x32(3, key=4), ValueError),
+        (lambda: lg.random.Philox4x32(key=2**64), ValueError),
+        (lambda: lg.random.Philox4x32(key=lg.asarray(1.0)), TypeError),
+        (lambda: lg.random.Philox4x64(key=[1, 2, 3]), ValueError),
+        (lambda: lg.random.Generator(0).random(dtype=int), TypeError),
+        (lambda: lg.random.Generator(0).random(size=-1), ValueError),
+        (lambda: lg.random.Generator(0).random(size=2.5), TypeError),
+        (lambda: lg.random.Generator(0).normal(0.0, -1.0), ValueError),
+        (lambda: lg.random.Generator(0).normal([0.0, 1.0], 1.0, size=3), ValueError),
+        (lambda: lg.random.Generator(0).exponential(np.array([1.0, np.nan])), ValueError),
+        (lambda: lg.random.Generator(0).uniform(0.0, np.inf), ValueError),
+        (lambda: lg.random.Generator(0).integers(5, 5), ValueError),
+        (lambda: lg.random.Generator(0).integers(0, 300, dtype="uint8"), ValueError),
+        (lambda: lg.random.Generator(0).integers(-1, 3, dtype="uint8"), ValueError),
+        (lambda: lg.random.Generator(0).integers(0.5), TypeError),
+        (lambda: lg.random.Generator(0).integers(5, dtype=float), TypeError),
+    ],
+)
+def test_what_is_refused(make, error):
+    with pytest.raises(error):
+        make()
+
+
+def test_copies_go_on_by_themselves():
+    rng = lg.random.Generator(11)
+    rng.normal(size=3)
+    for other in (copy.copy(rng), copy.deepcopy(rng), pickle.loads(pickle.dumps(rng)), rng.copy()):
+        assert other.random(2).tolist() == rng.copy().random(2).tolist()
+    shared = lg.random.Generator(rng.bit_generator)
+    assert shared.random() != rng.random()  # one state: the second draw is another one
+    state = rng.bit_generator.state
+    before = rng.random(2).tolist()
+    rng.bit_generator.state = state
+    assert rng.random(2).tolist() == before
+    with pytest.raises(ValueError, match="Philox4x64"):
+        rng.bit_generator.state = lg.random.Philox4x64(1).state
+
+
+def test_steps_are_skipped():
+    rng, other = lg.random.Generator(4), lg.random.Generator(4)
+    for _ in range(5):
+        rng.random()
+    other.bit_generator.advance(7).advance(-2)
+    assert rng.random() == other.random()
+    far = rng.bit_generator.jumped(2)
+    assert far.state["state"]["counter"] == rng.bit_generator.state["state"]["counter"] + 2 * 2**48
+
+
+def test_children_differ_from_each_other_and_from_their_parent():
+    rng = lg.random.Generator(4)
+    children = [*rng.spawn(3), *rng.spawn(2), rng]
+    assert len({child.bit_generator.state["state"]["key"][0] for child in children}) == 6
+    assert len({float(child.random()) for child in children}) == 6
+    assert len(lg.random.Generator(lg.random.Philox4x64(4)).spawn(2)) == 2
+
+
+def test_threads_draw_different_numbers():
+    rng = lg.random.Generator(0)
+    found = []
+    threads = [threading.Thread(target=lambda: found.extend(float(rng.random()) for _ in range(20))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    want = lg.random.Generator(0)
+    assert sorted(found) == sorted(float(want.random()) for _ in range(80))
+
+
+def test_a_generator_from_around_is_refused_where_its_counter_could_not_advance():
+    rng = lg.random.Generator(0)
+    for program in (
+        lambda: lg.compile(lambda x: x + rng.random())(1.0),
+        lambda: lg.fori_loop(0, 3, lambda _, v: v + rng.random(), 0.0),
+        lambda: lg.vmap(lambda x: x + rng.random())(lg.ones(3)),
+        lambda: lg.cond(lg.asarray(True), lambda x: x + rng.random(), lambda x: x, 1.0),
+    ):
+        with pytest.raises(TypeError, match="the generator as an argument"):
+            program()
+    assert rng.bit_generator.state["state"]["counter"] == 0
+
+
+def test_where_a_generator_advances():
+    """In derivatives, which call their function once; as an argument; as a carry."""
+    rng = lg.random.Generator(0)
+    slope = lg.grad(lambda m: lg.sum(rng.normal(m, 1.0, size=3) ** 2))
+    assert float(slope(1.0)) != float(slope(1.0))
+    assert rng.bit_generator.state["state"]["counter"] == 2
+    step = lg.compile(lg.value_and_grad(lambda m, rng: lg.sum(rng.normal(m, 1.0, size=3))))
+    values = [float(step(1.0, rng)[0]) for _ in range(3)]
+    assert len(set(values)) == 3
+    assert rng.bit_generator.state["state"]["counter"] == 5
+    total, after = lg.fori_loop(0, 3, lambda _, c: (c[0] + c[1].random(), c[1]), (0.0, rng.copy()))
+    assert after.bit_generator.state["state"]["counter"] == 8
+    assert float(total) == sum(float(rng.random()) for _ in range(3))
+
+
+def test_a_generator_of_a_compiled_function_itself():
+    """Made in it of a seed, it draws the same in each call, as it does uncompiled; of an argument, what that says."""
+    same = lg.compile(lambda x: x + lg.random.Generator(5).random(3))
+    assert same(lg.zeros(3)).tolist() == lg.random.Generator(5).random(3).tolist() == same(lg.zeros(3)).tolist()
+    keyed = lg.compile(lambda key: lg.random.Generator(lg.random.Philox4x32(key=key)).random(3))
+    assert keyed(np.uint64(5)).tolist() == lg.random.Generator(lg.random.Philox4x32(key=5)).random(3).tolist()
+    assert keyed(np.uint64(6)).tolist() != keyed(np.uint64(5)).tolist()
+
+
+def test_shapes():
+    rng = lg.random.Generator(0)
+    assert rng.random().shape == ()
+    assert rng.random(0).shape == (0,)
+    assert rng.normal(size=(3, 0, 2)).shape == (3, 0, 2)
+    assert rng.normal([[0.0], [1.0]], [1.0, 2.0, 3.0]).shape == (2, 3)
+    assert rng.normal(lg.zeros(3, dtype=lg.float32)).dtype == lg.float32
+    assert rng.integers(0, [[1], [2]], size=(2, 3)).shape == (2, 3)
+    stream = rng.stream((2, 3))
+    assert stream.random()[0].shape == (2, 3)
+    assert stream.normal(size=(4,))[0].shape == (2, 3, 4)
+    assert stream.random(size=0)[0].shape == (2, 3, 0)
