@@ -28,8 +28,6 @@ def documented() -> dict[str, Callable[..., Any]]:
         ("lg.random", lg.random, lg.random.__all__),
         ("lg.random.Generator", lg.random.Generator, dir(lg.random.Generator)),
         ("lg.random.Stream", lg.random.Stream, dir(lg.random.Stream)),
-        ("lg.random.Philox4x32", lg.random.Philox4x32, dir(lg.random.Philox4x32)),
-        ("lg.random.Philox4x64", lg.random.Philox4x64, dir(lg.random.Philox4x64)),
         ("lg.Tensor", lg.Tensor, dir(lg.Tensor)),
         ("lg.Tensor.at[...]", AtIndex, dir(AtIndex)),
         ("lg.Compiled", lg.Compiled, dir(lg.Compiled)),

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
 from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
+from loopgrad.autodiff.loops.counters import counters
 from loopgrad.autodiff.loops.emission import (
     AdjointCarry,
     ReverseCarries,
@@ -279,14 +280,16 @@ def emit_loops(
     """The final values of `carries`, and what they must be tied to."""
     index, state, captures = loop.split(joint.inputs.primal)
     parts = split(joint.inputs, joint.outputs.primal, carries.outputs)
-    if loop.node.attrs["memory_budget"] is not None and not _fits_budget(loop, parts, set(state), context):
+    counted = counters(loop, state)
+    paid = {*state} - counted.keys()
+    if loop.node.attrs["memory_budget"] is not None and not _fits_budget(loop, parts, paid, context):
         return _emit_within_budget(loop, joint, carries, parts, context)
-    values = chosen(parts, set(state))
+    values = chosen(parts, paid)
     forward = forward_part(parts, values.all)
     saving = emit_augmented(loop, forward, parts.threads, values, context, brings_rules(loop.body))
     outer = dict(zip((*state, *captures), loop.arguments, strict=True)) | carries.fixed
-    reverse = reverse_part(parts, (*index, *captures, *carries.fixed), carries.inputs, values.saved)
-    return emit_reverse(loop, reverse, carries, saving, outer, context.nested), saving.anchor
+    reverse = reverse_part(parts, (*index, *captures, *carries.fixed, *counted), carries.inputs, values.saved)
+    return emit_reverse(loop, reverse, carries, saving, outer, counted, context.nested), saving.anchor
 
 
 def _fits_budget(loop: NormalLoop, parts: Split, paid: Set[Value], context: Context) -> bool:

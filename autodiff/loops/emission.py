@@ -8,10 +8,11 @@ get none: that body's loop threads them and sizes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from loopgrad.autodiff.loops.counters import Counter
 from loopgrad.autodiff.loops.normal import NormalLoop
 from loopgrad.autodiff.loops.residuals import Chosen, ForwardPart, ReverseInputs, ReversePart, Threads
 from loopgrad.autodiff.loops.saveable import is_marked, marked, stack_for, stack_like
@@ -188,18 +189,21 @@ def emit_reverse(
     carries: ReverseCarries,
     saving: Saving,
     outer: dict[Value, Value],
+    counted: Mapping[Value, Counter],
     nested: bool,
 ) -> Sequence[Value]:
     """Emit the reverse loop and return the final values of `carries`. What the part reads from outside is the index of
-    the trip, or stands for a value of `outer`."""
+    the trip, stands for a value of `outer`, or is a counter; counters come last."""
     part = part.taking(part.read)
-    captures = [v for v in part.inputs.outside if v in outer]
+    captures = [v for v in part.inputs.outside if v in outer]  # of a counter what it starts from
     reads_index = len(captures) < len(part.inputs.outside)
     starts = Emptied(carries.inits, saving.threaded, saving.pushed)
 
     def function(given: ReverseBodyInputs) -> Sequence[Value]:
         popped = [ops.pop(s) for s in given.popped]
-        outside = (*(given.index if reads_index else ()), *given.captures)
+        read = zip(captures, given.captures, strict=True)
+        there = [counted[v].in_trip(given.index[0], value) if v in counted else value for v, value in read]
+        outside = (*(given.index if reads_index else ()), *there)
         made = part.inlined(ReverseInputs(outside, given.adjoint, [v for _, v in popped], given.threaded))
         return Emptied(made.adjoint, made.emptied, [s for s, _ in popped]).values
 

@@ -31,7 +31,7 @@ from loopgrad.graph.primitives.primitive import (
 ROUNDS: Final = 10
 
 
-class Constants(NamedTuple):
+class PhiloxConstants(NamedTuple):
     """By which words 0 and 2 of the counter are multiplied, and what is added to the words of the key each round."""
 
     factors: tuple[int, int]
@@ -39,8 +39,8 @@ class Constants(NamedTuple):
 
 
 CONSTANTS: Final = {
-    32: Constants((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
-    64: Constants((0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)),
+    32: PhiloxConstants((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
+    64: PhiloxConstants((0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)),
 }
 """By the bits of a word."""
 

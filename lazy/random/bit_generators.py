@@ -22,7 +22,7 @@ from loopgrad.graph.types import DType, TensorType, bool_, float32, uint32, uint
 from loopgrad.lazy.numpy.movement import reshape
 from loopgrad.lazy.random.number_formats import unit_interval
 from loopgrad.lazy.random.shapes import shape_of, size_of
-from loopgrad.lazy.random.source import Source, numbered, philox
+from loopgrad.lazy.random.source import WordSource, numbered, philox
 from loopgrad.lazy.tensor.core import TensorCore, array_leaf, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
 from loopgrad.lazy.tensor.storage import as_array, write
@@ -160,7 +160,7 @@ class BitGenerator:
     def _words(self) -> tuple[Value, ...]:
         return tuple([word._value for word in self.key])
 
-    def source(self, shape: Shape) -> Source:
+    def source(self, shape: Shape) -> WordSource:
         """A block for each element of the shape, for one draw."""
         raise NotImplementedError
 
@@ -201,9 +201,9 @@ class Philox4x32(BitGenerator):
 
     key_words = 1
 
-    def source(self, shape: Shape) -> Source:
+    def source(self, shape: Shape) -> WordSource:
         step = self.taken(1)
-        return Source(shape, self._words(), numbered(shape), step)
+        return WordSource(shape, self._words(), numbered(shape), step)
 
 
 class Philox4x64(BitGenerator):
@@ -224,9 +224,9 @@ class Philox4x64(BitGenerator):
         super().__init__(seed, key=key, counter=4 * _within("counter", counter, WRAPS >> 2))
         self.saved = state_tensor(0)
 
-    def source(self, shape: Shape) -> Source:
+    def source(self, shape: Shape) -> WordSource:
         step = self.taken(1)
-        return Source(shape, self._words(), numbered(shape, uint64), step)
+        return WordSource(shape, self._words(), numbered(shape, uint64), step)
 
     def words_from(self, position: Value, shape: Shape) -> Value:
         """NumPy's words from that position on: of the block with the counter 1 the words 0 to 3, and so on."""
@@ -274,11 +274,11 @@ class Philox4x64(BitGenerator):
 
 def _within(what: str, number: Any, end: int) -> int:
     """An int of at least 0 below the end."""
-    number: int = index(number)
-    if not 0 <= number < end:
+    found: int = index(number)
+    if not 0 <= found < end:
         bits = end.bit_length() - 1
-        raise ValueError(explained(what, f"an int of {bits} bits", number, "a seed may be larger"))
-    return number
+        raise ValueError(explained(what, f"an int of {bits} bits", found, "a seed may be larger"))
+    return found
 
 
 def _children(generator: BitGenerator) -> tuple[Sequence[Any], tuple[str, ...]]:

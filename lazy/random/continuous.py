@@ -16,35 +16,35 @@ from loopgrad.lazy.random.number_formats import open_interval, turn, unit_interv
 
 if TYPE_CHECKING:
     from loopgrad.graph.types import DType
-    from loopgrad.lazy.random.source import Source
+    from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.tensor import Tensor
 
 LOC: Final = ("loc", Range.ANY)
 SCALE: Final = ("scale", Range.NOT_NEGATIVE)
 
 
-def standard_uniform(source: Source, dtype: DType) -> Tensor:
+def standard_uniform(source: WordSource, dtype: DType) -> Tensor:
     return unit_interval(source, dtype)
 
 
-def standard_exponential(source: Source, dtype: DType) -> Tensor:
+def standard_exponential(source: WordSource, dtype: DType) -> Tensor:
     return negative(log(open_interval(source, dtype)))
 
 
-def standard_normal(source: Source, dtype: DType) -> Tensor:
+def standard_normal(source: WordSource, dtype: DType) -> Tensor:
     radius = sqrt(multiply(2.0, standard_exponential(source, dtype)))
     return multiply(radius, cos(turn(source.after(words_of_float(dtype)), dtype)))
 
 
-def _uniform(source: Source, dtype: DType, low: Tensor, high: Tensor) -> Tensor:
+def _uniform(source: WordSource, dtype: DType, low: Tensor, high: Tensor) -> Tensor:
     return add(low, multiply(subtract(high, low), unit_interval(source, dtype)))
 
 
-def _normal(source: Source, dtype: DType, loc: Tensor, scale: Tensor) -> Tensor:
+def _normal(source: WordSource, dtype: DType, loc: Tensor, scale: Tensor) -> Tensor:
     return add(loc, multiply(scale, standard_normal(source, dtype)))
 
 
-def _exponential(source: Source, dtype: DType, scale: Tensor) -> Tensor:
+def _exponential(source: WordSource, dtype: DType, scale: Tensor) -> Tensor:
     return multiply(scale, standard_exponential(source, dtype))
 
 

@@ -16,7 +16,7 @@ from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast_operand, is_sc
 from loopgrad.lazy.tensor.promotion import float_dtype, promote_all, scalar_dtype
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.random.source import Source
+    from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.tensor import Tensor
 
 WHOLE_BLOCK: Final = (4, 4)
@@ -75,7 +75,7 @@ class Distribution:
     def words_of(self, dtype: DType) -> int:
         return self.words[dtype.bits == 64]
 
-    def numbers(self, source: Source, dtype: DType, values: Sequence[Tensor]) -> Tensor:
+    def numbers(self, source: WordSource, dtype: DType, values: Sequence[Tensor]) -> Tensor:
         """The numbers, of the source's shape."""
         wide = float64 if dtype.bits == 64 else float32
         made = self.make(source, wide, *[wrap(cast_operand(v, wide)) for v in values])

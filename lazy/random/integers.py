@@ -19,7 +19,7 @@ from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, ca
 from loopgrad.lazy.tensor.promotion import as_dtype
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.random.source import Source
+    from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.tensor import Tensor
 
 DIGIT: Final = 0xFFFFFFFF
@@ -67,7 +67,7 @@ class IntegerRange:
     def shapes(self) -> list[tuple[int, ...]]:
         return [x._value.shape if isinstance(x, TensorCore) else x.shape for x in self.ends]
 
-    def numbers(self, source: Source) -> Tensor:
+    def numbers(self, source: WordSource) -> Tensor:
         """Random integers of the source's shape."""
         low, size, narrow = self._low_and_size()
         if self.dtype.bits == 64 and size is None:
@@ -108,7 +108,7 @@ def _constant(x: Any, dtype: DType) -> Value:
     return as_tensor(int(array), dtype)._value if not array.shape else as_tensor(array)._value
 
 
-def _scaled(size: Value, source: Source, narrow: bool) -> Value:
+def _scaled(size: Value, source: WordSource, narrow: bool) -> Value:
     """floor(size * w / 2**128) of a random word w of 128 bits, by digits of 32 bits; `narrow`: the size has one."""
     mask = ops.full(DIGIT, size.type)  # type: ignore[arg-type]
     zero = ops.zeros_like(size)

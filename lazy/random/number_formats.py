@@ -15,7 +15,7 @@ from loopgrad.graph.types import DType, float32, int32
 from loopgrad.lazy.tensor.core import cast_value, wrap
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.random.source import Source
+    from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.tensor import Tensor
 
 MANTISSA: Final = {"float32": 24, "float16": 11, "bfloat16": 8}
@@ -26,7 +26,7 @@ def words_of_float(dtype: DType) -> int:
     return 2 if dtype.bits == 64 else 1
 
 
-def unit_interval(source: Source, dtype: DType) -> Tensor:
+def unit_interval(source: WordSource, dtype: DType) -> Tensor:
     """Floats in [0, 1), all multiples of 2**-53 (float32 2**-24, float16 2**-11, bfloat16 2**-8) alike."""
     first = source.word(0)._value
     if dtype.bits == 64:
@@ -37,7 +37,7 @@ def unit_interval(source: Source, dtype: DType) -> Tensor:
     return wrap(cast_value(exact, dtype))
 
 
-def open_interval(source: Source, dtype: DType) -> Tensor:
+def open_interval(source: WordSource, dtype: DType) -> Tensor:
     """float32 (also for smaller dtypes) or float64 in (0, 1], with full precision near 0."""
     first = source.word(0)._value
     if dtype.bits == 64:
@@ -46,7 +46,7 @@ def open_interval(source: Source, dtype: DType) -> Tensor:
     return wrap(ops.mul(ops.add(cast_value(first, float32), 0.5), 2.0**-32))
 
 
-def turn(source: Source, dtype: DType) -> Tensor:
+def turn(source: WordSource, dtype: DType) -> Tensor:
     """Angles in [-pi, pi], float32 (also for smaller dtypes) or float64."""
     upper = cast_value(source.word(0)._value, int32)
     if dtype.bits == 64:

@@ -29,7 +29,7 @@ OWN_COUNTERS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WordSource:
     """Random words for elements of `shape`. `key` has one word of 64 bits for Philox-4x32, and two for Philox-4x64;
     key words, `lane` and `step` broadcast to the shape. `first`: the word of 32 bits with which the draw begins.
     `offset`, of Philox-4x32 only, is added to that: one for each element."""
@@ -56,7 +56,7 @@ class Source:
         low, high = self.word(2 * number, attempt)._value, self.word(2 * number + 1, attempt)._value
         return wrap(ops.or_(cast_value(low, uint64), ops.shl(cast_value(high, uint64), 32)))
 
-    def after(self, first: int) -> Source:
+    def after(self, first: int) -> WordSource:
         """The words from that one on."""
         return replace(self, first=self.first + first)
 

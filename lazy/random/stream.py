@@ -14,7 +14,7 @@ from loopgrad.lazy.random.distribution import Distribution
 from loopgrad.lazy.random.draws import Draws
 from loopgrad.lazy.random.integers import IntegerRange
 from loopgrad.lazy.random.shapes import drawn_shape, shape_of, size_of
-from loopgrad.lazy.random.source import Source, numbered
+from loopgrad.lazy.random.source import WordSource, numbered
 from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.operands import joined_shape
 from loopgrad.lazy.tensor.trees import register_node
@@ -70,7 +70,7 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
         source, after = self._taken(drawn_shape("integers", among.shapes, size, self.shape), size, 4)
         return among.numbers(source), after
 
-    def _taken(self, shape: Shape, size: Any, words: int) -> tuple[Source, Stream]:
+    def _taken(self, shape: Shape, size: Any, words: int) -> tuple[WordSource, Stream]:
         """A source for that shape, with as many words of 32 bits for each element, and the stream after them.
 
         An array of numbers a lane takes words of successive blocks.
@@ -81,7 +81,7 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
         each = WORDS // words
         after = Stream(self.key, self.lane, wrap(ops.add(self.step._value, -(-size_of(extra) // each))))
         if not extra:
-            return Source(shape, (key,), lane, step), after
+            return WordSource(shape, (key,), lane, step), after
         wide = (*lanes, *[1] * len(extra))
         key, lane, step = [ops.reshape(v, wide) for v in (key, lane, step)]
         number = numbered(extra, uint32)
@@ -93,7 +93,7 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
         steps = ops.add(
             broadcast_value(step, (*lanes, *extra)), broadcast_value(cast_value(block, uint64), (*lanes, *extra))
         )
-        return Source(shape, (key,), lane, steps, 0, offset), after
+        return WordSource(shape, (key,), lane, steps, 0, offset), after
 
 
 def _rebuilt(_: Any, children: Any) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import pickle
 import threading
 
@@ -147,3 +148,12 @@ def test_shapes():
     assert stream.random()[0].shape == (2, 3)
     assert stream.normal(size=(4,))[0].shape == (2, 3, 4)
     assert stream.random(size=0)[0].shape == (2, 3, 0)
+
+
+@pytest.mark.parametrize("name", lg.random.__all__)
+def test_examples_of_the_classes(name):
+    value = getattr(lg.random, name)
+    finder = doctest.DocTestFinder(recurse=True)
+    for example in finder.find(value, name, module=False, globs={"lg": lg, "np": np}):
+        report: list[str] = []
+        assert doctest.DocTestRunner(verbose=False).run(example, out=report.append).failed == 0, "".join(report)
