@@ -52,7 +52,7 @@ class Generator(Draws["Tensor"]):
         return Generator(self.bit_generator.copy())
 
     def copy(self) -> Generator:
-        """Another generator that goes on from the same state: both draw the same numbers.
+        """Another generator that goes on from the same state: both draw the same floats and integers.
 
         >>> rng = lg.random.Generator(7)
         >>> bool(rng.copy().random() == rng.random())
@@ -90,7 +90,7 @@ class Generator(Draws["Tensor"]):
         return Stream(wrap(broadcast_value(key, lanes)), wrap(numbered(lanes, uint64)), wrap(step))
 
     def spawn(self, n_children: int) -> list[Generator]:
-        """As many generators with keys of their own, whose numbers have nothing to do with each other.
+        """That many generators (an int) with keys of their own, whose numbers have nothing to do with each other.
 
         >>> [child.random().shape for child in lg.random.default_rng(7).spawn(2)]
         [(), ()]
