@@ -13,7 +13,7 @@ from loopgrad.graph.batching.analysis import is_bound
 from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE
+from loopgrad.graph.primitives import ELEMENTWISE, complex_parts
 
 
 def _elementwise(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
@@ -27,4 +27,4 @@ def _alias(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequ
     return (ops.upper_bound(largest),)
 
 
-ROWS: Final[dict[str, Row]] = {**dict.fromkeys(ELEMENTWISE, _elementwise), "alias": _alias}
+ROWS: Final[dict[str, Row]] = {**dict.fromkeys((*ELEMENTWISE, *complex_parts.ROWS), _elementwise), "alias": _alias}

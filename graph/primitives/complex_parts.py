@@ -15,17 +15,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
-    Axes,
     Infer,
     Kind,
     Primitive,
     Reference,
     Types,
     dtype_error,
+    same_axes,
     table,
     tensor_type,
     types_text,
@@ -64,13 +64,9 @@ def _imag(attrs: Attrs, z: Array) -> tuple[Array]:
     return (z.imag,)
 
 
-def _same_axes(node: Node, operand: int, axes: Axes) -> Axes:
-    return axes
-
-
 def _row(name: str, kinds: str, infer: Infer, reference: Reference, **traits: Any) -> Primitive:
     return Primitive(
-        name=name, kind=Kind.PARTS, kinds=kinds, infer=infer, reference=reference, axes=_same_axes, linear=True,
+        name=name, kind=Kind.PARTS, kinds=kinds, infer=infer, reference=reference, axes=same_axes, linear=True,
         cost=0.0, **traits,
     )  # fmt: skip
 

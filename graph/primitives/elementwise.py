@@ -31,7 +31,6 @@ from loopgrad.graph.primitives.intervals import between, bounded, modular
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
-    Axes,
     Infer,
     Kind,
     Primitive,
@@ -42,6 +41,7 @@ from loopgrad.graph.primitives.primitive import (
     exact_of,
     kinds_text,
     require_kinds,
+    same_axes,
     shape_error,
     table,
     tensor_type,
@@ -307,14 +307,10 @@ def _rounded_alone(node: Node) -> bool:
 _REAL: Final = exact_of("biuf")
 
 
-def _same_axes(node: Node, operand: int, axes: Axes) -> Axes:
-    return axes
-
-
 def _row(name: str, kinds: str, infer: Infer, reference: Reference, **traits: Any) -> Primitive:
     rule = traits.pop("exact", _REAL)
     return Primitive(
-        name=name, kind=Kind.ELEMENTWISE, kinds=kinds, infer=infer, reference=reference, axes=_same_axes, exact=rule,
+        name=name, kind=Kind.ELEMENTWISE, kinds=kinds, infer=infer, reference=reference, axes=same_axes, exact=rule,
         **traits,
     )  # fmt: skip
 

@@ -139,6 +139,11 @@ def exact_of(kinds: str) -> ExactRule:
     return rule
 
 
+def same_axes(node: Node, operand: int, axes: Axes) -> Axes:
+    """The rule of what has its operands' shape, element by element."""
+    return axes
+
+
 def axis_after_batch(attrs: Attrs, size: int) -> Attrs:
     """The batched attributes of what works along `axis`."""
     return {**attrs, "axis": attrs["axis"] + 1}

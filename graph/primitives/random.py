@@ -13,15 +13,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
-    Axes,
     Kind,
     Primitive,
     Types,
+    always_exact,
     dtype_error,
+    same_axes,
     shape_error,
     table,
     tensor_type,
@@ -87,15 +88,11 @@ def _reference(attrs: Attrs, *arrays: Array) -> tuple[Array]:
     return (np.asarray(np.choose((word & word.dtype.type(3)).astype(np.intp), block(counter, [k0, k1]))),)
 
 
-def _same_axes(node: Node, operand: int, axes: Axes) -> Axes:
-    return axes
-
-
 _TRAITS: Final[dict[str, Any]] = {"not_differentiable": "integers only", "cost": 40.0, "weight": 100}
 
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
         name="philox", kind=Kind.ELEMENTWISE, kinds="u", infer=_infer, public=None, reference=_reference,
-        axes=_same_axes, **_TRAITS,
+        axes=same_axes, exact=always_exact, **_TRAITS,
     ),
 )  # fmt: skip
