@@ -34,12 +34,14 @@ def value_type(dtype: DType) -> str:
 class Ops(ABC, Generic[V]):
     """Operations on floats `x y z`, integers `i j`, masks `m n`. `fused`: whether `fma` is one instruction, rounded
     once. `rearranges`: what is made of `fma` may be factored anew, which can't be forbidden. `halved_shifts`: a shift
-    of 64 bits is made in two steps. `from_integer`: the type by whose way an integer becomes a half."""
+    of 64 bits is made in two steps. `words_in_64`: what is multiplied to 64 bits again and again is better held in 64.
+    `from_integer`: the type by whose way an integer becomes a half."""
 
     own: ClassVar[frozenset[str]] = frozenset()
     fused: bool = True
     rearranges: bool = False
     halved_shifts: bool = False
+    words_in_64: bool = False
     from_integer: str = "f32"
     fast: bool = False
 
@@ -263,6 +265,11 @@ class Ops(ABC, Generic[V]):
     def minus(self, i: V, /) -> V:
         """0 - i, which wraps."""
         return self.isub(self.const(i, 0), i)
+
+    def wide_product(self, i: V, j: V, /) -> tuple[V, V]:
+        """The upper and the lower half of the product of two i32 without sign."""
+        wide = self.imul(self.resize(i, "i64", signed=False), self.resize(j, "i64", signed=False))
+        return self.resize(self.shr(wide, 32), "i32"), self.resize(wide, "i32")
 
     def scale(self, x: V, n: V, /) -> V:
         """x * 2**n for an integer, of which the lowest bits count; two factors, so that 2**n itself may overflow."""

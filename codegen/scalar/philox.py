@@ -3,7 +3,7 @@ each product of 32 bits and four for each of 64."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from loopgrad.codegen.scalar.ops import Ops, V
 from loopgrad.graph.primitives.intervals import Interval
@@ -13,7 +13,8 @@ from loopgrad.graph.primitives.random import CONSTANTS, ROUNDS
 def philox(m: Ops[V], operands: Sequence[V], wanted: Interval) -> V:
     """Word number `operands[6]`, of which is known that it is `wanted`."""
     *inputs, word = operands
-    words = m.once(("philox", *inputs), lambda: _block(m, inputs))
+    make = _block_in_64 if m.words_in_64 and m.bits(word) == 32 else _block
+    words = m.once(("philox", *inputs), lambda: make(m, inputs))
     if wanted[0] == wanted[1]:
         return words[wanted[0] & 3]
     last = m.iand(word, m.const(word, 3))
@@ -24,31 +25,50 @@ def philox(m: Ops[V], operands: Sequence[V], wanted: Interval) -> V:
 
 
 def _block(m: Ops[V], inputs: Sequence[V]) -> tuple[V, ...]:
-    c0, c1, c2, c3, k0, k1 = inputs
-    (first, second), (one, two) = CONSTANTS[m.bits(c0)]
-    for i in range(ROUNDS):
-        if i:
-            k0, k1 = m.iadd(k0, _number(m, k0, one)), m.iadd(k1, _number(m, k1, two))
+    c0, c1, c2, c3, *key = inputs
+    bits = m.bits(c0)
+    first, second = [m.const(c0, _signed(factor, bits)) for factor in CONSTANTS[bits].factors]
+    for k0, k1 in _keys(m, key):
         (high, low), (upper, lower) = _product(m, c0, first), _product(m, c2, second)
         c0, c1, c2, c3 = m.ixor(m.ixor(upper, c1), k0), lower, m.ixor(m.ixor(high, c3), k1), low
     return c0, c1, c2, c3
 
 
-def _number(m: Ops[V], like: V, value: int) -> V:
-    """A constant without sign."""
-    bits = m.bits(like)
-    return m.const(like, value - (1 << bits) if value >> (bits - 1) else value)
+def _block_in_64(m: Ops[V], inputs: Sequence[V]) -> tuple[V, ...]:
+    """Words of 32 bits, each held in 64."""
+    c0, c1, c2, c3 = [m.resize(c, "i64", signed=False) for c in inputs[:4]]
+    first, second = [m.number("i64", factor) for factor in CONSTANTS[32].factors]
+    mask = m.number("i64", 0xFFFFFFFF)
+    for key in _keys(m, inputs[4:]):
+        k0, k1 = [m.resize(k, "i64", signed=False) for k in key]
+        one, two = m.imul(c0, first), m.imul(c2, second)
+        c0, c1 = m.ixor(m.ixor(m.shr(two, 32), c1), k0), m.iand(two, mask)
+        c2, c3 = m.ixor(m.ixor(m.shr(one, 32), c3), k1), m.iand(one, mask)
+    return tuple([m.resize(c, "i32") for c in (c0, c1, c2, c3)])
 
 
-def _product(m: Ops[V], x: V, factor: int) -> tuple[V, V]:
-    """The upper and the lower half of x times a constant."""
+def _keys(m: Ops[V], key: Sequence[V]) -> Iterator[list[V]]:
+    """The key of each round."""
+    bits = m.bits(key[0])
+    words = list(key)
+    for i in range(ROUNDS):
+        if i:
+            steps = [m.const(k, _signed(step, bits)) for k, step in zip(words, CONSTANTS[bits].steps, strict=True)]
+            words = [m.iadd(k, step) for k, step in zip(words, steps, strict=True)]
+        yield words
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _product(m: Ops[V], x: V, factor: V) -> tuple[V, V]:
+    """The upper and the lower half of a product."""
     if m.bits(x) == 32:
-        wide = m.imul(m.resize(x, "i64", signed=False), m.number("i64", factor))
-        return m.resize(m.shr(wide, 32), "i32"), m.resize(wide, "i32")
+        return m.wide_product(x, factor)
     mask = m.const(x, 0xFFFFFFFF)
-    a, b = m.const(x, factor >> 32), m.const(x, factor & 0xFFFFFFFF)
-    c, d = m.shr(x, 32), m.iand(x, mask)
+    a, b, c, d = m.shr(factor, 32), m.iand(factor, mask), m.shr(x, 32), m.iand(x, mask)
     middle = m.iadd(m.imul(b, c), m.shr(m.imul(b, d), 32))
     second = m.iadd(m.imul(a, d), m.iand(middle, mask))
     high = m.iadd(m.iadd(m.imul(a, c), m.shr(middle, 32)), m.shr(second, 32))
-    return high, m.imul(x, _number(m, x, factor))
+    return high, m.imul(x, factor)

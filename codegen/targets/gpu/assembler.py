@@ -65,6 +65,10 @@ class Assembler(Protocol):
         """A float instruction that may not be fused with another, nor reassociated."""
         ...
 
+    def wide_product(self, x: Val, y: Val) -> tuple[Val, Val]:
+        """The upper and the lower half of the product of two i32 without sign, by one wide multiplication."""
+        ...
+
     @property
     def usual_quotients(self) -> Divide | None:
         """Where exact quotients of f32 have a rare way behind a branch: what makes those of some (x, y) without it,

@@ -111,6 +111,13 @@ class LlvmAssembler:
     def exact(self, name: str, type: str, *operands: Val) -> Val:
         return self._instruction(name, type, operands, "")
 
+    def wide_product(self, x: Val, y: Val) -> tuple[Val, Val]:
+        return self._halves(self.inst("IMul", "i64", *[self.inst("UConvert", "i64", v) for v in (x, y)]))
+
+    def _halves(self, wide: Val) -> tuple[Val, Val]:
+        upper = self.inst("ShiftRightLogical", "i64", wide, self.const("i64", 32))
+        return self.inst("UConvert", "i32", upper), self.inst("UConvert", "i32", wide)
+
     def _instruction(self, name: str, type: str, operands: tuple[Val, ...], flags: str) -> Val:
         first = operands[0]
         if name in BINARY:

@@ -26,6 +26,11 @@ class NvptxAssembler(Quotients):
             return self._root(*operands)
         return super().extended(name, type, *operands)
 
+    def wide_product(self, x: Val, y: Val) -> tuple[Val, Val]:
+        """LLVM holds chains of such products in 64 bits and multiplies these, which takes several instructions each."""
+        text = f'call i64 asm "mul.wide.u32 $0, $1, $2;", "=l,r,r"(i32 {x.id}, i32 {y.id})'
+        return self._halves(self._value("i64", text))
+
     # pieces
 
     def _approximate(self, function: str, x: Val) -> Val:

@@ -88,6 +88,11 @@ class SpirvAssembler(Words):
         positive = self.inst("Select", x.type, self._less(zero, x), size, x)
         return self.inst("Select", x.type, self._less(x, zero), self.exact("FNegate", x.type, size), positive)
 
+    def wide_product(self, x: Val, y: Val) -> tuple[Val, Val]:
+        pair = self.raw("UMulExtended", self.pair("i32"), x.id, y.id)
+        lower, upper = [Val(self.raw("CompositeExtract", self.type("i32"), pair, n), "i32") for n in (0, 1)]
+        return upper, lower
+
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
 

@@ -32,7 +32,7 @@ OP: Final = {
     "AccessChain": 65, "Decorate": 71, "MemberDecorate": 72, "CompositeExtract": 81, "FConvert": 115,
     "ConvertFToU": 109, "ConvertFToS": 110, "ConvertSToF": 111, "ConvertUToF": 112, "UConvert": 113, "SConvert": 114,
     "ConvertUToPtr": 120, "Bitcast": 124, "FNegate": 127, "IAdd": 128, "FAdd": 129, "ISub": 130,
-    "FSub": 131, "IMul": 132, "FMul": 133, "UDiv": 134, "SDiv": 135, "FDiv": 136, "UMod": 137,
+    "FSub": 131, "IMul": 132, "FMul": 133, "UDiv": 134, "SDiv": 135, "FDiv": 136, "UMod": 137, "UMulExtended": 151,
     "IsNan": 156, "LogicalEqual": 164, "LogicalNotEqual": 165, "LogicalOr": 166, "LogicalAnd": 167,
     "LogicalNot": 168, "Select": 169, "IEqual": 170, "INotEqual": 171, "UGreaterThan": 172, "SGreaterThan": 173,
     "UGreaterThanEqual": 174, "SGreaterThanEqual": 175, "ULessThan": 176, "SLessThan": 177, "ULessThanEqual": 178,
@@ -136,6 +136,10 @@ class Words:
         for i, offset in enumerate(offsets):
             self.decorations += self.encode("MemberDecorate", number, i, 35, offset)
         return number
+
+    def pair(self, type: str) -> int:
+        """Two values of a type, as some instructions give."""
+        return self._global(("pair", type), "TypeStruct", self.type(type), self.type(type))
 
     def const(self, type: str, value: float | int | bool) -> Val:
         kind = self.type(type)

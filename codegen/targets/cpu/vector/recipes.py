@@ -76,6 +76,7 @@ class VectorOps(Ops[Vector]):
     """Implements codegen.scalar.ops.Ops over `Vector`."""
 
     own = frozenset(OWN)
+    words_in_64 = True  # x86 multiplies the lower halves of lanes of 64 bits: random words take half the time
     from_integer = "f64"  # only beyond 2**53 is that more than one rounding
 
     def __init__(self, e: Surroundings) -> None:

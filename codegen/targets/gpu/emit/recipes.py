@@ -154,6 +154,9 @@ class ScalarOps(Ops[Val]):
         high, low = self.once(("halves", x), make)
         return high, low
 
+    def wide_product(self, i: Val, j: Val, /) -> tuple[Val, Val]:
+        return self.b.wide_product(i, j)
+
     def remainder(self, x: Val, y: Val, /) -> Val:
         return remainder(self, self.e, x, y)
 
