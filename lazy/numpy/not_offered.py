@@ -88,7 +88,7 @@ RANDOM_ABSENT: Final[dict[str, str]] = {
     "RandomState": "lg.random.default_rng(seed)",
     "SeedSequence": "np.random.SeedSequence is taken as a seed",
     **dict.fromkeys(("PCG64", "PCG64DXSM", "MT19937", "SFC64", "Philox"), "lg.random.Philox4x32 or Philox4x64"),
-    **dict.fromkeys(("key", "PRNGKey", "split", "fold_in"), "lg.random.Generator(seed), its stream(shape) and spawn(n)"),
+    **dict.fromkeys(("key", "PRNGKey", "split", "fold_in"), "lg.random.Generator(seed), its stream(shape), spawn(n)"),
 }
 LINALG_ABSENT: Final[dict[str, str]] = {
     n: _LOOP.format(n)
