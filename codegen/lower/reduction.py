@@ -6,6 +6,8 @@ Long float sums carry what their additions lose beside them (see codegen.math.co
 grow with the number of terms; four neighbours at a time are added up first, which makes that cheap:
 
     for 25 (-0.0, -0.0) do (k, total, rest): x = (a[4k] + a[4k+1]) + (a[4k+2] + a[4k+3]); yield total + x, rest + ...
+
+In which order depends on the shape alone, not on what else the kernel does: `runtime.cpu.in_order` follows it.
 """
 
 from __future__ import annotations
@@ -148,16 +150,18 @@ def _loops(
 
 
 def accumulated(ctx: Lowering, extent: int, term: Callable[[Position], Pull], how: Fold, carried: Carried) -> Pulled:
-    """The terms 0 to `extent` combined with what is carried, in a loop. Those of a float sum a few at a time, where a
-    term is short code."""
+    """The terms 0 to `extent` combined with what is carried, in a loop; those of a float sum a few at a time."""
     e = ctx.emitter
     k, *_ = e.open((int64,))
     before = e.ops
     yield from term(k)
-    together = TOGETHER if how.compensated and e.ops - before <= MOST_COPIED else 1
+    copied = e.ops - before <= MOST_COPIED
     e.close()
+    together = TOGETHER if how.compensated else 1
 
     def some(first: Position, count: int, carried: Carried) -> Pulled:
+        if not copied and count > 1:
+            return how.add(carried, (yield from _few(ctx, first, count, term, how)))
         terms = []
         for t in range(count):
             x = yield from term(e.add(first, t))
@@ -174,6 +178,27 @@ def accumulated(ctx: Lowering, extent: int, term: Callable[[Position], Pull], ho
     if left:
         carried = yield from some(trips * together, left, carried)
     return carried
+
+
+def _few(ctx: Lowering, first: Position, count: int, term: Callable[[Position], Pull], how: Fold) -> Pull:
+    """The plain sum of up to four terms, as the tree has it, with the code of one: a loop of pairs, and in it one of
+    the terms of a pair. The sum of -0.0 and x is x."""
+    e, dtype = ctx.emitter, how.dtype
+    nothing = e.const(identity(how.kind, dtype), dtype)
+    pairs, each = (2, 2) if count == TOGETHER else (1, count)
+
+    def inside(start: Position) -> Pull:
+        k, total = e.open((int64, dtype))
+        x = yield from term(e.add(start, k))
+        (added_up,) = _repeated(e, each, (nothing,), e.close((e.op(how.kind, (total, x), dtype),)))
+        return added_up
+
+    if pairs == 1:
+        return (yield from inside(first))
+    k, total = e.open((int64, dtype))
+    pair = yield from inside(e.add(first, e.mul(k, each)))
+    (added_up,) = _repeated(e, pairs, (nothing,), e.close((e.op(how.kind, (total, pair), dtype),)))
+    return added_up
 
 
 def _repeated(e: KernelBuilder, count: int, carried: Carried, body: Block) -> Carried:

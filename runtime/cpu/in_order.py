@@ -1,0 +1,165 @@
+"""Reductions, small products and running totals of floats in NumPy, in the order in which generated code combines
+elements: to the same bits.
+
+Enter: nodes of a graph in the form that is scheduled (`codegen.schedule.canonical`), without regions. Short reductions
+are then made inside one lane, and short rows of a running total are walked by one: `codegen.lower.reduction` and
+`codegen.lower.walked` have the order, which depends on shapes alone. Longer ones are left to compiled code, which
+spreads them over vectors and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.codegen.lower.movement import dim_runs
+from loopgrad.codegen.lower.reduction import TOGETHER, UNROLL_PLAIN
+from loopgrad.codegen.math.compensated import added, balanced, rounded
+from loopgrad.codegen.scalar.identities import identity, of_nothing
+from loopgrad.codegen.schedule.canonical import LONG_ROW
+from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT
+from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
+from loopgrad.graph.nodes import Node
+from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
+from loopgrad.graph.primitives.primitive import Array
+from loopgrad.graph.types import DType
+
+MOST_PRODUCTS: Final = 1 << 16
+"""Elements of a product before its terms are added up."""
+
+Carried = tuple[Array, ...]
+
+
+class Arrays:
+    """Arithmetic of arrays, for codegen.math.compensated."""
+
+    add = staticmethod(np.add)
+    sub = staticmethod(np.subtract)
+    lt = staticmethod(np.less)
+    either = staticmethod(np.logical_or)
+    select = staticmethod(np.where)
+
+
+ARRAYS: Final[Any] = Arrays()
+
+
+def in_order(node: Node, machine: Machine) -> Callable[..., Array] | None:
+    """What gives the node's result from its operands' arrays; None where compiled code must."""
+    if node.results[0].dtype.kind != "f":
+        return None
+    if node.op in REDUCTIONS:
+        return _reduction(node)
+    if node.op in RUNNING_TOTALS:
+        return _running_total(node, machine)
+    if PRIMITIVES[node.op].kind is Kind.CONTRACTION:
+        return _product(node)
+    return None
+
+
+class InOrder:
+    """How terms are combined: see codegen.lower.reduction.Fold."""
+
+    def __init__(self, kind: str, dtype: DType) -> None:
+        function = PRIMITIVES[kind].function
+        assert function is not None
+        self.combine, self.kind, self.dtype = function, kind, dtype
+        self.compensated = kind == "add"
+
+    def start(self) -> Carried:
+        nothing = (identity if self.compensated else of_nothing)(self.kind, self.dtype)
+        return (np.asarray(nothing, self.dtype.np),) * (2 if self.compensated else 1)
+
+    def add(self, carried: Carried, x: Array) -> Carried:
+        if self.compensated:
+            total, rest = carried
+            return added(ARRAYS, total, rest, x)
+        return (self.combine(*carried, x),)
+
+    def result(self, carried: Carried) -> Array:
+        return rounded(ARRAYS, *carried) if self.compensated else carried[0]
+
+    def tree(self, terms: Array) -> Array:
+        """Those along the first axis in a balanced tree."""
+        return balanced(self.combine, [*terms])
+
+    def groups(self, terms: Array, carried: Carried, together: int) -> Carried:
+        """The terms, along the first axis, some at a time."""
+        for first in range(0, len(terms), together):
+            carried = self.add(carried, self.tree(terms[first : first + together]))
+        return carried
+
+    def loops(self, terms: Array, rank: int, carried: Carried) -> Carried:
+        """The terms along the first `rank` axes, in loops inside each other."""
+        if rank == 1:
+            return self.groups(terms, carried, TOGETHER if self.compensated else 1)
+        for inner in terms:
+            carried = self.loops(inner, rank - 1, carried)
+        return carried
+
+    def all(self, terms: Array, rank: int) -> Array:
+        """What the terms along the first `rank` axes give."""
+        count = prod(terms.shape[:rank])
+        if count > UNROLL_PLAIN:
+            return self.result(self.loops(terms, rank, self.start()))
+        flat = terms.reshape(count, *terms.shape[rank:])
+        return self.tree(flat) if count <= TOGETHER else self.result(self.groups(flat, self.start(), 2))
+
+
+def _reduction(node: Node) -> Callable[..., Array] | None:
+    shape, axes, result = node.operands[0].shape, set(node.attrs["axes"]), node.results[0].shape
+    if not 0 < prod(shape[a] for a in axes) < LONG_ROW or not prod(shape):
+        return None
+    runs = dim_runs(shape, [d in axes for d in range(len(shape))])
+    sizes = [prod(shape[a:b]) for a, b in runs]
+    reduced = [i for i, (a, b) in enumerate(runs) if any(d in axes and shape[d] != 1 for d in range(a, b))]
+    perm = (*reduced, *[i for i in range(len(runs)) if i not in reduced])
+    how = InOrder(COMBINES[node.op], node.results[0].dtype)
+
+    def compute(x: Any) -> Array:
+        terms = np.asarray(x).reshape(sizes).transpose(perm)
+        return np.asarray(how.all(terms, len(reduced))).reshape(result)
+
+    return compute
+
+
+def _running_total(node: Node, machine: Machine) -> Callable[..., Array] | None:
+    shape, axis, reverse = node.operands[0].shape, node.attrs["axis"], node.attrs["reverse"]
+    extent, inner = shape[axis], prod(shape[axis + 1 :])
+    widths = (machine.vector_bits // 64, machine.vector_bits // 32)  # of all kernels that may compute it
+    if not prod(shape) or any(2 * inner <= w and extent * inner >= FEW_VECTORS * w for w in widths):
+        return None
+    how = InOrder(COMBINES[node.op], node.results[0].dtype)
+
+    def compute(x: Any) -> Array:
+        rows = np.moveaxis(np.asarray(x), axis, 0)
+        result = np.empty_like(rows)
+        carried = how.start()
+        for k in range(extent)[:: -1 if reverse else 1]:
+            carried = how.add(carried, rows[k])
+            result[k] = how.result(carried)
+        return np.moveaxis(result, 0, axis)
+
+    return compute
+
+
+def _product(node: Node) -> Callable[..., Array] | None:
+    left, right = node.operands
+    *batch, m, depth = left.shape
+    n = right.shape[-1]
+    work = m * depth * n
+    in_lanes = left.dtype.name not in BLAS_DTYPES or work <= SMALL_PRODUCT
+    if not in_lanes or not 0 < work * prod(batch) <= MOST_PRODUCTS:
+        return None
+    how = InOrder("add", left.dtype)
+
+    def compute(a: Any, b: Any) -> Array:
+        terms = np.moveaxis(np.multiply(np.asarray(a)[..., None], np.asarray(b)[..., None, :, :]), -2, 0)
+        if depth <= UNROLL_PLAIN:
+            return np.asarray(how.tree(terms))
+        return np.asarray(how.result(how.groups(terms, how.start(), TOGETHER)))
+
+    return compute
