@@ -17,7 +17,7 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.graph.primitives import LIBRARY
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
-from loopgrad.runtime.cpu.direct import direct_program
+from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
@@ -38,7 +38,7 @@ class CpuDevice:
         self.cache = cache if cache is not None else default_cache()
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
-        self._expanded = Expanded(self.compile)
+        self._direct = DirectPrograms(Expanded(self.compile))
         self._lock = child_safe_lock()
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
@@ -62,7 +62,7 @@ class CpuDevice:
         return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), origin)
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
-        return direct_program(graph, options, self._expanded)
+        return self._direct.program(graph, options)
 
     def load(
         self, artifact: Artifact[CpuProgramRecord], options: Options, texts: Callable[[str], str], origin: str

@@ -5,23 +5,25 @@ decides as well follows generated code: a function that it expands (exp, pow, er
 (`expanded`), short sums of floats are added up in its order (`in_order`). What else there is (regions, long sums, large
 products) is compiled.
 
-A graph of exact operations is walked as it is: no pass changes its bits. Any other is brought into the form that is
-scheduled first, where `x ** 2` is a product, and functions of constants are constants.
+Passes over the graph change no bits of exact operations. Of the others they decide what is left: `x ** 2` is a product,
+a function of constants is a constant. Where all of those work on what surely is no constant, each is brought into the
+form that is scheduled by itself, once for all programs; otherwise the whole graph is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.build import unbound
+from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE, INDEXING, NULLARY, PRIMITIVES, REFERENCE, Kind
+from loopgrad.graph.primitives import ELEMENTWISE, INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
@@ -39,44 +41,205 @@ STEP: Final = 2_000  # nanoseconds of an operation, however few elements it has
 CALL: Final = 8_000  # of one that is a program of its own
 ORDERED: Final = 20_000  # of one in the order of generated code
 
+FOLDED: Final = frozenset({Kind.REDUCTION, Kind.RUNNING_TOTAL, Kind.CONTRACTION})
+
+
+class NotDirect(Exception):
+    """The graph has to be compiled."""
+
+
+class NotPrepared(Exception):
+    """The graph has to be brought into the form that is scheduled first."""
+
 
 class Operation(NamedTuple):
-    """`attrs` None: the function takes arrays alone, and gives its result alone. `time`: see `work`."""
+    """`attrs` None: the function takes arrays alone, and gives its result alone; else it takes them first, and gives a
+    tuple. `operands` are places; the result has the next one."""
 
     function: Callable[..., Any]
     attrs: Attrs | None
-    operands: tuple[Value, ...]
-    time: int
+    operands: tuple[int, ...]
 
 
-def direct_program(graph: Graph, options: Options, expanded: Expanded) -> CpuDirectProgram | None:
-    """The graph as a program that needs no compilation; None where it has to be compiled."""
-    if options.fast_math or not _is_small(graph, options):
-        return None
-    if not all(map(_is_exact, graph.nodes)):
-        from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
+class DirectPrograms:
+    """Makes them, for one device; remembers what graphs share."""
 
-        graph = rewrite_block(prepare(unbound(graph)))
-    operations = []
-    for node in graph.nodes:
-        if node.op in NULLARY:
-            continue
-        operation = _operation(node, expanded)
-        if operation is None:
+    def __init__(self, expanded: Expanded) -> None:
+        self.expanded = expanded
+        self._alone: dict[Hashable, CpuDirectProgram | None] = {}
+
+    def program(self, graph: Graph, options: Options) -> CpuDirectProgram | None:
+        """The graph as a program that needs no compilation; None where it has to be compiled."""
+        if options.fast_math:
             return None
-        operations.append(operation)
-    program = CpuDirectProgram(graph, operations)
-    return program if program.work <= LONGEST else None
+        try:
+            try:
+                program = Planner(self, graph, options, prepared=False).planned()
+            except NotPrepared:
+                program = Planner(self, _prepared(unbound(graph)), options, prepared=True).planned()
+        except NotDirect:
+            return None
+        return program if program.work <= LONGEST else None
+
+    def alone(self, node: Node, exponent: float | None = None) -> CpuDirectProgram:
+        """One operation in the form that is scheduled; a power with an exponent that is known has one operand."""
+        key = node.op, tuple([v.type for v in node.operands]), encode_attrs(node.attrs), repr(exponent)
+        if key not in self._alone:
+            types = [v.type for v in node.operands]
+            inputs = [Value(t) for t in types]
+            nodes = []
+            if exponent is not None:
+                attrs = {"value": exponent, "type": types[1]}
+                nodes.append(Node("const", (), (types[1],), attrs))
+                inputs[1] = nodes[0].results[0]
+            nodes.append(Node(node.op, tuple(inputs), (node.results[0].type,), node.attrs))
+            taken = inputs if exponent is None else inputs[:1]
+            graph = _prepared(Graph(tuple(taken), tuple(nodes), nodes[-1].results))
+            try:
+                self._alone[key] = Planner(self, graph, DEFAULT_OPTIONS, prepared=True).planned()
+            except NotDirect:
+                self._alone[key] = None
+        program = self._alone[key]
+        if program is None:
+            raise NotDirect
+        return program
 
 
-def _is_small(graph: Graph, options: Options) -> bool:
-    for node in graph.nodes:
-        if node.regions or (options.check_indices and node.op in INDEXING):
-            return False
-        for value in node.results:
-            if not isinstance(value.type, TensorType) or value.type.size > MOST_ELEMENTS:
-                return False
-    return True
+def _prepared(graph: Graph) -> Graph:
+    from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
+
+    return rewrite_block(prepare(graph))
+
+
+class Planner:
+    """One walk over a graph. `prepared`: it is in the form that is scheduled."""
+
+    def __init__(self, programs: DirectPrograms, graph: Graph, options: Options, prepared: bool) -> None:
+        self.programs = programs
+        self.graph = graph
+        self.checks = options.check_indices
+        self.prepared = prepared
+        self.made: dict[Value, Node] = {}
+        self.varying: set[Value] = set(graph.inputs)
+        self.work = 0
+
+    def planned(self) -> CpuDirectProgram:
+        """The program. Raises NotDirect, NotPrepared."""
+        graph, constants, operations = self.graph, [], []
+        places = {v: i for i, v in enumerate(graph.inputs)}
+        for node in graph.nodes:
+            if node.op in NULLARY:
+                result = self._checked(node)
+                places[result] = len(places)
+                constants.append(_constant(node))
+        for node in graph.nodes:
+            if node.op not in NULLARY:
+                result = self._checked(node)
+                function, attrs, operands = self._operation(node)
+                operations.append(Operation(function, attrs, tuple([places[v] for v in operands])))
+                places[result] = len(places)
+                if self._varies(node):
+                    self.varying.add(result)
+        outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
+        return CpuDirectProgram(len(graph.inputs), constants, operations, outputs, self.work)
+
+    def _checked(self, node: Node) -> Value:
+        """The only result of a node that may run directly."""
+        results = node.results
+        if node.regions or len(results) != 1 or (self.checks and node.op in INDEXING):
+            raise NotDirect
+        type = results[0].type
+        if not isinstance(type, TensorType) or (type.shape and type.size > MOST_ELEMENTS):
+            raise NotDirect
+        self.made[results[0]] = node
+        return results[0]
+
+    def _operation(self, node: Node) -> tuple[Callable[..., Any], Attrs | None, Sequence[Value]]:
+        """What computes a node, and from which values."""
+        primitive, operands, type = PRIMITIVES[node.op], node.operands, node.results[0].type
+        assert isinstance(type, TensorType)
+        size = type.size if type.shape else 1
+        contracts = node.attrs.get("contract") if node.attrs else None
+        if contracts and self._may_be_contracted(node):
+            raise NotDirect if self.prepared else NotPrepared
+        if contracts or _is_exact(node):
+            self.work += STEP + int(size * max(primitive.cost, 1.0))
+            function = primitive.function
+            if function is not None and all(v.dtype.bits != 16 or v.dtype.np.kind != "V" for v in operands):
+                return function, None, operands
+            assert primitive.reference is not None
+            return primitive.reference, node.attrs, operands
+        return self._of_ours(node, size)
+
+    def _of_ours(self, node: Node, size: int) -> tuple[Callable[..., Any], Attrs | None, Sequence[Value]]:
+        """As above, of what the code generator decides."""
+        kind, operands, exponent = PRIMITIVES[node.op].kind, node.operands, self._exponent(node)
+        if kind in FOLDED:
+            if not self.prepared and operands[0] in self.varying:
+                return self._alone(node, None)
+            return self._in_order(node, size)
+        if kind is not Kind.ELEMENTWISE or node.results[0].dtype.kind != "f":
+            raise NotDirect
+        if not self.prepared and exponent is not None and operands[0] in self.varying:
+            return self._alone(node, exponent)
+        if not self.prepared and not (exponent is None and any(v in self.varying for v in operands)):
+            raise NotPrepared
+        self.work += CALL + int(size * PRIMITIVES[node.op].cost)
+        whole = None
+        if exponent is not None:
+            from loopgrad.codegen.lower.elementwise import whole_exponent  # late: as above
+
+            whole = whole_exponent(node)
+        return self.programs.expanded.function(node, whole), None, operands if whole is None else operands[:1]
+
+    def _in_order(self, node: Node, size: int) -> tuple[Callable[..., Any], Attrs | None, Sequence[Value]]:
+        if not self.prepared:
+            raise NotPrepared
+        from loopgrad.runtime.cpu.in_order import in_order  # late: as above
+
+        function = in_order(node, host_machine())
+        if function is None:
+            raise NotDirect
+        self.work += ORDERED + sum([prod(v.shape) for v in node.operands]) + size
+        return function, None, node.operands
+
+    def _alone(self, node: Node, exponent: float | None) -> tuple[Callable[..., Any], None, Sequence[Value]]:
+        program = self.programs.alone(node, exponent)
+        self.work += program.work
+        return program.compute, None, node.operands if exponent is None else node.operands[:1]
+
+    def _exponent(self, node: Node) -> float | None:
+        """The constant that is the second operand of a power, all elements alike."""
+        if len(node.operands) < 2 or node.op != "pow":
+            return None
+        made = self.made.get(node.operands[1])
+        while made is not None and made.op in KEEPING_SPLATS:
+            made = self.made.get(made.operands[0])
+        return made.attrs["value"] if made is not None and made.op == "const" else None
+
+    def _varies(self, node: Node) -> bool:
+        """Whether passes leave something that depends on the inputs, whatever these are."""
+        operands, varying = node.operands, self.varying
+        if node.op in ELEMENTWISE and node.op != "cast" and node.op not in KEEPING_SPLATS:
+            floats = node.results[0].dtype.kind == "f" and all(v.dtype.kind == "f" for v in operands)
+            return floats and node.op != "pow" and any(v in varying for v in operands)
+        kind = PRIMITIVES[node.op].kind
+        if len(operands) == 1 or kind in FOLDED or kind is Kind.INDEXING:
+            return operands[0] in varying and 0 not in operands[0].shape
+        return all(v in varying for v in operands)
+
+    def _may_be_contracted(self, node: Node) -> bool:
+        """Whether generated code may see a product that it would contract this sum of derivatives with."""
+        pending = [*node.operands]
+        while pending:
+            made = self.made.get(pending.pop())
+            if made is None:
+                continue
+            if made.op in ("mul", "div", "pow"):
+                return True
+            if PRIMITIVES[made.op].kind is Kind.MOVEMENT or made.op in ("neg", "select"):
+                pending += made.operands
+        return False
 
 
 def _is_exact(node: Node) -> bool:
@@ -84,68 +247,49 @@ def _is_exact(node: Node) -> bool:
     return rule is not None and rule(node)
 
 
-def _operation(node: Node, expanded: Expanded) -> Operation | None:
-    """What computes a node of operands; None where compiled code must."""
-    primitive, type = PRIMITIVES[node.op], node.results[0].type
-    if node.regions or not isinstance(type, TensorType):
-        return None
-    size, operands = int(type.size * max(primitive.cost, 1.0)), node.operands
-    contracts = bool(node.attrs.get("contract"))
-    if _is_exact(node) or (contracts and not any(map(_may_be_product, operands))):
-        if primitive.function is not None and all(v.dtype.np.kind != "V" for v in operands):
-            return Operation(primitive.function, None, operands, STEP + size)
-        assert primitive.reference is not None
-        return Operation(primitive.reference, node.attrs, operands, STEP + size)
-    from loopgrad.runtime.cpu.in_order import in_order  # late: as above
-
-    function = in_order(node, host_machine())
-    if function is not None:
-        return Operation(function, None, operands, ORDERED + sum([prod(v.shape) for v in operands]) + size)
-    if node.op not in ELEMENTWISE or type.dtype.kind != "f" or contracts:
-        return None
-    from loopgrad.codegen.lower.elementwise import whole_exponent  # late: as above
-
-    exponent = whole_exponent(node) if len(operands) > 1 else None
-    function = expanded.function(node, exponent)
-    return Operation(function, None, operands if exponent is None else operands[:1], CALL + size)
-
-
-def _may_be_product(value: Value) -> bool:
-    """Whether generated code may see a product behind the value, with which it would contract a sum of derivatives."""
-    pending = [value]
-    while pending:
-        node = pending.pop().node
-        if node is None:
-            continue
-        if node.op == "mul":
-            return True
-        if PRIMITIVES[node.op].kind is Kind.MOVEMENT or node.op in ("neg", "select"):
-            pending += node.operands
-    return False
+def _constant(node: Node) -> Any:
+    attrs = node.attrs
+    if node.op == "const" and not attrs["type"].shape and attrs["type"].dtype.np.kind != "V":
+        with np.errstate(all="ignore"):
+            return attrs["type"].dtype.np.type(attrs["value"])
+    reference = PRIMITIVES[node.op].reference
+    assert reference is not None
+    return reference(attrs)[0]
 
 
 class CpuDirectProgram(DirectProgram):
     """See the module. Safe to call from several threads."""
 
-    def __init__(self, graph: Graph, operations: Sequence[Operation]) -> None:
-        constants = [node for node in graph.nodes if node.op in NULLARY]
-        computed = [node for node in graph.nodes if node.op not in NULLARY]
-        values = [*graph.inputs, *[node.results[0] for node in (*constants, *computed)]]
-        places = {v: i for i, v in enumerate(values)}
-        self.work = sum([operation.time for operation in operations])
-        self._inputs = len(graph.inputs)
-        self._constants = [REFERENCE[node.op](node.attrs)[0] for node in constants]
-        self._operations = [(o.function, o.attrs, tuple([places[v] for v in o.operands])) for o in operations]
-        self._outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
+    def __init__(
+        self,
+        inputs: int,
+        constants: Sequence[Any],
+        operations: Sequence[Operation],
+        outputs: Sequence[tuple[int, TensorType]],
+        work: int,
+    ) -> None:
+        self.work = work
+        self._inputs = inputs
+        self._constants = constants
+        self._operations = operations
+        self._outputs = outputs
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        found: list[Any] = [b.array for b in buffers]
-        found += self._constants
         with np.errstate(all="ignore"):
-            for function, attrs, operands in self._operations:
-                arrays = [found[i] for i in operands]
-                found.append(function(*arrays) if attrs is None else function(attrs, *arrays)[0])
+            found = self._computed([b.array for b in buffers])
         return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self._outputs]
+
+    def compute(self, *arrays: Any) -> Any:
+        """The only output for these inputs, as part of another program."""
+        return self._computed([*arrays])[self._outputs[0][0]]
+
+    def _computed(self, found: list[Any]) -> list[Any]:
+        """All values, where the inputs are found."""
+        found += self._constants
+        for function, attrs, operands in self._operations:
+            arrays = [found[i] for i in operands]
+            found.append(function(*arrays) if attrs is None else function(attrs, *arrays)[0])
+        return found
 
 
 def _buffer(result: Any, type: TensorType) -> Buffer:
