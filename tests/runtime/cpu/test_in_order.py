@@ -17,10 +17,7 @@ from loopgrad.graph.types import DType, TensorType, bfloat16, float16, float32, 
 from loopgrad.runtime.cpu.device import CpuDevice
 from tests.programs.same_bits import same_bits
 
-SHAPES = [
-    (1,), (2,), (3,), (4,), (5,), (16,), (17,), (18,), (19,), (20,), (63,), (7, 5), (3, 1, 4), (2, 3, 5), (6, 9, 2),
-    (3, 2, 4, 2), (40, 3), (3, 40),
-]  # fmt: skip
+SHAPES = [(1,), (3,), (4,), (5,), (17,), (19,), (20,), (3, 1, 4), (2, 3, 5), (6, 9, 2), (3, 2, 4, 2), (40, 3)]
 PRODUCTS = [(1, 1, 1), (2, 3, 4), (1, 16, 2), (2, 17, 1), (3, 39, 4), (2, 100, 2), (3, 0, 2)]
 FLOATS = [float16, bfloat16, float32, float64]
 
@@ -72,12 +69,12 @@ def checked(graph: Graph) -> int:
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("make", [sums, totals])
 def test_reductions_of_every_shape(make: Callable[[Value], Iterator[Value]], dtype: DType) -> None:
-    shapes = SHAPES if dtype in (float32, float64) else SHAPES[::3]
+    shapes = SHAPES if dtype is float64 else SHAPES[::4]
     ran = [checked(trace(lambda x: tuple(make(x)), [TensorType(shape, dtype)])[0]) for shape in shapes]
     assert sum(ran) > len(ran) // 2
 
 
-@pytest.mark.parametrize("shape", [(5,), (17,), (18,), (19,), (61,), (6, 7), (3, 5, 3)])
+@pytest.mark.parametrize("shape", [(19,), (61,), (6, 7)])
 def test_long_terms_are_added_up_in_the_same_order(shape: tuple[int, ...]) -> None:
     def both(x: Value) -> tuple[Value, ...]:
         return (*sums(longer(x)), *sums(ops.exp(x)))
