@@ -235,9 +235,11 @@ class Planner:
             made = self.made.get(pending.pop())
             if made is None:
                 continue
-            if made.op in ("mul", "div", "pow"):
+            row = PRIMITIVES[made.op]
+            of_two = row.kind is Kind.ELEMENTWISE and len(made.operands) == 2
+            if of_two and not row.linear:  # products, and what passes make products of
                 return True
-            if PRIMITIVES[made.op].kind is Kind.MOVEMENT or made.op in ("neg", "select"):
+            if row.kind is Kind.MOVEMENT or (row.linear and not of_two):
                 pending += made.operands
         return False
 
