@@ -72,17 +72,18 @@ def elementwise(dtype: DType, count: int) -> Graph:
     for op, row in PRIMITIVES.items():
         if row.kind is not Kind.ELEMENTWISE or dtype.kind not in row.kinds:
             continue
-        choices = [{"dtype": d} for d in REAL] if op == "cast" else [{}]
-        arity = 3 if op == "select" else 1 if accepts(op, (x,), choices[0]) else 2
-        operands = {1: (x,), 2: (x, y), 3: (pred, x, y)}[arity]
-        nodes += [Node(op, operands, row.infer(operands, attrs, ()), attrs) for attrs in choices]
+        choices: list[dict[str, DType]] = [{}, *[{"dtype": d} for d in REAL]]
+        possible = [(o, attrs) for o in ((x,), (x, y), (pred, x, y)) for attrs in choices if accepts(op, o, attrs)]
+        assert possible, op
+        distinct = possible if "dtype" in possible[0][1] else possible[:1]
+        nodes += [Node(op, operands, row.infer(operands, attrs, ()), attrs) for operands, attrs in distinct]
     return Graph((x, y, pred), tuple(nodes), tuple([node.results[0] for node in nodes]))
 
 
 def accepts(op: str, operands: tuple[Value, ...], attrs: dict[str, DType]) -> bool:
     try:
         PRIMITIVES[op].infer(operands, attrs, ())
-    except ValueError:
+    except (ValueError, KeyError):  # another number of operands, or an attribute is missing
         return False
     return True
 
