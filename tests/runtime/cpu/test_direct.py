@@ -68,14 +68,15 @@ def elementwise(dtype: DType, count: int) -> Graph:
     """Every elementwise primitive of two arrays of a dtype, and of bools."""
     type = TensorType((count,), dtype)
     x, y, pred = Value(type), Value(type), Value(TensorType((count,), bool_))
-    nodes = []
+    nodes, arities = [], ((x,), (x, y), (pred, x, y))
     for op, row in PRIMITIVES.items():
         if row.kind is not Kind.ELEMENTWISE or dtype.kind not in row.kinds:
             continue
         choices: list[dict[str, DType]] = [{}, *[{"dtype": d} for d in REAL]]
-        possible = [(o, attrs) for o in ((x,), (x, y), (pred, x, y)) for attrs in choices if accepts(op, o, attrs)]
+        possible = [(o, attrs) for o in arities for attrs in choices if accepts(op, o, attrs)]
         assert possible, op
-        distinct = possible if "dtype" in possible[0][1] else possible[:1]
+        fewest = [one for one in possible if one[0] is possible[0][0]]
+        distinct = fewest if "dtype" in possible[0][1] else possible[:1]
         nodes += [Node(op, operands, row.infer(operands, attrs, ()), attrs) for operands, attrs in distinct]
     return Graph((x, y, pred), tuple(nodes), tuple([node.results[0] for node in nodes]))
 
