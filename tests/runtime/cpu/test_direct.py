@@ -84,7 +84,7 @@ def elementwise(dtype: DType, count: int) -> Graph:
 def accepts(op: str, operands: tuple[Value, ...], attrs: dict[str, DType]) -> bool:
     try:
         PRIMITIVES[op].infer(operands, attrs, ())
-    except (ValueError, KeyError):  # another number of operands, or an attribute is missing
+    except (TypeError, ValueError, KeyError):  # another number of operands, or an attribute is missing
         return False
     return True
 
