@@ -9,7 +9,7 @@ from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import PRIMITIVES, Kind
+from loopgrad.graph.primitives import FAMILIES, PRIMITIVES
 from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32, float64, int64
 from loopgrad.runtime.cpu import direct
 from loopgrad.runtime.cpu.device import CpuDevice
@@ -68,14 +68,13 @@ def elementwise(dtype: DType, count: int) -> Graph:
     """Every elementwise primitive of two arrays of a dtype, and of bools."""
     type = TensorType((count,), dtype)
     x, y, pred = Value(type), Value(type), Value(TensorType((count,), bool_))
-    nodes, arities = [], ((x,), (x, y), (pred, x, y), (x, y, x, x, y, y, x))
-    for op, row in PRIMITIVES.items():
-        if row.kind is not Kind.ELEMENTWISE or dtype.kind not in row.kinds:
+    nodes, arities = [], ((x,), (x, y), (pred, x, y))
+    for op, row in FAMILIES["elementwise"].items():
+        if dtype.kind not in row.kinds:
             continue
         choices: list[dict[str, DType]] = [{}, *[{"dtype": d} for d in REAL]]
         possible = [(o, attrs) for o in arities for attrs in choices if accepts(op, o, attrs)]
-        if not possible:  # philox is of wide words only
-            continue
+        assert possible, op
         fewest = [one for one in possible if one[0] is possible[0][0]]
         distinct = fewest if "dtype" in possible[0][1] else possible[:1]
         nodes += [Node(op, operands, row.infer(operands, attrs, ()), attrs) for operands, attrs in distinct]
