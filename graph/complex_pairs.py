@@ -130,6 +130,11 @@ class _Splitter:
 
     def region(self, node: Node, operands: Sequence[Parts]) -> Sequence[Parts]:
         region = Region.of(node)
+        if region.own:  # a stated derivative has done its work
+            (function,) = region.running
+            self.env.update(zip(function.inputs, operands, strict=True))
+            self.walk(function)
+            return [self.env[v] for v in function.outputs]
         given = [v for parts in operands for v in parts]
         if tuple(given) == node.operands and not any(map(_has_complex, region.running)):
             return [(v,) for v in self.kept(node, given)]
@@ -137,8 +142,6 @@ class _Splitter:
         places = in_parts(range(sum(widths)), *widths)
         shared = [place for j in region.shared for place in places[j]]
         form = region.spread(given, [_closed(graph) for graph in region.running], shared, sum(widths))
-        if len(form.regions) < len(node.regions):  # rules of its derivative have done their work
-            form = form._replace(attrs={**form.attrs, "kind": "plain"})
         results = iter(self.builder.emit(*form))
         return [tuple([next(results) for _ in range(width)]) for width in widths]
 

@@ -383,6 +383,9 @@ def matmul(a: Value, b: Value) -> Value:
     one = len(b.shape) > 1 and b.shape[-1] == 1 and a.shape == (*b.shape[:-2], 1, b.shape[-2])
     if one and a.dtype.is_float and a.dtype is b.dtype:
         return _row_by_column(a, b)
+    if a.dtype.kind == "c":
+        (p, q), (r, s) = (real(a), imag(a)), (real(b), imag(b))
+        return join(sub(matmul(p, r), matmul(q, s)), add(matmul(p, s), matmul(q, r)))
     return emit("matmul", (a, b))[0]
 
 

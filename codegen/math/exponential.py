@@ -82,7 +82,7 @@ def expm1(m: Ops[V], x: V) -> V:
     small = exponential_minus_one(m, r)
     result = m.mul(m.fma(half, small, m.sub(half, m.const(x, 0.5))), m.const(x, 2.0))
     tiny = m.eq(shifted, m.const(x, MAGIC[bits]))
-    return m.select(tiny, small, result)
+    return m.select(m.eq(x, m.const(x, 0.0)), x, m.select(tiny, small, result))  # -0.0 stays what it is
 
 
 def power_of_two(m: Ops[V], shifted: V) -> V:

@@ -53,6 +53,7 @@ def sine_cosine(m: Ops[V], x: V) -> tuple[V, V, V]:
     square = m.mul(rest, rest)
     cube = m.mul(square, rest)
     sine = m.fma(polynomial(m, square, SIN[bits]), cube, rest)
+    sine = m.select(m.eq(x, m.const(x, 0.0)), x, sine)  # -0.0, whose sign reducing and adding lose
     if bits == 32:
         cosine = polynomial(m, square, (*COS[bits], -0.5, 1.0))
     else:

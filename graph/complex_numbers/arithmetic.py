@@ -40,6 +40,24 @@ def quotient(x: Parts, y: Parts) -> Parts:
     return ops.select(zero, ops.div(a, ops.abs(c)), re), ops.select(zero, ops.div(b, ops.abs(c)), im)
 
 
+def reciprocal(z: Value) -> Value:
+    """1 / z by Smith's algorithm, as NumPy's function: of 0 it is NaN, where a quotient is infinite."""
+    x, y = parts(z)
+    real_larger = ops.le(ops.abs(y), ops.abs(x))
+    large, small = ops.select(real_larger, x, y), ops.select(real_larger, y, x)
+    ratio = ops.div(small, large)
+    scale = ops.add(large, ops.mul(small, ratio))
+    unit, share = ops.div(1, scale), ops.div(ratio, scale)
+    re, im = ops.select(real_larger, unit, share), ops.select(real_larger, share, unit)
+    return ops.join(re, ops.neg(im))
+
+
+def rounded(z: Value) -> Value:
+    """Both parts, half to even."""
+    re, im = parts(z)
+    return ops.join(ops.round(re), ops.round(im))
+
+
 def conjugate(z: Value) -> Value:
     re, im = parts(z)
     return ops.join(re, ops.neg(im))

@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from loopgrad.graph.build import emit
-from loopgrad.graph.complex_numbers import arithmetic
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.complex_numbers import (
+    arithmetic,
+    exponential,
+    hyperbolic,
+    inverse,
+    logarithmic,
+    order,
+    power,
+    products,
+    roots,
+)
+from loopgrad.graph.nodes import NO_ATTRS, Value
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "mul": arithmetic.multiply,
     "div": arithmetic.divide,
+    "pow": power.power,
+    "reduce_prod": products.product_over,
+    "cumprod": products.running_product,
+    "conv": products.convolution,
+    "sort": order.in_order,
+    "argsort": order.positions,
+    "round": arithmetic.rounded,
+    "abs": roots.absolute,
+    "sign": roots.direction,
+    "sqrt": roots.square_root,
+    "exp": exponential.exponential,
+    "exp2": exponential.exponential_base_2,
+    "expm1": exponential.exponential_minus_1,
+    "log": logarithmic.logarithm,
+    "log2": logarithmic.logarithm_base_2,
+    "log10": logarithmic.logarithm_base_10,
+    "log1p": logarithmic.logarithm_of_1_plus,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "tanh": hyperbolic.tanh,
+    "sin": hyperbolic.sin,
+    "cos": hyperbolic.cos,
+    "tan": hyperbolic.tan,
+    "asin": inverse.asin,
+    "acos": inverse.acos,
+    "atan": inverse.atan,
+    "asinh": inverse.asinh,
+    "acosh": inverse.acosh,
+    "atanh": inverse.atanh,
 }
 
 
-def computed(op: str, *operands: Value) -> Value:
-    """The result of an elementwise primitive for real or complex operands; DTypeError where it has no meaning."""
+def computed(op: str, *operands: Value, **attrs: Any) -> Value:
+    """The result of a primitive for real or complex operands; DTypeError where it has no meaning."""
     if operands[0].dtype.kind == "c" and op in FUNCTIONS:
-        return FUNCTIONS[op](*operands)
-    return emit(op, operands)[0]
+        return FUNCTIONS[op](*operands, **attrs)
+    return emit(op, operands, attrs or NO_ATTRS)[0]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from math import pi
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
+from loopgrad.graph.complex_numbers import roots
 from loopgrad.graph.complex_numbers.arithmetic import conjugate
-from loopgrad.lazy.numpy.elementwise import unary_operand
-from loopgrad.lazy.tensor.core import ArrayLike, copied, wrap
+from loopgrad.graph.types import TensorType, bool_
+from loopgrad.lazy.numpy.elementwise import add, equal, less, multiply, not_equal, unary_operand
+from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_value, constant, copied, wrap
+from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "conj conjugate=conj imag real"
+PUBLIC: Final = "angle conj conjugate=conj imag iscomplex iscomplexobj isreal isrealobj real real_if_close"
 
 
 def real(x: ArrayLike, /) -> Tensor:
@@ -43,3 +48,85 @@ def conj(x: ArrayLike, /) -> Tensor:
     """
     t = unary_operand(x)
     return wrap(conjugate(t._value), t._weak) if t._value.dtype.kind == "c" else copied(t)
+
+
+def angle(z: ArrayLike, /, deg: bool = False) -> Tensor:
+    """The angle from -pi to pi, in degrees where `deg`: a float in z's shape; of real numbers 0 or pi.
+
+    >>> lg.angle([1.0, 1.0j, -1.0])
+    Tensor([0.        , 1.57079633, 3.14159265], dtype=float64)
+    """
+    t = as_tensor(z)
+    value = cast_value(t._value, float_dtype(t._value.dtype))
+    turned = roots.angle(value) if value.dtype.kind == "c" else ops.atan2(ops.zeros_like(value), value)
+    result = wrap(turned, t._weak)
+    return multiply(result, 180 / pi) if deg else result
+
+
+def iscomplex(x: ArrayLike, /) -> Tensor:
+    """Whether an element has an imaginary part that isn't 0; bools in x's shape.
+
+    >>> lg.iscomplex([1.0 + 1.0j, 1.0 + 0.0j])
+    Tensor([ True, False], dtype=bool)
+    """
+    t = as_tensor(x)
+    if t._value.dtype.kind != "c":
+        return wrap(constant(False, TensorType(t._value.shape, bool_)))
+    return not_equal(imag(t), 0)
+
+
+def isreal(x: ArrayLike, /) -> Tensor:
+    """Whether an element has no imaginary part, or one that is 0; bools in x's shape.
+
+    >>> lg.isreal([1.0 + 1.0j, 1.0 + 0.0j])
+    Tensor([False,  True], dtype=bool)
+    """
+    t = as_tensor(x)
+    if t._value.dtype.kind != "c":
+        return wrap(constant(True, TensorType(t._value.shape, bool_)))
+    return equal(imag(t), 0)
+
+
+def iscomplexobj(x: Any, /) -> bool:
+    """Whether x (an array, a number or a dtype) is of a complex dtype, whatever its elements are.
+
+    >>> lg.iscomplexobj(lg.zeros(2, dtype=lg.complex64)), lg.iscomplexobj(1.0)
+    (True, False)
+    """
+    dtype = getattr(x, "dtype", None)
+    return (as_tensor(x)._value.dtype if dtype is None else as_dtype(dtype)).kind == "c"
+
+
+def isrealobj(x: Any, /) -> bool:
+    """Whether x isn't of a complex dtype.
+
+    >>> lg.isrealobj([1.0, 2.0])
+    True
+    """
+    return not iscomplexobj(x)
+
+
+def real_if_close(x: ArrayLike, /, tol: float = 100.0) -> Tensor:
+    """The real part where no imaginary part is larger than `tol` times the dtype's epsilon (than `tol` where that is at
+    most 1), else x: so it evaluates, and raises TracedValueError while a function is traced.
+
+    >>> lg.real_if_close([2.1 + 4e-14j, 5.2 + 3e-15j], tol=1000)
+    Tensor([2.1, 5.2], dtype=float64)
+    """
+    t = as_tensor(x)
+    if t._value.dtype.kind != "c":
+        return copied(t)
+    shape = t._value.shape
+    bound = tol * finfo(t._value.dtype).eps if tol > 1 else tol
+    if 0 in shape:
+        return real(t)
+    largest = wrap(ops.reduce_max(ops.abs(imag(t)._value), range(len(shape))))
+    return real(t) if bool(less(largest, bound)) else copied(t)
+
+
+def square_of_size(x: Tensor) -> Tensor:
+    """|x|**2, without a root: of real numbers x * x."""
+    if x._value.dtype.kind != "c":
+        return multiply(x, x)
+    re, im = real(x), imag(x)
+    return add(multiply(re, re), multiply(im, im))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.primitives.convolution import spread_extent
 from loopgrad.graph.types import bool_, int64
+from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.movement import flip, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import vector_operand
@@ -70,7 +71,7 @@ def conv(
         "strides": strides, "low": low, "high": high, "spread": spread, "dilation": distances, "groups": groups,
         "absent": False,
     }  # fmt: skip
-    return wrap(emit("conv", (cast(a, dtype)._value, cast(b, dtype)._value), attrs)[0])
+    return wrap(computed("conv", cast(a, dtype)._value, cast(b, dtype)._value, **attrs))
 
 
 def _distances(name: str, given: int | Sequence[int], dims: int) -> tuple[int, ...]:
@@ -130,16 +131,17 @@ def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
         "groups": 1, "absent": True,  # beyond the ends there is nothing: not 0 times an infinity
     }  # fmt: skip
     rows, window = reshape(cast(a, work), (1, 1, n)), reshape(flip(cast(b, work)), (1, 1, m))
-    return cast(reshape(wrap(emit("conv", (rows._value, window._value), attrs)[0]), (places,)), dtype)
+    return cast(reshape(wrap(computed("conv", rows._value, window._value, **attrs)), (places,)), dtype)
 
 
 def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
-    """The correlation of two vectors: `convolve` of x with y reversed, with its dtypes and errors.
+    """The correlation of two vectors: `convolve` of x with y (of complex numbers its conjugates) reversed, with its
+    dtypes and errors.
 
     >>> lg.correlate([1.0, 2.0, 3.0], [1.0, 0.0])
     Tensor([1., 2.], dtype=float64)
     """
-    a, b = vector_operand("correlate", x), vector_operand("correlate", y)
+    a, b = vector_operand("correlate", x), conj(vector_operand("correlate", y))
     if mode == "same" and a._value.shape[0] < b._value.shape[0]:
         full = convolve(a, flip(b))
         first = a._value.shape[0] // 2

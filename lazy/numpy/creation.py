@@ -10,7 +10,9 @@ import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.lazy.numpy.complex_functions import imag, real
 from loopgrad.lazy.numpy.elementwise import divide, floor, multiply, power
 from loopgrad.lazy.numpy.movement import broadcast_to, stack, tril
 from loopgrad.lazy.numpy.special_values import where
@@ -34,7 +36,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.evaluation import to_device
 from loopgrad.lazy.tensor.exchange import from_gpu, placed
 from loopgrad.lazy.tensor.operands import normal_shape, positions
-from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
+from loopgrad.lazy.tensor.promotion import as_dtype, promote_all, scalar_dtype
 from loopgrad.lazy.tensor.storage import as_array, is_number, whole
 from loopgrad.runtime.devices import get_device
 
@@ -284,24 +286,35 @@ def linspace(
 ) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`, the end included unless `endpoint` is False; a vector.
 
-    Of the default float dtype unless given; rounded down for an integer dtype. The ends may be tensors of shape ().
+    Of the default float dtype, for complex ends the default complex one, unless given; rounded down for an integer
+    dtype. The ends may be tensors of shape ().
 
     >>> lg.linspace(0.0, 1.0, 5)
     Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float64)
     """
-    wanted: DType = requested_dtype(dtype) or default_dtype()
+    given = promote_all(*[(t._value.dtype, t._weak) for t in (as_tensor(start), as_tensor(stop))])[0]
+    wanted: DType = requested_dtype(dtype) or (given if given.kind == "c" else default_dtype())
     (num,) = normal_shape("linspace", num)
-    gaps = num - 1 if endpoint else num
+    if wanted.kind == "c":
+        first, last = as_tensor(start, wanted), as_tensor(stop, wanted)
+        re = _line(real(first)._value, real(last)._value, num, endpoint)
+        joined = wrap(ops.join(re, _line(imag(first)._value, imag(last)._value, num, endpoint)))
+        return joined if device is None else to_device(joined, device)
     work = wanted if wanted.is_float else default_dtype()
-    counter = ops.iota(TensorType((int(num),), work), 0)
-    first, last = as_tensor(start, work)._value, as_tensor(stop, work)._value
+    line = _line(as_tensor(start, work)._value, as_tensor(stop, work)._value, num, endpoint)
+    result = cast(floor(wrap(line)) if wanted.is_integer else wrap(line), wanted)
+    return result if device is None else to_device(result, device)
+
+
+def _line(first: Value, last: Value, num: int, endpoint: bool) -> Value:
+    gaps = num - 1 if endpoint else num
+    counter = ops.iota(TensorType((num,), first.dtype), 0)
     step = ops.div(ops.sub(last, first), max(gaps, 1))
     line = ops.add(ops.mul(counter, ops.broadcast_to(step, (num,))), ops.broadcast_to(first, (num,)))
     if endpoint and num > 1:  # the end exactly, whatever rounding did to the step
         at_end = ops.eq(counter, gaps)
         line = ops.select(at_end, ops.broadcast_to(last, (num,)), line)
-    result = cast(floor(wrap(line)) if wanted.is_integer else wrap(line), wanted)
-    return result if device is None else to_device(result, device)
+    return line
 
 
 def eye(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.arithmetic import reciprocal as reciprocal_of
 from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
@@ -86,7 +87,7 @@ def _whole(op: str, text: str, call: str, result: str) -> Unary:
 
     def function(x: ArrayLike, /) -> Tensor:
         t = unary_operand(x)
-        return wrap(emit(op, (t._value,))[0], t._weak) if t._value.dtype.kind in "fc" else copied(t)
+        return wrap(computed(op, t._value), t._weak) if t._value.dtype.kind in "fc" else copied(t)
 
     rule = "Shape and dtype stay; bools and integers are copied."
     return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
@@ -276,7 +277,8 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
     >>> lg.reciprocal([2, 4])
     Tensor([0.5 , 0.25], dtype=float64)
     """
-    return divide(1, x)
+    t = as_tensor(x)
+    return wrap(reciprocal_of(t._value), t._weak) if t._value.dtype.kind == "c" else divide(1, t)
 
 
 def round(x: ArrayLike, /, decimals: int = 0) -> Tensor:

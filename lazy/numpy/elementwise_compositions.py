@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DTYPES, DType, bool_, float32, float64, int64, uint8, uint64
+from loopgrad.graph.types import DTYPES, DType, bool_, complex128, float32, float64, int64, uint8, uint64
 from loopgrad.lazy.loops.while_loop import while_loop
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
@@ -61,6 +61,14 @@ def _as_float(x: ArrayLike) -> Tensor:
     return t if t._value.dtype.is_float else divide(t, 1)
 
 
+def _as_real(op: str, x: ArrayLike) -> Tensor:
+    """As above, without complex numbers."""
+    t = _as_float(x)
+    if not t._value.dtype.is_float:
+        raise dtype_refused(op, "biuf", t._value.dtype)
+    return t
+
+
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """`floor_divide(x, y)` and `remainder(x, y)`: shapes and dtypes are theirs.
 
@@ -71,12 +79,15 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
 
 
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """x to the power y in float64, whatever the operands' dtypes: integers may have negative powers. Shapes broadcast.
+    """x to the power y in float64 or complex128, whatever the operands' dtypes: integers may have negative powers.
+    Shapes broadcast.
 
     >>> lg.float_power([2, 4], -1)
     Tensor([0.5 , 0.25], dtype=float64)
     """
-    return power(cast(as_tensor(x), float64), cast(as_tensor(y), float64))
+    base, exponent = as_tensor(x), as_tensor(y)
+    wide = complex128 if "c" in (base._value.dtype.kind, exponent._value.dtype.kind) else float64
+    return power(cast(base, wide), cast(exponent, wide))
 
 
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -103,7 +114,7 @@ def fabs(x: ArrayLike, /) -> Tensor:
     >>> lg.fabs([-1, 2])
     Tensor([1., 2.], dtype=float64)
     """
-    return absolute(_as_float(x))
+    return absolute(_as_real("fabs", x))
 
 
 def deg2rad(x: ArrayLike, /) -> Tensor:
@@ -112,7 +123,7 @@ def deg2rad(x: ArrayLike, /) -> Tensor:
     >>> lg.deg2rad([0.0, 180.0])
     Tensor([0.        , 3.14159265], dtype=float64)
     """
-    return multiply(_as_float(x), math.pi / 180.0)
+    return multiply(_as_real("deg2rad", x), math.pi / 180.0)
 
 
 def rad2deg(x: ArrayLike, /) -> Tensor:
@@ -121,7 +132,7 @@ def rad2deg(x: ArrayLike, /) -> Tensor:
     >>> lg.rad2deg([0.0, lg.pi])
     Tensor([  0., 180.], dtype=float64)
     """
-    return multiply(_as_float(x), 180.0 / math.pi)
+    return multiply(_as_real("rad2deg", x), 180.0 / math.pi)
 
 
 def rint(x: ArrayLike, /) -> Tensor:

@@ -24,7 +24,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.elementwise_compositions import ldexp
 from loopgrad.lazy.numpy.special_values import copysign, isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
-from loopgrad.lazy.tensor.operands import meet
+from loopgrad.lazy.tensor.operands import dtype_refused, meet
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def spacing(x: ArrayLike, /) -> Tensor:
 
 def _as_float(x: ArrayLike) -> Tensor:
     t = as_tensor(x)
+    if t._value.dtype.kind == "c":
+        raise dtype_refused("frexp or spacing", "biuf", t._value.dtype)
     return cast(t, float_dtype(t._value.dtype))
 
 

@@ -14,6 +14,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
+from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
 from loopgrad.lazy.numpy.movement import moveaxis, permute_dims, ravel, reshape, stack
@@ -101,7 +102,8 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
-    """The inner product along an axis, in the dtype to which both are promoted; other axes broadcast.
+    """The inner product along an axis, of complex numbers with the conjugates of x, in the dtype to which both are
+    promoted; other axes broadcast.
 
     Raises ShapeError where they don't, or where the axis' extents differ.
 
@@ -109,17 +111,18 @@ def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
     Tensor([21, 43], dtype=int64)
     """
     (a, b), were_bool = _one_dtype((x, y))
-    result = sum(multiply(wrap(a), wrap(b)), axis=axis, dtype=a.dtype)
+    result = sum(multiply(conj(wrap(a)), wrap(b)), axis=axis, dtype=a.dtype)
     return cast(result, bool_) if were_bool else result
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """The inner product of all elements, of shape (); raises ShapeError where their numbers differ.
+    """The inner product of all elements, of complex numbers with the conjugates of x, of shape (); raises ShapeError
+    where their numbers differ.
 
     >>> lg.vdot(lg.asarray([[1, 2], [3, 4]]), lg.ones((2, 2)))
     Tensor(10., dtype=float64)
     """
-    return matmul(ravel(x), ravel(y))
+    return matmul(ravel(conj(x)), ravel(y))
 
 
 def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:

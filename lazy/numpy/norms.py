@@ -7,8 +7,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.lazy.numpy.complex_functions import square_of_size
 from loopgrad.lazy.numpy.creation import eye
-from loopgrad.lazy.numpy.elementwise import absolute, equal, less, multiply, negative, not_equal, power
+from loopgrad.lazy.numpy.elementwise import absolute, equal, less, negative, not_equal, power
 from loopgrad.lazy.numpy.matrix_products import diagonal as diagonal_of
 from loopgrad.lazy.numpy.matrix_products import matmul
 from loopgrad.lazy.numpy.movement import broadcast_to, moveaxis
@@ -43,13 +44,13 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     """
     t = _as_float(x)
     if ord == 2:
-        return root_of_squares(sum(multiply(t, t), axis=axis, keepdims=keepdims))
+        return root_of_squares(sum(square_of_size(t), axis=axis, keepdims=keepdims))
     if ord == float("inf"):
         return max(absolute(t), axis=axis, keepdims=keepdims)
     if ord == float("-inf"):
         return min(absolute(t), axis=axis, keepdims=keepdims)
     if ord == 0:
-        return sum(cast(not_equal(t, 0), t._value.dtype), axis=axis, keepdims=keepdims)
+        return sum(cast(not_equal(t, 0), t._value.dtype.part), axis=axis, keepdims=keepdims)
     if ord == 1:
         return sum(absolute(t), axis=axis, keepdims=keepdims)
     total = sum(power(_size(t, ord), ord), axis=axis, keepdims=keepdims)
@@ -59,6 +60,8 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
 
 def _size(t: Tensor, ord: float) -> Tensor:
     """What stands for |t| below the power: |t| ** ord has second derivatives at 0 above 1, which abs would hide."""
+    if t._value.dtype.kind == "c":
+        return absolute(t)
     if ord % 2 == 0:
         return t
     return where(less(t, 0.0), negative(t), t) if ord > 1 else absolute(t)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType, bool_, float32
+from loopgrad.lazy.numpy.complex_functions import square_of_size
 from loopgrad.lazy.numpy.elementwise import (
     add,
     divide,
@@ -42,7 +44,7 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, joined_shape, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, normal_axes, normal_axis
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
 
@@ -58,7 +60,7 @@ def _reduced(op: str, value: Value, axis: Any, keepdims: bool) -> Value:
     axes = normal_axes(op, axis, len(value.shape))
     if not axes:
         return value
-    result = emit(op, (value,), {"axes": axes})[0]
+    result = computed(op, value, axes=axes)
     if keepdims:
         result = ops.reshape(result, [1 if d in axes else n for d, n in enumerate(value.shape)])
     return result
@@ -157,6 +159,8 @@ def _limit(dtype: DType, name: str) -> float | int | bool:
         return name == "min"
     if dtype.kind == "f":
         return math.inf if name == "min" else -math.inf
+    if dtype.kind == "c":
+        raise dtype_refused(name, "biuf", dtype)
     return limits(dtype)[name == "min"]
 
 
@@ -233,7 +237,8 @@ def var(
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`, of those elements where `where` holds.
 
-    The sum of squares is divided by the count less `correction` (NumPy: `ddof`). Dtypes are those of `mean`.
+    The sum of squares is divided by the count less `correction` (NumPy: `ddof`). Dtypes are those of `mean`; of complex
+    numbers it is the real variance of their distances from the mean.
 
     >>> lg.var(lg.asarray([1.0, 2.0, 3.0])), lg.var(lg.asarray([1.0, 2.0, 3.0]), correction=1)
     (Tensor(0.66666667, dtype=float64), Tensor(1., dtype=float64))
@@ -242,12 +247,12 @@ def var(
     axes = normal_axes("var", axis, len(value.shape))
     t = cast(wrap(value), float_dtype(value.dtype))
     gap = subtract(t, mean(t, axis=axes, keepdims=True, where=where))
-    squares = sum(multiply(gap, gap), axis=axes, keepdims=keepdims, where=where)
+    squares = sum(square_of_size(gap), axis=axes, keepdims=keepdims, where=where)
     taken = correction if ddof is None else ddof
     count = _count(value.shape, axes, keepdims, where)
     if isinstance(count, float):
         return divide(squares, count - taken if count > taken else 0.0)
-    return divide(squares, cast(maximum(subtract(count, taken), 0), t._value.dtype))
+    return divide(squares, cast(maximum(subtract(count, taken), 0), squares._value.dtype))
 
 
 def std(

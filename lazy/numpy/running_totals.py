@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_
@@ -66,7 +67,7 @@ def _total(op: str, initial: int, **text: str) -> Callable[..., Tensor]:
             raise ValueError(explained(op, "include_initial or exclusive", "both", fix))
         if include_initial or exclusive:
             value = _moved_on(value, d, reverse, initial, drop=exclusive)
-        return wrap(emit(op, (value,), {"axis": d, "reverse": reverse})[0])
+        return wrap(computed(op, value, axis=d, reverse=reverse))
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _TOTAL.format(name=op, initial=initial, **text)

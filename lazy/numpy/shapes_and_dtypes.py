@@ -79,12 +79,12 @@ class IntegerLimits:
 
 
 def finfo(dtype: Any, /) -> FloatLimits:
-    """The limits of a float dtype (or of a tensor's); raises DTypeError for others.
+    """The limits of a float dtype (or of a tensor's), for a complex one its parts'; raises DTypeError for others.
 
     >>> lg.finfo(lg.float32).max, lg.finfo(lg.float64).bits
     (3.4028234663852886e+38, 64)
     """
-    d = as_dtype(getattr(dtype, "dtype", dtype))
+    d = as_dtype(getattr(dtype, "dtype", dtype)).part
     if not d.is_float:
         raise DTypeError(explained("finfo", "a float dtype", d, "use lg.iinfo for integers"))
     known: Any

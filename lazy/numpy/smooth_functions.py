@@ -55,7 +55,7 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     >>> lg.hypot([3.0, 3e200], [4.0, 4e200])
     Tensor([5.e+000, 5.e+200], dtype=float64)
     """
-    (a, b), weak = meet("hypot", (x, y), floating=True)
+    (a, b), weak = meet("hypot", (x, y), floating=True, kinds="f")
     s, t = wrap(a, weak), wrap(b, weak)
     first = logical_or(greater_equal(absolute(s), absolute(t)), isinf(s))
     large, small = where(first, s, t), where(first, t, s)

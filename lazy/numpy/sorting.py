@@ -1,6 +1,7 @@
 """Sorting, and searching what is sorted.
 
-NaN is larger than every number, as in NumPy; -0.0 equals 0.0. Derivatives move as the elements do.
+NaN is larger than every number, as in NumPy; -0.0 equals 0.0. Complex numbers are ordered by their real parts, then by
+the imaginary ones. Derivatives move as the elements do.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.elementwise import (
@@ -47,7 +48,7 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
     if axis is None:
         t, axis = ravel(t), 0
     d = normal_axis("sort", axis, len(t._value.shape))
-    result = wrap(emit("sort", (t._value,), {"axis": d})[0])
+    result = wrap(computed("sort", t._value, axis=d))
     return wrap(ops.flip(result._value, (d,))) if descending else result
 
 
@@ -62,9 +63,9 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
         t, axis = ravel(t), 0
     d = normal_axis("argsort", axis, len(t._value.shape))
     if not descending:
-        return wrap(emit("argsort", (t._value,), {"axis": d})[0])
+        return wrap(computed("argsort", t._value, axis=d))
     # sorting the reversed array and reversing the result keeps equal elements in their order
-    backwards = wrap(emit("argsort", (flip(t, axis=d)._value,), {"axis": d})[0])
+    backwards = wrap(computed("argsort", flip(t, axis=d)._value, axis=d))
     return copied(flip(subtract(t._value.shape[d] - 1, backwards), axis=d))
 
 

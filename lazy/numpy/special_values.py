@@ -142,6 +142,9 @@ def nan_to_num(
     Tensor([1., 0., 9.], dtype=float64)
     """
     t = as_tensor(x)
+    if t._value.dtype.kind == "c":
+        re, im = [nan_to_num(part, nan, posinf=posinf, neginf=neginf)._value for part in (t.real, t.imag)]
+        return wrap(ops.join(re, im))
     if t._value.dtype.kind != "f":
         return copied(t)
     largest = finfo(t._value.dtype).max

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import DType, float32, float64, int64
+from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.creation import linspace, zeros
 from loopgrad.lazy.numpy.elementwise import (
     add,
@@ -321,7 +322,7 @@ def cov(x: ArrayLike, /, *, rowvar: bool = True, ddof: float = 1.0) -> Tensor:
     rows = reshape(t, (1, -1)) if vector else t if rowvar else t.T
     gap = subtract(rows, mean(rows, axis=1, keepdims=True))
     count = float(rows._value.shape[1]) - ddof
-    result = divide(matmul(gap, gap.T), count if count > 0.0 else 0.0)
+    result = divide(matmul(gap, conj(gap).T), count if count > 0.0 else 0.0)
     return reshape(result, ()) if vector or result._value.shape == (1, 1) else result
 
 

@@ -180,10 +180,10 @@ class Tensor(Operators):
         return bool(to_numpy(self, "bool"))
 
     def __float__(self) -> float:
-        return float(self._single("float"))
+        return float(self._real("float"))
 
     def __int__(self) -> int:
-        return int(self._single("int"))
+        return int(self._real("int"))
 
     def __complex__(self) -> complex:
         return complex(self._single("complex"))
@@ -192,6 +192,12 @@ class Tensor(Operators):
         if self.dtype.kind not in "iu":
             raise DTypeError(explained("index", "an integer tensor", self._value.type, "convert it with .astype"))
         return int(self._single("index"))
+
+    def _real(self, purpose: str) -> Any:
+        if self.dtype.kind == "c":
+            fix = "take .real, or complex(x)"
+            raise DTypeError(explained(purpose, "a tensor of real numbers", self._value.type, fix))
+        return self._single(purpose)
 
     def _single(self, purpose: str) -> Any:
         if self.size != 1:

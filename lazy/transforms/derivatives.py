@@ -20,14 +20,25 @@ from loopgrad.autodiff.forward import jvp_emit
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
+from loopgrad.graph.complex_numbers.arithmetic import conjugate
 from loopgrad.graph.errors import DTypeError, GradientError, ShapeError, explained
 from loopgrad.graph.nodes import Value
+from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.creation import eye
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.promotion import promote, promote_weak
 from loopgrad.lazy.tensor.storage import as_array, is_array_without_axes, private
-from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, matching, unflatten
+from loopgrad.lazy.tensor.trees import (
+    Tree,
+    check_function,
+    flatten,
+    is_dynamic,
+    leaf_names,
+    map_leaves,
+    matching,
+    unflatten,
+)
 from loopgrad.lazy.transforms.vmap import vmap
 
 if TYPE_CHECKING:
@@ -94,8 +105,24 @@ def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]
     return [a % count for a in given]
 
 
-def _loss(what: str, value: Any) -> Value:
-    """The scalar float a gradient is taken of."""
+def _require_kind(what: str, values: Sequence[Value], holomorphic: bool, which: str) -> None:
+    """Complex arguments and results for a complex derivative, real ones where there would be several."""
+    for v in values:
+        if holomorphic and v.dtype.kind != "c":
+            fix = "convert it to a complex dtype, or drop holomorphic=True"
+            raise GradientError(explained(what, f"{which} of a complex dtype, for holomorphic=True", v.type, fix))
+        if not holomorphic and v.dtype.kind == "c":
+            fix = "of a holomorphic function take holomorphic=True, of any other the derivatives of .real and .imag"
+            raise GradientError(explained(what, f"{which} of a real dtype", v.type, fix))
+
+
+def _conjugates(values: Sequence[Value | None]) -> list[Value | None]:
+    """Complex derivatives: a cotangent of 1 comes back as the conjugate of the derivative."""
+    return [None if v is None else conjugate(v) for v in values]
+
+
+def _loss(what: str, value: Any, holomorphic: bool = False) -> Value:
+    """The scalar float, or complex number, a gradient is taken of."""
     if is_dynamic(value) and not isinstance(value, TensorCore):
         fix = "return the tensor itself: float(), .item() and np.asarray() end what a gradient can follow"
         raise GradientError(explained(what, "a tensor as the loss", f"a number, {type(value).__name__}", fix))
@@ -106,9 +133,11 @@ def _loss(what: str, value: Any) -> Value:
     if t._value.shape:
         fix = "reduce it with lg.sum or lg.mean, or use lg.vjp or lg.jacrev"
         raise GradientError(explained(what, "a scalar loss", t._value.type, fix))
-    if t._value.dtype.kind == "c":
-        fix = "take .real, or lg.abs: a gradient is of a real number"
+    if t._value.dtype.kind == "c" and not holomorphic:
+        fix = "take .real or lg.abs of it, or say holomorphic=True for the complex derivative"
         raise GradientError(explained(what, "a real loss", t._value.type, fix))
+    if holomorphic:
+        _require_kind(what, [t._value], True, "a loss")
     if not t._value.dtype.differentiable:
         fix = "compute it in floats (integers have no derivative)"
         raise GradientError(explained(what, "a float loss", t._value.type, fix))
@@ -125,48 +154,63 @@ def _pair(what: str, result: Any) -> tuple[Any, Any]:
 # ---- reverse
 
 
-def value_and_grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def value_and_grad(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """A function that returns `(value, gradient)` of a scalar function; with `has_aux` `((value, aux), gradient)`.
 
     `argnums` names the positional arguments to differentiate: one, or several for a tuple of gradients. Each may be a
     tree of float tensors; its gradient has its structure, shapes and dtypes. `fun` returns one float of shape (), with
     `has_aux` a pair of that and anything. Value and gradient that are evaluated together run as one program.
 
+    The gradient by a complex array points where the loss grows fastest: dL/d(re z) + i dL/d(im z). With `holomorphic`
+    arguments and loss are complex, and the result is the complex derivative of a holomorphic function.
+
     Raises GradientError for arguments that aren't float, a loss that isn't one float, and argnums out of range.
 
     >>> lg.value_and_grad(lambda x: lg.sum(x**2))(lg.asarray([1.0, 2.0, 3.0]))
     (Tensor(14., dtype=float64), Tensor([2., 4., 6.], dtype=float64))
     """
-    return _gradient_function("value_and_grad", fun, argnums, has_aux)
+    return _gradient_function("value_and_grad", fun, argnums, has_aux, holomorphic)
 
 
-def _gradient_function(what: str, fun: Function, argnums: int | Sequence[int], has_aux: bool) -> Function:
+def _gradient_function(
+    what: str, fun: Function, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool
+) -> Function:
     check_function(what, fun)
 
     @wraps(fun)
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)))
         value, aux = _pair(what, point.result) if has_aux else (point.result, None)
-        loss = _loss(what, value)
+        loss = _loss(what, value, holomorphic)
         primal = wrap(loss)
-        gradients = point.rebuilt(vjp_emit([loss], [ops.ones_like(loss)], point.wrt), [primal])
+        found = vjp_emit([loss], [ops.ones_like(loss)], point.wrt)
+        if holomorphic:
+            _require_kind(what, point.wrt, True, "arguments")
+            found = _conjugates(found)
+        gradients = point.rebuilt(found, [primal])
         gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         return ((primal, aux) if has_aux else primal), gradient
 
     return evaluate
 
 
-def grad(fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def grad(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """A function that returns the gradient of a scalar function; with `has_aux` `(gradient, aux)`.
 
     Arguments, shapes, dtypes and errors are those of `value_and_grad`. Gradients of gradients have no limit but memory.
 
+    >>> lg.grad(lambda z: z**3, holomorphic=True)(1.0 + 1.0j)
+    Tensor(0.+6.j, dtype=complex128)
     >>> lg.grad(lambda x: x**3)(2.0), lg.grad(lg.grad(lambda x: x**3))(2.0)
     (Tensor(12., dtype=float64), Tensor(12., dtype=float64))
     >>> lg.grad(lambda p: lg.sum(p["w"] * p["x"]))({"w": lg.ones(2), "x": lg.asarray([3.0, 4.0])})["w"]
     Tensor([3., 4.], dtype=float64)
     """
-    both = _gradient_function("grad", fun, argnums, has_aux)
+    both = _gradient_function("grad", fun, argnums, has_aux, holomorphic)
 
     @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -280,11 +324,11 @@ def _pusher(what: str, fun: Function, primals: Sequence[Any], has_aux: bool) -> 
 # ---- matrices of derivatives
 
 
-def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+def jacrev(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = False) -> Function:
     """The Jacobian by reverse mode, one pass per output element (batched): shape output + input.
 
     For trees: the result's structure, with the argument's inside. Right for few outputs; `jacfwd` is for few inputs.
-    `argnums` and errors are those of `grad`, but results of any shape are differentiated.
+    `argnums`, `holomorphic` and errors are those of `grad`, but results of any shape are differentiated.
 
     >>> lg.jacrev(lambda x: x[1:] * x[:-1])(lg.asarray([1.0, 2.0, 3.0]))
     Tensor([[2., 1., 0.],
@@ -296,7 +340,11 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
         chosen = _positions("jacrev", argnums, len(args))
         primals = [args[i] for i in chosen]
         call = _partial(fun, args, kwargs, chosen)
-        leaves, structure = flatten(_call("jacrev", fun, args, kwargs, chosen).result)  # for its types only
+        point = _call("jacrev", fun, args, kwargs, chosen)  # for its types only
+        leaves, structure = flatten(point.result)
+        _require_kind("jacrev", [as_tensor(x)._value for x in leaves], holomorphic, "results")
+        if holomorphic:
+            _require_kind("jacrev", point.wrt, True, "arguments")
         rows = []
         for i, leaf in enumerate(leaves):
 
@@ -304,7 +352,8 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
                 result, pull = vjp(call, *primals)  # inside the batch: a stack can't enter it from outside
                 seeds = [wrap(ops.zeros_like(x._value)) for x in flatten(result)[0]]
                 seeds[i] = seed
-                return pull(unflatten(structure, seeds))
+                found = pull(unflatten(structure, seeds))
+                return map_leaves(conj, found) if holomorphic else found
 
             rows.append(_unraveled(vmap(row)(_basis(as_tensor(leaf))), as_tensor(leaf)._value.shape))
         chosen_rows = [r[0] if isinstance(argnums, int) else r for r in rows]
@@ -336,10 +385,10 @@ def _unraveled(tree: Tree, shape: tuple[int, ...]) -> Tree:
     return unflatten(structure, [wrap(ops.reshape(x._value, (*shape, *x._value.shape[1:]))) for x in leaves])
 
 
-def jacfwd(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = False) -> Function:
     """The Jacobian by forward mode, one pass per input element (batched): shape output + input.
 
-    Structures, `argnums` and errors are those of `jacrev`.
+    Structures, `argnums`, `holomorphic` and errors are those of `jacrev`.
 
     >>> lg.jacfwd(lambda t: lg.stack([lg.cos(t), lg.sin(t)]))(0.0)
     Tensor([-0.,  1.], dtype=float64)
@@ -352,6 +401,7 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
         primals = tuple([args[i] for i in chosen])
         flat, structure = flatten(primals)
         inputs = [as_tensor(x) for x in flat]
+        _require_kind("jacfwd", [x._value for x in inputs], holomorphic, "arguments")
         zeros = [wrap(ops.zeros_like(x._value)) for x in inputs]
         columns: list[list[Tensor]] = []  # per input leaf: one tensor per output leaf
         for i, leaf in enumerate(inputs):
@@ -360,6 +410,8 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
                 return jvp(call, primals, unflatten(structure, [*zeros[:i], seed, *zeros[i + 1 :]]))[1]
 
             stacked, out_structure = flatten(vmap(column)(_basis(leaf)))
+            if holomorphic:
+                _require_kind("jacfwd", [s._value for s in stacked], True, "results")
             columns.append([_input_last(s._value, leaf._value.shape) for s in stacked])
         trees = [unflatten(structure, [c[j] for c in columns]) for j in range(len(columns[0]))]
         return unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
@@ -373,16 +425,16 @@ def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:
     return wrap(ops.reshape(moved, (*stacked.shape[1:], *shape)))
 
 
-def hessian(fun: Function, argnums: int | Sequence[int] = 0) -> Function:
+def hessian(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = False) -> Function:
     """The matrix of second derivatives of a scalar function, forward over reverse: shape input + input.
 
-    `argnums` and errors are those of `grad`. For a product with one vector `hvp` is much cheaper.
+    `argnums`, `holomorphic` and errors are those of `grad`. For a product with one vector `hvp` is much cheaper.
 
     >>> lg.hessian(lambda x: x[0] ** 2 * x[1])(lg.asarray([1.0, 3.0]))
     Tensor([[6., 2.],
             [2., 0.]], dtype=float64)
     """
-    return jacfwd(grad(fun, argnums), argnums)
+    return jacfwd(grad(fun, argnums, holomorphic=holomorphic), argnums, holomorphic)
 
 
 def hvp(fun: Function, primals: Any, tangents: Any) -> Any:

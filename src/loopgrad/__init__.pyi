@@ -33,9 +33,15 @@ from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
 from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
+from loopgrad.lazy.numpy.complex_functions import angle as angle
 from loopgrad.lazy.numpy.complex_functions import conj as conj
 from loopgrad.lazy.numpy.complex_functions import imag as imag
+from loopgrad.lazy.numpy.complex_functions import iscomplex as iscomplex
+from loopgrad.lazy.numpy.complex_functions import iscomplexobj as iscomplexobj
+from loopgrad.lazy.numpy.complex_functions import isreal as isreal
+from loopgrad.lazy.numpy.complex_functions import isrealobj as isrealobj
 from loopgrad.lazy.numpy.complex_functions import real as real
+from loopgrad.lazy.numpy.complex_functions import real_if_close as real_if_close
 from loopgrad.lazy.numpy.constants import array_api_version
 from loopgrad.lazy.numpy.constants import e as e
 from loopgrad.lazy.numpy.constants import inf as inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from tests.graph.complex_numbers.special_values import grid, ordinary
 
 RNG = np.random.default_rng(7)
 Z = RNG.normal(size=(3, 4)) + 1j * RNG.normal(size=(3, 4))
@@ -161,3 +163,105 @@ def test_numbers_that_change_are_compiled_once() -> None:
         np.testing.assert_allclose(z * (0.3 + k) + (k + 0.25) * 1j, np.array([1 + 1j]) * (0.3 + k) + (k + 0.25) * 1j)
         counts.append(SESSION.compiled)
     assert counts[-1] == counts[1]
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_functions_as_numpy_on_devices(device: str, dtype: str) -> None:
+    """Special values and ordinary ones, in one program; tests/graph/complex_numbers asks more of the CPU."""
+    z = np.concatenate([grid(dtype), ordinary(dtype, 300)])
+    names = ("abs", "sqrt", "exp", "log", "sinh", "tan", "arcsin", "arctanh", "sign")
+    made = [getattr(lg, name)(lg.asarray(z)) for name in names]
+    made += [lg.asarray(z) ** 3, lg.power(lg.asarray(z), 1.5 - 0.5j)]
+    lg.eval(made)
+    with np.errstate(all="ignore"):
+        expected = [getattr(np, name)(z) for name in names] + [z * z * z, z ** (1.5 - 0.5j)]
+        ordinary_sizes = abs(np.log(abs(z))) < 60  # beyond, powers over- and underflow
+    for name, got, e in zip((*names, "cube", "power"), made, expected, strict=True):
+        g = got.numpy()
+        same = (g == e) | (np.isnan(g) & np.isnan(e)) | (~np.isfinite(g) & ~np.isfinite(e))
+        with np.errstate(all="ignore"):
+            apart = abs(g - e) / np.maximum(abs(e), np.finfo(dtype).tiny)
+        bound = (3e-4 if dtype == "complex64" else 1e-12) if name == "power" else 20 * np.finfo(dtype).eps
+        wrong = ~(same | (apart < bound)) & (ordinary_sizes | (name not in ("cube", "power")))
+        assert not wrong.any(), (name, z[wrong][:3], g[wrong][:3], e[wrong][:3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reductions_and_products_as_numpy(device: str, dtype: str) -> None:
+    zn, wn = Z.astype(dtype), W.astype(dtype)
+    programs: list[Callable[[Any, Any, Any], Any]] = [
+        lambda xp, z, w: xp.prod(z, axis=1) + xp.prod(w),
+        lambda xp, z, w: xp.prod(z[:0]) + xp.sum(w[:0]),
+        lambda xp, z, w: xp.cumprod(z, axis=0) * xp.cumprod(w.reshape(-1))[5],
+        lambda xp, z, w: xp.mean(z, axis=0) + xp.sum(w),
+        lambda xp, z, w: xp.var(z, axis=1) + xp.std(w),
+        lambda xp, z, w: z @ w.T,
+        lambda xp, z, w: xp.dot(z[0], w[1]) + xp.vdot(z, w),
+        lambda xp, z, w: xp.vecdot(z, w) + xp.linalg.vector_norm(z, axis=1),
+        lambda xp, z, w: xp.einsum("ij,kj->ik", z, xp.conj(w)) + xp.tensordot(z, w, axes=([1], [1])),
+        lambda xp, z, w: xp.outer(z[0], w[:, 0]) + xp.trace(z @ w.T),
+        lambda xp, z, w: xp.stack([xp.allclose(z, z + 1e-12), xp.allclose(z, w), xp.isclose(z, w)[0, 0]]),
+        lambda xp, z, w: xp.round(z, 2) + xp.diff(w, axis=0, prepend=w[:1]),
+        lambda xp, z, w: xp.linspace(0, 1 + 2j, 5).astype(w.dtype) * w[0, 0],
+        lambda xp, z, w: xp.all(z, axis=0) & xp.any(w - w, axis=0),
+        lambda xp, z, w: xp.sort(w - w.real, axis=1) + xp.take_along_axis(z, xp.argsort(z, axis=0), axis=0),
+        lambda xp, z, w: xp.convolve(z[0], w[1]) + xp.correlate(z[2], w[0], "full"),
+        lambda xp, z, w: xp.cov(z).astype(w.dtype) + xp.linalg.norm(w),
+    ]
+    z, w = lg.asarray(zn), lg.asarray(wn)
+    made = [program(lg, z, w) for program in programs]
+    lg.eval(made)
+    for number, (got, program) in enumerate(zip(made, programs, strict=True)):
+        expected = program(np, zn, wn)
+        tolerance = 4e-6 if dtype == "complex64" else 1e-13
+        assert got.dtype == expected.dtype, number
+        np.testing.assert_allclose(got, expected, tolerance, tolerance, err_msg=str(number))
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    """Complex numbers have no order; and no function is made up."""
+    z = lg.asarray([1j, 2.0])
+    for refused in (
+        lambda: z < 1, lambda: z >= z, lambda: lg.max(z), lambda: lg.argmin(z), lambda: lg.floor(z),
+        lambda: lg.maximum(z, 1), lambda: lg.arctan2(z, z), lambda: z // 2, lambda: z % 2, lambda: lg.erf(z),
+        lambda: float(z[0]), lambda: lg.clip(z, 0, 1), lambda: lg.arange(3j), lambda: lg.hypot(z, z),
+        lambda: lg.fabs(z), lambda: lg.frexp(z), lambda: lg.deg2rad(z),
+        lambda: lg.cummax(z),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)):
+            refused()  # type: ignore[no-untyped-call]
+
+
+def test_dtypes_numbers_text_and_exchange() -> None:
+    """Python complex numbers are weak; arrays go to NumPy, DLPack, pickles and text, and come back."""
+    narrow, wide = lg.asarray(np.array([1 + 2j], "complex64")), lg.asarray([1 + 2j])
+    assert (narrow * 2j).dtype == (narrow + lg.float32(1.0)).dtype == lg.complex64
+    assert (lg.ones(1, dtype=lg.float32) * 1j).dtype == lg.complex64
+    assert (wide * narrow).dtype == (narrow + np.float64([1.0])).dtype == (lg.ones(1) + 1j).dtype == lg.complex128
+    assert (lg.arange(2) * 1j).dtype == lg.asarray(1j).dtype == lg.complex128
+    assert lg.result_type(lg.complex64, 1.0) == lg.complex64
+    assert lg.result_type(lg.float64, lg.complex64) == lg.complex128
+    assert lg.isdtype(lg.complex64, "complex floating")
+    assert lg.can_cast(lg.float32, lg.complex64)
+    assert not lg.can_cast(lg.complex64, lg.float64)
+    assert lg.finfo(lg.complex64).bits == 32
+    assert lg.finfo(narrow).dtype == lg.float32
+    assert repr(wide) == "Tensor([1.+2.j], dtype=complex128)"
+    assert complex(wide[0]) == wide.item() == wide.tolist()[0] == 1 + 2j
+    assert pickle.loads(pickle.dumps(narrow)).dtype == lg.complex64
+    np.testing.assert_array_equal(np.from_dlpack(narrow), narrow)
+    np.testing.assert_array_equal(lg.from_dlpack(np.array([3 - 1j])), [3 - 1j])
+    z = lg.zeros(3, dtype=complex)
+    z[1] += 2j
+    z *= 1j
+    z[0] = 1.5
+    assert z.tolist() == [1.5, -2, 0]
+    with pytest.raises(lg.DTypeError):
+        lg.zeros(2)[0] = 1j
+    nan = np.nan
+    odd = np.array([1 + 2j, complex(0, nan), complex(nan, 3), 1 - 2j, complex(nan, nan), 0, complex(-1, nan)])
+    np.testing.assert_array_equal(lg.sort(lg.asarray(odd)), np.sort(odd))
+    np.testing.assert_array_equal(lg.argsort(lg.asarray(odd)), np.argsort(odd, kind="stable"))
+    assert lg.real_if_close(wide).dtype == lg.complex128
+    assert lg.real_if_close(wide * (1 + 0j) - 2j).dtype == lg.float64
