@@ -3,16 +3,33 @@ formula.
 
 Normal numbers are made by Box and Muller's formula (A note on the generation of random normal deviates, 1958) of two
 uniform numbers. It rejects nothing, so all lanes do the same, and is exact but for rounding: the tails are right as far
-as a word reaches (see `number_formats`).
+as a word reaches (see `number_formats`). Others are inverses of distribution functions, written so that both tails have
+their digits.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.lazy.numpy.elementwise import add, cos, log, multiply, negative, sqrt, subtract
+from loopgrad.lazy.numpy.elementwise import (
+    add,
+    cos,
+    divide,
+    exp,
+    expm1,
+    less,
+    log,
+    log1p,
+    multiply,
+    negative,
+    power,
+    sqrt,
+    subtract,
+    tan,
+)
+from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.random.distribution import Distribution, Range
-from loopgrad.lazy.random.number_formats import open_interval, turn, unit_interval, words_of_float
+from loopgrad.lazy.random.number_formats import half_interval, open_interval, turn, unit_interval, words_of_float
 
 if TYPE_CHECKING:
     from loopgrad.graph.types import DType
@@ -21,6 +38,11 @@ if TYPE_CHECKING:
 
 LOC: Final = ("loc", Range.ANY)
 SCALE: Final = ("scale", Range.NOT_NEGATIVE)
+FLOAT: Final = (1, 2)  # words
+PAIR: Final = (2, 4)
+
+
+# ---- without parameters
 
 
 def standard_uniform(source: WordSource, dtype: DType) -> Tensor:
@@ -36,6 +58,35 @@ def standard_normal(source: WordSource, dtype: DType) -> Tensor:
     return multiply(radius, cos(turn(source.after(words_of_float(dtype)), dtype)))
 
 
+def exponential_from_0(source: WordSource, dtype: DType) -> Tensor:
+    """Exponential numbers that have their digits near 0 as well, and are never 0: for what takes their logarithm."""
+    small, upper = half_interval(source, dtype)
+    return negative(where(upper, log1p(negative(small)), log(small)))
+
+
+def standard_gumbel(source: WordSource, dtype: DType) -> Tensor:
+    return negative(log(exponential_from_0(source, dtype)))
+
+
+def standard_laplace(source: WordSource, dtype: DType) -> Tensor:
+    small, upper = half_interval(source, dtype)
+    size = negative(log(multiply(2.0, small)))
+    return where(upper, size, negative(size))
+
+
+def standard_logistic(source: WordSource, dtype: DType) -> Tensor:
+    small, upper = half_interval(source, dtype)
+    size = subtract(log1p(negative(small)), log(small))
+    return where(upper, size, negative(size))
+
+
+def standard_cauchy(source: WordSource, dtype: DType) -> Tensor:
+    return tan(multiply(0.5, turn(source, dtype)))
+
+
+# ---- with parameters
+
+
 def _uniform(source: WordSource, dtype: DType, low: Tensor, high: Tensor) -> Tensor:
     return add(low, multiply(subtract(high, low), unit_interval(source, dtype)))
 
@@ -44,13 +95,64 @@ def _normal(source: WordSource, dtype: DType, loc: Tensor, scale: Tensor) -> Ten
     return add(loc, multiply(scale, standard_normal(source, dtype)))
 
 
+def _lognormal(source: WordSource, dtype: DType, mean: Tensor, sigma: Tensor) -> Tensor:
+    return exp(_normal(source, dtype, mean, sigma))
+
+
 def _exponential(source: WordSource, dtype: DType, scale: Tensor) -> Tensor:
     return multiply(scale, standard_exponential(source, dtype))
 
 
-RANDOM: Final = Distribution("random", (), (1, 2), standard_uniform)
-UNIFORM: Final = Distribution("uniform", (("low", Range.FINITE), ("high", Range.FINITE)), (1, 2), _uniform)
-STANDARD_NORMAL: Final = Distribution("standard_normal", (), (2, 4), standard_normal)
-NORMAL: Final = Distribution("normal", (LOC, SCALE), (2, 4), _normal)
-STANDARD_EXPONENTIAL: Final = Distribution("standard_exponential", (), (1, 2), standard_exponential)
-EXPONENTIAL: Final = Distribution("exponential", (SCALE,), (1, 2), _exponential)
+def _gumbel(source: WordSource, dtype: DType, loc: Tensor, scale: Tensor) -> Tensor:
+    return add(loc, multiply(scale, standard_gumbel(source, dtype)))
+
+
+def _laplace(source: WordSource, dtype: DType, loc: Tensor, scale: Tensor) -> Tensor:
+    return add(loc, multiply(scale, standard_laplace(source, dtype)))
+
+
+def _logistic(source: WordSource, dtype: DType, loc: Tensor, scale: Tensor) -> Tensor:
+    return add(loc, multiply(scale, standard_logistic(source, dtype)))
+
+
+def _rayleigh(source: WordSource, dtype: DType, scale: Tensor) -> Tensor:
+    return multiply(scale, sqrt(multiply(2.0, exponential_from_0(source, dtype))))
+
+
+def _weibull(source: WordSource, dtype: DType, a: Tensor) -> Tensor:
+    return power(exponential_from_0(source, dtype), divide(1.0, a))
+
+
+def _pareto(source: WordSource, dtype: DType, a: Tensor) -> Tensor:
+    return expm1(divide(exponential_from_0(source, dtype), a))
+
+
+def _power(source: WordSource, dtype: DType, a: Tensor) -> Tensor:
+    return exp(divide(negative(exponential_from_0(source, dtype)), a))
+
+
+def _triangular(source: WordSource, dtype: DType, left: Tensor, mode: Tensor, right: Tensor) -> Tensor:
+    unit, width = unit_interval(source, dtype), subtract(right, left)
+    share = divide(subtract(mode, left), width)
+    rising = add(left, sqrt(multiply(multiply(unit, width), subtract(mode, left))))
+    falling = subtract(right, sqrt(multiply(multiply(subtract(1.0, unit), width), subtract(right, mode))))
+    return where(less(unit, share), rising, falling)
+
+
+RANDOM: Final = Distribution("random", (), FLOAT, standard_uniform)
+UNIFORM: Final = Distribution("uniform", (("low", Range.FINITE), ("high", Range.FINITE)), FLOAT, _uniform)
+STANDARD_NORMAL: Final = Distribution("standard_normal", (), PAIR, standard_normal)
+NORMAL: Final = Distribution("normal", (LOC, SCALE), PAIR, _normal)
+LOGNORMAL: Final = Distribution("lognormal", (("mean", Range.ANY), ("sigma", Range.NOT_NEGATIVE)), PAIR, _lognormal)
+STANDARD_EXPONENTIAL: Final = Distribution("standard_exponential", (), FLOAT, standard_exponential)
+EXPONENTIAL: Final = Distribution("exponential", (SCALE,), FLOAT, _exponential)
+GUMBEL: Final = Distribution("gumbel", (LOC, SCALE), FLOAT, _gumbel)
+LAPLACE: Final = Distribution("laplace", (LOC, SCALE), FLOAT, _laplace)
+LOGISTIC: Final = Distribution("logistic", (LOC, SCALE), FLOAT, _logistic)
+STANDARD_CAUCHY: Final = Distribution("standard_cauchy", (), FLOAT, standard_cauchy)
+RAYLEIGH: Final = Distribution("rayleigh", (SCALE,), FLOAT, _rayleigh)
+WEIBULL: Final = Distribution("weibull", (("a", Range.POSITIVE),), FLOAT, _weibull)
+PARETO: Final = Distribution("pareto", (("a", Range.POSITIVE),), FLOAT, _pareto)
+POWER: Final = Distribution("power", (("a", Range.POSITIVE),), FLOAT, _power)
+_ENDS: Final = (("left", Range.FINITE), ("mode", Range.FINITE), ("right", Range.FINITE))
+TRIANGULAR: Final = Distribution("triangular", _ENDS, FLOAT, _triangular)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loopgrad.graph.errors import DTypeError, explained
-from loopgrad.graph.types import DType, float32, float64
+from loopgrad.graph.types import DType, float32, float64, int64
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast_operand, is_scalar, requested_dtype, wrap
 from loopgrad.lazy.tensor.promotion import float_dtype, promote_all, scalar_dtype
@@ -30,6 +30,7 @@ class Range(Enum):
     POSITIVE = "a number above 0"
     NOT_NEGATIVE = "a number of at least 0"
     PROBABILITY = "a number from 0 to 1"
+    CHANCE = "a number above 0, up to 1"
 
     def refuses(self, x: np.ndarray[Any, Any]) -> bool:
         """Whether an element is none of them; NaN is refused where a bound is."""
@@ -42,6 +43,8 @@ class Range(Enum):
                 return not bool((x > 0).all())
             case Range.NOT_NEGATIVE:
                 return not bool((x >= 0).all())
+            case Range.CHANCE:
+                return not bool(((x > 0) & (x <= 1)).all())
         return not bool(((x >= 0) & (x <= 1)).all())
 
 
@@ -77,7 +80,7 @@ class Distribution:
 
     def numbers(self, source: WordSource, dtype: DType, values: Sequence[Tensor]) -> Tensor:
         """The numbers, of the source's shape."""
-        wide = float64 if dtype.bits == 64 else float32
+        wide = float64 if dtype.bits == 64 or self.result is int64 else float32
         made = self.make(source, wide, *[wrap(cast_operand(v, wide)) for v in values])
         return made if self.result is not None else wrap(cast_operand(made, dtype))
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph import ops
+from loopgrad.graph.errors import explained
 from loopgrad.graph.types import uint64
+from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.random import continuous
 from loopgrad.lazy.random.bit_generators import BitGenerator, Philox4x32
 from loopgrad.lazy.random.distribution import Distribution
 from loopgrad.lazy.random.draws import Draws
-from loopgrad.lazy.random.integers import IntegerRange
+from loopgrad.lazy.random.orders import chosen_positions, order, permuted, population
 from loopgrad.lazy.random.shapes import drawn_shape, shape_of
 from loopgrad.lazy.random.source import numbered
 from loopgrad.lazy.random.stream import Stream
-from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast_operand, wrap
+from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_operand, wrap
 from loopgrad.lazy.tensor.trees import register_node
 
 if TYPE_CHECKING:
+    from loopgrad.lazy.random.source import WordSource
+    from loopgrad.lazy.tensor.core import ArrayLike
+    from loopgrad.lazy.tensor.operands import Shape
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC_RANDOM: Final = "Generator default_rng"
@@ -60,21 +68,90 @@ class Generator(Draws["Tensor"]):
         """
         return self.__copy__()
 
-    def _draw(self, what: Distribution, parameters: tuple[Any, ...], size: Any, dtype: Any) -> Tensor:
-        what.check(parameters)
+    def _draw(self, what: Distribution, parameters: tuple[Any, ...], size: Any, dtype: Any = None) -> Tensor:
+        if what not in (continuous.RANDOM, continuous.UNIFORM):
+            return super()._draw(what, parameters, size, dtype)
+        what.check(parameters)  # bit generators have words of their own for these
         kind = what.float_type(parameters, dtype)
-        given = [as_tensor(p) for p in parameters]
-        shape = drawn_shape(what.name, [t._value.shape for t in given], size)
-        if what is continuous.RANDOM:
-            return self.bit_generator.uniform(shape, kind)
-        if what is continuous.UNIFORM:
-            unit = self.bit_generator.uniform(shape, kind)._value
-            low, high = [broadcast_value(cast_operand(t, kind), shape) for t in given]
-            return wrap(ops.add(low, ops.mul(ops.sub(high, low), unit)))
-        return what.numbers(self.bit_generator.source(shape), kind, given)
+        ends = [cast_operand(as_tensor(p), kind) for p in parameters]
+        shape = drawn_shape(what.name, [v.shape for v in ends], size)
+        unit = self.bit_generator.uniform(shape, kind)
+        if not ends:
+            return unit
+        low, high = [broadcast_value(v, shape) for v in ends]
+        return wrap(ops.add(low, ops.mul(ops.sub(high, low), unit._value)))
 
-    def _draw_integers(self, among: IntegerRange, size: Any) -> Tensor:
-        return among.numbers(self.bit_generator.source(drawn_shape("integers", among.shapes, size)))
+    def _made(
+        self,
+        what: str,
+        shapes: Sequence[Shape],
+        size: Any,
+        words: int,
+        make: Callable[[WordSource], Tensor],
+        event: Shape = (),
+    ) -> Tensor:
+        return make(self.bit_generator.source((*drawn_shape(what, shapes, size), *event)))
+
+    # ---- orders
+
+    def permutation(self, x: ArrayLike, axis: int = 0) -> Tensor:
+        """The rows of x along an axis in random order; of an int the integers below it. A copy, of x's shape and dtype.
+
+        >>> sorted(lg.random.default_rng(7).permutation(4).tolist())
+        [0, 1, 2, 3]
+        """
+        rows, at = population(x, axis)
+        return take(rows, order(self.bit_generator, (rows._value.shape[at],)), axis=at)
+
+    def permuted(self, x: ArrayLike, *, axis: int | None = None) -> Tensor:
+        """Each row along an axis in a random order of its own; without an axis all elements. A copy, of x's shape.
+
+        >>> lg.random.default_rng(7).permuted(lg.ones((2, 3)), axis=1).shape
+        (2, 3)
+        """
+        return permuted(self.bit_generator, as_tensor(x), axis)
+
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        """Put the rows of a tensor or NumPy array along an axis in random order, in place; TypeError for anything else.
+
+        >>> x = lg.arange(4)
+        >>> lg.random.default_rng(7).shuffle(x)
+        >>> sorted(x.tolist())
+        [0, 1, 2, 3]
+        """
+        if not isinstance(x, TensorCore | np.ndarray):
+            fix = "use permutation, which returns a copy"
+            raise TypeError(explained("shuffle", "a tensor or a NumPy array", type(x).__name__, fix))
+        target: Any = x
+        target[...] = self.permutation(target, axis)
+
+    def choice(
+        self, a: ArrayLike, size: Any = None, replace: bool = True, p: ArrayLike | None = None, axis: int = 0,
+        shuffle: bool = True,
+    ) -> Tensor:  # fmt: skip
+        """Elements of `a` along an axis (of an int: integers below it), of shape `size`: with replacement, or all of
+        different positions; with probabilities `p`, or all alike. The order is random whatever `shuffle` says.
+
+        Raises ValueError for more elements than there are without replacement, and for probabilities that are negative
+        or don't sum to 1.
+
+        >>> lg.random.default_rng(7).choice([10, 20, 30], size=2, p=[0.0, 1.0, 0.0])
+        Tensor([20, 20], dtype=int64)
+        """
+        rows, at = population(a, axis)
+        places = chosen_positions(self.bit_generator, rows._value.shape[at], size, replace, p)
+        return take(rows, places, axis=at)
+
+    def bytes(self, length: int) -> bytes:
+        """As many random bytes; an int. (Evaluates, so not in a function that is traced.)
+
+        >>> len(lg.random.default_rng(7).bytes(5))
+        5
+        """
+        words = np.asarray(self.bit_generator.random_raw(-(-index(length) // 8)))
+        return words.astype("<u8").tobytes()[:length]
+
+    # ---- others
 
     def stream(self, shape: Any = ()) -> Stream:
         """Streams of random numbers, one for each element (*lane*) of `shape`: values that loops carry.

@@ -1,8 +1,9 @@
 """Random words as floats.
 
-`unit_interval` has as many bits as the dtype's mantissa, as NumPy's floats in [0, 1) have. `open_interval` and
-`turn` use all bits of their words, so that what logarithms make of numbers close to 0 has digits there, and reaches
-further: an exponential 22.9 in float32 and 44.7 in float64, a normal number 6.8 and 9.5 standard deviations.
+`unit_interval` has as many bits as the dtype's mantissa, as NumPy's floats in [0, 1) have. `open_interval`,
+`half_interval` and `turn` use all bits of their words, so that what logarithms make of numbers close to 0 has digits
+there, and reaches further: an exponential 22.9 in float32 and 44.7 in float64, a normal number 6.8 and 9.5 standard
+deviations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from math import pi
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.types import DType, float32, int32
+from loopgrad.graph.types import DType, bool_, float32, int32
 from loopgrad.lazy.tensor.core import cast_value, wrap
 
 if TYPE_CHECKING:
@@ -44,6 +45,19 @@ def open_interval(source: WordSource, dtype: DType) -> Tensor:
         upper, lower = cast_value(first, dtype), cast_value(source.word(1)._value, dtype)
         return wrap(ops.mul(ops.add(ops.mul(upper, 2.0**32), ops.add(lower, 0.5)), 2.0**-64))
     return wrap(ops.mul(ops.add(cast_value(first, float32), 0.5), 2.0**-32))
+
+
+def half_interval(source: WordSource, dtype: DType) -> tuple[Tensor, Tensor]:
+    """float32 (also for smaller dtypes) or float64 in (0, 1/2], with full precision near 0, and a bool: whether the
+    number meant is as far below 1."""
+    first = source.word(0)._value
+    upper, rest = ops.cast(ops.shr(first, 31), bool_), ops.and_(first, 0x7FFFFFFF)
+    if dtype.bits == 64:
+        high, low = cast_value(rest, dtype), cast_value(source.word(1)._value, dtype)
+        small = ops.mul(ops.add(ops.mul(high, 2.0**32), ops.add(low, 0.5)), 2.0**-64)
+    else:
+        small = ops.mul(ops.add(cast_value(rest, float32), 0.5), 2.0**-32)
+    return wrap(small), wrap(upper)
 
 
 def turn(source: WordSource, dtype: DType) -> Tensor:

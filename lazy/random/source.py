@@ -2,9 +2,10 @@
 
 A block belongs to a key and a counter. The counter is made of three numbers: `lane`, which number among those that are
 drawn at once; `step`, how many draws came before; and the *attempt*, which a sampler that rejects counts by itself, so
-that a draw is one step however often it tried. Philox-4x32-10: a block is four words of 32 bits; lane has 40 bits, the
-attempt 24, step 64. Philox-4x64-10: four words of 64 bits (eight of 32); lane, step and attempt have 64 bits each, and
-the last bit of the counter is set, where NumPy's counters never get to.
+that a draw is one step however often it tried. (Numbers that are made of several have 2**20 attempts for each.)
+Philox-4x32-10: a block is four words of 32 bits; lane has 40 bits, the attempt 24, step 64. Philox-4x64-10: four words
+of 64 bits (eight of 32); lane, step and attempt have 64 bits each, and the last bit of the counter is set, where
+NumPy's counters never get to.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS_BESIDE_LANE: Final = 8
 """The bit of the counter's second word of 32 from which on attempts are counted; below it are bits of the lane."""
+ATTEMPTS: Final = 20  # bits, of each part of a draw
 OWN_COUNTERS: Final = 1 << 63
 
 
@@ -32,7 +34,8 @@ OWN_COUNTERS: Final = 1 << 63
 class WordSource:
     """Random words for elements of `shape`. `key` has one word of 64 bits for Philox-4x32, and two for Philox-4x64;
     key words, `lane` and `step` broadcast to the shape. `first`: the word of 32 bits with which the draw begins.
-    `offset`, of Philox-4x32 only, is added to that: one for each element."""
+    `offset`, of Philox-4x32 only, is added to that: one for each element. `attempt` counts blocks beside the first one,
+    from `part` times 2**20 on."""
 
     shape: Shape
     key: tuple[Value, ...]
@@ -40,37 +43,59 @@ class WordSource:
     step: Value
     first: int = 0
     offset: Value | None = None
+    part: int = 0
+    attempt: Value | None = None
 
-    def word(self, number: int, attempt: Tensor | None = None) -> Tensor:
+    def word(self, number: int) -> Tensor:
         """Words of 32 bits, that number of the block of each element."""
         number += self.first
         if len(self.key) == 1:
-            return wrap(self._short(number, attempt))
-        both = self._long(number // 2, attempt)
+            return wrap(self._short(number))
+        both = self._long(number // 2)
         return wrap(_lower(both) if number % 2 == 0 else _upper(both))
 
-    def long_word(self, number: int, attempt: Tensor | None = None) -> Tensor:
+    def long_word(self, number: int) -> Tensor:
         """Words of 64 bits, that number of each block (of Philox-4x32 two words of 32 bits, the lower one first)."""
         if len(self.key) == 2 and not self.first % 2:
-            return wrap(self._long(number + self.first // 2, attempt))
-        low, high = self.word(2 * number, attempt)._value, self.word(2 * number + 1, attempt)._value
+            return wrap(self._long(number + self.first // 2))
+        low, high = self.word(2 * number)._value, self.word(2 * number + 1)._value
         return wrap(ops.or_(cast_value(low, uint64), ops.shl(cast_value(high, uint64), 32)))
+
+    def numbers(self, value: float, dtype: DType) -> Tensor:
+        """A number for each element."""
+        return wrap(ops.full(value, TensorType(self.shape, dtype)))
 
     def after(self, first: int) -> WordSource:
         """The words from that one on."""
         return replace(self, first=self.first + first)
 
-    def _short(self, number: int, attempt: Tensor | None) -> Value:
-        upper = _upper(self.lane)
+    def apart(self, part: int) -> WordSource:
+        """Other blocks of the same draw, for another number that it is made of."""
+        return replace(self, part=part)
+
+    def at(self, attempt: Tensor) -> WordSource:
+        """The block of that attempt (uint32), one for each element."""
+        return replace(self, attempt=attempt._value)
+
+    def _attempt(self) -> Value | None:
+        """The number of the block among those of a draw, uint32; None for 0."""
+        base = self.part << ATTEMPTS
+        if self.attempt is None:
+            return ops.full(base, TensorType((), uint32)) if base else None
+        return ops.add(self.attempt, base) if base else self.attempt
+
+    def _short(self, number: int) -> Value:
+        upper, attempt = _upper(self.lane), self._attempt()
         if attempt is not None:
-            counted = ops.shl(cast_value(attempt._value, uint32), ATTEMPTS_BESIDE_LANE)
+            counted = ops.shl(attempt, ATTEMPTS_BESIDE_LANE)
             upper = ops.or_(broadcast_value(upper, self.shape), broadcast_value(counted, self.shape))
         (key,) = self.key
         parts = [_lower(self.lane), upper, _lower(self.step), _upper(self.step), _lower(key), _upper(key)]
         return philox(parts, number if self.offset is None else ops.add(self.offset, number), self.shape)
 
-    def _long(self, number: int, attempt: Tensor | None) -> Value:
-        third = ops.full(0, TensorType((), uint64)) if attempt is None else cast_value(attempt._value, uint64)
+    def _long(self, number: int) -> Value:
+        attempt = self._attempt()
+        third = ops.full(0, TensorType((), uint64)) if attempt is None else cast_value(attempt, uint64)
         last = ops.full(OWN_COUNTERS, TensorType((), uint64))
         return philox([self.lane, self.step, third, last, *self.key], number, self.shape)
 

@@ -6,16 +6,16 @@ how much the lane has drawn. Drawing gives the numbers and the stream after them
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
+from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import uint32, uint64
-from loopgrad.lazy.random.distribution import Distribution
 from loopgrad.lazy.random.draws import Draws
-from loopgrad.lazy.random.integers import IntegerRange
 from loopgrad.lazy.random.shapes import drawn_shape, shape_of, size_of
 from loopgrad.lazy.random.source import WordSource, numbered
-from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast_value, wrap
+from loopgrad.lazy.tensor.core import broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.operands import joined_shape
 from loopgrad.lazy.tensor.trees import register_node
 
@@ -58,24 +58,29 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
         """The shape of the lanes."""
         return joined_shape("stream", [x._value.shape for x in (self.key, self.lane, self.step)])
 
-    def _draw(self, what: Distribution, parameters: tuple[Any, ...], size: Any, dtype: Any) -> tuple[Tensor, Stream]:
-        what.check(parameters)
-        kind = what.float_type(parameters, dtype)
-        given = [as_tensor(p) for p in parameters]
-        shape = drawn_shape(what.name, [t._value.shape for t in given], size, self.shape)
-        source, after = self._taken(shape, size, what.words_of(kind))
-        return what.numbers(source, kind, given), after
+    def _made(
+        self,
+        what: str,
+        shapes: Sequence[Shape],
+        size: Any,
+        words: int,
+        make: Callable[[WordSource], Tensor],
+        event: Shape = (),
+    ) -> tuple[Tensor, Stream]:
+        lanes = self.shape
+        extra = () if size is None else shape_of(size)
+        shape = drawn_shape(what, shapes, size, lanes)
+        if size is None and shape != lanes:
+            fix = "pass size=, the shape of a lane's numbers"
+            raise ShapeError(explained(what, f"parameters that broadcast to the lanes {lanes}", shape, fix))
+        source, after = self._taken((*shape, *event), (*extra, *event), words)
+        return make(source), after
 
-    def _draw_integers(self, among: IntegerRange, size: Any) -> tuple[Tensor, Stream]:
-        source, after = self._taken(drawn_shape("integers", among.shapes, size, self.shape), size, 4)
-        return among.numbers(source), after
-
-    def _taken(self, shape: Shape, size: Any, words: int) -> tuple[WordSource, Stream]:
+    def _taken(self, shape: Shape, extra: Shape, words: int) -> tuple[WordSource, Stream]:
         """A source for that shape, with as many words of 32 bits for each element, and the stream after them.
 
         An array of numbers a lane takes words of successive blocks.
         """
-        extra = () if size is None else shape_of(size)
         lanes = self.shape
         key, lane, step = [broadcast_value(x._value, lanes) for x in (self.key, self.lane, self.step)]
         each = WORDS // words

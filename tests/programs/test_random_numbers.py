@@ -173,3 +173,39 @@ def test_replays_draw_other_numbers(device: str) -> None:
     stream = rng.stream(4)
     still = lg.compile(lambda s: s.random()[0]).capture(stream)
     np.testing.assert_array_equal(np.asarray(still.replay(stream)), np.asarray(still.replay()))
+
+
+def draws(stream: Any, mean: Any) -> Any:
+    """A lane's loop in which samplers reject: each draw is one step of its stream."""
+
+    def step(state: Any) -> Any:
+        total, count, left, stream = state
+        g, stream = stream.standard_gamma(mean)
+        n, stream = stream.poisson(mean * 4.0)
+        b, stream = stream.binomial(40, 0.4)
+        z, stream = stream.normal(mean, 0.5)
+        return total + g * z, count + n + b, left - 1, stream
+
+    trips = lg.arange(8)
+    start = (lg.zeros(8), lg.zeros(8, dtype=lg.int64), trips, stream)
+    total, count, _, stream = lg.while_loop(lambda s: s[2] > 0, step, start)
+    return total, count, stream
+
+
+def test_samplers_in_lanes(device: str) -> None:
+    """The same integers as on the CPU, and floats but for rounding; gradients through what was sampled."""
+    mean = lg.asarray(np.linspace(0.3, 6.0, 8))
+
+    def loss(mean: Any, rng: Any) -> Any:
+        total, count, after = draws(rng.stream(8), mean)
+        return lg.sum(total), (total, count, after.step)
+
+    run = lg.compile(lg.value_and_grad(loss, has_aux=True))
+    (value, (total, count, steps)), slope = run(mean, generator())
+    assert np.asarray(steps).tolist() == [4 * trips for trips in range(8)]
+    with lg.default_device("cpu"):
+        (_, (want, counted, _)), near = lg.value_and_grad(loss, has_aux=True)(lg.asarray(np.asarray(mean)), generator())
+    np.testing.assert_array_equal(np.asarray(count), np.asarray(counted))
+    np.testing.assert_allclose(np.asarray(total), np.asarray(want), rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(slope), np.asarray(near), rtol=1e-8)
+    np.testing.assert_allclose(float(value), np.asarray(want).sum(), rtol=1e-10)

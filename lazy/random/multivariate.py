@@ -1,0 +1,66 @@
+"""Numbers of several at once: normal vectors, shares that sum to 1, counts of categories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.types import float64, int64
+from loopgrad.lazy.loops.fori_loop import fori_loop
+from loopgrad.lazy.numpy.creation import zeros
+from loopgrad.lazy.numpy.elementwise import add, divide, exp, maximum, minimum, subtract
+from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, squeeze
+from loopgrad.lazy.numpy.reduction import max as largest
+from loopgrad.lazy.numpy.reduction import sum as total
+from loopgrad.lazy.numpy.running_totals import cumsum
+from loopgrad.lazy.random.discrete import binomial
+from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast, wrap
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.random.source import WordSource
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+
+def last_extent(what: str, name: str, x: Any) -> int:
+    """How long the vectors of an operand are."""
+    shape = as_tensor(x)._value.shape
+    if not shape or not shape[-1]:
+        got, fix = as_tensor(x)._value.type, "pass a vector, or an array of them"
+        raise ShapeError(explained(what, f"{name} to be vectors of at least one element", got, fix))
+    return shape[-1]
+
+
+def shares(log_weights: Tensor) -> Tensor:
+    """exp(x) over its sum, along the last axis."""
+    from_0 = exp(subtract(log_weights, largest(log_weights, axis=-1, keepdims=True)))
+    return divide(from_0, total(from_0, axis=-1, keepdims=True))
+
+
+def counts(source: WordSource, n: Tensor, pvals: Tensor) -> Tensor:
+    """How many of n trials fall in each category: binomial numbers of what is left, one category after the other. The
+    last axis of the source's shape is the categories'."""
+    *batch, k = source.shape
+    probabilities = cast(broadcast_to(pvals, source.shape), float64)
+    after = subtract(
+        total(probabilities, axis=-1, keepdims=True), subtract(cumsum(probabilities, axis=-1), probabilities)
+    )
+    rest = broadcast_to(cast(n, int64), tuple(batch))
+    lanes, steps = [wrap(broadcast_value(v, source.shape)) for v in (source.lane, source.step)]
+
+    def category(j: Tensor, state: Any) -> Any:
+        left, found = state
+        own = replace(source, shape=tuple(batch), lane=lanes[..., j]._value, step=steps[..., j]._value)
+        share = divide(probabilities[..., j], maximum(after[..., j], 1e-300))
+        drawn = binomial(own, float64, cast(left, float64), minimum(maximum(share, 0.0), 1.0))
+        return subtract(left, drawn), found.at[..., j].set(drawn)
+
+    left, found = fori_loop(0, k - 1, category, (rest, zeros(source.shape, dtype=int64)))
+    made: Tensor = found.at[..., k - 1].set(left)
+    return made
+
+
+def vectors(mean: Tensor, factor: Tensor, normal: Tensor) -> Tensor:
+    """mean + factor @ normal, for vectors along the last axis."""
+    turned = squeeze(factor @ expand_dims(normal, axis=-1), axis=-1)
+    return add(mean, turned)
