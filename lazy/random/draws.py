@@ -267,7 +267,8 @@ class Draws(ABC, Generic[Drawn]):
         return self._draw(discrete.POISSON, (lam,), size)
 
     def binomial(self, n: ArrayLike, p: ArrayLike, size: Any = None) -> Drawn:
-        """How many of n trials succeed, each with probability p: int64; -1 where tensors have no such numbers.
+        """How many of n trials succeed, each with probability p: integers (int64); -1 where
+        tensors have no such numbers.
 
         >>> lg.random.default_rng(7).binomial(10, [0.0, 1.0])
         Tensor([ 0, 10], dtype=int64)
@@ -275,7 +276,7 @@ class Draws(ABC, Generic[Drawn]):
         return self._draw(discrete.BINOMIAL, (n, p), size)
 
     def negative_binomial(self, n: ArrayLike, p: ArrayLike, size: Any = None) -> Drawn:
-        """How many trials fail before n succeed, each with probability p: int64.
+        """How many trials fail before n succeed, each with probability p: integers (int64).
 
         >>> lg.random.default_rng(7).negative_binomial(3, 0.5, size=2).shape
         (2,)
@@ -283,7 +284,7 @@ class Draws(ABC, Generic[Drawn]):
         return self._draw(discrete.NEGATIVE_BINOMIAL, (n, p), size)
 
     def geometric(self, p: ArrayLike, size: Any = None) -> Drawn:
-        """How many trials it takes until one succeeds: int64, at least 1.
+        """How many trials it takes until one succeeds: integers (int64), at least 1.
 
         >>> lg.random.default_rng(7).geometric([1.0, 0.5]).shape
         (2,)
