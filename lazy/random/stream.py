@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import uint32, uint64
+from loopgrad.lazy.numpy.movement import reshape, stack
 from loopgrad.lazy.random.draws import Draws
 from loopgrad.lazy.random.shapes import drawn_shape, shape_of, size_of
 from loopgrad.lazy.random.source import WordSource, numbered
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PUBLIC_RANDOM: Final = "Stream"
 WORDS: Final = 4  # of a block
+FEW: Final = 16  # numbers of a lane that are made one by one, so that those of one block share it
 
 
 class Stream(Draws["tuple[Tensor, Stream]"]):
@@ -73,32 +75,39 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
         if size is None and shape != lanes:
             fix = "pass size=, the shape of a lane's numbers"
             raise ShapeError(explained(what, f"parameters that broadcast to the lanes {lanes}", shape, fix))
-        source, after = self._taken((*shape, *event), (*extra, *event), words)
-        return make(source), after
+        after = self._after((*extra, *event), words)
+        if extra and not event and 0 < size_of(extra) <= FEW and not any(shapes):
+            numbers = [make(self._source_of(n, words)) for n in range(size_of(extra))]
+            return reshape(stack(numbers, axis=-1), shape), after
+        return make(self._source((*shape, *event), (*extra, *event), words)), after
 
-    def _taken(self, shape: Shape, extra: Shape, words: int) -> tuple[WordSource, Stream]:
-        """A source for that shape, with as many words of 32 bits for each element, and the stream after them.
+    def _after(self, extra: Shape, words: int) -> Stream:
+        """The stream after an array of numbers a lane, each of as many words of 32 bits: they take those of successive
+        blocks."""
+        blocks = -(-size_of(extra) // (WORDS // words))
+        return Stream(self.key, self.lane, wrap(ops.add(self.step._value, blocks)))
 
-        An array of numbers a lane takes words of successive blocks.
-        """
-        lanes = self.shape
-        key, lane, step = [broadcast_value(x._value, lanes) for x in (self.key, self.lane, self.step)]
-        each = WORDS // words
-        after = Stream(self.key, self.lane, wrap(ops.add(self.step._value, -(-size_of(extra) // each))))
+    def _source_of(self, number: int, words: int) -> WordSource:
+        """The words of one of a lane's numbers."""
+        block, place = divmod(number, WORDS // words)
+        step = ops.add(self.step._value, block) if block else self.step._value
+        return WordSource(self.shape, (self.key._value,), self.lane._value, step, words * place)
+
+    def _source(self, shape: Shape, extra: Shape, words: int) -> WordSource:
+        """The words of an array of numbers a lane, whose shape ends with `extra`."""
         if not extra:
-            return WordSource(shape, (key,), lane, step), after
+            return WordSource(shape, (self.key._value,), self.lane._value, self.step._value)
+        lanes, each = self.shape, WORDS // words
         wide = (*lanes, *[1] * len(extra))
-        key, lane, step = [ops.reshape(v, wide) for v in (key, lane, step)]
-        number = numbered(extra, uint32)
+        key, lane, step = [
+            ops.reshape(broadcast_value(x._value, lanes), wide) for x in (self.key, self.lane, self.step)
+        ]
+        number, offset = numbered(extra, uint32), None
         if each > 1:
-            block, place = ops.floordiv(number, each), ops.mod(number, each)
-            offset = broadcast_value(ops.mul(place, words), shape)
-        else:
-            block, offset = number, None
-        steps = ops.add(
-            broadcast_value(step, (*lanes, *extra)), broadcast_value(cast_value(block, uint64), (*lanes, *extra))
-        )
-        return WordSource(shape, (key,), lane, steps, 0, offset), after
+            offset = broadcast_value(ops.mul(ops.mod(number, each), words), shape)
+            number = ops.floordiv(number, each)
+        steps = ops.add(*[broadcast_value(v, (*lanes, *extra)) for v in (step, cast_value(number, uint64))])
+        return WordSource(shape, (key,), lane, steps, 0, offset)
 
 
 def _rebuilt(_: Any, children: Any) -> Stream:

@@ -107,3 +107,43 @@ def test_small_examples_run(compiled_device, name):
     )
     assert run.returncode == 0, run.stderr
     assert "gradient" in run.stdout
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    return load("cloud")
+
+
+def test_derivative_of_a_cloud_by_differences(device, cloud):
+    """With the decisions of the paths as they are, the light is a smooth function of the density."""
+    grid = lg.asarray(cloud.cloud(size=6))
+    rays, rng = cloud.camera(3, 4, np.float64), lg.random.Generator(5)
+    run = lambda grid, sampled, rng: cloud.brightness(grid, sampled, rays, rng, 4)
+    value, slope = lg.value_and_grad(run)(grid, grid, rng.copy())
+    assert 0.1 < float(value) < 2.0
+    change = np.random.default_rng(0).uniform(0.0, 1.0, grid.shape) * np.asarray(grid)
+    ends = [float(run(grid + d * change, grid, rng.copy())) for d in (1e-5, -1e-5)]
+    np.testing.assert_allclose(float(lg.sum(slope * change)), (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
+
+
+def test_light_through_a_slab(cloud):
+    """Without scattering, light and its derivative are those of Beer and Lambert's law; with nothing but scattering in
+    a white world, all light comes home, whatever the density is."""
+    paths, density, thickness = 20_000, 6.0, 1.0
+    ones = lg.ones(paths)
+    ray = ((0.5 * ones, 0.5 * ones, 0.0 * ones), (0.0 * ones, 0.0 * ones, ones))
+    white = lambda heading: 1.0 + 0.0 * heading[0]
+
+    def light(density, albedo, rng):
+        grid = density * lg.ones((2, 2, 2))
+        fixed = lg.stop_gradient(grid)
+        stream, alive = rng.stream(paths), ones > 0
+        return lg.mean(cloud.trace(grid, fixed, *ray, alive, stream, albedo=albedo, outside=white))
+
+    value, slope = lg.value_and_grad(light)(density, 0.0, lg.random.Generator(6))
+    law = np.exp(-density * thickness)
+    assert abs(float(value) - law) < 5 * np.sqrt(law / paths)
+    assert abs(float(slope) + thickness * law) < 5 * np.sqrt(law / paths)
+    value, slope = lg.value_and_grad(light)(density, 1.0, lg.random.Generator(7))
+    np.testing.assert_allclose(float(value), 1.0, rtol=1e-9)
+    assert abs(float(slope)) < 0.05

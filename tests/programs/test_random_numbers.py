@@ -155,6 +155,10 @@ def test_arrays_of_a_stream(device: str) -> None:
     flat = [w for step in (4, 5) for w in words(KEY, 9, step)]
     np.testing.assert_array_equal(np.asarray(u), np.array([(w >> 8) / 2**24 for w in flat[:5]], np.float32))
     assert int(after.step) == 6
+    many, after = stream.uniform(size=(3, 6), dtype=lg.float32)  # not one by one
+    longer = [w for step in range(4, 9) for w in words(KEY, 9, step)]
+    np.testing.assert_array_equal(np.asarray(many).ravel(), [(w >> 8) / 2**24 for w in longer[:18]])
+    assert int(after.step) == 9
     doubles, after = stream.uniform(size=(3, 1))
     want = [((flat[2 * i] >> 5) * 2**26 + (flat[2 * i + 1] >> 6)) / 2**53 for i in range(3)]
     np.testing.assert_array_equal(np.asarray(doubles)[:, 0], want)
