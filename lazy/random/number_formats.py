@@ -2,7 +2,7 @@
 
 `unit_interval` has as many bits as the dtype's mantissa, as NumPy's floats in [0, 1) have. `open_interval`,
 `half_interval` and `turn` use all bits of their words, so that what logarithms make of numbers close to 0 has digits
-there, and reaches further: an exponential 22.9 in float32 and 44.7 in float64, a normal number 6.8 and 9.5 standard
+there, and reaches further: an exponential 22.9 in float32 and 45.0 in float64, a normal number 6.8 and 9.5 standard
 deviations.
 """
 
