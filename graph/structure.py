@@ -27,10 +27,11 @@ Words = tuple[Any, ...]
 Numbers = tuple[float | int, ...]
 
 
-def structure(graph: Graph) -> tuple[Words, Numbers] | None:
-    """The words of a graph and the numbers that they leave open; None where only a digest will do."""
+def structure(graph: Graph, most: int = MOST_NODES) -> tuple[Words, Numbers] | None:
+    """The words of a graph and the numbers that they leave open; None where only a digest will do, or where there are
+    more nodes than `most`."""
     nodes = graph.nodes
-    if len(nodes) > MOST_NODES:
+    if len(nodes) > most:
         return None
     numbers: dict[Value, int] = {}
     words: list[Any] = [len(graph.inputs)]

@@ -25,7 +25,7 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.key import abstract_key
 from loopgrad.graph.lift import lift
 from loopgrad.graph.nodes import Graph, Leaf, Value
-from loopgrad.graph.structure import Numbers, Words, structure
+from loopgrad.graph.structure import MOST_NODES, Numbers, Words, structure
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled, direct
@@ -76,6 +76,7 @@ class Session:
     def __init__(self) -> None:
         self._versions: OrderedDict[Key, Versions] = OrderedDict()
         self._by_structure: dict[tuple[str, Options, Words], Versions] = {}  # what needs no digest to be found
+        self._long: dict[int, int] = {}  # nanoseconds that long programs have run directly, by a hash
         self._lock = child_safe_lock()
         self.compiled = 0
 
@@ -83,12 +84,17 @@ class Session:
         self, graph: Graph, device: Device, options: Options
     ) -> tuple[Executable | DirectProgram, tuple[Buffer, ...]]:
         """What runs this graph, compiled at most once, and the inputs it takes at the end."""
+        if len(graph.nodes) > MOST_NODES and options.direct:
+            long = self._long_direct(graph, device, options)
+            if long is not None:
+                return long, ()
         versions, constants = self._found(graph, device, options)
         executable = versions.exact.get(constants)
         if executable is not None:
             return executable, ()
         with versions.lock:
-            program = _direct(versions, graph, constants, device, options)
+            short = len(graph.nodes) <= MOST_NODES
+            program = _direct(versions, graph, constants, device, options) if short else None
             if program is not None:
                 return program, ()
             first = not versions.exact and not versions.varied
@@ -99,6 +105,22 @@ class Session:
             executable = self._general(versions, graph, constants, device, options)
             inputs = [constants[i] for i in sorted(versions.lifted)]
         return executable, _constant_buffers(executable, inputs, device)
+
+    def _long_direct(self, graph: Graph, device: Device, options: Options) -> DirectProgram | None:
+        """As `_direct`, for graphs whose words would take much memory, and whose digest much time. Two that share a
+        hash are compiled sooner."""
+        found = structure(graph, len(graph.nodes))
+        if found is None:
+            return None
+        place = hash((device.name, options, found[0]))
+        spent = self._long.get(place, 0)
+        program = None if _worth_compiling(spent, graph) else device.direct(graph, options)
+        if program is not None:
+            with self._lock:
+                if len(self._long) >= CACHE_ENTRIES:
+                    self._long.clear()
+                self._long[place] = spent + program.work
+        return program
 
     def _found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
         """What is known of a graph's structure, and its own numbers."""
@@ -151,6 +173,7 @@ class Session:
         with self._lock:
             self._versions.clear()
             self._by_structure.clear()
+            self._long.clear()
 
 
 SESSION = Session()
@@ -160,8 +183,7 @@ def _direct(
     versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
 ) -> DirectProgram | None:
     """The program that runs without being compiled, as long as that pays."""
-    each, per_node = COMPILING
-    if not options.direct or versions.exact or versions.general or versions.spent > each + per_node * len(graph.nodes):
+    if not options.direct or versions.exact or versions.general or _worth_compiling(versions.spent, graph):
         return None
     program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
     if program is None:
@@ -172,6 +194,12 @@ def _direct(
         versions.direct = constants, program
     versions.spent += program.work
     return program
+
+
+def _worth_compiling(spent: int, graph: Graph) -> bool:
+    """Whether a program has run directly for as long as compiling it takes."""
+    each, per_node = COMPILING
+    return spent > each + per_node * len(graph.nodes)
 
 
 def evaluate(values: Sequence[Value], device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:

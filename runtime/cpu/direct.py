@@ -13,6 +13,8 @@ form that is scheduled by itself, once for all programs; otherwise the whole gra
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from functools import cached_property
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -23,9 +25,9 @@ from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.build import unbound
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE, INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind
+from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind
 from loopgrad.graph.primitives.primitive import Attrs
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.types import TensorType, bfloat16
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.executable import DirectProgram
@@ -61,6 +63,10 @@ class Operation(NamedTuple):
     operands: tuple[int, ...]
 
 
+Planned = tuple[Callable[..., Any], Attrs | None, Sequence[Value]]
+"""Function and attributes as in an Operation, and the operands."""
+
+
 class DirectPrograms:
     """Makes them, for one device; remembers what graphs share."""
 
@@ -72,14 +78,13 @@ class DirectPrograms:
         """The graph as a program that needs no compilation; None where it has to be compiled."""
         if options.fast_math:
             return None
-        try:
+        with np.errstate(all="ignore"), suppress(NotDirect):
             try:
                 program = Planner(self, graph, options, prepared=False).planned()
             except NotPrepared:
                 program = Planner(self, _prepared(unbound(graph)), options, prepared=True).planned()
-        except NotDirect:
-            return None
-        return program if program.work <= LONGEST else None
+            return program if program.work <= LONGEST else None
+        return None
 
     def alone(self, node: Node, exponent: float | None = None) -> CpuDirectProgram:
         """One operation in the form that is scheduled; a power with an exponent that is known has one operand."""
@@ -119,59 +124,63 @@ class Planner:
         self.graph = graph
         self.checks = options.check_indices
         self.prepared = prepared
-        self.made: dict[Value, Node] = {}
-        self.varying: set[Value] = set(graph.inputs)
         self.work = 0
 
     def planned(self) -> CpuDirectProgram:
         """The program. Raises NotDirect, NotPrepared."""
-        graph, constants, operations = self.graph, [], []
+        graph, constants, computed, operations = self.graph, [], [], []
         places = {v: i for i, v in enumerate(graph.inputs)}
         for node in graph.nodes:
+            results = node.results
+            type = results[0].type if len(results) == 1 and not node.regions else None
+            if not isinstance(type, TensorType) or (type.shape and type.size > MOST_ELEMENTS):
+                raise NotDirect
             if node.op in NULLARY:
-                result = self._checked(node)
-                places[result] = len(places)
-                constants.append(_constant(node))
-        for node in graph.nodes:
-            if node.op not in NULLARY:
-                result = self._checked(node)
-                function, attrs, operands = self._operation(node)
-                operations.append(Operation(function, attrs, tuple([places[v] for v in operands])))
-                places[result] = len(places)
-                if self._varies(node):
-                    self.varying.add(result)
+                places[results[0]] = len(places)
+                constants.append(_constant(node, type))
+            else:
+                computed.append((node, type))
+        for node, type in computed:
+            function, attrs, operands = self._operation(node, type.size if type.shape else 1)
+            operations.append(Operation(function, attrs, tuple([places[v] for v in operands])))
+            places[node.results[0]] = len(places)
         outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
         return CpuDirectProgram(len(graph.inputs), constants, operations, outputs, self.work)
 
-    def _checked(self, node: Node) -> Value:
-        """The only result of a node that may run directly."""
-        results = node.results
-        if node.regions or len(results) != 1 or (self.checks and node.op in INDEXING):
-            raise NotDirect
-        type = results[0].type
-        if not isinstance(type, TensorType) or (type.shape and type.size > MOST_ELEMENTS):
-            raise NotDirect
-        self.made[results[0]] = node
-        return results[0]
+    @cached_property
+    def made(self) -> dict[Value, Node]:
+        """What makes the values of the graph that aren't its inputs."""
+        return {result: node for node in self.graph.nodes for result in node.results}
 
-    def _operation(self, node: Node) -> tuple[Callable[..., Any], Attrs | None, Sequence[Value]]:
-        """What computes a node, and from which values."""
-        primitive, operands, type = PRIMITIVES[node.op], node.operands, node.results[0].type
-        assert isinstance(type, TensorType)
-        size = type.size if type.shape else 1
-        contracts = node.attrs.get("contract") if node.attrs else None
-        if contracts and self._may_be_contracted(node):
-            raise NotDirect if self.prepared else NotPrepared
-        if contracts or _is_exact(node):
-            self.work += STEP + int(size * max(primitive.cost, 1.0))
-            function = primitive.function
-            if function is not None and all(v.dtype.bits != 16 or v.dtype.np.kind != "V" for v in operands):
-                return function, None, operands
-            assert primitive.reference is not None
-            return primitive.reference, node.attrs, operands
-        return self._of_ours(node, size)
+    @cached_property
+    def varying(self) -> set[Value]:
+        """Values that passes leave something of that depends on the inputs, whatever these are."""
+        varying = set(self.graph.inputs)
+        for node in self.graph.nodes:
+            if node.operands and _varies(node, varying):
+                varying.add(node.results[0])
+        return varying
 
-    def _of_ours(self, node: Node, size: int) -> tuple[Callable[..., Any], Attrs | None, Sequence[Value]]:
+    def _operation(self, node: Node, size: int) -> Planned:
+        """What computes a node."""
+        primitive, operands = PRIMITIVES[node.op], node.operands
+        exact = primitive.exact is not None and primitive.exact(node)
+        if not exact and node.attrs.get("contract"):
+            if self._may_be_contracted(node):
+                raise NotDirect if self.prepared else NotPrepared
+            exact = True
+        if not exact:
+            return self._of_ours(node, size)
+        if self.checks and node.op in INDEXING:
+            raise NotDirect
+        self.work += STEP + (int(size * max(primitive.cost, 1.0)) if size > 1 else 0)
+        function = primitive.function
+        if function is not None and bfloat16 not in [v.dtype for v in operands]:
+            return function, None, operands
+        assert primitive.reference is not None
+        return primitive.reference, node.attrs, operands
+
+    def _of_ours(self, node: Node, size: int) -> Planned:
         """As above, of what the code generator decides."""
         kind, operands, exponent = PRIMITIVES[node.op].kind, node.operands, self._exponent(node)
         if kind in FOLDED:
@@ -192,7 +201,7 @@ class Planner:
             whole = whole_exponent(node)
         return self.programs.expanded.function(node, whole), None, operands if whole is None else operands[:1]
 
-    def _in_order(self, node: Node, size: int) -> tuple[Callable[..., Any], Attrs | None, Sequence[Value]]:
+    def _in_order(self, node: Node, size: int) -> Planned:
         if not self.prepared:
             raise NotPrepared
         from loopgrad.runtime.cpu.in_order import in_order  # late: as above
@@ -203,7 +212,7 @@ class Planner:
         self.work += ORDERED + sum([prod(v.shape) for v in node.operands]) + size
         return function, None, node.operands
 
-    def _alone(self, node: Node, exponent: float | None) -> tuple[Callable[..., Any], None, Sequence[Value]]:
+    def _alone(self, node: Node, exponent: float | None) -> Planned:
         program = self.programs.alone(node, exponent)
         self.work += program.work
         return program.compute, None, node.operands if exponent is None else node.operands[:1]
@@ -216,17 +225,6 @@ class Planner:
         while made is not None and made.op in KEEPING_SPLATS:
             made = self.made.get(made.operands[0])
         return made.attrs["value"] if made is not None and made.op == "const" else None
-
-    def _varies(self, node: Node) -> bool:
-        """Whether passes leave something that depends on the inputs, whatever these are."""
-        operands, varying = node.operands, self.varying
-        if node.op in ELEMENTWISE and node.op != "cast" and node.op not in KEEPING_SPLATS:
-            floats = node.results[0].dtype.kind == "f" and all(v.dtype.kind == "f" for v in operands)
-            return floats and node.op != "pow" and any(v in varying for v in operands)
-        kind = PRIMITIVES[node.op].kind
-        if len(operands) == 1 or kind in FOLDED or kind is Kind.INDEXING:
-            return operands[0] in varying and 0 not in operands[0].shape
-        return all(v in varying for v in operands)
 
     def _may_be_contracted(self, node: Node) -> bool:
         """Whether generated code may see a product that it would contract this sum of derivatives with."""
@@ -244,19 +242,23 @@ class Planner:
         return False
 
 
-def _is_exact(node: Node) -> bool:
-    rule = PRIMITIVES[node.op].exact
-    return rule is not None and rule(node)
+def _varies(node: Node, varying: set[Value]) -> bool:
+    """Whether the result is one of `varying`, when these are."""
+    operands, row = node.operands, PRIMITIVES[node.op]
+    if row.kind is Kind.ELEMENTWISE and node.op != "cast" and node.op not in KEEPING_SPLATS:
+        floats = len(node.results) == 1 and all(v.dtype.kind == "f" for v in (*operands, *node.results))
+        return floats and node.op != "pow" and any(v in varying for v in operands)
+    if len(operands) == 1 or row.kind in FOLDED or row.kind is Kind.INDEXING:
+        return operands[0] in varying and 0 not in operands[0].shape
+    return all(v in varying for v in operands)
 
 
-def _constant(node: Node) -> Any:
-    attrs = node.attrs
-    if node.op == "const" and not attrs["type"].shape and attrs["type"].dtype.np.kind != "V":
-        with np.errstate(all="ignore"):
-            return attrs["type"].dtype.np.type(attrs["value"])
+def _constant(node: Node, type: TensorType) -> Any:
+    if node.op == "const" and not type.shape and type.dtype is not bfloat16:
+        return type.dtype.np.type(node.attrs["value"])
     reference = PRIMITIVES[node.op].reference
     assert reference is not None
-    return reference(attrs)[0]
+    return reference(node.attrs)[0]
 
 
 class CpuDirectProgram(DirectProgram):

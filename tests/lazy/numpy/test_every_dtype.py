@@ -92,7 +92,7 @@ FLOATS_STAY: Final = (
 # another dtype than NumPy's, by function and dtype of the arrays
 OTHER_DTYPE: Final = {("round", "bool"): "bool", ("around", "bool"): "bool", ("x ** 2", "bool"): "int64"}
 # of two zeros either may be the larger one, and BLAS multiplies by a number as it likes
-ANY_ZERO: Final = (*words("fmax fmin nanquantile nanpercentile"), "xp.dot(x, 3)")
+ANY_ZERO: Final = (*words("fmax fmin maximum minimum nanquantile nanpercentile"), "xp.dot(x, 3)")
 
 
 def expressions() -> dict[str, str]:

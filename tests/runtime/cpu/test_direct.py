@@ -187,3 +187,46 @@ def test_shapes_compile_nothing() -> None:
         assert isinstance(found, DirectProgram)
     assert session.compiled == 0
     assert isinstance(session.lookup(scaled(0.3, 1000), device, Options(direct=False))[0], Executable)
+
+
+def test_long_programs_run_directly_for_as_long_as_compiling_takes() -> None:
+    def chain(x: Value) -> tuple[Value, ...]:
+        for k in range(600):
+            x = ops.add(x, ops.full(0.5 + k, x.type))
+        return (x,)
+
+    session, device = Session(), CpuDevice()
+    graph = trace(chain, [TensorType((), float64)])[0]
+    found, _ = session.lookup(graph, device, DEFAULT_OPTIONS)
+    assert isinstance(found, DirectProgram)
+    assert session.compiled == 0
+    assert found.run([device.put(np.array(1.0))])[0].array == 1.0 + sum([0.5 + k for k in range(600)])
+    runs = 1
+    while isinstance(session.lookup(graph, device, DEFAULT_OPTIONS)[0], DirectProgram):
+        runs += 1
+        assert runs * found.work < 2 * (COMPILING[0] + COMPILING[1] * len(graph.nodes))
+    assert session.compiled == 1
+
+
+def power_of_a_difference(x: Value) -> tuple[Value, ...]:
+    """Passes make 0 of the difference, and 1.0 of its exponential, in NumPy."""
+    zero = ops.cast(ops.sub(x, x), float64)
+    return (ops.exp(ops.add(zero, ops.full(0.7, zero.type))), ops.pow(zero, zero))
+
+
+def test_functions_of_what_turns_out_to_be_constant() -> None:
+    device = CpuDevice()
+    graph = trace(power_of_a_difference, [TensorType((3,), int64)])[0]
+    program, buffers = device.direct(graph, DEFAULT_OPTIONS), [device.put(np.arange(3))]
+    assert program is not None
+    for a, b in zip(program.run(buffers), device.compile(graph, DEFAULT_OPTIONS).run(buffers), strict=True):
+        assert same_bits(a.array, b.array)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, -1.0, 0.5, 2.0, 3.0, 4.0, 1.25, -2.0])
+def test_powers_to_numbers(exponent: float) -> None:
+    device, x = CpuDevice(), special(float64)
+    graph = trace(lambda v: (ops.pow(v, ops.full(exponent, v.type)),), [TensorType(x.shape, float64)])[0]
+    program, buffers = device.direct(graph, DEFAULT_OPTIONS), [device.put(x)]
+    assert program is not None
+    assert same_bits(program.run(buffers)[0].array, device.compile(graph, DEFAULT_OPTIONS).run(buffers)[0].array)
