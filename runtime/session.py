@@ -40,7 +40,8 @@ EXACT_VERSIONS: Final = 2
 COMPILING: Final = 20_000_000, 300_000
 """Nanoseconds that compiling takes, about: a program, and a node of it."""
 
-Key = tuple[str, Options, bytes]
+Key = tuple[str, Options, Words | bytes]
+"""Device, options, and the structure: words, or the digest of a graph that has none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +76,6 @@ class Session:
 
     def __init__(self) -> None:
         self._versions: OrderedDict[Key, Versions] = OrderedDict()
-        self._by_structure: dict[tuple[str, Options, Words], Versions] = {}  # what needs no digest to be found
         self._long: dict[int, int] = {}  # nanoseconds that long programs have run directly, by a hash
         self._lock = child_safe_lock()
         self.compiled = 0
@@ -124,20 +124,15 @@ class Session:
 
     def _found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
         """What is known of a graph's structure, and its own numbers."""
-        words, constants = structure(graph) or (None, ())
-        if words is None:
-            digest, constants, _ = abstract_key(graph)
-            return self._entry((device.name, options, digest), constants), constants
-        place = (device.name, options, words)
-        versions = self._by_structure.get(place)
-        if versions is None:
-            digest, constants, _ = abstract_key(graph)
-            versions = self._entry((device.name, options, digest), constants)
-            with self._lock:
-                if len(self._by_structure) >= CACHE_ENTRIES:
-                    self._by_structure.clear()
-                self._by_structure[place] = versions
-        return versions, constants
+        place: Words | bytes
+        found = structure(graph)
+        if found is not None:
+            place, constants = found
+        else:
+            place, constants, _ = abstract_key(graph)
+        key = (device.name, options, place)
+        versions = self._versions.get(key)
+        return (self._entry(key, constants) if versions is None else versions), constants
 
     def _general(
         self, versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
@@ -165,14 +160,12 @@ class Session:
                 versions = entries[key] = Versions(constants)
                 while len(entries) > CACHE_ENTRIES:
                     entries.popitem(last=False)
-                    self._by_structure.clear()
             return versions
 
     def clear(self) -> None:
         """Forget every compiled graph."""
         with self._lock:
             self._versions.clear()
-            self._by_structure.clear()
             self._long.clear()
 
 

@@ -125,6 +125,8 @@ class Planner:
         self.checks = options.check_indices
         self.prepared = prepared
         self.work = 0
+        self.segments: set[tuple[int, int]] = set()  # of reductions across lanes: lanes of the kernel, elements of one
+        self.loops = False  # inside a lane
 
     def planned(self) -> CpuDirectProgram:
         """The program. Raises NotDirect, NotPrepared."""
@@ -144,8 +146,12 @@ class Planner:
             function, attrs, operands = self._operation(node, type.size if type.shape else 1)
             operations.append(Operation(function, attrs, tuple([places[v] for v in operands])))
             places[node.results[0]] = len(places)
+        if self.segments and (self.loops or len({lanes for lanes, _ in self.segments}) < len(self.segments)):
+            raise NotDirect  # one kernel may hold both, and has another order then
         outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
-        return CpuDirectProgram(len(graph.inputs), constants, operations, outputs, self.work)
+        program = CpuDirectProgram(len(graph.inputs), constants, operations, outputs, self.work)
+        program.segments, program.loops = self.segments, self.loops
+        return program
 
     @cached_property
     def made(self) -> dict[Value, Node]:
@@ -160,6 +166,14 @@ class Planner:
             if node.operands and _varies(node, varying):
                 varying.add(node.results[0])
         return varying
+
+    @cached_property
+    def partition(self) -> Any:
+        """What scheduling makes of the nodes."""
+        from loopgrad.codegen.schedule.partition import Partition  # late: as above
+        from loopgrad.codegen.schedule.regions import Decision  # late: as above
+
+        return Partition(self.graph, Decision({}, {}))
 
     def _operation(self, node: Node, size: int) -> Planned:
         """What computes a node."""
@@ -204,17 +218,45 @@ class Planner:
     def _in_order(self, node: Node, size: int) -> Planned:
         if not self.prepared:
             raise NotPrepared
-        from loopgrad.runtime.cpu.in_order import in_order  # late: as above
+        from loopgrad.runtime.cpu.in_order import in_order, takes_loops  # late: as above
 
+        primitive = PRIMITIVES[node.op]
+        if primitive.kind is Kind.REDUCTION and node in self.partition.lanes:
+            return self._by_rows(node, self.partition.lanes[node])
         function = in_order(node, host_machine())
         if function is None:
             raise NotDirect
+        self.loops = self.loops or (primitive.kind is not Kind.RUNNING_TOTAL and takes_loops(node))
         self.work += ORDERED + sum([prod(v.shape) for v in node.operands]) + size
         return function, None, node.operands
+
+    def _by_rows(self, node: Node, lanes: int) -> Planned:
+        """A reduction across the lanes of a kernel, by a program of its own for each row."""
+        from loopgrad.codegen.scalar.identities import identity  # late: as above
+        from loopgrad.codegen.targets.cpu.vector.lanes import SETTLED, SHORTEST_ROW  # late: as above
+
+        shape, axes, type = node.operands[0].shape, node.attrs["axes"], node.results[0].type
+        assert isinstance(type, TensorType)
+        extent = prod(shape[a] for a in axes)
+        if lanes > SETTLED or extent < SHORTEST_ROW or type.dtype.bits == 16:
+            raise NotDirect
+        self.segments.add((lanes, extent))
+        reduce = self.programs.expanded.rows(
+            node.op, type.dtype, extent, identity(PRIMITIVES[node.op].combine, type.dtype)
+        )  # fmt: skip
+        perm = (*[d for d in range(len(shape)) if d not in axes], *axes)
+
+        def compute(x: Any) -> Any:
+            return reduce(np.asarray(x).transpose(perm).reshape(-1, extent)).reshape(type.shape)
+
+        self.work += type.size * (CALL + extent)
+        return compute, None, node.operands
 
     def _alone(self, node: Node, exponent: float | None) -> Planned:
         program = self.programs.alone(node, exponent)
         self.work += program.work
+        self.segments |= program.segments
+        self.loops = self.loops or program.loops
         return program.compute, None, node.operands if exponent is None else node.operands[:1]
 
     def _exponent(self, node: Node) -> float | None:
@@ -262,7 +304,10 @@ def _constant(node: Node, type: TensorType) -> Any:
 
 
 class CpuDirectProgram(DirectProgram):
-    """See the module. Safe to call from several threads."""
+    """See the module. Safe to call from several threads. `segments`, `loops`: see Planner."""
+
+    segments: set[tuple[int, int]]
+    loops: bool
 
     def __init__(
         self,

@@ -1,8 +1,11 @@
-"""Functions that our code generator expands (exp, sin, pow ...), on arrays of any size: for programs that run directly.
+"""Functions that our code generator expands (exp, sin, pow ...) and sums of rows, on arrays of any size: for programs
+that run directly.
 
-Each is a compiled program of its own for a fixed number of elements, which takes longer arrays in parts. An element's
-bits don't depend on what is computed beside it, so they are those of any other program. Made when it is first needed,
-kept in the cache on disk.
+A function is a compiled program of its own for a fixed number of elements, which takes longer arrays in parts. An
+element's bits don't depend on what is computed beside it, so they are those of any other program. A sum, product or
+extreme of a long row is a program for the next power of two, to which the row is filled up with what changes nothing:
+small kernels combine a row's elements in an order that depends on how many there are alone
+(`codegen.targets.cpu.vector.lanes.settled`). Made when they are first needed, kept in the cache on disk.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class Expanded:
     def __init__(self, compile: Compile) -> None:
         self._compile = compile
         self._programs: dict[Key, BlockProgram] = {}
+        self._rows: dict[tuple[str, DType, int], RowProgram] = {}
 
     def function(self, node: Node, exponent: int | None) -> Callable[..., Array]:
         """What computes the node's result from arrays of one shape; from the first alone where an exponent is given
@@ -40,6 +44,17 @@ class Expanded:
         assert isinstance(type, TensorType)
         count = 1 if exponent is not None else len(node.operands)
         program = self._program((op, type.dtype, exponent, FEW if type.size <= FEW else MANY), count)
+        return program.run
+
+    def rows(self, op: str, dtype: DType, extent: int, nothing: float) -> Callable[[Any], Array]:
+        """What reduces each row of an array (rows, extent); `nothing` combines with any element to that."""
+        size = 1 << (extent - 1).bit_length()
+        program = self._rows.get((op, dtype, size))
+        if program is None:
+            inputs = (Value(TensorType((size,), dtype)),)
+            node = Node(op, inputs, (TensorType((), dtype),), {"axes": (0,)})
+            executable = self._compile(Graph(inputs, (node,), node.results), DEFAULT_OPTIONS)
+            program = self._rows[op, dtype, size] = RowProgram(executable, nothing)
         return program.run
 
     def _program(self, key: Key, count: int) -> BlockProgram:
@@ -92,3 +107,27 @@ class BlockProgram:
         """Memory of our own, that nobody else sees."""
         types = self._executable.input_types
         return [Buffer(np.ones(t.shape, t.dtype.np), self._executable.device, t) for t in types]
+
+
+class RowProgram:
+    """A program that reduces one row, for shorter ones."""
+
+    def __init__(self, executable: Executable, nothing: float) -> None:
+        self._executable = executable
+        self._nothing = nothing
+        self._idle: list[Buffer] = []  # inputs that no call is using
+
+    def run(self, rows: Array) -> Array:
+        """A result for each row, in new memory."""
+        result = np.empty(len(rows), rows.dtype)
+        try:
+            given = self._idle.pop()
+        except IndexError:
+            type = self._executable.input_types[0]
+            given = Buffer(np.empty(type.shape, type.dtype.np), self._executable.device, type)
+        given.array[rows.shape[1] :] = self._nothing
+        for i, row in enumerate(rows):
+            given.array[: len(row)] = row
+            result[i] = self._executable.run([given])[0].array
+        self._idle.append(given)
+        return result

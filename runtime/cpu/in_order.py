@@ -3,8 +3,8 @@ elements: to the same bits.
 
 Enter: nodes of a graph in the form that is scheduled (`codegen.schedule.canonical`), without regions. Short reductions
 are then made inside one lane, and short rows of a running total are walked by one: `codegen.lower.reduction` and
-`codegen.lower.walked` have the order, which depends on shapes alone. Longer ones are left to compiled code, which
-spreads them over vectors and threads.
+`codegen.lower.walked` have the order, which depends on shapes alone. Longer ones are
+programs themselves (`expanded`), or left to compiled code, which spreads them over vectors and threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from loopgrad.codegen.lower.movement import dim_runs
 from loopgrad.codegen.lower.reduction import TOGETHER, UNROLL_PLAIN
 from loopgrad.codegen.math.compensated import added, balanced, rounded
 from loopgrad.codegen.scalar.identities import identity, of_nothing
-from loopgrad.codegen.schedule.canonical import LONG_ROW
 from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
@@ -27,6 +26,9 @@ from loopgrad.graph.nodes import Node
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.types import DType
+
+MOST_TERMS: Final = 512
+"""Of a sum inside a lane: more take longer here than compiling does."""
 
 MOST_PRODUCTS: Final = 1 << 16
 """Elements of a product before its terms are added up."""
@@ -109,9 +111,16 @@ class InOrder:
         return self.tree(flat) if count <= TOGETHER else self.result(self.groups(flat, self.start(), 2))
 
 
+def takes_loops(node: Node) -> bool:
+    """Whether one lane makes an element of the result by a loop."""
+    shape = node.operands[0].shape
+    terms = shape[-1] if PRIMITIVES[node.op].kind is Kind.CONTRACTION else prod(shape[a] for a in node.attrs["axes"])
+    return terms > UNROLL_PLAIN
+
+
 def _reduction(node: Node) -> Callable[..., Array] | None:
     shape, axes, result = node.operands[0].shape, set(node.attrs["axes"]), node.results[0].shape
-    if not 0 < prod(shape[a] for a in axes) < LONG_ROW or not prod(shape):
+    if not prod(shape) or prod(shape[a] for a in axes) > MOST_TERMS:
         return None
     runs = dim_runs(shape, [d in axes for d in range(len(shape))])
     sizes = [prod(shape[a:b]) for a, b in runs]

@@ -90,9 +90,45 @@ def test_small_products(m: int, k: int, n: int, dtype: DType) -> None:
     assert checked(graph) == 1
 
 
-def test_long_ones_are_compiled() -> None:
-    for shape, axis in (((64,), 0), ((5000, 2), 0)):
+LONG = [
+    ((64,), (0,)), ((1000,), (0,)), ((3, 100), (1,)), ((10, 100), (0, 1)), ((5, 6, 80), (1, 2)), ((100, 5), (0,)),
+    ((100, 40), (0,)), ((2, 70, 3), (1,)), ((9, 129), (1,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axes"), LONG)
+def test_rows_of_any_length_are_combined_in_one_order_whatever_is_computed_beside_them(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    for dtype in (float32, float64):
+
+        def several(x: Value) -> tuple[Value, ...]:
+            def reduced(op: str, x: Value) -> Value:
+                return emit(op, (x,), {"axes": axes})[0]
+
+            total = reduced("reduce_sum", longer(x))
+            others = [reduced(op, x) for op in ("reduce_prod", "reduce_max", "reduce_min")]
+            wide = reduced("reduce_sum", ops.cast(x, float64))
+            return (total, *others, wide, ops.mul(total, total), ops.mul(x, x))
+
+        assert checked(trace(several, [TensorType(shape, dtype)])[0]) == 1
+
+
+def test_what_might_share_a_kernel_with_another_order_is_compiled() -> None:
+    def rows_and_all(x: Value) -> tuple[Value, ...]:
+        return (ops.reduce_sum(x, (1,)), ops.reduce_sum(ops.mul(x, x), (0, 1)))
+
+    assert checked(trace(rows_and_all, [TensorType((10, 100), float64)])[0]) == 0
+
+    def sums_of_sums(x: Value) -> tuple[Value, ...]:
+        return (ops.reduce_sum(ops.reduce_sum(x, (1,)), (0,)),)
+
+    assert checked(trace(sums_of_sums, [TensorType((100, 20), float64)])[0]) == 0
+
+
+def test_large_ones_are_compiled() -> None:
+    for shape, axis in (((10_000,), 0), ((5000, 2), 0)):
         graph = trace(lambda x, axis=axis: (ops.reduce_sum(x, (axis,)),), [TensorType(shape, float32)])[0]
-        assert checked(graph) == 0
+        assert checked(graph) == (shape == (5000, 2))
     product = trace(lambda a: (ops.matmul(a, a),), [TensorType((40, 40), float32)])[0]
     assert checked(product) == 0

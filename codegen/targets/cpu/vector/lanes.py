@@ -33,6 +33,8 @@ SORT_TILE = 4096
 TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
+SHORTEST_ROW = 64  # of sums that have an order of their own
+SETTLED = 8192  # lanes of a kernel whose sums have an order of their own
 LINE = 256  # bytes that come from memory together: a line and those that are fetched ahead
 LITTLE = 24  # operations of a lane
 FEW_VECTORS = 4  # of a row
@@ -131,6 +133,35 @@ def sums_of_little(kernel: Kernel) -> bool:
     """Whether adding up is most of the work: more vectors that are added up first make it cheaper."""
     sums = [r.kind == "add" and r.dtype.is_float for r in kernel.reductions]
     return sums == [True] and len(kernel.body.ops) <= LITTLE and not any(op.blocks for op in kernel.body.ops)
+
+
+def settled(kernel: Kernel) -> bool:
+    """Whether floats of a small kernel are combined in an order that depends on how many there are alone, not on what
+    else the kernel does: programs that run without being compiled have the same (`runtime.cpu.expanded`)."""
+    floats = kernel.running is None and any(r.dtype.is_float for r in kernel.reductions)
+    if not floats or prod(kernel.domain) > SETTLED or kernel.order_key is not None:
+        return False
+    if prod(kernel.domain[len(kernel.domain) - min([r.rank for r in kernel.reductions]) :]) < SHORTEST_ROW:
+        return False
+    return not any(op.opcode in ("for", "while") for op in walk(kernel.body))
+
+
+def settled_layout(kernel: Kernel, machine: Machine, copies: tuple[int, ...] | None) -> LaneLayout:
+    """One width, and a segment in one piece; rows are chunks' own as elsewhere."""
+    width, groups = machine.vector_bits // 64, 2 if machine.registers >= 32 else 1
+    cut = len(kernel.domain) - min([r.rank for r in kernel.reductions])
+    outer, lane = kernel.domain[:cut], kernel.domain[cut:]
+    row, rows = prod(lane), prod(outer)
+    chunk = chunk_lanes(cost(kernel.body), rows * row, width * groups, None)
+    if copies:
+        limit = max(min(64, COPY_BYTES // max(copies_bytes(kernel, copies), 1)), 1)
+        chunk = max(chunk, -(-rows * row // limit))
+    rows_per_chunk = max(chunk // max(row, 1), 1)
+    chunks = -(-rows // rows_per_chunk) if rows * row else 0
+    return LaneLayout(
+        outer, lane, (), width, groups, chunks, 1, max(row, 1), rows_per_chunk, None, copies or (), copies is None,
+        single=False,
+    )  # fmt: skip
 
 
 def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -246,6 +277,9 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     ops = [*walk(kernel.body)]
     total = prod(kernel.domain)
     single = total == 1
+    if not single and settled(kernel):
+        shared = sharing(ops)
+        return settled_layout(kernel, machine, copied_params(kernel, shared, total) if shared else ())
     width, groups = (1, 1) if single else (lane_width(kernel, ops, machine), group_count(ops, machine))
     if not single and kernel.running is None:
         width, groups = vectors_of_rows(kernel, width, groups)
