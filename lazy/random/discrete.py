@@ -50,7 +50,7 @@ SEARCHED: Final = 10.0  # the mean up to which numbers are searched for one by o
 INVALID: Final = -1  # where a tensor's element is no parameter
 
 
-def _rejected(
+def rejected(
     source: WordSource, wanted: Tensor, propose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], start: Tensor
 ) -> Tensor:
     """Where `wanted`, the first number that `propose` accepts of two uniform ones, in (0, 1]; else `start`."""
@@ -66,7 +66,7 @@ def _rejected(
     return found
 
 
-def _searched(
+def searched(
     source: WordSource, wanted: Tensor, first: Tensor, most: Tensor | float, ratio: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Where `wanted`, how many of the probabilities `first`, `first * ratio(1)`, ... fit below a uniform number."""
@@ -85,7 +85,7 @@ def _searched(
     return number
 
 
-def _whole(number: Tensor, valid: Tensor) -> Tensor:
+def whole(number: Tensor, valid: Tensor) -> Tensor:
     return where(valid, cast(number, int64), INVALID)
 
 
@@ -96,9 +96,9 @@ def _poisson(source: WordSource, dtype: DType, lam: Tensor) -> Tensor:
     valid = logical_and(greater_equal(lam, 0.0), less(lam, 2.0**63))
     small = less(lam, SEARCHED)
     mean = where(logical_and(valid, small), lam, 1.0)
-    few = _searched(source, logical_and(valid, small), exp(negative(mean)), 1000.0, lambda k: divide(mean, k))
+    few = searched(source, logical_and(valid, small), exp(negative(mean)), 1000.0, lambda k: divide(mean, k))
     many = _many_poisson(source, logical_and(valid, logical_not(small)), where(small, SEARCHED, lam))
-    return _whole(where(small, few, many), valid)
+    return whole(where(small, few, many), valid)
 
 
 def _many_poisson(source: WordSource, wanted: Tensor, lam: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ def _many_poisson(source: WordSource, wanted: Tensor, lam: Tensor) -> Tensor:
         density = subtract(subtract(multiply(k, log_lam), lam), lgamma(add(maximum(k, 0.0), 1.0)))
         return logical_or(at_once, logical_and(logical_not(refused), less_equal(hat, density))), k
 
-    return _rejected(source, wanted, propose, lam)
+    return rejected(source, wanted, propose, lam)
 
 
 # ---- binomial
@@ -134,11 +134,11 @@ def binomial(source: WordSource, dtype: DType, n: Tensor, p: Tensor) -> Tensor:
     odds = divide(rare, subtract(1.0, rare))
     none = exp(multiply(count, log1p(negative(rare))))
     ratio = lambda k: multiply(odds, divide(add(subtract(count, k), 1.0), k))  # noqa: E731 - a formula
-    few = _searched(source, logical_and(valid, small), none, count, ratio)
+    few = searched(source, logical_and(valid, small), none, count, ratio)
     most = where(small, 100.0, count)
     many = _many_binomial(source, logical_and(valid, logical_not(small)), most, where(small, 0.5, rare))
     number = where(small, few, many)
-    return _whole(where(turned, subtract(count, number), number), valid)
+    return whole(where(turned, subtract(count, number), number), valid)
 
 
 def _many_binomial(source: WordSource, wanted: Tensor, n: Tensor, p: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def _many_binomial(source: WordSource, wanted: Tensor, n: Tensor, p: Tensor) -> 
         density = add(subtract(height, others), multiply(subtract(near, mode), log_odds))
         return logical_or(at_once, logical_and(inside, less_equal(hat, density))), k
 
-    return _rejected(source, wanted, propose, n)
+    return rejected(source, wanted, propose, n)
 
 
 # ---- others
@@ -173,7 +173,7 @@ def _many_binomial(source: WordSource, wanted: Tensor, n: Tensor, p: Tensor) -> 
 def _geometric(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
     valid = logical_and(greater(p, 0.0), less_equal(p, 1.0))
     trials = ceil(divide(exponential_from_0(source, float64), negative(log1p(negative(where(valid, p, 0.5))))))
-    return _whole(maximum(trials, 1.0), valid)
+    return whole(maximum(trials, 1.0), valid)
 
 
 def _negative_binomial(source: WordSource, dtype: DType, n: Tensor, p: Tensor) -> Tensor:

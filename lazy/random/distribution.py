@@ -31,6 +31,8 @@ class Range(Enum):
     NOT_NEGATIVE = "a number of at least 0"
     PROBABILITY = "a number from 0 to 1"
     CHANCE = "a number above 0, up to 1"
+    ABOVE_1 = "a number above 1"
+    BELOW_1 = "a number from 0 to below 1"
 
     def refuses(self, x: np.ndarray[Any, Any]) -> bool:
         """Whether an element is none of them; NaN is refused where a bound is."""
@@ -43,6 +45,10 @@ class Range(Enum):
                 return not bool((x > 0).all())
             case Range.NOT_NEGATIVE:
                 return not bool((x >= 0).all())
+            case Range.ABOVE_1:
+                return not bool((x > 1).all())
+            case Range.BELOW_1:
+                return not bool(((x >= 0) & (x < 1)).all())
             case Range.CHANCE:
                 return not bool(((x > 0) & (x <= 1)).all())
         return not bool(((x >= 0) & (x <= 1)).all())

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.linalg.decompositions import cholesky
-from loopgrad.lazy.random import continuous, discrete, gamma
+from loopgrad.lazy.random import continuous, counts_by_rejection, discrete, gamma, inverse_gaussian
 from loopgrad.lazy.random.distribution import promoted
 from loopgrad.lazy.random.integers import IntegerRange
 from loopgrad.lazy.random.multivariate import counts, last_extent, shares, vectors
-from loopgrad.lazy.tensor.core import as_tensor, cast, requested_dtype
+from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast, requested_dtype
 
 if TYPE_CHECKING:
     from loopgrad.lazy.random.distribution import Distribution
@@ -206,6 +208,14 @@ class Draws(ABC, Generic[Drawn]):
         """
         return self._draw(continuous.TRIANGULAR, (left, mode, right), size, dtype)
 
+    def wald(self, mean: ArrayLike, scale: ArrayLike, size: Any = None, dtype: Any = None) -> Drawn:
+        """Floats with Wald's distribution, the inverse Gaussian one. Differentiable by both parameters, implicitly.
+
+        >>> lg.random.default_rng(7).wald(1.0, 2.0, size=3).shape
+        (3,)
+        """
+        return self._draw(inverse_gaussian.WALD, (mean, scale), size, dtype)
+
     # ---- gamma and its relatives
 
     def standard_gamma(self, shape: ArrayLike, size: Any = None, dtype: Any = None) -> Drawn:
@@ -290,6 +300,35 @@ class Draws(ABC, Generic[Drawn]):
         (2,)
         """
         return self._draw(discrete.GEOMETRIC, (p,), size)
+
+    def hypergeometric(self, ngood: ArrayLike, nbad: ArrayLike, nsample: ArrayLike, size: Any = None) -> Drawn:
+        """How many are good of `nsample` drawn without replacement: integers (int64).
+
+        >>> lg.random.default_rng(7).hypergeometric(5, 0, 3)
+        Tensor(3, dtype=int64)
+        """
+        if not any(isinstance(x, TensorCore) for x in (ngood, nbad, nsample)) and np.any(
+            np.asarray(nsample) > np.add(ngood, nbad)
+        ):
+            fix = "draw no more than there are"
+            raise ValueError(explained("hypergeometric", "nsample of at most ngood + nbad", nsample, fix))
+        return self._draw(counts_by_rejection.HYPERGEOMETRIC, (ngood, nbad, nsample), size)
+
+    def zipf(self, a: ArrayLike, size: Any = None) -> Drawn:
+        """Integers (int64) of at least 1 whose probabilities are proportional to k**-a; a > 1.
+
+        >>> lg.random.default_rng(7).zipf(2.0, size=4).shape
+        (4,)
+        """
+        return self._draw(counts_by_rejection.ZIPF, (a,), size)
+
+    def logseries(self, p: ArrayLike, size: Any = None) -> Drawn:
+        """Integers (int64) of at least 1 whose probabilities are proportional to p**k / k.
+
+        >>> lg.random.default_rng(7).logseries(0.7, size=4).shape
+        (4,)
+        """
+        return self._draw(counts_by_rejection.LOGSERIES, (p,), size)
 
     # ---- several at once
 

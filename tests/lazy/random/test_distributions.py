@@ -37,6 +37,7 @@ CONTINUOUS = [
     ("beta", (5.0, 2.0), stats.beta(5, 2)),
     ("f", (3.0, 5.0), stats.f(3, 5)),
     ("standard_t", (2.5,), stats.t(2.5)),
+    ("wald", (2.0, 3.0), stats.invgauss(2.0 / 3.0, scale=3.0)),
 ]
 DISCRETE = [
     ("integers", (-3, 9), stats.randint(-3, 9)),
@@ -52,6 +53,14 @@ DISCRETE = [
     ("binomial", (30, 0.4), stats.binom(30, 0.4)),
     ("binomial", (100_000, 0.3), stats.binom(100_000, 0.3)),
     ("negative_binomial", (3.5, 0.4), stats.nbinom(3.5, 0.4)),
+    ("hypergeometric", (15, 5, 6), stats.hypergeom(20, 15, 6)),
+    ("hypergeometric", (7, 400, 350), stats.hypergeom(407, 7, 350)),
+    ("hypergeometric", (300, 200, 100), stats.hypergeom(500, 300, 100)),
+    ("hypergeometric", (200, 900, 700), stats.hypergeom(1100, 200, 700)),
+    ("zipf", (1.5,), stats.zipf(1.5)),
+    ("zipf", (4.0,), stats.zipf(4.0)),
+    ("logseries", (0.3,), stats.logser(0.3)),
+    ("logseries", (0.95,), stats.logser(0.95)),
 ]
 
 
@@ -129,6 +138,7 @@ def test_extremes():
         ("poisson", (-1.0,)), ("binomial", (-1, 0.5)), ("binomial", (3, 1.5)), ("geometric", (0.0,)),
         ("standard_gamma", (-1.0,)), ("beta", (0.0, 1.0)), ("chisquare", (0.0,)), ("dirichlet", ([1.0, 0.0],)),
         ("multinomial", (5, [0.5, 1.5])), ("multivariate_normal", ([0.0, 0.0], [[1.0]])), ("weibull", (0.0,)),
+        ("zipf", (1.0,)), ("logseries", (1.0,)), ("hypergeometric", (3, 2, 6)), ("wald", (0.0, 1.0)),
         ("multivariate_normal", (0.0, [[1.0]])), ("poisson", (np.nan,)), ("negative_binomial", (0.0, 0.5)),
     ],
 )  # fmt: skip
@@ -172,6 +182,22 @@ def test_gamma_numbers_move_with_their_quantiles(dtype, accuracy):
     there = z > 1e-30
     np.testing.assert_allclose(slope[there], near[there], rtol=accuracy)
     assert np.isfinite(slope).all()
+
+
+def test_numbers_of_wald_move_with_their_quantiles():
+    mean, scale = np.array([0.5, 2.0, 2.0, 30.0]).repeat(20), np.array([4.0, 0.7, 90.0, 1.0]).repeat(20)
+    rng = lg.random.Generator(10)
+    numbers, pull = lg.vjp(lambda m, s: rng.wald(m, s), lg.asarray(mean), lg.asarray(scale))
+    slopes = [np.asarray(x) for x in pull(lg.ones_like(numbers))]
+    x, law = np.asarray(numbers), lambda m, s: stats.invgauss(m / s, scale=s)
+    density = law(mean, scale).pdf(x)
+    for slope, (dm, ds) in zip(slopes, [(1e-5, 0.0), (0.0, 1e-5)], strict=True):
+        ends = [law(mean * (1 + d * dm), scale * (1 + d * ds)) for d in (1, -1)]
+        lower, upper = [p.cdf(x) for p in ends], [p.sf(x) for p in ends]
+        grown = np.where(lower[0] < 0.5, lower[0] - lower[1], upper[1] - upper[0])
+        near = -grown / density / (2e-5 * (mean if dm else scale))
+        there = density > 1e-8
+        np.testing.assert_allclose(slope[there], near[there], rtol=2e-4, atol=1e-7)
 
 
 def test_relatives_of_gamma_numbers():
