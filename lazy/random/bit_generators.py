@@ -174,7 +174,7 @@ class BitGenerator:
         >>> lg.random.Philox4x32(7).random_raw(2).dtype
         uint64
         """
-        return self.source(shape_of(size)).long_word(0)
+        return self.source(shape_of(size)).long_words(1)[0]
 
     def spawn(self, n_children: int) -> list[BitGenerator]:
         """Bit generators with keys of their own, made of the words of this one's next step.
@@ -184,7 +184,7 @@ class BitGenerator:
         False
         """
         source = self.source((index(n_children),))
-        words = [source.long_word(number) for number in range(self.key_words)]
+        words = source.long_words(self.key_words)
         return [type(self)(key=[reshape(word[i], ()) for word in words]) for i in range(n_children)]
 
 

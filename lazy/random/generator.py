@@ -162,7 +162,7 @@ class Generator(Draws["Tensor"]):
         (3,)
         """
         lanes = shape_of(shape)
-        key = self.bit_generator.source(()).long_word(0)._value
+        key = self.bit_generator.source(()).long_words(1)[0]._value
         step = ops.full(0, numbered(lanes, uint64).type)  # type: ignore[arg-type]
         return Stream(wrap(broadcast_value(key, lanes)), wrap(numbered(lanes, uint64)), wrap(step))
 

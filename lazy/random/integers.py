@@ -71,7 +71,7 @@ class IntegerRange:
         """Random integers of the source's shape."""
         low, size, narrow = self._low_and_size()
         if self.dtype.bits == 64 and size is None:
-            drawn = source.long_word(0)._value
+            drawn = source.long_words(1)[0]._value
         else:
             assert size is not None
             drawn = _scaled(broadcast_value(size, source.shape), source, narrow)
@@ -114,8 +114,8 @@ def _scaled(size: Value, source: WordSource, narrow: bool) -> Value:
     zero = ops.zeros_like(size)
     factors = [size] if narrow else [ops.and_(size, mask), ops.shr(size, 32)]
     product = [zero] * (4 + len(factors))
-    for i in range(4):
-        digit = cast_value(source.word(i)._value, uint64)
+    for i, word in enumerate(source.words(4)):
+        digit = cast_value(word._value, uint64)
         carry = zero
         for j, factor in enumerate(factors):
             total = ops.add(ops.add(product[i + j], carry), ops.mul(digit, factor))

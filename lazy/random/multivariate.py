@@ -46,11 +46,12 @@ def counts(source: WordSource, n: Tensor, pvals: Tensor) -> Tensor:
         total(probabilities, axis=-1, keepdims=True), subtract(cumsum(probabilities, axis=-1), probabilities)
     )
     rest = broadcast_to(cast(n, int64), tuple(batch))
-    lanes, steps = [wrap(broadcast_value(v, source.shape)) for v in (source.lane, source.step)]
+    lanes, steps, *key = [wrap(broadcast_value(v, source.shape)) for v in (source.lane, source.step, *source.key)]
 
     def category(j: Tensor, state: Any) -> Any:
         left, found = state
-        own = replace(source, shape=tuple(batch), lane=lanes[..., j]._value, step=steps[..., j]._value)
+        lane, step, *words = [x[..., j]._value for x in (lanes, steps, *key)]
+        own = replace(source, shape=tuple(batch), key=tuple(words), lane=lane, step=step)
         share = divide(probabilities[..., j], maximum(after[..., j], 1e-300))
         drawn = binomial(own, float64, cast(left, float64), minimum(maximum(share, 0.0), 1.0))
         return subtract(left, drawn), found.at[..., j].set(drawn)

@@ -29,9 +29,9 @@ def words_of_float(dtype: DType) -> int:
 
 def unit_interval(source: WordSource, dtype: DType) -> Tensor:
     """Floats in [0, 1), all multiples of 2**-53 (float32 2**-24, float16 2**-11, bfloat16 2**-8) alike."""
-    first = source.word(0)._value
+    first, *more = [word._value for word in source.words(words_of_float(dtype))]
     if dtype.bits == 64:
-        upper, lower = cast_value(ops.shr(first, 5), dtype), cast_value(ops.shr(source.word(1)._value, 6), dtype)
+        upper, lower = cast_value(ops.shr(first, 5), dtype), cast_value(ops.shr(more[0], 6), dtype)
         return wrap(ops.mul(ops.add(ops.mul(upper, 2.0**26), lower), 2.0**-53))
     bits = MANTISSA[dtype.name]
     exact = ops.mul(cast_value(ops.shr(first, 32 - bits), float32), 2.0**-bits)
@@ -40,9 +40,9 @@ def unit_interval(source: WordSource, dtype: DType) -> Tensor:
 
 def open_interval(source: WordSource, dtype: DType) -> Tensor:
     """float32 (also for smaller dtypes) or float64 in (0, 1], with full precision near 0."""
-    first = source.word(0)._value
+    first, *more = [word._value for word in source.words(words_of_float(dtype))]
     if dtype.bits == 64:
-        upper, lower = cast_value(first, dtype), cast_value(source.word(1)._value, dtype)
+        upper, lower = cast_value(first, dtype), cast_value(more[0], dtype)
         return wrap(ops.mul(ops.add(ops.mul(upper, 2.0**32), ops.add(lower, 0.5)), 2.0**-64))
     return wrap(ops.mul(ops.add(cast_value(first, float32), 0.5), 2.0**-32))
 
@@ -50,10 +50,10 @@ def open_interval(source: WordSource, dtype: DType) -> Tensor:
 def half_interval(source: WordSource, dtype: DType) -> tuple[Tensor, Tensor]:
     """float32 (also for smaller dtypes) or float64 in (0, 1/2], with full precision near 0, and a bool: whether the
     number meant is as far below 1."""
-    first = source.word(0)._value
+    first, *more = [word._value for word in source.words(words_of_float(dtype))]
     upper, rest = ops.cast(ops.shr(first, 31), bool_), ops.and_(first, 0x7FFFFFFF)
     if dtype.bits == 64:
-        high, low = cast_value(rest, dtype), cast_value(source.word(1)._value, dtype)
+        high, low = cast_value(rest, dtype), cast_value(more[0], dtype)
         small = ops.mul(ops.add(ops.mul(high, 2.0**32), ops.add(low, 0.5)), 2.0**-64)
     else:
         small = ops.mul(ops.add(cast_value(rest, float32), 0.5), 2.0**-32)
@@ -62,8 +62,9 @@ def half_interval(source: WordSource, dtype: DType) -> tuple[Tensor, Tensor]:
 
 def turn(source: WordSource, dtype: DType) -> Tensor:
     """Angles in [-pi, pi], float32 (also for smaller dtypes) or float64."""
-    upper = cast_value(source.word(0)._value, int32)
+    first, *more = [word._value for word in source.words(words_of_float(dtype))]
+    upper = cast_value(first, int32)
     if dtype.bits == 64:
-        fraction = ops.mul(cast_value(source.word(1)._value, dtype), 2.0**-32)
+        fraction = ops.mul(cast_value(more[0], dtype), 2.0**-32)
         return wrap(ops.mul(ops.add(cast_value(upper, dtype), fraction), pi * 2.0**-31))
     return wrap(ops.mul(cast_value(upper, float32), pi * 2.0**-31))

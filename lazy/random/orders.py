@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def order(bits: BitGenerator, shape: Shape, axis: int = 0) -> Tensor:
     """Along the axis, positions in random order, each row in one of its own."""
-    return argsort(bits.source(shape).long_word(0), axis=axis)
+    return argsort(bits.source(shape).long_words(1)[0], axis=axis)
 
 
 def population(a: Any, axis: Any) -> tuple[Tensor, int]:

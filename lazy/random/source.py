@@ -46,20 +46,24 @@ class WordSource:
     part: int = 0
     attempt: Value | None = None
 
-    def word(self, number: int) -> Tensor:
-        """Words of 32 bits, that number of the block of each element."""
-        number += self.first
+    def words(self, count: int) -> list[Tensor]:
+        """Words of 32 bits, the first ones of the block of each element."""
+        numbers = range(self.first, self.first + count)
         if len(self.key) == 1:
-            return wrap(self._short(number))
-        both = self._long(number // 2)
-        return wrap(_lower(both) if number % 2 == 0 else _upper(both))
+            parts = self._short_parts()
+            places = numbers if self.offset is None else [ops.add(self.offset, n) for n in numbers]
+            return [wrap(philox(parts, n, self.shape)) for n in places]
+        parts = self._long_parts()
+        long = {n // 2: philox(parts, n // 2, self.shape) for n in numbers}
+        return [wrap((_upper if n % 2 else _lower)(long[n // 2])) for n in numbers]
 
-    def long_word(self, number: int) -> Tensor:
-        """Words of 64 bits, that number of each block (of Philox-4x32 two words of 32 bits, the lower one first)."""
+    def long_words(self, count: int) -> list[Tensor]:
+        """Words of 64 bits, the first ones of each block (of Philox-4x32 two words of 32 bits, the lower one first)."""
         if len(self.key) == 2 and not self.first % 2:
-            return wrap(self._long(number + self.first // 2))
-        low, high = self.word(2 * number)._value, self.word(2 * number + 1)._value
-        return wrap(ops.or_(cast_value(low, uint64), ops.shl(cast_value(high, uint64), 32)))
+            parts = self._long_parts()
+            return [wrap(philox(parts, n + self.first // 2, self.shape)) for n in range(count)]
+        halves = [cast_value(word._value, uint64) for word in self.words(2 * count)]
+        return [wrap(ops.or_(low, ops.shl(high, 32))) for low, high in zip(halves[::2], halves[1::2], strict=True)]
 
     def numbers(self, value: float, dtype: DType) -> Tensor:
         """A number for each element."""
@@ -84,20 +88,22 @@ class WordSource:
             return ops.full(base, TensorType((), uint32)) if base else None
         return ops.add(self.attempt, base) if base else self.attempt
 
-    def _short(self, number: int) -> Value:
+    def _short_parts(self) -> list[Value]:
+        """Counter and key of each block, of words of 32 bits."""
         upper, attempt = _upper(self.lane), self._attempt()
         if attempt is not None:
             counted = ops.shl(attempt, ATTEMPTS_BESIDE_LANE)
             upper = ops.or_(broadcast_value(upper, self.shape), broadcast_value(counted, self.shape))
         (key,) = self.key
         parts = [_lower(self.lane), upper, _lower(self.step), _upper(self.step), _lower(key), _upper(key)]
-        return philox(parts, number if self.offset is None else ops.add(self.offset, number), self.shape)
+        return [broadcast_value(v, self.shape) for v in parts]
 
-    def _long(self, number: int) -> Value:
+    def _long_parts(self) -> list[Value]:
+        """The same of words of 64 bits."""
         attempt = self._attempt()
         third = ops.full(0, TensorType((), uint64)) if attempt is None else cast_value(attempt, uint64)
         last = ops.full(OWN_COUNTERS, TensorType((), uint64))
-        return philox([self.lane, self.step, third, last, *self.key], number, self.shape)
+        return [broadcast_value(v, self.shape) for v in (self.lane, self.step, third, last, *self.key)]
 
 
 def philox(parts: Sequence[Value], number: int | Value, shape: Shape) -> Value:

@@ -157,3 +157,21 @@ def test_examples_of_the_classes(name):
     for example in finder.find(value, name, module=False, globs={"lg": lg, "np": np}):
         report: list[str] = []
         assert doctest.DocTestRunner(verbose=False).run(example, out=report.append).failed == 0, "".join(report)
+
+
+def test_several_at_once_of_lanes():
+    """Vectors of streams whose lanes have axes of their own; each lane draws the same as by itself."""
+    stream = lg.random.Generator(2).stream((2, 2))
+    one = lg.random.Stream(stream.key[1, 0], stream.lane[1, 0], stream.step[1, 0])
+    for draw in (
+        lambda s: s.multinomial(10, [0.2, 0.3, 0.5]),
+        lambda s: s.dirichlet([1.0, 2.0]),
+        lambda s: s.multivariate_normal([0.0, 1.0], [[1.0, 0.2], [0.2, 1.0]]),
+        lambda s: s.gamma(0.4, size=2),
+        lambda s: s.integers(0, 100, size=(3, 7)),
+    ):
+        (many, after), (single, later) = draw(stream), draw(one)
+        np.testing.assert_allclose(np.asarray(many)[1, 0], np.asarray(single), rtol=1e-14)
+        assert (np.asarray(after.step) == int(later.step)).all()
+    with pytest.raises(ValueError, match="size"):
+        stream.normal(lg.zeros((3, 2, 2)))
