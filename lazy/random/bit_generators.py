@@ -224,6 +224,15 @@ class Philox4x64(BitGenerator):
         super().__init__(seed, key=key, counter=4 * _within("counter", counter, WRAPS >> 2))
         self.saved = state_tensor(0)
 
+    def advance(self, delta: int | Tensor) -> Philox4x64:
+        """As NumPy's: go on with a whole block of four words, `delta` blocks after the last one that was begun."""
+        begun = wrap(ops.and_(ops.sub(ops.zeros_like(self.counter._value), self.counter._value), 3))
+        left = int(begun) if current_scope() is None else begun  # words of the block
+        blocks: Any = wrap(cast_value(delta._value, uint64)) if isinstance(delta, TensorCore) else delta
+        self.taken(left + 4 * blocks)
+        write(self.saved, state_tensor(0)._value)
+        return self
+
     def source(self, shape: Shape) -> WordSource:
         step = self.taken(1)
         return WordSource(shape, self._words(), numbered(shape, uint64), step)

@@ -105,6 +105,11 @@ def test_bits_of_numpys_generator(device: str) -> None:
             np.testing.assert_array_equal(np.asarray(got), want, strict=True)
         np.testing.assert_array_equal(np.asarray(ours.bit_generator.random_raw(5)), theirs.bit_generator.random_raw(5))
         np.testing.assert_array_equal(np.asarray(ours.random(5, dtype="float32")), theirs.random(5, dtype=np.float32))
+    for draw in (lambda rng, dtype: rng.random(3, dtype=dtype), lambda rng, dtype: rng.random(4, dtype=dtype)):
+        np.testing.assert_array_equal(np.asarray(draw(ours, lg.float32)), draw(theirs, np.float32))
+        ours.bit_generator.advance(7)
+        theirs.bit_generator.advance(7)
+        np.testing.assert_array_equal(np.asarray(draw(ours, lg.float64)), draw(theirs, np.float64))
     ours = lg.random.Generator(lg.random.Philox4x64(10**30, counter=5))
     key = np.random.Philox(10**30).state["state"]["key"]
     theirs = np.random.Generator(np.random.Philox(key=key, counter=5))
