@@ -108,7 +108,7 @@ def _logseries(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
     return whole(rejected(source, valid, propose, chance), valid)
 
 
-_COUNTS: Final = (("ngood", Range.NOT_NEGATIVE), ("nbad", Range.NOT_NEGATIVE), ("nsample", Range.NOT_NEGATIVE))
+_COUNTS: Final = (("ngood", Range.COUNT), ("nbad", Range.COUNT), ("nsample", Range.COUNT))
 HYPERGEOMETRIC: Final = Distribution("hypergeometric", _COUNTS, WHOLE_BLOCK, _hypergeometric, int64)
 ZIPF: Final = Distribution("zipf", (("a", Range.ABOVE_1),), WHOLE_BLOCK, _zipf, int64)
 LOGSERIES: Final = Distribution("logseries", (("p", Range.BELOW_1),), WHOLE_BLOCK, _logseries, int64)

@@ -186,7 +186,7 @@ def _bernoulli(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
     return less(unit_interval(source, dtype), p)
 
 
-COUNT: Final = ("n", Range.NOT_NEGATIVE)
+COUNT: Final = ("n", Range.COUNT)
 CHANCE: Final = ("p", Range.PROBABILITY)
 POSSIBLE: Final = ("p", Range.CHANCE)
 POISSON: Final = Distribution("poisson", (("lam", Range.NOT_NEGATIVE),), WHOLE_BLOCK, _poisson, int64)

@@ -29,6 +29,7 @@ class Range(Enum):
     FINITE = "a finite number"
     POSITIVE = "a number above 0"
     NOT_NEGATIVE = "a number of at least 0"
+    COUNT = "a whole number of at least 0"
     PROBABILITY = "a number from 0 to 1"
     CHANCE = "a number above 0, up to 1"
     ABOVE_1 = "a number above 1"
@@ -45,6 +46,8 @@ class Range(Enum):
                 return not bool((x > 0).all())
             case Range.NOT_NEGATIVE:
                 return not bool((x >= 0).all())
+            case Range.COUNT:
+                return not bool(((x >= 0) & (x == np.floor(x))).all())
             case Range.ABOVE_1:
                 return not bool((x > 1).all())
             case Range.BELOW_1:

@@ -135,7 +135,8 @@ def test_extremes():
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("poisson", (-1.0,)), ("binomial", (-1, 0.5)), ("binomial", (3, 1.5)), ("geometric", (0.0,)),
+        ("poisson", (-1.0,)), ("binomial", (-1, 0.5)), ("binomial", (3, 1.5)), ("binomial", (2.5, 0.5)),
+        ("geometric", (0.0,)),
         ("standard_gamma", (-1.0,)), ("beta", (0.0, 1.0)), ("chisquare", (0.0,)), ("dirichlet", ([1.0, 0.0],)),
         ("multinomial", (5, [0.5, 1.5])), ("multivariate_normal", ([0.0, 0.0], [[1.0]])), ("weibull", (0.0,)),
         ("zipf", (1.0,)), ("logseries", (1.0,)), ("hypergeometric", (3, 2, 6)), ("wald", (0.0, 1.0)),
