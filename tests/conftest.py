@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _owned_cache
     config.addinivalue_line("markers", "costly: GPUs run a sample of these tests, LOOPGRAD_TEST_COSTLY of them")
     os.environ.setdefault("LP_NUM_THREADS", "1")  # lavapipe would run a thread per core in every worker
+    os.environ.setdefault("GALLIVM_PERF", "nopt")  # nor is its code worth optimising: most of it runs once
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
         os.environ[_CACHE_VARIABLE] = _owned_cache

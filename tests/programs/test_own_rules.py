@@ -194,6 +194,7 @@ def agree(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("rule", list(RULES))
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_slopes(device: str, program: Any, rule: str) -> None:
@@ -204,6 +205,7 @@ def test_slopes(device: str, program: Any, rule: str) -> None:
     agree(result(RULES[rule](3.0)), result(plain))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_forward_mode_asks_the_tangent_rule(device: str, program: Any) -> None:
     def result(f: Step) -> Any:

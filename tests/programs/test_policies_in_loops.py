@@ -37,6 +37,7 @@ def slopes(f: Any) -> list[Any]:
     return [value, *found]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("policy", ["first", "both"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_slopes(device: str, program: Any, policy: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from random_rows import RowGenerator, check_rows
 
-COUNT = 12
+COUNT = 5
 
 
 @pytest.mark.costly

@@ -29,6 +29,7 @@ def numpy_normalised(x):
     return off / np.sqrt((off * off).mean(axis=-1, keepdims=True) + 1e-5)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", LONG + SHORT, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_softmax_of_rows(shape, dtype, compiled_device):

@@ -35,6 +35,7 @@ def expected(name: str, x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
     return np.flip(found, axis) if reverse else found
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
 def test_integers(device: str, dtype: str, reverse: bool) -> None:
@@ -46,6 +47,7 @@ def test_integers(device: str, dtype: str, reverse: bool) -> None:
             np.testing.assert_array_equal(got, expected(name, x, axis, reverse), f"{name} {shape} {axis}")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_sums_of_floats_are_rounded_about_once(device: str, dtype: str, reverse: bool) -> None:
@@ -60,6 +62,7 @@ def test_sums_of_floats_are_rounded_about_once(device: str, dtype: str, reverse:
         assert (np.abs(got - exact) <= 1.01 * unit * np.abs(exact) + 4 * unit * largest).all(), (shape, axis)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("shape", "axis"), [((200_003,), 0), ((3, 70_001), 1), ((65_536,), 0), ((131_071, 1), 0)])
 def test_rows_of_several_threads(device: str, shape: tuple[int, ...], axis: int) -> None:
     rng = np.random.default_rng(5)
@@ -74,6 +77,7 @@ def test_rows_of_several_threads(device: str, shape: tuple[int, ...], axis: int)
     np.testing.assert_allclose(np.asarray(total), expected("cumsum", np.exp(x / 9.0), axis, True), rtol=1e-11)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_other_totals_of_floats(device: str, dtype: str) -> None:
     rng = np.random.default_rng(6)

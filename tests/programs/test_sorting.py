@@ -78,6 +78,7 @@ def test_the_largest(device, dtype):
             assert np.asarray(got).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32"])
 @pytest.mark.parametrize(
     ("shape", "k"), [((2, 1300), 3), ((1, 10_000), 100), ((2, 700), 400), ((3, 600), 600)], ids=str

@@ -110,7 +110,8 @@ def target_machine() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_triple(host.triple)
-    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small")
+    # its code runs once or twice: the code generator that is quick to run is several times quicker altogether
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=0, reloc="pic", codemodel="small")
 
 
 def generate(text: str) -> tuple[bytes, Mapping[str, str]]:
