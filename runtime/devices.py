@@ -82,7 +82,7 @@ def _vulkan(position: int) -> Device:
 
 
 def _vulkan_count() -> tuple[int, str]:
-    from loopgrad.runtime.vulkan.driver import device_count  # late, as above
+    from loopgrad.runtime.vulkan.api import device_count  # late, as above
 
     return device_count()
 

@@ -10,7 +10,7 @@ import pytest
 from loopgrad.codegen.targets.spirv.assembly import OP
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.probe import fused_probe
-from loopgrad.runtime.vulkan.driver import device_count
+from loopgrad.runtime.vulkan.api import device_count
 from tests.vulkan_checks import LAYER, Layer, Modules, installed, judged
 
 

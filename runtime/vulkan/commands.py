@@ -14,7 +14,7 @@ from loopgrad.runtime.vulkan.gpu import STAGE_COMPUTE, Gpu
 from loopgrad.runtime.vulkan.pipelines import VulkanPipeline
 
 if TYPE_CHECKING:
-    from loopgrad.runtime.vulkan.adapter import VulkanDriver
+    from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 BIND_COMPUTE: Final = 1
 WORK_STAGES: Final = 0x800 | 0x1000  # compute shader, transfer

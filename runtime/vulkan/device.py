@@ -10,8 +10,8 @@ from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.ledger import Ledger
 from loopgrad.runtime.processes import lost_in_children
-from loopgrad.runtime.vulkan.adapter import VulkanDriver
-from loopgrad.runtime.vulkan.driver import api, usable
+from loopgrad.runtime.vulkan.api import api, usable
+from loopgrad.runtime.vulkan.driver import VulkanDriver
 from loopgrad.runtime.vulkan.gpu import Gpu
 from loopgrad.runtime.vulkan.probes import probed
 

@@ -1,178 +1,240 @@
-"""The driver: instance, physical devices, one logical device with a compute queue.
+"""One Vulkan device as executions see it (runtime.gpu.driver).
 
-Everything is called through cffi (`lib`), since the package's wrapper builds its structs in Python and gets
-some functions wrong. A missing package, loader or driver is a VulkanMissing with one line that says so.
+Arrays live in device memory; on `unified` devices the host writes and reads it in place, on others through
+staging memory of the host.
+
+Circle: the driver's parts, `runtime/vulkan/commands.py`, `runtime/vulkan/shared_words.py` and
+`runtime/vulkan/transfers.py`, each hold the driver that made them, for its lock, its queue and its memory.
 """
 
 from __future__ import annotations
 
-from functools import cache
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from loopgrad.runtime.processes import FORKED, child_safe_lock, renewed_in_children
+import numpy as np
 
-API_VERSION: Final = 1 << 22 | 2 << 12
-QUEUE_COMPUTE: Final = 2
-TYPE_INTEGRATED, TYPE_CPU = 1, 4
-ERROR_OUT_OF_MEMORY: Final = (-1, -2)
-ERROR_DEVICE_LOST: Final = -4
-NAMES: Final = {-1: "out of host memory", -2: "out of device memory", -3: "initialization failed", -4: "device lost"}
+from loopgrad.codegen.targets.spirv.features import ENTRY_NAME
+from loopgrad.graph.types import DType
+from loopgrad.runtime.cache import DiskCache, kept_code
+from loopgrad.runtime.gpu.driver import ProductShape, Shared
+from loopgrad.runtime.gpu.ledger import Ledger, complete
+from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
+from loopgrad.runtime.vulkan.api import TYPE_CPU
+from loopgrad.runtime.vulkan.commands import CommandBuffers, VulkanCommands
+from loopgrad.runtime.vulkan.gpu import Gpu
+from loopgrad.runtime.vulkan.memory import DEVICE_LOCAL, HOST_CACHED, HOST_COHERENT, HOST_VISIBLE, VulkanChunk, mapped
+from loopgrad.runtime.vulkan.pipelines import Pipelines, VulkanImage, VulkanPipeline
+from loopgrad.runtime.vulkan.shared_words import VulkanSharedWords
+from loopgrad.runtime.vulkan.timeline import Timeline
+from loopgrad.runtime.vulkan.transfers import PART, Transfers
 
-
-class VulkanMissing(RuntimeError):
-    """Vulkan can't be used here; the text says why in one line."""
-
-
-class VulkanError(RuntimeError):
-    """A call that the driver refused."""
-
-
-class Api:
-    """The package's C functions and types, and one instance."""
-
-    def __init__(self) -> None:
-        try:
-            from vulkan import _vulkan  # late: 100 ms, and OSError where there is no loader
-        except ImportError:
-            raise VulkanMissing("the package 'vulkan' is not installed (pip install loopgrad[vulkan])") from None
-        except OSError:
-            raise VulkanMissing("libvulkan.so.1 (the Vulkan loader) not found") from None
-        self.lib: Any = _vulkan.lib
-        self.ffi: Any = _vulkan.ffi
-        self.constants: Any = _vulkan
-        self.instance = self._make_instance()
-
-    def check(self, result: int, what: str) -> None:
-        if result in ERROR_OUT_OF_MEMORY:
-            raise MemoryError(f"{what}: the Vulkan driver is {NAMES[result]}")
-        if result < 0:
-            raise VulkanError(f"{what}: the Vulkan driver answered {NAMES.get(result, result)}")
-
-    def struct(self, name: str, **fields: Any) -> Any:
-        """A struct of the API; its sType follows from the name."""
-        return self.ffi.new(f"{name}*", {"sType": self.constants.__dict__[structure_type(name)], **fields})
-
-    def _make_instance(self) -> Any:
-        name = self.ffi.new("char[]", b"loopgrad")
-        app = self.struct("VkApplicationInfo", pApplicationName=name, pEngineName=name, apiVersion=API_VERSION)
-        info = self.struct("VkInstanceCreateInfo", pApplicationInfo=app)
-        out = self.ffi.new("VkInstance*")
-        result = self.lib.vkCreateInstance(info, self.ffi.NULL, out)
-        if result < 0:
-            raise VulkanMissing("the Vulkan loader finds no driver (no ICD is installed)")
-        return out[0]
-
-    def physical_devices(self) -> list[Any]:
-        count = self.ffi.new("uint32_t*")
-        if self.lib.vkEnumeratePhysicalDevices(self.instance, count, self.ffi.NULL) < 0 or not count[0]:
-            return []
-        out = self.ffi.new("VkPhysicalDevice[]", count[0])
-        self.check(self.lib.vkEnumeratePhysicalDevices(self.instance, count, out), "listing devices")
-        return [out[i] for i in range(count[0])]
-
-    def properties(self, physical: Any) -> Any:
-        out = self.ffi.new("VkPhysicalDeviceProperties*")
-        self.lib.vkGetPhysicalDeviceProperties(physical, out)
-        return out
-
-    def features(self, physical: Any) -> Any:
-        """What the device has, as `feature_chain`."""
-        chain = feature_chain(self)
-        self.lib.vkGetPhysicalDeviceFeatures2(physical, chain[0])
-        return chain
-
-    def device_name(self, physical: Any) -> str:
-        text: bytes = self.ffi.string(self.properties(physical).deviceName)
-        return text.decode(errors="replace")
+MAPPED: Final = HOST_VISIBLE | HOST_COHERENT
+HEADROOM: Final = 0.9
 
 
-def feature_chain(api: Api) -> tuple[Any, Any, Any]:
-    """Structs for the features of Vulkan 1.0 (with the others behind it), 1.1 and 1.2."""
-    twelve = api.struct("VkPhysicalDeviceVulkan12Features")
-    eleven = api.struct("VkPhysicalDeviceVulkan11Features", pNext=twelve)
-    return api.struct("VkPhysicalDeviceFeatures2", pNext=eleven), eleven, twelve
+class HostHeap(Heap):
+    """Memory that the host writes while work is under way: a piece that nobody holds waits for the submissions that
+    may still use it."""
+
+    def __init__(self, timeline: Timeline, make: Callable[[int], VulkanChunk], describe: Callable[[], str]) -> None:
+        super().__init__(make, describe)
+        self._timeline = timeline
+        self._resting: deque[tuple[int, deque[Piece]]] = deque()
+
+    def collect(self) -> None:
+        if self.given:
+            given, self.given = self.given, deque()
+            self._resting.append((self._timeline.submitted, given))
+        while self._resting and self._timeline.done(self._resting[0][0]):
+            self.free(self._resting.popleft()[1])
 
 
-def lacking(base: Any, twelve: Any) -> str:
-    """What is needed of a device and isn't there; empty where nothing is missing."""
-    needed = {
-        "shaderInt64": base.features.shaderInt64,
-        "bufferDeviceAddress": twelve.bufferDeviceAddress,
-        "timelineSemaphore": twelve.timelineSemaphore,
-    }
-    return ", ".join(name for name, there in needed.items() if not there)
+class VulkanDriver:
+    """Implements `Driver`. Work is started and not waited for (see timeline), but for kernels that may report more than
+    the ledger sees."""
 
+    ledger: Ledger | None = None
 
-@cache
-def structure_type(name: str) -> str:
-    """VkBufferCreateInfo -> VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO."""
-    text = "".join(f"_{c}" if c.isupper() else c for c in name[2:]).upper()
-    for wrong, right in (("VULKAN11", "VULKAN_1_1"), ("VULKAN12", "VULKAN_1_2"), ("FEATURES2", "FEATURES_2"),
-                         ("PROPERTIES2", "PROPERTIES_2")):  # fmt: skip
-        text = text.replace(wrong, right)
-    return f"VK_STRUCTURE_TYPE{text}"
+    def __init__(self, gpu: Gpu, disk: DiskCache | None) -> None:
+        self.gpu, self.disk = gpu, disk
+        self.pipelines = Pipelines(gpu, disk)
+        self.name, self.lock = gpu.name, gpu.lock
+        self.buffers = CommandBuffers(gpu)
+        self.transfers = Transfers(self)
+        shared = (DEVICE_LOCAL | MAPPED | HOST_CACHED, DEVICE_LOCAL | MAPPED, MAPPED)
+        kinds = shared if gpu.unified else (DEVICE_LOCAL,)
+        self.data = Heap(lambda size: VulkanChunk(gpu, size, kinds, self.settle), self._describe)
+        wanted = (MAPPED | HOST_CACHED, MAPPED)
+        self.host = HostHeap(gpu.timeline, lambda size: VulkanChunk(gpu, size, wanted, self.settle), self._describe)
+        self._update: VulkanPipeline | None = None
 
+    def _describe(self) -> str:
+        return f"{self.available():,} bytes are available"
 
-_lock = child_safe_lock()
-_forked = False
-_api: Api | None = None
+    @property
+    def endless_loops(self) -> bool:
+        return self.gpu.features.endless_loops
 
+    # memory
 
-def api() -> Api:
-    """The loaded API; VulkanMissing where there is none."""
-    global _api
-    with _lock:
-        if _forked:
-            raise VulkanMissing(FORKED)
-        if _api is None:
-            _api = Api()
-        return _api
+    @property
+    def held(self) -> int:
+        return self.data.held
 
+    def take(self, size: int) -> Allocation:
+        self.gpu.timeline.require()
+        with self.lock:
+            return self.data.take(size)
 
-def _in_child() -> None:
-    global _forked
-    _forked = _forked or _api is not None
+    def ready(self, size: int) -> bool:
+        with self.lock:
+            return self.data.ready(size)
 
+    def write(self, allocation: Allocation, array: np.ndarray[Any, Any]) -> None:
+        """In place where the host sees the memory and no work can still use what it was before."""
+        if not array.nbytes:
+            return
+        content = array.reshape(-1).view(np.uint8)
+        place = mapped(allocation, array.nbytes)
+        with self.lock:
+            if place is None or self.transfers.pending or not self.gpu.timeline.done(self.gpu.timeline.submitted):
+                self.transfers.upload(allocation, content)
+            else:
+                place[:] = content
 
-renewed_in_children(_in_child)
+    def made(self, allocation: Allocation) -> None:
+        allocation.made = self.gpu.timeline.submitted + self.transfers.pending
 
+    def fetch(self, allocation: Allocation, size: int) -> Bytes:
+        if not size:
+            return np.empty(0, np.uint8)
+        with self.lock:
+            complete(self, allocation)
+            place = mapped(allocation, size)
+            if place is None:
+                return self._download(allocation, size)
+            timeline = self.gpu.timeline
+            made = timeline.submitted + self.transfers.pending if allocation.made is None else allocation.made
+            if made > timeline.submitted:
+                self.flush()
+            timeline.wait(made)
+            return place.copy()
 
-def usable_devices() -> list[Any]:
-    """The physical devices that have what is needed; VulkanMissing where there is none."""
-    loaded = api()
-    reasons, found = [], []
-    for physical in loaded.physical_devices():
-        reason = unfit(loaded, physical)
-        if reason:
-            reasons.append(f"{loaded.device_name(physical)} {reason}")
-        else:
-            found.append(physical)
-    if not found:
-        raise VulkanMissing("; ".join(reasons) or "the Vulkan loader finds no device")
-    return found
+    def _download(self, source: Allocation, size: int) -> Bytes:
+        """In parts: one is copied out of staging memory while the next one is on its way."""
+        result = np.empty(size, np.uint8)
+        under_way: list[tuple[int, int, Allocation]] = []
+        for start in [*range(0, size, PART), size]:
+            if start < size:
+                under_way.append((start, *self._part(source, start, min(PART, size - start))))
+            if len(under_way) == 2 or (start == size and under_way):
+                begin, number, staging = under_way.pop(0)
+                self.gpu.timeline.wait(number)
+                count = min(PART, size - begin)
+                staged = mapped(staging, count)
+                assert staged is not None
+                result[begin : begin + count] = staged
+        return result
 
+    def _part(self, source: Allocation, start: int, size: int) -> tuple[int, Allocation]:
+        """Bytes on their way to the host: the number of the submission, and where they arrive."""
+        staging, commands = self.host.take(size), VulkanCommands(self)
+        commands.begin()
+        commands.copy(source, staging, size, start=start)
+        commands.end()
+        return self.start([commands], (), None), staging
 
-def unfit(loaded: Api, physical: Any) -> str:
-    """Why the device can't be used; empty where it can."""
-    version = loaded.properties(physical).apiVersion
-    if version < API_VERSION:
-        return f"has Vulkan {version >> 22}.{version >> 12 & 0x3FF}, and 1.2 is needed"
-    base, _, twelve = loaded.features(physical)
-    missing = lacking(base, twelve)
-    return f"lacks {missing}" if missing else ""
+    def shared(self, words: int) -> VulkanSharedWords:
+        return VulkanSharedWords(self, words)
 
+    def available(self) -> int:
+        memory = self.gpu.memory
+        local = [memory.memoryHeaps[i].size for i in range(memory.memoryHeapCount) if memory.memoryHeaps[i].flags & 1]
+        idle = self.data.idle()
+        largest = int(max(local, default=0) * HEADROOM) - self.data.held + idle
+        if self.gpu.kind == TYPE_CPU:  # such drivers report all memory of the machine
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            return min(int(free * HEADROOM) + idle, largest)
+        return largest
 
-def usable(position: int) -> Any:
-    """The physical device of that number."""
-    found = usable_devices()
-    if position >= len(found):
-        raise VulkanMissing(f"there are only {len(found)} Vulkan devices here")
-    return found[position]
+    # work
 
+    def start(
+        self, work: Sequence[VulkanCommands], uploads: Sequence[tuple[Shared, int]], report: Shared | None
+    ) -> int:
+        """The number of the submission."""
+        assert report is None or isinstance(report, VulkanSharedWords)
+        with self.lock:
+            self.gpu.timeline.throttle()
+            for shared, count in uploads:
+                assert isinstance(shared, VulkanSharedWords)
+                shared.upload(count)
+            lists = [*self.transfers.take(), *work]
+            if report is not None:
+                lists.append(report.report())
+            labels = {label: None for commands in work for label in commands.labels}
+            number = self.gpu.timeline.submit([commands.buffer for commands in lists], labels)
+            for commands in lists:
+                commands.last = number
+            self.transfers.submitted()
+            if report is not None:
+                self.gpu.timeline.wait(number)
+                report.arrived()
+            return number
 
-def device_count() -> tuple[int, str]:
-    """How many devices can be used and, where none can, why in one line."""
-    try:
-        return len(usable_devices()), ""
-    except VulkanMissing as missing:
-        return 0, str(missing)
+    def flush(self) -> None:
+        """Submit what waits for a submission."""
+        if self.transfers.pending:
+            self.start((), (), None)
+
+    def settle(self) -> None:
+        """Until nothing can use any memory but what is held. Signal handlers run afterwards."""
+        if self.gpu.timeline.lost is None:
+            self.flush()
+        self.gpu.lib.vkDeviceWaitIdle(self.gpu.device)
+
+    def finish(self) -> None:
+        with self.lock:
+            complete(self)
+            self.flush()
+            self.gpu.timeline.idle()
+
+    def update(self) -> VulkanPipeline:
+        if self._update is None:
+            module = self.code("update kernel", self._update_code)
+            self._update = self.image(module).pipeline("update", ENTRY_NAME, self.gpu.features.group)
+        return self._update
+
+    def code(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """A module of that name for this device, which belongs to no program; from the disk where it is there."""
+        return kept_code(self.disk, (name, "spirv", self.gpu.features.key()), make)
+
+    def _update_code(self) -> bytes:
+        from loopgrad.codegen.targets.spirv.update import update_module  # late: a warm cache needs no emitter
+
+        return update_module(self.gpu.features)
+
+    def product(self, shape: ProductShape, dtype: DType) -> None:
+        """No library."""
+
+    @property
+    def host_decides(self) -> str:
+        return "Vulkan's command buffers have no loops"
+
+    def graph(self, items: Sequence[Any], report: Shared, stop: int) -> None:
+        """None, as `host_decides` says."""
+
+    def image(self, code: bytes) -> VulkanImage:
+        return self.pipelines.image(code)
+
+    def commands(self) -> VulkanCommands:
+        return VulkanCommands(self)
+
+    def filling(self, pipeline: VulkanPipeline, streams: bool = False) -> int:
+        return self.gpu.max_groups
+
+    def resident(self, pipeline: VulkanPipeline, row_bytes: int) -> int:
+        return max(self.gpu.features.resident // pipeline.group, 1)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from loopgrad.codegen.targets.gpu.interface import PUSH_BYTES
 from loopgrad.codegen.targets.spirv.features import Features
-from loopgrad.runtime.vulkan.driver import (
+from loopgrad.runtime.vulkan.api import (
     QUEUE_COMPUTE,
     TYPE_CPU,
     TYPE_INTEGRATED,

@@ -15,7 +15,7 @@ import numpy as np
 from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, Features
 from loopgrad.runtime.gpu.driver import Words, put
 from loopgrad.runtime.gpu.recorder import Recorder
-from loopgrad.runtime.vulkan.adapter import VulkanDriver
+from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 TRIPS: Final = 70_000
 X: Final[dict[str, np.floating[Any]]] = {"f32": np.float32(1 + 2**-12), "f64": np.float64(1 + 2**-30)}

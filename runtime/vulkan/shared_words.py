@@ -12,7 +12,7 @@ from loopgrad.runtime.vulkan.commands import VulkanCommands
 from loopgrad.runtime.vulkan.memory import mapped
 
 if TYPE_CHECKING:
-    from loopgrad.runtime.vulkan.adapter import VulkanDriver
+    from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 
 class VulkanSharedWords:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.runtime.vulkan.driver import ERROR_DEVICE_LOST
+from loopgrad.runtime.vulkan.api import ERROR_DEVICE_LOST
 
 if TYPE_CHECKING:
     from loopgrad.runtime.vulkan.gpu import Gpu

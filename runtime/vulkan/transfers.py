@@ -15,7 +15,7 @@ from loopgrad.runtime.vulkan.commands import MOST_INLINE, VulkanCommands
 from loopgrad.runtime.vulkan.memory import mapped
 
 if TYPE_CHECKING:
-    from loopgrad.runtime.vulkan.adapter import VulkanDriver
+    from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 PART: Final = 1 << 26  # bytes of staging memory for one copy
 MOST_STAGED: Final = 1 << 28  # bytes under way

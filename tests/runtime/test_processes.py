@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loopgrad.runtime.vulkan.driver import device_count
+from loopgrad.runtime.vulkan.api import device_count
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -16,8 +16,8 @@ from loopgrad.runtime.gpu import direct_calls, ledger
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.stack_heap import StackHeap
 from loopgrad.runtime.session import SESSION
+from loopgrad.runtime.vulkan.api import device_count
 from loopgrad.runtime.vulkan.device import VulkanDevice
-from loopgrad.runtime.vulkan.driver import device_count
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 

@@ -9,7 +9,7 @@ import loopgrad as lg
 from loopgrad.codegen.targets.gpu.emit import stacks
 from loopgrad.runtime.devices import devices, get_device
 from loopgrad.runtime.gpu import capacities, failures, stack_heap
-from loopgrad.runtime.vulkan.adapter import VulkanDriver
+from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 MOST = 1000
 REFUSED = r"loop 'endless'.*needed more than .* memory_budget=[\s\S]*test_uncounted.py"

@@ -10,7 +10,7 @@ import pytest
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.runtime.devices import devices, get_device
 from loopgrad.runtime.gpu.memory import LARGEST_PIECE
-from loopgrad.runtime.vulkan.driver import device_count, structure_type
+from loopgrad.runtime.vulkan.api import device_count, structure_type
 
 needs_device = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
 

@@ -7,7 +7,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.vulkan.driver import device_count
+from loopgrad.runtime.vulkan.api import device_count
 from tests.runtime.loops import gradient_of_ragged_loops, mixing_reference, ragged_reference, sum_of_mixing_loop
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")

@@ -5,7 +5,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.vulkan.driver import device_count
+from loopgrad.runtime.vulkan.api import device_count
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
 TRIPS = np.array([3, 200_000, 0, 5, 70_000, 100])

@@ -8,7 +8,7 @@ from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.probe import fused_probe, widening_probe
 from loopgrad.runtime.cache import DiskCache
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.vulkan.driver import api, device_count
+from loopgrad.runtime.vulkan.api import api, device_count
 from loopgrad.runtime.vulkan.pipelines import HEADER_BYTES, Pipelines
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")

@@ -9,10 +9,11 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.vulkan import adapter, transfers
-from loopgrad.runtime.vulkan.adapter import VulkanDriver
+from loopgrad.runtime.vulkan import driver as vulkan_driver
+from loopgrad.runtime.vulkan import transfers
+from loopgrad.runtime.vulkan.api import device_count, lacking
 from loopgrad.runtime.vulkan.device import VulkanDevice
-from loopgrad.runtime.vulkan.driver import device_count, lacking
+from loopgrad.runtime.vulkan.driver import VulkanDriver
 from loopgrad.runtime.vulkan.memory import mapped
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
@@ -58,7 +59,7 @@ def separate(vulkan, monkeypatch):
     def seen(allocation, size):
         return None if allocation._home is data else mapped(allocation, size)
 
-    monkeypatch.setattr(adapter, "mapped", seen)
+    monkeypatch.setattr(vulkan_driver, "mapped", seen)
     return vulkan
 
 
@@ -135,7 +136,7 @@ def test_an_array_that_nobody_wanted(separate):
 
 def test_much_data_goes_in_parts(separate, monkeypatch):
     monkeypatch.setattr(transfers, "PART", 1 << 12)
-    monkeypatch.setattr(adapter, "PART", 1 << 12)
+    monkeypatch.setattr(vulkan_driver, "PART", 1 << 12)
     monkeypatch.setattr(transfers, "MOST_STAGED", 1 << 16)
     for size in (1, 511, 512, 513, 40_000):
         wanted = np.random.default_rng(size).normal(size=size)
@@ -215,7 +216,7 @@ def test_what_a_device_lacks_is_named(vulkan):
 
 
 def test_a_device_without_timelines_is_one_line(monkeypatch):
-    monkeypatch.setattr("loopgrad.runtime.vulkan.driver.lacking", lambda *_: "timelineSemaphore")
+    monkeypatch.setattr("loopgrad.runtime.vulkan.api.lacking", lambda *_: "timelineSemaphore")
     (status,) = [s for s in lg.devices() if s.kind == "vulkan"]
     assert not status.available
     assert str(status).endswith("lacks timelineSemaphore")
