@@ -43,7 +43,8 @@ def pull_call(node: Node, received: Cotangents, adjoints: Adjoints, context: Con
         case "plain":
             _pull_through(node, received, adjoints, context)
         case _:
-            pull_recomputed(node, received, adjoints, context)
+            if not pull_recomputed(node, received, adjoints, context):
+                _pull_inline(node, received, adjoints, context)
 
 
 def push_call(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
@@ -152,9 +153,25 @@ def _pull_by_tangents(node: Node, received: Cotangents, adjoints: Adjoints, cont
 
 def _pull_through(node: Node, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
     """What stands for its region is differentiated as if the region stood there."""
+    outputs = inline(Call.of(node).function, node.operands)
+    for v, ct in _pulled(node, outputs, received, adjoints, context).items():
+        adjoints.put(v, ct)
+
+
+def _pull_inline(node: Node, received: Cotangents, adjoints: Adjoints, context: Context) -> None:
+    """What can't be computed again is differentiated as if it stood there, which it does from now on."""
+    outputs = inline(Call.of(node).function, node.operands)
+    made = tied(outputs, replaces=node)
+    found = _pulled(node, outputs, received, adjoints, context)
+    for v, ct in zip(found, tied(list(found.values()), made[:1]), strict=True):
+        adjoints.put(v, ct)
+
+
+def _pulled(
+    node: Node, outputs: Sequence[Value], received: Cotangents, adjoints: Adjoints, context: Context
+) -> dict[Value, Value]:
+    """The cotangents of the operands, with what they had before."""
     wrt = [v for v in dict.fromkeys(node.operands) if v in adjoints.active]
     before = [adjoints.get(v) for v in wrt]
-    outputs = inline(Call.of(node).function, node.operands)
-    for v, ct in zip(wrt, pull(outputs, received, wrt, context, before, node.operands), strict=True):
-        if ct is not None:
-            adjoints.put(v, ct)
+    found = zip(wrt, pull(outputs, received, wrt, context, before, node.operands), strict=True)
+    return {v: ct for v, ct in found if ct is not None}

@@ -21,7 +21,7 @@ from loopgrad.autodiff.loops.adjoint import active_hoisted, pull_hoisted
 from loopgrad.autodiff.loops.normal import NormalCall, normal_call
 from loopgrad.autodiff.loops.refill import Refill, reading, refills, settles, turned
 from loopgrad.autodiff.loops.residuals import Joint, JointValues, split
-from loopgrad.autodiff.loops.saveable import is_marked, marked_by, stack_like, unmarked
+from loopgrad.autodiff.loops.saveable import is_marked, marked_by, marked_reads, stack_like, unmarked
 from loopgrad.autodiff.loops.sizes import depth_of
 from loopgrad.autodiff.loops.switch import (
     Received,
@@ -40,8 +40,9 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.carries import run as without_dead_carries
 from loopgrad.graph.rebuild import read_values
-from loopgrad.graph.regions import Call, brings_rules, in_parts
+from loopgrad.graph.regions import Call, Form, brings_rules, in_parts
 from loopgrad.graph.signature import Signature
+from loopgrad.graph.types import StackType
 
 
 def recomputed(graph: Graph, operands: Sequence[Value], save: Sequence[str] = ()) -> tuple[Value, ...]:
@@ -55,23 +56,32 @@ def recomputed(graph: Graph, operands: Sequence[Value], save: Sequence[str] = ()
     return tuple([handed[v] if v in handed else next(made) for v in graph.outputs])
 
 
-def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context: Context) -> None:
-    """Emit the augmented call, where the policy saves something, and the reverse, and add up its cotangents."""
+def pull_recomputed(node: Node, received: Received, adjoints: Adjoints, context: Context) -> bool:
+    """Emit the augmented call, where the policy saves something, and the reverse, and add up its cotangents. False
+    where that would have to pop once more from a stack that it was given."""
     call = normal_call(node, context.lanes)
     adjoints.active |= active_hoisted(call, adjoints)
     flow = flow_of(call, received, adjoints)
-    marked = call.rebuilt(branches=[marked_by(call.node.attrs["save"], call.function)])
-    (joint,), flow = traced(replace(call, node=marked.node(node.loc)), flow, context)
+    (joint,), flow = traced(replace(call, node=_marked(call).node(node.loc)), flow, context)
     cotangents = explicit([node.results[r] for r in flow.results], [received[r] for r in flow.results])
     if flow.plain or flow.tables:
         require_lanes([joint], call, flow)
         starts = starts_of(call, flow, adjoints)
         given = JointValues(call.arguments, cotangents, list(starts.values()))
         found = _emit(call, joint, given, context.nested)
+        if found is None:
+            return False
         settle_flow(call, flow, starts, found, adjoints)
     for p, i in flow.handed.items():
         adjoints.add(call.arguments[p], cotangents[i])
     pull_hoisted(call, adjoints, context)
+    return True
+
+
+def _marked(call: NormalCall) -> Form:
+    function = marked_by(call.node.attrs["save"], call.function)
+    stacks = [v for v in function.inputs if isinstance(v.type, StackType)]
+    return call.rebuilt(branches=[marked_reads(function, stacks) if stacks else function])
 
 
 class KeptStack(NamedTuple):
@@ -122,7 +132,7 @@ class AugmentedResults(Signature):
     stacks: Sequence[Value]
 
 
-def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value]:
+def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value] | None:
     """Plain cotangents, accumulators, emptied stacks. `given`: operands, cotangents of results, accumulators."""
     save = call.node.attrs["save"]
     joint, found = _kept(joint) if save else (joint, Kept())
@@ -131,6 +141,8 @@ def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> S
     taken = AgainInputs(primal, cotangents, accumulators, found.values, found.filled)
     again = unmarked(taken.traced(lambda handed: _second_run(joint, found, handed)), again=True)
     taken, read = taken.split(again.inputs), read_values(again)
+    if any(i in read and isinstance(i.type, StackType) for i in taken.operands):
+        return None
     found = found._replace(values=[v for v, i in zip(found.values, taken.kept, strict=True) if i in read])
     made, anchor = _emit_augmented(call, joint, found, nested)
     operands = {i: outer for i, outer in zip(taken.operands, given.primal, strict=True) if i in read}

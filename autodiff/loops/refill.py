@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from loopgrad.autodiff.loops.saveable import turned_stack
 from loopgrad.graph import ops
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
@@ -186,10 +187,7 @@ def turned(
 ) -> dict[Value, tuple[Value, Value]]:
     """Each stack when it is empty, and one that holds its values the other way round. `given`: values for inputs of
     `graph`."""
-    pairs = {}
-    for i, made in refill.made.items():
-        name = None if made.node is None else made.node.attrs["name"]
-        pairs[i] = filled[made], ops.stack_new(stack_type(made).element, None, f"{name} turned")
+    pairs = {i: (filled[made], turned_stack(made)) for i, made in refill.made.items()}
     left = _turned(graph, refill.filling, pairs, count, given)
     return {refill.made[i]: pair for i, pair in left.items()}
 

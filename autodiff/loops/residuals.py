@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from loopgrad.autodiff.loops.mincut import minimum_cut
-from loopgrad.autodiff.loops.saveable import Saveable, is_marked, saveable_values
+from loopgrad.autodiff.loops.saveable import Saveable, is_marked, saveable_values, surfaced
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -88,6 +88,7 @@ class Chosen(NamedTuple):
 def split(inputs: JointValues, primal: Sequence[Value], adjoint: Sequence[Value]) -> Split:
     """Mark what depends on cotangents in the graph from `inputs` to these outputs, and find what crosses over."""
     joint = cse.run(extract((*primal, *adjoint), inputs.values))  # what both compute alike must not be saved twice
+    joint = surfaced(joint)
     primal, adjoint = in_parts(joint.outputs, len(primal), len(adjoint))
     reverse = {*inputs.cotangents, *inputs.accumulators}
     wanted: dict[Value, None] = {}

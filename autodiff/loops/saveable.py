@@ -15,7 +15,7 @@ The names of JAX are used: a value is saveable where the policy says so; whether
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from loopgrad.graph.build import at, emit
@@ -23,12 +23,14 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import tensor_type
 from loopgrad.graph.rebuild import GraphBuilder, rebuild, renewed
 from loopgrad.graph.regions import Call, Region
+from loopgrad.graph.stacks import stack_type
 from loopgrad.graph.types import TensorType
 
 Saveable = Mapping[Value, Value]
 """Values that a policy saves where they are read, each with its mark, which has its name."""
 
 _MARK: Final = "saveable"
+_TURNED: Final = "turned"  # of a stack that holds what another one held, the other way round
 
 
 # ---- what a policy says
@@ -57,6 +59,31 @@ def marked_by(policy: Sequence[str], graph: Graph) -> Graph:
     return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
+def marked_reads(graph: Graph, given: Collection[Value]) -> Graph:
+    """`graph` with marks on what is popped from stacks that are `given`, or were turned round inside: a function that
+    is computed again can't pop it once more, so it must be saved."""
+    builder, env, given = GraphBuilder(), dict[Value, Value](), set(given)
+    for node in graph.nodes:
+        handed = [i for i, v in enumerate(node.operands) if v in given]
+        regions = node.regions
+        if regions:
+            region = Region.of(node)
+            inside = {v for i in handed if i >= region.first for v in region.inputs_of(i)}
+            own = isinstance(region, Call) and region.computed_again
+            regions = regions if own else tuple([marked_reads(r, inside) for r in regions])
+            given.update(node.results[j] for j, i in region.threaded.items() if i in handed)
+        elif node.attrs.get(_TURNED) or (handed and node.op in ("push", "pop")):
+            given.add(node.results[0])
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), regions)
+        builder.loc = node.loc
+        builder.nodes.append(current)
+        results = list(current.results)
+        if handed and node.op == "pop":
+            results[1:] = builder.emit("alias", results[1:], {_MARK: True})
+        env.update(zip(node.results, results, strict=True))
+    return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+
 def _saves(policy: Sequence[str], node: Node) -> bool:
     """Whether a policy saves the results of a node: `only` these names, any name `except` these, those of `dots` or of
     `plain dots` (without batch dims), or what one of several joined by `or` saves."""
@@ -80,36 +107,48 @@ def _saves(policy: Sequence[str], node: Node) -> bool:
 
 
 def saveable_values(nodes: Iterable[Node]) -> Saveable:
-    """What is marked among the results of nodes, or comes marked out of their regions."""
+    """What is marked among the results of nodes."""
     found: dict[Value, Value] = {}
     for node in nodes:
-        if node.op == "alias":
+        if node.op == "alias" and is_marked(node.results[0]):
             (value,), (mark,) = node.operands, node.results
-            if is_marked(mark) and isinstance(value.type, TensorType):
-                alone = value.node is None or not (value.node.regions or len(value.node.results) > 1)
-                # what computed it may read it itself for the derivative, and knows no mark; not so one of several
-                found.setdefault(value if alone else mark, mark)
-        elif node.regions:
-            for r in node.results:
-                marks = [v for v in _ends(node, r) if is_marked(v)]
-                if marks and isinstance(r.type, TensorType):
-                    found[r] = _mark(r, marks[0])
+            alone = value.node is None or not (value.node.regions or len(value.node.results) > 1)
+            # what computed it may read it itself for the derivative, and knows no mark; not so one of several
+            found.setdefault(value if alone else mark, mark)
     return found
 
 
-def _ends(node: Node, result: Value) -> list[Value]:
-    """What the regions that give a result end with."""
-    return [body.outputs[result.index] for body in Region.of(node).bodies]
+def surfaced(graph: Graph) -> Graph:
+    """`graph` with marks on the results of regions that end with marks."""
+    if not any(_ends_marked(r) for node in graph.nodes if node.regions for r in node.results):
+        return graph
+    builder, env = GraphBuilder(), dict[Value, Value]()
+    for node in graph.nodes:
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
+        builder.loc = node.loc
+        builder.nodes.append(current)
+        for old, new in zip(node.results, current.results, strict=True):
+            mark = _ends_marked(old) if node.regions else None
+            env[old] = new if mark is None else builder.emit("alias", (new,), _passing(mark.attrs.get("name")))[0]
+    return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
-def _mark(value: Value, like: Value) -> Value:
-    assert like.node is not None
-    return Node("alias", (value,), (tensor_type("alias", value),), like.node.attrs, (), like.node.loc).results[0]
+def _ends_marked(result: Value) -> Node | None:
+    """The mark with which a region ends that gives a tensor."""
+    if result.node is None or not isinstance(result.type, TensorType):
+        return None
+    ends = [body.outputs[result.index] for body in Region.of(result.node).bodies]
+    return next((v.node for v in ends if v.node is not None and is_marked(v)), None)
+
+
+def _passing(name: str | None) -> dict[str, object]:
+    """The attributes of a mark that isn't the program's own: it goes when the others lose their marks."""
+    return {"name": name, _MARK: "passing"}
 
 
 def marked(value: Value, name: str) -> Value:
     """`value`, emitted with a mark."""
-    return emit("alias", (value,), {"name": name, _MARK: True})[0]
+    return emit("alias", (value,), _passing(name))[0]
 
 
 def is_marked(value: Value) -> bool:
@@ -138,6 +177,13 @@ def stack_like(made: Value, depth: Value | None, *, marked: bool = True) -> Valu
         return emit("stack_new", () if depth is None else (depth,), attrs)[0]
 
 
+def turned_stack(made: Value) -> Value:
+    """A new stack for what another one holds, the other way round."""
+    assert made.node is not None
+    name = f"{made.node.attrs['name']} turned"
+    return emit("stack_new", (), {"element": stack_type(made).element, "name": name, _TURNED: True})[0]
+
+
 def unmarked(graph: Graph, again: bool = False) -> Graph:
     """`graph` without marks, which mean something in the joint graph of one call alone. The stacks of marked values say
     in their names where the graph runs `again`."""
@@ -149,6 +195,7 @@ def _unmarked(node: Node, builder: GraphBuilder, addition: str) -> Sequence[Valu
         return None
     attrs = {name: value for name, value in node.attrs.items() if name != _MARK}
     if node.op == "alias":
-        return builder.emit("alias", node.operands, attrs) if attrs.get("name") else node.operands
+        own = node.attrs[_MARK] != "passing" and attrs.get("name")
+        return builder.emit("alias", node.operands, attrs) if own else node.operands
     return builder.emit(node.op, node.operands, {**attrs, "name": attrs["name"] + addition})
 

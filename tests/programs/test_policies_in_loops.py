@@ -250,6 +250,55 @@ def test_the_plan_of_a_loop_with_a_budget() -> None:
     ]  # fmt: skip
 
 
+def twice(step: Any) -> Any:
+    return lambda v: lg.fori_loop(0, 2, lambda _, u: step(u), v)
+
+
+def and_then_another(step: Any) -> Any:
+    """A loop whose trips come from what was read, and aren't saved."""
+    grow = lambda w: lambda u: u + w * lg.sin(u) ** 2 + 1.1
+    return lambda v: (lambda w: lg.while_loop(lambda u: lg.sum(u) < 9, grow(w), w))(twice(step)(v))
+
+
+SAVING: dict[str, Any] = {
+    "for": twice,
+    "while": lambda step: lambda v: lg.while_loop(lambda u: lg.sum(u) < 9, lambda u: u + 0.3 * step(u) + 0.8, v),
+    "branch": lambda step: lambda v: lg.cond(lg.sum(v) < 100, twice(step), lambda v: v, v),
+    "branch of lanes": lambda step: lambda v: lg.cond(v < 0.5, twice(step), lambda v: v * v, v),
+    "branch in a loop": lambda step: lambda v: lg.fori_loop(
+        0, 2, lambda _, v: lg.cond(lg.sum(v) < 100, twice(step), lambda v: v, v), v
+    ),
+    "then another": and_then_another,
+}
+AROUND: dict[str, Any] = {
+    "loop": lambda f, x: lg.fori_loop(0, 3, lambda _, v: f(v), x),
+    "budget": lambda f, x: lg.fori_loop(0, 3, lambda _, v: f(v), x, memory_budget=40),
+    "lanes": lambda f, x: lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: f(v), x),
+}
+
+
+@pytest.mark.parametrize("around", list(AROUND))
+@pytest.mark.parametrize("saving", list(SAVING))
+def test_second_derivatives_of_what_is_computed_again_in_a_loop(saving: str, around: str) -> None:
+    """The second run pops stacks that the loop around hands to it; its own reverse can't pop them once more."""
+    steps = {
+        "named": lambda u: lg.exp(-(lg.name(lg.sin(u), "c") ** 2)),
+        "read by itself": lambda u: lg.name(lg.exp(-u * u), "c") * lg.cos(u),
+        "product": lambda u: lg.sin(lg.matmul(lg.linspace(-0.5, 0.5, 16).reshape(4, 4), u)) + u,
+    }
+    policy = P.save_from_both_policies(P.save_only_these_names("c"), P.dots_saveable)
+
+    def result(f: Any) -> Any:
+        slope = lg.grad(lambda x: lg.sum(AROUND[around](f, x)))
+        return lg.grad(lambda x: lg.sum(slope(x) ** 2))(lg.asarray(X))
+
+    with lg.default_device("interpreter"):
+        for name, made in steps.items():
+            if (name, around) != ("product", "lanes"):  # whole rows
+                f = SAVING[saving](made)
+                np.testing.assert_allclose(result(lg.checkpoint(f, policy=policy)), result(f), rtol=1e-9)
+
+
 def test_a_value_that_only_the_second_run_reads() -> None:
     """The derivative of a sum reads neither term; the carry can't be had without them."""
     f = lg.checkpoint(lambda x: lg.fori_loop(0, 6, lambda _, v: v + lg.name(lg.sin(v), "rate"), x), policy=RATES)
