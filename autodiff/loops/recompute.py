@@ -84,19 +84,19 @@ def _marked(call: NormalCall) -> Form:
     return call.rebuilt(branches=[marked_reads(function, stacks) if stacks else function])
 
 
-class KeptStack(NamedTuple):
-    """A stack of kept values in a joint graph: where it is made, where forward leaves it, where reverse does."""
+class SavedStack(NamedTuple):
+    """A stack of saved values in a joint graph: where it is made, where forward leaves it, where reverse does."""
 
     made: Value
     filled: Value
     emptied: Value
 
 
-class Kept(NamedTuple):
-    """What the policy keeps of a joint graph: values, and stacks; and which of these the second run reads."""
+class SavedByPolicy(NamedTuple):
+    """What the policy saves of a joint graph: values, and stacks; and which of these the second run reads."""
 
     values: Sequence[Value] = ()
-    stacks: Sequence[KeptStack] = ()
+    stacks: Sequence[SavedStack] = ()
     refills: Sequence[Refill] = ()
 
     @property
@@ -108,7 +108,7 @@ class Kept(NamedTuple):
         return [s.filled for s in self.stacks]
 
     @property
-    def popped(self) -> list[KeptStack]:
+    def popped(self) -> list[SavedStack]:
         """The stacks that only the reverse part reads, as the first run left them."""
         fed = {made for r in self.refills for made in r.made.values()}
         return [s for s in self.stacks if s.made not in fed]
@@ -120,7 +120,7 @@ class AgainInputs(Signature):
     operands: Sequence[Value]
     cotangents: Sequence[Value]
     accumulators: Sequence[Value]
-    kept: Sequence[Value]
+    saved: Sequence[Value]
     stacks: Sequence[Value]
 
 
@@ -128,14 +128,14 @@ class AugmentedResults(Signature):
     """What the augmented call gives."""
 
     results: Sequence[Value]
-    kept: Sequence[Value]
+    saved: Sequence[Value]
     stacks: Sequence[Value]
 
 
 def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> Sequence[Value] | None:
     """Plain cotangents, accumulators, emptied stacks. `given`: operands, cotangents of results, accumulators."""
     save = call.node.attrs["save"]
-    joint, found = _kept(joint) if save else (joint, Kept())
+    joint, found = _saved(joint) if save else (joint, SavedByPolicy())
     found = _worth_keeping(joint, found)
     primal, cotangents, accumulators = joint.inputs.segments
     taken = AgainInputs(primal, cotangents, accumulators, found.values, found.filled)
@@ -143,12 +143,12 @@ def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> S
     taken, read = taken.split(again.inputs), read_values(again)
     if any(i in read and isinstance(i.type, StackType) for i in taken.operands):
         return None
-    found = found._replace(values=[v for v, i in zip(found.values, taken.kept, strict=True) if i in read])
+    found = found._replace(values=[v for v, i in zip(found.values, taken.saved, strict=True) if i in read])
     made, anchor = _emit_augmented(call, joint, found, nested)
     operands = {i: outer for i, outer in zip(taken.operands, given.primal, strict=True) if i in read}
-    taken = taken.replaced(operands=list(operands), kept=[i for i in taken.kept if i in read])
+    taken = taken.replaced(operands=list(operands), saved=[i for i in taken.saved if i in read])
     region = Graph(taken.values, again.nodes, again.outputs)
-    handed = AgainInputs(list(operands.values()), given.cotangents, given.accumulators, made.kept, made.stacks)
+    handed = AgainInputs(list(operands.values()), given.cotangents, given.accumulators, made.saved, made.stacks)
     outputs = joint.outputs
     tables = [i for i in range(len(outputs.accumulators)) if only_scattered([joint], i, call.within)]
     shared = [len(outputs.cotangents) + i for i in tables]
@@ -156,20 +156,20 @@ def _emit(call: NormalCall, joint: Joint, given: JointValues, nested: bool) -> S
     return region_ops.tied(results, anchor) if anchor else results
 
 
-def _kept(joint: Joint) -> tuple[Joint, Kept]:
+def _saved(joint: Joint) -> tuple[Joint, SavedByPolicy]:
     """What the policy saves of what the function computes, in its loops and branches too; the joint graph to which
     that belongs."""
     inputs, outputs = joint.inputs, joint.outputs
     parts = split(inputs, outputs.primal, (*outputs.cotangents, *outputs.accumulators))
-    stacks = [KeptStack(*t) for t in zip(*parts.threads, strict=True) if is_marked(t[0])]
+    stacks = [SavedStack(*t) for t in zip(*parts.threads, strict=True) if is_marked(t[0])]
     values = [v for v in parts.saveable if v not in parts.graph.inputs]
-    return Joint(parts.graph, inputs, outputs.split(parts.graph.outputs)), Kept(values, stacks)
+    return Joint(parts.graph, inputs, outputs.split(parts.graph.outputs)), SavedByPolicy(values, stacks)
 
 
 def _emit_augmented(
-    call: NormalCall, joint: Joint, found: Kept, nested: bool
+    call: NormalCall, joint: Joint, found: SavedByPolicy, nested: bool
 ) -> tuple[AugmentedResults, Sequence[Value]]:
-    """What is kept; where nothing is, and the function calls others whose rules are inline here, a result."""
+    """What is saved; where nothing is, and the function calls others whose rules are inline here, a result."""
     made, operands = found.made, joint.inputs.primal
     if not found.values and not made and not brings_rules(call.function):
         return AugmentedResults((), (), ()), ()
@@ -187,7 +187,7 @@ def _emit_augmented(
 # ---- the second run
 
 
-def _worth_keeping(joint: Joint, found: Kept) -> Kept:
+def _worth_keeping(joint: Joint, found: SavedByPolicy) -> SavedByPolicy:
     """The stacks that the second run reads, and those that the reverse pops."""
     for able in (refills(joint.graph, found.made, found.values), ()):
         trial = _second_part(joint, found._replace(refills=able), found.stacks)
@@ -203,14 +203,14 @@ def _worth_keeping(joint: Joint, found: Kept) -> Kept:
 
 
 class SecondPart(NamedTuple):
-    """(joint inputs, a stack that feeds each of `queues`, trips, kept values, filled stacks) -> (cotangents,
+    """(joint inputs, a stack that feeds each of `queues`, trips, saved values, filled stacks) -> (cotangents,
     accumulators, emptied stacks)"""
 
     graph: Graph
     queues: dict[Value, Value]
 
 
-def _second_part(joint: Joint, found: Kept, popped: Sequence[KeptStack]) -> SecondPart:
+def _second_part(joint: Joint, found: SavedByPolicy, popped: Sequence[SavedStack]) -> SecondPart:
     """`popped`: the filled stacks that it takes."""
     graph, outputs = joint.graph, (*joint.outputs.cotangents, *joint.outputs.accumulators)
     watched = (*(s.filled for s in popped), *(s.emptied for s in popped))
@@ -221,20 +221,20 @@ def _second_part(joint: Joint, found: Kept, popped: Sequence[KeptStack]) -> Seco
     return SecondPart(part, queues)
 
 
-def _second_run(joint: Joint, found: Kept, given: AgainInputs) -> list[Value]:
+def _second_run(joint: Joint, found: SavedByPolicy, given: AgainInputs) -> list[Value]:
     """Cotangents, accumulators, emptied stacks."""
     part = _second_part(joint, found, found.popped).graph
     own = (*given.operands, *given.cotangents, *given.accumulators)
-    known, kept = dict(zip(joint.graph.inputs, own, strict=True)), dict(zip(found.values, given.kept, strict=True))
+    known, values = dict(zip(joint.graph.inputs, own, strict=True)), dict(zip(found.values, given.saved, strict=True))
     handed = dict(zip(found.made, given.stacks, strict=True))
     emptied, queues, trips = dict[Value, Value](), list[Value](), list[Value]()
     for r in found.refills:
-        trips += [kept[r.trips]] if isinstance(r.trips, Value) else []
-        count = kept[r.trips] if isinstance(r.trips, Value) else inline(r.trips, own)[0]
+        trips += [values[r.trips]] if isinstance(r.trips, Value) else []
+        count = values[r.trips] if isinstance(r.trips, Value) else inline(r.trips, own)[0]
         for made, (rest, queue) in turned(joint.graph, r, handed, count, known).items():
             emptied[made] = rest
             queues.append(queue)
-    outputs = inline(part, (*own, *queues, *trips, *given.kept, *(handed[s.made] for s in found.popped)))
+    outputs = inline(part, (*own, *queues, *trips, *given.saved, *(handed[s.made] for s in found.popped)))
     cotangents, left = in_parts(outputs, len(outputs) - len(found.popped), len(found.popped))
     emptied.update(zip([s.made for s in found.popped], left, strict=True))
     return [*cotangents, *(emptied[v] for v in found.made)]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from loopgrad.autodiff.loops.saveable import turned_stack
 from loopgrad.graph import ops
@@ -96,7 +96,7 @@ def refills(graph: Graph, stacks: Iterable[Value], values: Sequence[Value]) -> l
     places: dict[Node, dict[int, Value]] = {}
     for stack in stacks:
         node, operand = _first_use(graph, stack)
-        if node is not None and node.op in ("for", "while"):
+        if _is_loop(node):
             places.setdefault(node, {})[operand] = stack
     found = []
     for node, made in places.items():
@@ -118,7 +118,7 @@ def _filling(node: Node, places: Iterable[int], given: Collection[Value]) -> Fil
         alike = stack_type(node.operands[i]).element.shape[: loop.lanes] == loop.lane_shape
         if use is not None and use.op == "push" and alike:
             pushed[i] = use.operands[1]
-        elif use is not None and use.op in ("for", "while"):
+        elif _is_loop(use):
             loops.setdefault(use, {})[operand] = i
     inner = []
     for child, outer in loops.items():
@@ -131,6 +131,10 @@ def _filling(node: Node, places: Iterable[int], given: Collection[Value]) -> Fil
 
 def _first_use(graph: Graph, stack: Value) -> tuple[Node | None, int]:
     return next(((node, operand) for node, operand, _ in uses_of_stack(graph, stack)), (None, 0))
+
+
+def _is_loop(node: Node | None) -> TypeGuard[Node]:
+    return node is not None and bool(node.regions) and isinstance(Region.of(node), Loop)
 
 
 def _aliases(value: Value) -> list[Value]:
