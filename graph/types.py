@@ -176,6 +176,3 @@ class StackType:
 
     def __str__(self) -> str:
         return f"stack<{self.element}>"
-
-
-type_of_value = TensorType | StackType

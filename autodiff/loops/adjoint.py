@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from loopgrad.autodiff.activity import active_carries, active_values, differentiable, useful_carries
-from loopgrad.autodiff.checkpoint import Trip, emit_checkpointed, runs_forward, state_carries
 from loopgrad.autodiff.loops.counters import counters
 from loopgrad.autodiff.loops.emission import (
     AdjointCarry,
@@ -51,6 +50,7 @@ from loopgrad.autodiff.loops.residuals import (
     reverse_part,
     split,
 )
+from loopgrad.autodiff.loops.revolve import Trip, emit_checkpointed, runs_forward, state_carries
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, Freedom, explicit, pull, zero_cotangent
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import Uses, chain_from, value_uses
@@ -310,7 +310,7 @@ def _fits_budget(loop: NormalLoop, parts: Split, paid: Set[Value], context: Cont
 def _emit_within_budget(
     loop: NormalLoop, joint: Joint, carries: ReverseCarries, parts: Split, context: Context
 ) -> tuple[Sequence[Value], Sequence[Value]]:
-    """Keep a few states of the loop and compute the rest again (`autodiff.checkpoint`), but for what a policy saves."""
+    """Keep a few states of the loop and compute the rest again (`loops.revolve`), but for what a policy saves."""
     parts, values = demanded(parts, set(loop.split(joint.inputs.primal).carries))
     settled = [replace(c, after=v) for c, v in zip(carries.carried, parts.adjoint, strict=True)]
     carries = replace(carries, carried=settled)

@@ -28,7 +28,7 @@ from loopgrad.graph.types import DType, bool_, int32, int64
 
 UNROLL_LANES: Final = 64  # inside a kernel of lane loops, where values sit in registers
 UNROLL_PLAIN: Final = 16
-TOGETHER: Final = 4  # terms of a long sum that are added up first
+UNROLLED_TERMS: Final = 4  # terms of a long sum that are added up first
 MOST_COPIED: Final = 24  # operations of one term that are worth having several times
 Carried = tuple[KValue, ...]
 Pulled = Generator[Request, KValue, Carried]
@@ -115,7 +115,7 @@ def reduce_over(
         for d, p in zip(free, point, strict=True):
             full[d] = digit(sizes[d], p)
         values.append((yield frame, operand, concatenated(c for c in full if c is not None)))
-    if ctx.lane_loops or count <= TOGETHER:
+    if ctx.lane_loops or count <= UNROLLED_TERMS:
         return tree(ctx, kind, values)
     how = Fold(ctx.emitter, kind, operand.dtype)
     carried = how.start()
@@ -157,7 +157,7 @@ def accumulated(ctx: Lowering, extent: int, term: Callable[[Position], Pull], ho
     yield from term(k)
     copied = e.ops - before <= MOST_COPIED
     e.close()
-    together = TOGETHER if how.compensated else 1
+    together = UNROLLED_TERMS if how.compensated else 1
 
     def some(first: Position, count: int, carried: Carried) -> Pulled:
         if not copied and count > 1:
@@ -185,7 +185,7 @@ def _few(ctx: Lowering, first: Position, count: int, term: Callable[[Position], 
     the terms of a pair. The sum of -0.0 and x is x."""
     e, dtype = ctx.emitter, how.dtype
     nothing = e.const(identity(how.kind, dtype), dtype)
-    pairs, each = (2, 2) if count == TOGETHER else (1, count)
+    pairs, each = (2, 2) if count == UNROLLED_TERMS else (1, count)
 
     def inside(start: Position) -> Pull:
         k, total = e.open((int64, dtype))

@@ -226,9 +226,6 @@ class Ops(ABC, Generic[V]):
     def as_float(self, i: V, /) -> V:
         return self.inst("Bitcast", f"f{self.bits(i)}", i)
 
-    def to_int(self, x: V, /) -> V:
-        return self.inst("ConvertFToS", f"i{self.bits(x)}", x)
-
     def to_float(self, i: V, /) -> V:
         return self.inst("ConvertSToF", f"f{self.bits(i)}", i)
 

@@ -17,22 +17,22 @@ from loopgrad.lazy.tensor.trees import Tree, leaf_names, unflatten
 
 @dataclass(frozen=True, slots=True)
 class CarryRoles:
-    """Which of `count` carries stay carries (`kept`), which are the same for every trip and read in the loop
-    (`invariant`), and which positions among the kept ones are shared accumulators."""
+    """Which of `count` carries stay carries (`varying`), which are the same for every trip and read in the loop
+    (`invariant`), and which positions among the varying ones are shared accumulators."""
 
     count: int
-    kept: tuple[int, ...]
+    varying: tuple[int, ...]
     invariant: tuple[int, ...]
     shared: tuple[int, ...]
 
     def arrange(self, graph: Graph, skip: int, outputs: bool = True) -> Graph:
-        """The region with its inputs in the order (extra, kept, invariant, captures)."""
-        if len(self.kept) == self.count:
+        """The region with its inputs in the order (extra, varying, invariant, captures)."""
+        if len(self.varying) == self.count:
             return graph
         carries = graph.inputs[skip : skip + self.count]
         rest = graph.inputs[skip + len(carries) :]
-        order = [carries[i] for i in (*self.kept, *self.invariant)]
-        results = tuple([graph.outputs[i] for i in self.kept]) if outputs else graph.outputs
+        order = [carries[i] for i in (*self.varying, *self.invariant)]
+        results = tuple([graph.outputs[i] for i in self.varying]) if outputs else graph.outputs
         return Graph((*graph.inputs[:skip], *order, *rest), graph.nodes, results)
 
 
@@ -47,7 +47,7 @@ def carry_roles(
 ) -> CarryRoles:
     """How the carries of a settled loop are held; refuses one that is neither per lane nor shared."""
     regions = [(body, skip)] if cond is None else [(body, skip), (cond, 0)]
-    kept: list[int] = []
+    varying: list[int] = []
     invariant: list[int] = []
     shared: list[int] = []
     for i, kind in enumerate(kinds):
@@ -56,11 +56,11 @@ def carry_roles(
                 invariant.append(i)
             continue
         if not lanes:
-            kept.append(i)
+            varying.append(i)
             continue
         per_lane = kind.type.shape[: len(lanes)] == lanes
         if _is_shared(body, skip + i, i, lanes, per_lane):
-            shared.append(len(kept))
+            shared.append(len(varying))
         elif not per_lane:
             name = leaf_names(structure, "carry")[i]
             fix = (
@@ -68,8 +68,8 @@ def carry_roles(
                 "positions with .at[i].add and read it after the loop"
             )
             raise ShapeError(explained(what, f"{name} with a shape that starts with the lanes {lanes}", kind.type, fix))
-        kept.append(i)
-    return CarryRoles(len(kinds), tuple(kept), tuple(invariant), tuple(shared))
+        varying.append(i)
+    return CarryRoles(len(kinds), tuple(varying), tuple(invariant), tuple(shared))
 
 
 def _reads(region: Graph, argument: int, own: int) -> bool:
@@ -106,8 +106,8 @@ def _own_row(indices: Sequence[Value], lanes: Shape) -> bool:
 def final_carries(
     results: Sequence[Value], roles: CarryRoles, values: list[Value], kinds: list[LeafType], structure: Any
 ) -> Tree:
-    """The tree of carries after a loop: what it made of the kept ones, beside the others."""
+    """The tree of carries after a loop: what it made of the varying ones, beside the others."""
     final = list(values)
-    for i, v in zip(roles.kept, results, strict=True):
+    for i, v in zip(roles.varying, results, strict=True):
         final[i] = v
     return unflatten(structure, [wrap(v, k.weak) for v, k in zip(final, kinds, strict=True)])

@@ -71,7 +71,7 @@ def _emit_for(
     roles = carry_roles("fori_loop", structure, kinds, body.graph, count.shape, 1)
     results = region_ops.for_loop(
         count,
-        [values[i] for i in roles.kept],
+        [values[i] for i in roles.varying],
         roles.arrange(body.graph, 1),
         [*(values[i] for i in roles.invariant), *body.captures],
         shared=roles.shared, name=limits.name, memory_budget=limits.memory_budget,

@@ -109,7 +109,7 @@ def _emit_while(
     lanes = _predicate_shape(cond)
     roles = carry_roles("while_loop", structure, kinds, body_graph, lanes, 0, cond_graph)
     results = region_ops.while_loop(
-        [values[i] for i in roles.kept],
+        [values[i] for i in roles.varying],
         roles.arrange(cond_graph, 0, outputs=False),
         roles.arrange(body_graph, 0),
         [*(values[i] for i in roles.invariant), *captures],

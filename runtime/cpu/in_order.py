@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.lower.movement import dim_runs
-from loopgrad.codegen.lower.reduction import TOGETHER, UNROLL_PLAIN
+from loopgrad.codegen.lower.reduction import UNROLL_PLAIN, UNROLLED_TERMS
 from loopgrad.codegen.math.compensated import added, balanced, rounded
 from loopgrad.codegen.scalar.identities import identity, of_nothing
 from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT
@@ -97,7 +97,7 @@ class InOrder:
     def loops(self, terms: Array, rank: int, carried: Carried) -> Carried:
         """The terms along the first `rank` axes, in loops inside each other."""
         if rank == 1:
-            return self.groups(terms, carried, TOGETHER if self.compensated else 1)
+            return self.groups(terms, carried, UNROLLED_TERMS if self.compensated else 1)
         for inner in terms:
             carried = self.loops(inner, rank - 1, carried)
         return carried
@@ -108,7 +108,7 @@ class InOrder:
         if count > UNROLL_PLAIN:
             return self.result(self.loops(terms, rank, self.start()))
         flat = terms.reshape(count, *terms.shape[rank:])
-        return self.tree(flat) if count <= TOGETHER else self.result(self.groups(flat, self.start(), 2))
+        return self.tree(flat) if count <= UNROLLED_TERMS else self.result(self.groups(flat, self.start(), 2))
 
 
 def takes_loops(node: Node) -> bool:
@@ -169,6 +169,6 @@ def _product(node: Node) -> Callable[..., Array] | None:
         terms = np.moveaxis(np.multiply(np.asarray(a)[..., None], np.asarray(b)[..., None, :, :]), -2, 0)
         if depth <= UNROLL_PLAIN:
             return np.asarray(how.tree(terms))
-        return np.asarray(how.result(how.groups(terms, how.start(), TOGETHER)))
+        return np.asarray(how.result(how.groups(terms, how.start(), UNROLLED_TERMS)))
 
     return compute

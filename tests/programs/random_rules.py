@@ -285,6 +285,16 @@ def joined(slopes: Any) -> np.ndarray:
     return np.concatenate([np.asarray(s) for s in slopes])
 
 
+def pairs_of(way: Callable[[], list[tuple[Any, Any]]], may_refuse: bool) -> list[tuple[Any, Any]]:
+    """Forward over reverse is refused where a loop carries what a vjp rule's function gave and nobody reads."""
+    try:
+        return way()
+    except lg.GradientError:
+        if not may_refuse:
+            raise
+        return []
+
+
 def check_rules(seed: int, device: str, only: str | None = None) -> int:
     """AssertionError where a way differs from the oracle; how many ways there were, 0 for an unsuitable program."""
     program = Draw(seed).program()
@@ -300,7 +310,7 @@ def check_rules(seed: int, device: str, only: str | None = None) -> int:
     ways = {name: way for name, way in check.ways().items() if only in (None, name)}
     with lg.default_device(device):
         for name, way in ways.items():
-            for found, expected in way():
+            for found, expected in pairs_of(way, name == "forward over reverse"):
                 message = f"{name} on {device}\n    {program}"
                 np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10 * scale, err_msg=message)
     return len(ways)

@@ -34,7 +34,6 @@ OVERFLOW_LANE: Final = 24  # u64
 NEEDED: Final = 32  # u32 per stack
 MOST_ROWS: Final = (1 << 31) - 1  # of a stack
 UNCOUNTED: Final = (1 << 32) - 1  # as a need: more than MOST_ROWS, by a loop that was left since it pushed so many
-TABLE_EXTRA: Final = 5  # control, void, two zeros, invocations
 
 # how a dispatch names an array: a parameter of the kernel or a scratch block of the launch
 PARAM, SCRATCH = "param", "scratch"

@@ -12,7 +12,7 @@ from typing import Final
 from loopgrad.codegen.targets.cpu.products.ir_text import IrText
 from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, SHAPE
 
-TOGETHER: Final = 4  # vectors of sums, or rows
+ACCUMULATORS: Final = 4  # vectors of sums, or rows
 
 
 class Narrow:
@@ -23,16 +23,16 @@ class Narrow:
         self.vector = f"<{width} x {scalar}>"
 
     def text(self) -> str:
-        return self.dot() + self.rows(TOGETHER) + self.rows(1) + self.chunk()
+        return self.dot() + self.rows(ACCUMULATORS) + self.rows(1) + self.chunk()
 
     def fused(self, t: IrText, type: str, a: str, b: str, c: str) -> str:
         name = self.suffix if type == self.scalar else f"v{self.width}{self.suffix}"
         return t.let(f"call {type} @llvm.fmuladd.{name}({type} {a}, {type} {b}, {type} {c})")
 
     def dot(self) -> str:
-        """The sum of the products of two vectors: TOGETHER x width sums, added up in a tree, then what is left over."""
-        t, vector, scalar, step = IrText(), self.vector, self.scalar, TOGETHER * self.width
-        sums = [t.variable(vector, "zeroinitializer") for _ in range(TOGETHER)]
+        """The sum of the products of two vectors: ACCUMULATORS x width sums, added up in a tree, then the rest."""
+        t, vector, scalar, step = IrText(), self.vector, self.scalar, ACCUMULATORS * self.width
+        sums = [t.variable(vector, "zeroinitializer") for _ in range(ACCUMULATORS)]
         whole = t.let(f"and i64 %count, {-step}")
         with t.loop(whole, step) as p:
             a, b = t.at(scalar, "%a", p), t.at(scalar, "%b", p)
@@ -145,8 +145,8 @@ class Narrow:
                     new = t.let(f"call {scalar} @dot.{self.suffix}(ptr {row}, ptr {factors(j)}, i64 {depth})")
                     place = t.at(scalar, sums, t.add(t.mul(j, tile), i))
                     t.put(f"store {scalar} {t.let(f'fadd {scalar} {t.load(scalar, place)}, {new}')}, ptr {place}")
-            whole = t.let(f"and i64 {depth}, {-TOGETHER}")
-            for number, start, stop in ((TOGETHER, "0", whole), (1, whole, depth)):
+            whole = t.let(f"and i64 {depth}, {-ACCUMULATORS}")
+            for number, start, stop in ((ACCUMULATORS, "0", whole), (1, whole, depth)):
                 with t.loop(stop, number, start) as p, t.loop(few) as j:
                     rows, to = t.at(scalar, source, t.mul(p, along)), t.at(scalar, sums, t.mul(j, tile))
                     t.put(

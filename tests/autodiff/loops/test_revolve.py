@@ -7,8 +7,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from loopgrad.autodiff.checkpoint import split
 from loopgrad.autodiff.loops.recompute import recomputed
+from loopgrad.autodiff.loops.revolve import split
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
