@@ -277,6 +277,7 @@ AROUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("around", list(AROUND))
 @pytest.mark.parametrize("saving", list(SAVING))
 def test_second_derivatives_of_what_is_computed_again_in_a_loop(saving: str, around: str) -> None:
