@@ -20,6 +20,8 @@ import numpy as np
 from rule_programs import Draw, Dual, Rules, Tree
 
 import loopgrad as lg
+from loopgrad.graph.extract import extract
+from loopgrad.graph.verify import verify
 
 LANES = 4
 WEIGHTS = np.linspace(-0.4, 0.5, LANES * LANES).reshape(LANES, LANES)
@@ -282,6 +284,8 @@ class Check:
 
 
 def joined(slopes: Any) -> np.ndarray:
+    """The slopes in one array; of what is still a graph, each stack is used once."""
+    verify(extract([s._value for s in slopes]))
     return np.concatenate([np.asarray(s) for s in slopes])
 
 
