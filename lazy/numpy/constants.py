@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-PUBLIC: Final = "__array_api_version__=array_api_version e inf nan newaxis pi"
+PUBLIC: Final = "__array_api_version__=array_api_version e euler_gamma inf nan newaxis pi"
 
 e: Final = math.e
+euler_gamma: Final = 0.5772156649015329
 inf: Final = math.inf
 nan: Final = math.nan
 newaxis: Final = None

@@ -42,7 +42,7 @@ PUBLIC: Final = (
     "exp2 expm1 floor floor_divide fmod greater greater_equal less less_equal lgamma log log10 log1p log2 logical_and "
     "logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power pow=power "
     "reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient subtract tan "
-    "tanh trunc"
+    "tanh trunc fix=trunc"
 )
 Unary: TypeAlias = "Callable[[ArrayLike], Tensor]"
 Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"

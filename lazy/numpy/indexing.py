@@ -363,8 +363,9 @@ def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor
     return get_item(t, (*(FULL,) * d, chosen))
 
 
-def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tensor:
-    """For each position, the element that `indices` names along the axis; broadcast elsewhere, of x's dtype.
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) -> Tensor:
+    """For each position, the element that `indices` names along the axis (None: in x raveled, by a vector); broadcast
+    elsewhere, of x's dtype.
 
     Raises ShapeError where ranks differ. Out of range is as for `take`.
 
@@ -374,19 +375,25 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tens
             [4, 5, 6]], dtype=int64)
     """
     t, chosen = as_tensor(x), as_tensor(indices)
-    rank = len(t._value.shape)
+    if axis is None:
+        t, axis = wrap(ops.reshape(t._value, (prod(t._value.shape),))), 0
+    return get_item(t, along_axis("take_along_axis", t._value.shape, chosen, axis))
+
+
+def along_axis(op: str, shape: Shape, chosen: Tensor, axis: int) -> tuple[Tensor, ...]:
+    """The subscript for an array of that shape: `chosen` along the axis, each other axis' own positions."""
+    rank = len(shape)
     if len(chosen._value.shape) != rank:
-        raise ShapeError(explained("take_along_axis", f"indices of rank {rank}", chosen._value.type, "add axes"))
-    d = normal_axis("take_along_axis", axis, rank)
-    shape = joined_shape("take_along_axis", [_without(t._value.shape, d), _without(chosen._value.shape, d)])
-    full = (*shape[:d], chosen._value.shape[d], *shape[d:])
+        raise ShapeError(explained(op, f"indices of rank {rank}", chosen._value.type, "add axes"))
+    d = normal_axis(op, axis, rank)
+    rest = joined_shape(op, [_without(shape, d), _without(chosen._value.shape, d)])
+    full = (*rest[:d], chosen._value.shape[d], *rest[d:])
     along = broadcast_value(chosen._value, full)
-    index: list[Any] = []
-    for a in range(rank):
-        extent = t._value.shape[a]
+    index: list[Tensor] = []
+    for a, extent in enumerate(shape):
         grid = positions(full, a) if extent != 1 else constant(0, TensorType(full, int64))
         index.append(wrap(along if a == d else grid))
-    return get_item(t, tuple(index))
+    return tuple(index)
 
 
 def _without(shape: Shape, axis: int) -> Shape:

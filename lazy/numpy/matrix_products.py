@@ -17,7 +17,7 @@ from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
-from loopgrad.lazy.numpy.movement import moveaxis, permute_dims, ravel, reshape, stack
+from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, permute_dims, ravel, reshape, stack
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.views_and_assignment import Diagonal, WritableDiagonal
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_operand, copied, wrap
@@ -28,7 +28,7 @@ from loopgrad.lazy.tensor.storage import viewed
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul outer tensordot trace vdot vecdot"
+PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul matvec outer tensordot trace vdot vecdot vecmat"
 PUBLIC_LINALG: Final = "cross matmul outer tensordot vecdot"
 ELLIPSIS: Final = "..."
 FEW_OPERANDS: Final = 5  # of an einsum, of which every order of contractions is looked at
@@ -111,8 +111,37 @@ def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
     Tensor([21, 43], dtype=int64)
     """
     (a, b), were_bool = _one_dtype((x, y))
+    first, second = [(1,) * (max(len(a.shape), len(b.shape)) - len(v.shape)) + v.shape for v in (a, b)]
+    d = normal_axis("vecdot", axis, len(first))
+    if first[d] != second[d]:
+        got = f"{a.shape} and {b.shape}"
+        raise ShapeError(explained("vecdot", f"equal extents along axis {axis}", got, "make them equally long"))
     result = sum(multiply(conj(wrap(a)), wrap(b)), axis=axis, dtype=a.dtype)
     return cast(result, bool_) if were_bool else result
+
+
+def matvec(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """Matrices times vectors: shapes (..., m, n) and (..., n) give (..., m), in one promoted dtype; others broadcast.
+
+    Raises ShapeError where the extents differ.
+
+    >>> lg.matvec(lg.asarray([[1, 2], [3, 4]]), lg.asarray([[1, 0], [0, 1]]))
+    Tensor([[1, 3],
+            [2, 4]], dtype=int64)
+    """
+    return matmul(x, expand_dims(y, -1))[..., 0]
+
+
+def vecmat(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """Vectors times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype; others broadcast.
+
+    Raises ShapeError where the extents differ.
+
+    >>> lg.vecmat(lg.asarray([[1, 0], [0, 1]]), lg.asarray([[1, 2], [3, 4]]))
+    Tensor([[1, 2],
+            [3, 4]], dtype=int64)
+    """
+    return matmul(expand_dims(x, -2), y)[..., 0, :]
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:

@@ -1,72 +1,58 @@
 """Names of NumPy's that aren't offered, and what to do instead.
 
-Not offered is what the library has no kernels for (transforms, factorisations), what assignment to a
-subscript does as well, and what has a result whose shape depends on data (but masks, `nonzero` and their relatives,
-which evaluate). docs/numpy.md prints this table.
+Not offered is what the library has no kernels for (transforms, factorisations), what belongs to
+NumPy's memory or its text, and what another name says. docs/numpy.md prints this table.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-_HOST: Final = "its shape depends on data: lg.asarray(np.{0}(np.asarray(x)))"
 _LOOP: Final = "write it as a loop (docs/numpy.md has examples), or np.linalg.{0}(np.asarray(x)) outside gradients"
 _IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
 _POLYNOMIALS: Final = "np.{0}(np.asarray(x)) where it is data; lg.polyval evaluates polynomials"
 
 ABSENT: Final[dict[str, str]] = {
     "fft": "no transforms: np.fft on np.asarray(x), or lg.convolve for short kernels",
-    **{n: _HOST.format(n) for n in (
-        "intersect1d", "union1d", "setdiff1d", "setxor1d", "trim_zeros",
-    )},
-    **{n: _POLYNOMIALS.format(n) for n in ("polyfit", "poly", "roots", "polyadd", "polymul", "polyder", "polyint")},
-    **dict.fromkeys(("copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"), _IN_PLACE),
-    **dict.fromkeys(("vectorize", "apply_along_axis", "apply_over_axes"), "lg.vmap(f)(x)"),
-    "piecewise": "lg.select([x < 0, x < 1], [f(x), g(x)]) or lg.where",
-    "choose": "lg.select, or lg.take_along_axis of the stacked choices",
-    "insert": "lg.concat([x[:i], values, x[i:]])",
-    "resize": "lg.tile(x, n)[:size], then .reshape",
-    "rollaxis": "lg.moveaxis",
-    "partition": "lg.sort",
-    "argpartition": "lg.argsort",
-    "ediff1d": "lg.diff(lg.ravel(x))",
-    "array_equiv": "lg.array_equal(*lg.broadcast_arrays(x, y))",
-    "fix": "lg.trunc",
+    **{n: _POLYNOMIALS.format(n) for n in ("polyfit", "roots", "poly1d")},
+    "vectorize": "lg.vmap(f)(x)",
     "view": "lg.bitcast_convert_type(x, dtype) for the bits of elements, a copy; .astype converts",
     "trapz": "lg.trapezoid",
-    "row_stack": "lg.vstack",
     "product": "lg.prod",
-    "issubdtype": "lg.isdtype(dtype, 'real floating')",
-    "floating": "lg.isdtype(dtype, 'real floating')",
-    "integer": "lg.isdtype(dtype, 'integral')",
+    **dict.fromkeys(("issubdtype", "floating", "inexact"), "lg.isdtype(dtype, 'real floating')"),
+    **dict.fromkeys(("integer", "signedinteger", "unsignedinteger"), "lg.isdtype(dtype, 'integral')"),
+    **dict.fromkeys(("number", "generic"), "lg.isdtype(dtype, 'numeric')"),
+    **dict.fromkeys(("common_type", "mintypecode"), "lg.result_type"),
+    "min_scalar_type": "Python numbers give way to the other operand's dtype: lg.result_type",
+    "einsum_path": "lg.einsum chooses the order itself",
+    **dict.fromkeys(("fromstring", "frombuffer", "fromregex"), "lg.asarray(np.frombuffer(data))"),
+    "asarray_chkfinite": "lg.asarray(x), and lg.isfinite(x).all()",
+    "require": "lg.asarray(x, dtype=...)",
+    **dict.fromkeys(("set_printoptions", "get_printoptions", "printoptions"), "NumPy's: they hold for tensors as well"),
+    **dict.fromkeys(("geterr", "seterrcall", "geterrcall"), "float operations neither raise nor warn: lg.isfinite"),
+    "ma": "lg.where of a mask, and where= of reductions",
+    "sort_complex": "lg.sort of what it is to be sorted by, then lg.take",
+    "testing": "np.testing takes tensors",
     "dtype": "dtypes are lg.float32 and so on; functions take NumPy's and names as well",
     "ndarray": "lg.Tensor",
-    "isscalar": "x.ndim == 0",
     "apply": "lg.vmap, or x.at[...].apply(f)",
-    "ix_": "lg.asarray(rows)[:, None], lg.asarray(columns)[None, :] as indices",
-    **dict.fromkeys(
-        ("tril_indices", "triu_indices", "diag_indices", "ravel_multi_index"),
-        "NumPy's: its integer arrays index tensors",
-    ),
-    **dict.fromkeys(("save", "savez", "savetxt"), "np.save(path, np.asarray(x))"),
-    **dict.fromkeys(("load", "loadtxt", "genfromtxt", "fromfile"), "lg.asarray(np.load(path))"),
+    **dict.fromkeys(("save", "savez", "savez_compressed", "savetxt"), "np.save(path, np.asarray(x))"),
+    **dict.fromkeys(("load", "loadtxt", "genfromtxt", "fromfile", "memmap"), "lg.asarray(np.load(path))"),
     "frompyfunc": "lg.vmap",
-    **dict.fromkeys(("mgrid", "ogrid"), "lg.meshgrid, or lg.indices"),
-    **dict.fromkeys(("r_", "c_", "bmat"), "lg.concat, lg.stack or lg.block"),
+    "bmat": "lg.block",
     **dict.fromkeys(("asanyarray", "ascontiguousarray", "asfortranarray", "matrix", "asmatrix"), "lg.asarray"),
     **dict.fromkeys(("array_str", "array_repr", "array2string"), "str(x), repr(x); np.set_printoptions holds for them"),
     **dict.fromkeys(("errstate", "seterr"), "float operations neither raise nor warn: test with lg.isfinite"),
     **dict.fromkeys(("nditer", "ndenumerate", "ndindex"), "whole arrays at once, lg.fori_loop or lg.scan"),
-    **dict.fromkeys(("hanning", "hamming", "blackman", "bartlett", "kaiser"), "NumPy's: lg.asarray(np.hanning(n))"),
-    **dict.fromkeys(("histogram2d", "histogramdd"), "lg.bincount of lg.digitize along each axis"),
-    "matvec": "lg.matmul(a, v[..., None])[..., 0]",
-    "vecmat": "lg.matmul(v[..., None, :], a)[..., 0, :]",
-    "unwrap": "x - period * lg.cumsum of rounded jumps",
     "fromiter": "lg.asarray(list(iterable))",
     "broadcast": "lg.broadcast_arrays",
     **{n: f"lg.{d}" for n, d in (
-        ("half", "float16"), ("single", "float32"), ("double", "float64"), ("int_", "int64"), ("intp", "int64"),
-        ("byte", "int8"), ("short", "int16"), ("intc", "int32"), ("uint", "uint64"), ("longdouble", "float64"),
+        ("row_stack", "vstack"), ("in1d", "isin"), ("half", "float16"), ("single", "float32"),
+        ("double", "float64"), ("int_", "int64"), ("intp", "int64"),
+        ("byte", "int8"), ("short", "int16"), ("intc", "int32"), ("uint", "uint64"),
+        ("ubyte", "uint8"), ("ushort", "uint16"),
+        ("uintc", "uint32"), ("uintp", "uint64"), ("long", "int64"), ("longlong", "int64"), ("ulong", "uint64"),
+        ("ulonglong", "uint64"), ("csingle", "complex64"), ("cdouble", "complex128"), ("longdouble", "float64"),
         ("float128", "float64"),
     )},
     "may_share_memory": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
@@ -100,7 +86,8 @@ LINALG_ABSENT: Final[dict[str, str]] = {
 
 # attributes of arrays
 TENSOR_ABSENT: Final[dict[str, str]] = {
-    **dict.fromkeys(("fill", "put", "itemset", "setflags", "resize", "partition"), _IN_PLACE),
+    **dict.fromkeys(("itemset", "setflags", "setfield"), _IN_PLACE),
+    "resize": "lg.resize(x, shape), a new tensor",
     "view": ABSENT["view"],
     "flat": "x.ravel()[i], or x.reshape(-1)",
     "strides": "tensors are dense, row by row: np.asarray(x).strides",
@@ -110,9 +97,7 @@ TENSOR_ABSENT: Final[dict[str, str]] = {
     "ctypes": "np.asarray(x).ctypes",
     "tobytes": "np.asarray(x).tobytes()",
     "tofile": "np.asarray(x).tofile(path)",
-    "argpartition": ABSENT["argpartition"],
-    "choose": ABSENT["choose"],
-    "compress": "lg.compress(condition, x)",
+    **dict.fromkeys(("dump", "dumps"), "pickle.dumps(x)"),
     "ptp": "lg.ptp(x)",
     "byteswap": "np.asarray(x).byteswap()",
     "newbyteorder": "tensors have the machine's byte order",

@@ -1,16 +1,30 @@
-"""Functions that are given by their values at points: interpolation, integrals, slopes, polynomials."""
+"""Functions that are given by their values at points: interpolation, integrals, slopes, jumps of angles."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import int64
-from loopgrad.lazy.numpy.creation import ones_like, zeros_like
-from loopgrad.lazy.numpy.elementwise import add, divide, equal, less, less_equal, multiply, subtract
+from loopgrad.lazy.numpy.creation import ones_like
+from loopgrad.lazy.numpy.elementwise import (
+    absolute,
+    add,
+    divide,
+    equal,
+    greater,
+    less,
+    less_equal,
+    logical_and,
+    multiply,
+    remainder,
+    subtract,
+)
 from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import diff, sum
+from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
@@ -20,7 +34,7 @@ from loopgrad.lazy.tensor.promotion import float_dtype, promote
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "gradient interp polyval trapezoid vander"
+PUBLIC: Final = "gradient interp trapezoid unwrap vander"
 
 
 def interp(
@@ -105,20 +119,33 @@ def _slope(t: Tensor, axis: int, spacing: Any) -> Tensor:
     return copied(moveaxis(concat([first, inner, last], axis=0), 0, axis))
 
 
-def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """The polynomial with these coefficients (a vector), the highest power first, at x (Horner's scheme).
+def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, period: float = 2.0 * math.pi) -> Tensor:
+    """Angles along an axis, to which multiples of `period` are added so that neighbours differ by half of it at most.
 
-    The result has x's shape and the dtype to which both are promoted.
+    Only jumps larger than `discont` (half a period at least) are mended. The shape stays; integers with a whole period
+    stay integers, others give the default float.
 
-    >>> lg.polyval([1.0, 0.0, -2.0], lg.asarray([2.0, 3.0]))
-    Tensor([2., 7.], dtype=float64)
+    >>> lg.unwrap([0.0, 3.0, 6.0, 9.0 - 2.0 * lg.pi])
+    Tensor([0., 3., 6., 9.], dtype=float64)
     """
-    table = vector_operand("polyval", coefficients)
     t = as_tensor(x)
-    result = zeros_like(t)
-    for i in range(table._value.shape[0]):
-        result = add(multiply(result, t), table[i])
-    return result
+    whole = t._value.dtype.is_integer and isinstance(period, int)
+    t = t if whole else cast(t, float_dtype(t._value.dtype))
+    d = normal_axis("unwrap", axis, len(t._value.shape))
+    if not t._value.shape[d]:
+        return copied(t)
+    jumps = diff(t, axis=d)
+    low = -(period // 2) if whole else -period / 2
+    odd = bool(whole and period % 2)
+    folded = add(remainder(subtract(jumps, low), period), low)
+    if not odd:  # exactly half a period upwards stays upwards
+        folded = where(logical_and(equal(folded, low), greater(jumps, 0)), -low, folded)
+    mended = subtract(folded, jumps)
+    least = period / 2 if discont is None else discont
+    mended = where(less(absolute(jumps), least), cast(as_tensor(0), mended._value.dtype), mended)
+    first = t[(slice(None),) * d + (slice(0, 1),)]
+    rest = t[(slice(None),) * d + (slice(1, None),)]
+    return concat([first, add(rest, cast(cumsum(mended, axis=d), t._value.dtype))], axis=d)
 
 
 def vander(x: ArrayLike, /, n: int | None = None, *, increasing: bool = False) -> Tensor:

@@ -15,7 +15,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, is_scala
 from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.promotion import as_dtype, promote, promote_all
 
-PUBLIC: Final = "finfo iinfo isdtype ndim promote_types result_type shape size"
+PUBLIC: Final = "finfo iinfo isdtype isscalar ndim promote_types result_type shape size"
 _KINDS: Final = {
     "bool": "b",
     "signed integer": "i",
@@ -43,6 +43,15 @@ def ndim(x: ArrayLike, /) -> int:
     2
     """
     return len(shape(x))
+
+
+def isscalar(x: Any, /) -> bool:
+    """Whether x is a Python number, one of NumPy's scalars or a text: not an array, of whatever shape.
+
+    >>> lg.isscalar(3.0), lg.isscalar(lg.asarray(3.0))
+    (True, False)
+    """
+    return not isinstance(x, TensorCore) and np.isscalar(x)
 
 
 def size(x: ArrayLike, /, axis: int | None = None) -> int:

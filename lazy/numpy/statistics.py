@@ -1,4 +1,4 @@
-"""Statistics: order statistics, sums that skip NaN, averages, counts."""
+"""Statistics: order statistics, sums that skip NaN, averages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import DType, float32, float64, int64
 from loopgrad.lazy.numpy.complex_functions import conj
-from loopgrad.lazy.numpy.creation import linspace, zeros
 from loopgrad.lazy.numpy.elementwise import (
     add,
     ceil,
@@ -30,7 +29,7 @@ from loopgrad.lazy.numpy.elementwise import (
 )
 from loopgrad.lazy.numpy.indexing import take_along_axis
 from loopgrad.lazy.numpy.matrix_products import diagonal, matmul
-from loopgrad.lazy.numpy.movement import broadcast_to, concat, expand_dims, flip, moveaxis, ravel, reshape
+from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import (
     argmax,
     argmin,
@@ -44,10 +43,9 @@ from loopgrad.lazy.numpy.reduction import (
 )
 from loopgrad.lazy.numpy.running_totals import cumprod, cumsum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
-from loopgrad.lazy.numpy.sorting import searchsorted, sort
+from loopgrad.lazy.numpy.sorting import sort
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
-from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.promotion import float_dtype, promote
 
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = (
-    "average bincount corrcoef cov digitize histogram median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
+    "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
     "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"
 )
 
@@ -342,95 +340,3 @@ def corrcoef(x: ArrayLike, /, *, rowvar: bool = True) -> Tensor:
     result = divide(divide(spread, expand_dims(deviation, 1)), expand_dims(deviation, 0))
     # what rounding put beyond the limits is cut off from the value alone: at 1 the function goes on being smooth
     return add(result, stop_gradient(subtract(clip(result, -1.0, 1.0), result)))
-
-
-# ---- counts
-
-
-def bincount(
-    x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None
-) -> Tensor:
-    """How often each of 0, 1, ... occurs in a vector of integers, or the sum of the weights of each.
-
-    The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must say
-    how many; numbers outside of 0 .. length - 1 aren't counted.
-
-    Counts are int64, sums of weights floats. Raises DTypeError for what isn't a vector of integers, and without
-    `length` while tracing; ValueError for negative numbers without it.
-
-    >>> lg.bincount(lg.asarray([0, 2, 2])), lg.bincount(lg.asarray([0, 2, 2]), weights=[0.5, 1.0, 1.0])
-    (Tensor([1, 0, 2], dtype=int64), Tensor([0.5, 0. , 2. ], dtype=float64))
-    """
-    t = as_tensor(x)
-    if not t._value.dtype.is_integer or len(t._value.shape) != 1:
-        raise DTypeError(explained("bincount", "a vector of integers", t._value.type, "ravel or convert it"))
-    if length is None:
-        if t._value.scope is not None:
-            fix = "pass length=, the number of bins"
-            raise DTypeError(explained("bincount", "a known number of bins", "a vector that is being traced", fix))
-        numbers = to_numpy(t)
-        if numbers.size and numbers.min() < 0:
-            raise ValueError(explained("bincount", "numbers of at least 0", int(numbers.min()), "shift them first"))
-        length = int(numbers.max()) + 1 if numbers.size else 0
-    bins = int(length) if int(length) > minlength else int(minlength)
-    target = where(less(t, 0), bins, cast(t, int64) if t._value.dtype.bits < 64 else t)  # behind the last: dropped
-    if weights is None:
-        return zeros((bins,), dtype=int64).at[target].add(1)
-    w = _as_float(weights)
-    return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
-
-
-def digitize(x: ArrayLike, bins: ArrayLike, /, right: bool = False) -> Tensor:
-    """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
-    below it, towards the smaller numbers.
-
-    int64, of x's shape. Raises ShapeError unless the edges are a vector.
-
-    >>> lg.digitize([0.5, 1.0, 9.0], [0.0, 1.0, 2.0])
-    Tensor([1, 2, 3], dtype=int64)
-    """
-    edges = as_tensor(bins)
-    if len(edges._value.shape) != 1:
-        raise ShapeError(explained("digitize", "a vector of edges", edges._value.type, "ravel them"))
-    count = edges._value.shape[0]
-    upwards = searchsorted(edges, x, side="left" if right else "right")
-    if count < 2:
-        return upwards
-    downwards = subtract(count, searchsorted(flip(edges), x, side="left" if right else "right"))
-    return where(less(edges[-1], edges[0]), downwards, upwards)
-
-
-def histogram(
-    x: ArrayLike, /, bins: int | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
-    *, weights: ArrayLike | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The counts of elements (or the sums of their weights) between edges, and the edges.
-
-    `bins` are edges, or a number of equal bins over `range` (from the smallest to the largest element unless given).
-
-    Counts are int64, sums of weights floats; there is one edge more. NaN and what lies outside isn't counted. Raises
-    ShapeError for edges that aren't a vector of at least two.
-
-    >>> lg.histogram([0.0, 0.5, 2.0], bins=2)
-    (Tensor([2, 1], dtype=int64), Tensor([0., 1., 2.], dtype=float64))
-    """
-    t = ravel(x)
-    if isinstance(bins, int):
-        work = _as_float(t)
-        if range is None:
-            ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
-        else:
-            ends = (as_tensor(range[0]), as_tensor(range[1]))
-        widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
-        low, high = subtract(ends[0], widened), add(ends[1], widened)
-        steps = linspace(0.0, 1.0, bins + 1, dtype=work._value.dtype)
-        edges = add(low, multiply(steps, subtract(high, low)))
-        edges = concat([edges[:-1], reshape(cast(high, work._value.dtype), (1,))])
-    else:
-        edges = as_tensor(bins)
-        if len(edges._value.shape) != 1 or edges._value.shape[0] < 2:
-            raise ShapeError(explained("histogram", "a vector of at least two edges", edges._value.type, "add edges"))
-    count = edges._value.shape[0] - 1
-    bin_of = where(t == edges[-1], count - 1, subtract(searchsorted(edges, t, side="right"), 1))
-    w = None if weights is None else ravel(weights)
-    return bincount(where(isnan(t), -1, bin_of), w, length=count), edges

@@ -26,11 +26,13 @@ from loopgrad.lazy.numpy import (
     matrix_products,
     movement,
     numpy_protocols,
+    rearranging,
     reduction,
     repetition,
     running_totals,
     sorting,
     special_values,
+    writes,
 )
 from loopgrad.lazy.numpy.at_updates import At
 from loopgrad.lazy.numpy.constants import array_api_versions
@@ -358,6 +360,37 @@ class Tensor(Operators):
         """
         assign("sort", self, sorting.sort(self, axis=axis, descending=descending, stable=stable))
 
+    def fill(self, value: ArrayLike) -> None:
+        """Writes a number to every element.
+
+        >>> x = lg.zeros(2)
+        >>> x.fill(3.0)
+        >>> x
+        Tensor([3., 3.], dtype=float64)
+        """
+        set_item(self, ..., value)
+
+    def partition(self, kth: Any, axis: int = -1) -> None:
+        """`lg.partition` in place; shape and dtype stay.
+
+        >>> x = lg.asarray([3, 1, 2])
+        >>> x.partition(1)
+        >>> x[1]
+        Tensor(2, dtype=int64)
+        """
+        assign("partition", self, rearranging.partition(self, kth, axis))
+
+    def compress(self, condition: ArrayLike, axis: int | None = None) -> Tensor:
+        """`lg.compress`: the slices along an axis (None: of x raveled) for which the conditions hold.
+
+        >>> lg.asarray([1, 2]).compress([False, True])
+        Tensor([2], dtype=int64)
+        """
+        return indexing.compress(condition, self, axis=axis)
+
+    argpartition = rearranging.argpartition
+    choose = rearranging.choose
+    put = writes.put
     ravel = movement.ravel
     squeeze = movement.squeeze
     swapaxes = movement.swapaxes

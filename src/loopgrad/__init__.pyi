@@ -44,6 +44,7 @@ from loopgrad.lazy.numpy.complex_functions import real as real
 from loopgrad.lazy.numpy.complex_functions import real_if_close as real_if_close
 from loopgrad.lazy.numpy.constants import array_api_version
 from loopgrad.lazy.numpy.constants import e as e
+from loopgrad.lazy.numpy.constants import euler_gamma as euler_gamma
 from loopgrad.lazy.numpy.constants import inf as inf
 from loopgrad.lazy.numpy.constants import nan as nan
 from loopgrad.lazy.numpy.constants import newaxis as newaxis
@@ -165,6 +166,27 @@ from loopgrad.lazy.numpy.float_bits import bitcast_convert_type as bitcast_conve
 from loopgrad.lazy.numpy.float_bits import frexp as frexp
 from loopgrad.lazy.numpy.float_bits import nextafter as nextafter
 from loopgrad.lazy.numpy.float_bits import spacing as spacing
+from loopgrad.lazy.numpy.histograms import bincount as bincount
+from loopgrad.lazy.numpy.histograms import digitize as digitize
+from loopgrad.lazy.numpy.histograms import histogram as histogram
+from loopgrad.lazy.numpy.histograms import histogram2d as histogram2d
+from loopgrad.lazy.numpy.histograms import histogram_bin_edges as histogram_bin_edges
+from loopgrad.lazy.numpy.histograms import histogramdd as histogramdd
+from loopgrad.lazy.numpy.index_builders import c_ as c_
+from loopgrad.lazy.numpy.index_builders import diag_indices as diag_indices
+from loopgrad.lazy.numpy.index_builders import diag_indices_from as diag_indices_from
+from loopgrad.lazy.numpy.index_builders import index_exp as index_exp
+from loopgrad.lazy.numpy.index_builders import ix_ as ix_
+from loopgrad.lazy.numpy.index_builders import mask_indices as mask_indices
+from loopgrad.lazy.numpy.index_builders import mgrid as mgrid
+from loopgrad.lazy.numpy.index_builders import ogrid as ogrid
+from loopgrad.lazy.numpy.index_builders import r_ as r_
+from loopgrad.lazy.numpy.index_builders import ravel_multi_index as ravel_multi_index
+from loopgrad.lazy.numpy.index_builders import s_ as s_
+from loopgrad.lazy.numpy.index_builders import tril_indices as tril_indices
+from loopgrad.lazy.numpy.index_builders import tril_indices_from as tril_indices_from
+from loopgrad.lazy.numpy.index_builders import triu_indices as triu_indices
+from loopgrad.lazy.numpy.index_builders import triu_indices_from as triu_indices_from
 from loopgrad.lazy.numpy.indexing import argwhere as argwhere
 from loopgrad.lazy.numpy.indexing import compress as compress
 from loopgrad.lazy.numpy.indexing import delete as delete
@@ -199,11 +221,13 @@ from loopgrad.lazy.numpy.matrix_products import dot as dot
 from loopgrad.lazy.numpy.matrix_products import einsum as einsum
 from loopgrad.lazy.numpy.matrix_products import inner as inner
 from loopgrad.lazy.numpy.matrix_products import matmul as matmul
+from loopgrad.lazy.numpy.matrix_products import matvec as matvec
 from loopgrad.lazy.numpy.matrix_products import outer as outer
 from loopgrad.lazy.numpy.matrix_products import tensordot as tensordot
 from loopgrad.lazy.numpy.matrix_products import trace as trace
 from loopgrad.lazy.numpy.matrix_products import vdot as vdot
 from loopgrad.lazy.numpy.matrix_products import vecdot as vecdot
+from loopgrad.lazy.numpy.matrix_products import vecmat as vecmat
 from loopgrad.lazy.numpy.movement import broadcast_arrays as broadcast_arrays
 from loopgrad.lazy.numpy.movement import broadcast_shapes as broadcast_shapes
 from loopgrad.lazy.numpy.movement import broadcast_to as broadcast_to
@@ -227,6 +251,24 @@ from loopgrad.lazy.numpy.movement import unstack as unstack
 from loopgrad.lazy.numpy.namespace_info import namespace_info
 from loopgrad.lazy.numpy.norms import matrix_norm as matrix_norm
 from loopgrad.lazy.numpy.norms import vector_norm as vector_norm
+from loopgrad.lazy.numpy.polynomials import poly as poly
+from loopgrad.lazy.numpy.polynomials import polyadd as polyadd
+from loopgrad.lazy.numpy.polynomials import polyder as polyder
+from loopgrad.lazy.numpy.polynomials import polydiv as polydiv
+from loopgrad.lazy.numpy.polynomials import polyint as polyint
+from loopgrad.lazy.numpy.polynomials import polymul as polymul
+from loopgrad.lazy.numpy.polynomials import polysub as polysub
+from loopgrad.lazy.numpy.polynomials import polyval as polyval
+from loopgrad.lazy.numpy.rearranging import argpartition as argpartition
+from loopgrad.lazy.numpy.rearranging import array_equiv as array_equiv
+from loopgrad.lazy.numpy.rearranging import choose as choose
+from loopgrad.lazy.numpy.rearranging import insert as insert
+from loopgrad.lazy.numpy.rearranging import packbits as packbits
+from loopgrad.lazy.numpy.rearranging import partition as partition
+from loopgrad.lazy.numpy.rearranging import piecewise as piecewise
+from loopgrad.lazy.numpy.rearranging import resize as resize
+from loopgrad.lazy.numpy.rearranging import rollaxis as rollaxis
+from loopgrad.lazy.numpy.rearranging import unpackbits as unpackbits
 from loopgrad.lazy.numpy.reduction import all as all
 from loopgrad.lazy.numpy.reduction import any as any
 from loopgrad.lazy.numpy.reduction import argmax as argmax
@@ -252,12 +294,19 @@ from loopgrad.lazy.numpy.running_totals import cumsum as cumsum
 from loopgrad.lazy.numpy.running_totals import logcumsumexp as logcumsumexp
 from loopgrad.lazy.numpy.sampled_functions import gradient as gradient
 from loopgrad.lazy.numpy.sampled_functions import interp as interp
-from loopgrad.lazy.numpy.sampled_functions import polyval as polyval
 from loopgrad.lazy.numpy.sampled_functions import trapezoid as trapezoid
+from loopgrad.lazy.numpy.sampled_functions import unwrap as unwrap
 from loopgrad.lazy.numpy.sampled_functions import vander as vander
+from loopgrad.lazy.numpy.set_operations import ediff1d as ediff1d
+from loopgrad.lazy.numpy.set_operations import intersect1d as intersect1d
+from loopgrad.lazy.numpy.set_operations import setdiff1d as setdiff1d
+from loopgrad.lazy.numpy.set_operations import setxor1d as setxor1d
+from loopgrad.lazy.numpy.set_operations import trim_zeros as trim_zeros
+from loopgrad.lazy.numpy.set_operations import union1d as union1d
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo as finfo
 from loopgrad.lazy.numpy.shapes_and_dtypes import iinfo as iinfo
 from loopgrad.lazy.numpy.shapes_and_dtypes import isdtype as isdtype
+from loopgrad.lazy.numpy.shapes_and_dtypes import isscalar as isscalar
 from loopgrad.lazy.numpy.shapes_and_dtypes import ndim as ndim
 from loopgrad.lazy.numpy.shapes_and_dtypes import promote_types as promote_types
 from loopgrad.lazy.numpy.shapes_and_dtypes import result_type as result_type
@@ -281,11 +330,8 @@ from loopgrad.lazy.numpy.special_values import nan_to_num as nan_to_num
 from loopgrad.lazy.numpy.special_values import signbit as signbit
 from loopgrad.lazy.numpy.special_values import where as where
 from loopgrad.lazy.numpy.statistics import average as average
-from loopgrad.lazy.numpy.statistics import bincount as bincount
 from loopgrad.lazy.numpy.statistics import corrcoef as corrcoef
 from loopgrad.lazy.numpy.statistics import cov as cov
-from loopgrad.lazy.numpy.statistics import digitize as digitize
-from loopgrad.lazy.numpy.statistics import histogram as histogram
 from loopgrad.lazy.numpy.statistics import median as median
 from loopgrad.lazy.numpy.statistics import nanargmax as nanargmax
 from loopgrad.lazy.numpy.statistics import nanargmin as nanargmin
@@ -309,6 +355,18 @@ from loopgrad.lazy.numpy.unique import unique_all as unique_all
 from loopgrad.lazy.numpy.unique import unique_counts as unique_counts
 from loopgrad.lazy.numpy.unique import unique_inverse as unique_inverse
 from loopgrad.lazy.numpy.unique import unique_values as unique_values
+from loopgrad.lazy.numpy.windows import bartlett as bartlett
+from loopgrad.lazy.numpy.windows import blackman as blackman
+from loopgrad.lazy.numpy.windows import hamming as hamming
+from loopgrad.lazy.numpy.windows import hanning as hanning
+from loopgrad.lazy.numpy.windows import i0 as i0
+from loopgrad.lazy.numpy.windows import kaiser as kaiser
+from loopgrad.lazy.numpy.writes import copyto as copyto
+from loopgrad.lazy.numpy.writes import fill_diagonal as fill_diagonal
+from loopgrad.lazy.numpy.writes import place as place
+from loopgrad.lazy.numpy.writes import put as put
+from loopgrad.lazy.numpy.writes import put_along_axis as put_along_axis
+from loopgrad.lazy.numpy.writes import putmask as putmask
 from loopgrad.lazy.tensor.config import default_device as default_device
 from loopgrad.lazy.tensor.config import default_dtype as default_dtype
 from loopgrad.lazy.tensor.config import options as options
@@ -328,6 +386,8 @@ from loopgrad.lazy.tensor.graph_export import to_networkx as to_networkx
 from loopgrad.lazy.tensor.graph_export import to_text as to_text
 from loopgrad.lazy.tensor.promotion import can_cast as can_cast
 from loopgrad.lazy.tensor.tensor import Tensor as Tensor
+from loopgrad.lazy.transforms.apply_functions import apply_along_axis as apply_along_axis
+from loopgrad.lazy.transforms.apply_functions import apply_over_axes as apply_over_axes
 from loopgrad.lazy.transforms.captured_call import Replay as Replay
 from loopgrad.lazy.transforms.checkpoint import checkpoint as checkpoint
 from loopgrad.lazy.transforms.checkpoint import checkpoint_policies as checkpoint_policies
@@ -376,6 +436,7 @@ true_divide = divide
 pow = power
 mod = remainder
 around = round
+fix = trunc
 concatenate = concat
 __array_namespace_info__ = namespace_info
 amax = max

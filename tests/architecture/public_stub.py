@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from loopgrad.lazy.numpy.not_offered import ABSENT, LINALG_ABSENT, TENSOR_ABSENT
 from loopgrad.public_names import NAMESPACES, Origin
 from tests.architecture.sources import ROOT, SOURCES, parsed
 
@@ -23,25 +24,29 @@ END: Final = "<!-- end of the table -->\n"
 
 # title of a row -> beginnings of the modules whose names stand in it; the first row that fits
 ROWS: Final = {
-    "Making arrays": ("lazy.numpy.creation",),
+    "Making arrays": ("lazy.numpy.creation", "lazy.numpy.windows"),
     "Element by element": (
         "lazy.numpy.complex_functions", "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions",
         "lazy.numpy.float_bits", "lazy.numpy.smooth_functions", "lazy.numpy.special_values",
     ),
     "Reductions, order": (
         "lazy.numpy.reduction", "lazy.numpy.running_totals", "lazy.numpy.sorting", "lazy.numpy.statistics",
-        "lazy.numpy.unique",
+        "lazy.numpy.histograms", "lazy.numpy.set_operations", "lazy.numpy.unique",
     ),
-    "Shape, joining, splitting": ("lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.repetition"),
-    "Positions": ("lazy.numpy.indexing",),
+    "Shape, joining, splitting": (
+        "lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.rearranging", "lazy.numpy.repetition",
+    ),
+    "Writing": ("lazy.numpy.writes",),
+    "Positions": ("lazy.numpy.index_builders", "lazy.numpy.indexing"),
     "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
-    "Samples, polynomials": ("lazy.numpy.sampled_functions",),
+    "Samples, polynomials": ("lazy.numpy.polynomials", "lazy.numpy.sampled_functions"),
     "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
     "Convolution": ("lazy.numpy.convolution",),
     "Loops, branches": ("lazy.loops",),
     "Derivatives, batching": (
-        "lazy.transforms.checkpoint", "lazy.transforms.derivatives", "lazy.transforms.gradients_of_tensors",
-        "lazy.transforms.own_rules", "lazy.transforms.vmap",
+        "lazy.transforms.apply_functions", "lazy.transforms.checkpoint", "lazy.transforms.derivatives",
+        "lazy.transforms.gradients_of_tensors", "lazy.transforms.own_rules", "lazy.transforms.policies",
+        "lazy.transforms.vmap",
     ),
     "Dtypes, constants": ("graph.types", "lazy.numpy.constants"),
     "Compiling, devices, settings": ("",),
@@ -98,6 +103,22 @@ def tables(names: dict[str, Origin]) -> str:
     return "\n".join(["| | |", "|---|---|", *(f"| {title} | {_words(held)} |" for title, held in rows.items()), ""])
 
 
+def refusals() -> str:
+    """The tables of what isn't offered and what to do instead."""
+    parts = [_refused("name", ABSENT), _refused("`linalg`", LINALG_ABSENT)]
+    return "\n".join([*parts, _refused("attribute of arrays", TENSOR_ABSENT)])
+
+
+def _refused(title: str, table: dict[str, str]) -> str:
+    """A row for each text, in which NAME stands for the row's names."""
+    general = [instead.replace(f".{name}(", ".NAME(") for name, instead in table.items()]
+    rows: dict[str, list[str]] = {}
+    for (name, instead), text in zip(table.items(), general, strict=True):
+        rows.setdefault(text if general.count(text) > 1 else instead, []).append(name)
+    lines = [f"| {' '.join(f'`{n}`' for n in names)} | {text} |" for text, names in rows.items()]
+    return "\n".join([f"| {title} | instead |", "|---|---|", *lines, ""])
+
+
 def _words(names: Iterable[str]) -> str:
     """In alphabetical order, with numbers in theirs."""
     return " ".join(f"`{name}`" for name in sorted(names, key=_natural))
@@ -109,11 +130,13 @@ def _natural(name: str) -> list[str | int]:
 
 def page(names: dict[str, Origin], text: str) -> str:
     """The text of docs/numpy.md with the tables as they should be."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} lacks the marks around its table: {BEGIN}... {END}")
-    return before + begin + tables(names) + end + after
+    for made in (tables(names), refusals()):
+        before, begin, rest = text.rpartition(BEGIN) if made.startswith("| name") else text.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            raise ValueError(f"{PAGE.name} lacks the marks around its table: {BEGIN}... {END}")
+        text = before + begin + made + end + after
+    return text
 
 
 if __name__ == "__main__":

@@ -151,6 +151,9 @@ ELEMENTWISE: dict[str, list[Case]] = {
     "where": [(lambda m, x, y: m.where(x > 0.1, x * y, y * y), BOTH)],
     "select": [(lambda m, x, y: m.select([x > 1, x > 0], [x * y, y * y], 0.5), BOTH)],
     "stop_gradient": [],
+    "i0": _unary("i0", X, WITH_ZERO, 5 * X),
+    "piecewise": [(lambda m, x: m.piecewise(x, [x < 0, x > 1], [lambda v: v * v, lambda v: m.sin(v), 2.0]), (X,))],
+    "unwrap": [(lambda m, x: m.unwrap(4 * x), (X,))],
 }  # fmt: skip
 
 REDUCTIONS: dict[str, list[Case]] = {
@@ -184,6 +187,14 @@ REDUCTIONS: dict[str, list[Case]] = {
     "unique_values": [(lambda m, x: m.unique_values(x), (Y,))],
     **{f"unique_{name}": [(lambda m, x, n=name: getattr(m, f"unique_{n}")(x).values, (Y,))]
        for name in ("all", "counts", "inverse")},
+    "partition": [(lambda m, x: m.partition(x, 2)[2], (Y,))],
+    "ediff1d": [(lambda m, x: m.ediff1d(x, to_end=x[:1]), (M,))],
+    **{name: [(lambda m, x, y, n=name: getattr(m, n)(x, y), BOTH)] for name in ("union1d", "setdiff1d", "setxor1d")},
+    "intersect1d": [(lambda m, x, y: m.intersect1d(x, x[1:]), BOTH)],
+    "trim_zeros": [(lambda m, x: m.trim_zeros(m.concat([np.zeros(2), x])), (X,))],
+    "histogram2d": [(lambda m, w: m.histogram2d(X, Y, 2, weights=w)[0], (POSITIVE,))],
+    "histogramdd": [(lambda m, w: m.histogramdd([X, Y], 2, weights=w, density=True)[0], (POSITIVE,))],
+    "histogram_bin_edges": [(lambda m, x: m.histogram_bin_edges(x, 3), (X,))],
     "diff": [(lambda m, x: m.diff(x, n=2, axis=1), (M,))],
     "bincount": [(lambda m, w: m.bincount(np.array([0, 2, 2, 1, 0]), weights=w), (X,))],
     "histogram": [(lambda m, w: m.histogram(Y, bins=_array(-2, -1, 0, 1, 3), weights=w)[0], (X,))],
@@ -199,6 +210,14 @@ PRODUCTS: dict[str, list[Case]] = {
     "dot": [(lambda m, x, y: m.dot(x, y), p) for p in ((M, N), BOTH)],
     "inner": _binary("inner", (M, N.T)),
     "outer": _binary("outer", BOTH),
+    "matvec": _binary("matvec", (CUBE, CUBE[:, 0])),
+    "vecmat": _binary("vecmat", (CUBE[:, :, 0], CUBE)),
+    "kaiser": [(lambda m, x: m.kaiser(6, x), (_array(2.5)[0],))],
+    **{name: _binary(name, BOTH, (M[0], X)) for name in ("polyadd", "polysub", "polymul")},
+    "polydiv": _binary("polydiv", (X, M[0])),
+    "polyder": [(lambda m, x: m.polyder(x, 2), (X,))],
+    "polyint": [(lambda m, x, k: m.polyint(x, 2, k), (X, Y[:2]))],
+    "poly": _unary("poly", X),
     "vdot": _binary("vdot", (M, N.T.copy())),
     "vecdot": _binary("vecdot", (M, M + 1)),
     "tensordot": [(lambda m, x, y: m.tensordot(x, y, axes=([1, 0], [0, 1])), (M, N))],
@@ -229,6 +248,22 @@ PRODUCTS: dict[str, list[Case]] = {
     ],
 }
 
+WRITES: dict[str, Callable[[Any, Any, Any], None]] = {
+    "copyto": lambda m, x, y: m.copyto(x, y, where=np.array([True, False, True, True, False])),
+    "fill_diagonal": lambda m, x, y: m.fill_diagonal(x.reshape(5, 1), y[:1]),
+    "place": lambda m, x, y: m.place(x, np.array([True, False, True, True, False]), y[:2]),
+    "put": lambda m, x, y: m.put(x, np.array([3, -5]), y),
+    "put_along_axis": lambda m, x, y: m.put_along_axis(x, np.array([4, 0]), y[:2], axis=0),
+    "putmask": lambda m, x, y: m.putmask(x, np.array([True, False, True, True, False]), y[:3]),
+}
+
+
+def _written(m: Any, name: str, x: Any, y: Any) -> Any:
+    target = x * y
+    WRITES[name](m, target, y)
+    return target * x
+
+
 MOVEMENT: dict[str, list[Case]] = {
     **{name: _unary(name, M) for name in (
         "asarray", "array", "copy", "ravel", "transpose", "matrix_transpose", "flip", "fliplr", "flipud", "rot90",
@@ -253,6 +288,14 @@ MOVEMENT: dict[str, list[Case]] = {
     "reshape": [(lambda m, x: m.reshape(x, (4, 3)), (M,))],
     "meshgrid": [(lambda m, x, y: m.meshgrid(x, y), BOTH)],
     "pad": [(lambda m, x: m.pad(x, 2), (X,))],
+    "resize": [(lambda m, x: m.resize(x, (3, 3)), (X,))],
+    "rollaxis": [(lambda m, x: m.rollaxis(x, 2), (CUBE,))],
+    "insert": [(lambda m, x, y: m.insert(x, [1, 3], y[:2]), BOTH)],
+    "choose": [(lambda m, x, y: m.choose(np.array([0, 1, 1, 0, 1]), [x, y]), BOTH)],
+    "apply_along_axis": [(lambda m, x: m.apply_along_axis(lambda v: v * v[0], 1, x), (M,))],
+    "apply_over_axes": [(lambda m, x: m.apply_over_axes(m.sum, x * x, (0, 1)), (M,))],
+    **{name: [(lambda m, x, y, n=name: _written(m, n, x, y), BOTH)]
+       for name in ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")},
     "repeat": [(lambda m, x: m.repeat(x, 2), (X,))],
     "tile": [(lambda m, x: m.tile(x, (2, 2)), (X,))],
     "roll": [(lambda m, x: m.roll(x, 2), (X,))],

@@ -21,26 +21,29 @@ BOOLS = """
 """
 POSITIONS = """
     argmax argmin argsort argwhere count_nonzero digitize flatnonzero lexsort nanargmax nanargmin nonzero searchsorted
-    unravel_index
+    unravel_index argpartition array_equiv diag_indices diag_indices_from ix_ mask_indices packbits ravel_multi_index
+    tril_indices tril_indices_from triu_indices triu_indices_from unpackbits
 """
 INTEGERS = """
     bitcast_convert_type bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift
     bitwise_xor gcd lcm
 """
 WITHOUT_ELEMENTS = """
-    arange empty empty_like eye from_dlpack fromfunction identity indices ones ones_like tri zeros zeros_like
+    arange bartlett blackman hamming hanning
+    empty empty_like eye from_dlpack fromfunction identity indices ones ones_like tri zeros zeros_like
 """
 PROGRAMS = """
     __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
     options promote_types register_pytree register_static result_type set_default_dtype shape size
-    __array_namespace_info__ synchronize to_dot to_networkx to_text
+    __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text
 """
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [
     name for text in (BOOLS, POSITIONS, INTEGERS, WITHOUT_ELEMENTS, PROGRAMS, TRANSFORMS) for name in text.split()
 ]
 METHODS_WITHOUT_DERIVATIVES = """
+    argpartition choose compress fill partition put
     all any argmax argmin argsort at device dtype item itemsize nbytes ndim nonzero numpy searchsorted shape size
     to_device tolist
 """

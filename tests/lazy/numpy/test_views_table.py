@@ -49,7 +49,9 @@ NOT_OF_ARRAYS = """
     empty eval eye finfo float16 float32 float64 fromfunction geomspace identity iinfo indices int16 int32 int64 int8
     isdtype linspace logspace memory_stats ndim ones options promote_types result_type set_default_dtype shape size
     register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
-    zeros unravel_index tri __array_namespace_info__
+    zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
+    diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
+    copyto fill_diagonal place put put_along_axis putmask
 """  # no array goes in, or none comes out
 
 # results in memory of their own, and no function of NumPy's to compare with
@@ -83,9 +85,48 @@ NEW = (
     "m.sort(x, descending=True)",
     "m.argsort(x, descending=True)",
     "m.bitcast_convert_type(x, m.int64)",
+    "m.partition(x, 1)",
+    "m.argpartition(x, 1)",
+    "m.array_equiv(x, x)",
+    "m.kaiser(4, m.sum(x) * 0 + 1.0)",
+    "m.polyder(x[0], 0)",
+    "m.polyint(x[0], 0)",
+    "m.polydiv(x[0], x.ravel())[1]",
 )
 NUMPYS = (
     "m.array_split(x, 2)",
+    "m.apply_along_axis(lambda v: v, 1, x)",
+    "m.apply_over_axes(m.cumsum, x, 0)",
+    "m.choose(m.zeros_like(x).astype(m.int64), [x, x])",
+    "m.ediff1d(x)",
+    "m.histogram2d(x.ravel(), x.ravel(), 2)",
+    "m.histogramdd([x.ravel()], 2)",
+    "m.histogram_bin_edges(x, 2)",
+    "m.histogram_bin_edges(x, m.asarray([0.0, 1.0]))",
+    "m.i0(x)",
+    "m.insert(x, 0, 1, axis=0)",
+    "m.intersect1d(x, x)",
+    "m.union1d(x, x)",
+    "m.setdiff1d(x, x[:1])",
+    "m.setxor1d(x, x[:1])",
+    "m.matvec(x[:, :3], m.ones(3))",
+    "m.vecmat(m.ones(3), x)",
+    "m.piecewise(x, [x > 0], [x])",
+    "m.poly(x[0])",
+    "m.polyadd(x[0], x[1])",
+    "m.polysub(x[0], x[1])",
+    "m.polymul(x[0], x[1])",
+    "m.polyder(x[0])",
+    "m.polyint(x[0])",
+    "m.polydiv(x[0], x[0][:2])[0]",
+    "m.ravel_multi_index((m.asarray([0, 1]), m.asarray([1, 0])), (2, 2))",
+    "m.resize(x, (3, 4))",
+    "m.resize(x, (2, 2))",
+    "m.rollaxis(x, 1)",
+    "m.unwrap(x)",
+    "m.packbits(x > 0)",
+    "m.fix(x)",
+    "x.compress([True, True, True], axis=0)",
     "m.array(x, copy=True)",
     "m.array(x, copy=None)",
     "m.asarray(x, copy=True)",
@@ -242,7 +283,7 @@ NUMPYS = (
     "m.split(m.swapaxes(x, 0, 1), 2)",
 )
 # without axes a number, where NumPy has an array
-NUMBERS = frozenset({"isin", "pad", "roll", "select", "tensordot", "where"})
+NUMBERS = frozenset({"i0", "isin", "pad", "piecewise", "roll", "select", "tensordot", "where"})
 
 
 def cases() -> Iterator[tuple[str, bool]]:

@@ -80,6 +80,17 @@ ELSEWHERE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         words("""
+        apply_along_axis apply_over_axes argpartition array_equiv bartlett blackman c_ choose copyto diag_indices
+        diag_indices_from ediff1d euler_gamma fill_diagonal fix hamming hanning histogram2d histogram_bin_edges
+        histogramdd i0 index_exp insert intersect1d isscalar ix_ kaiser mask_indices matvec mgrid ogrid packbits
+        partition piecewise place poly polyadd polyder polydiv polyint polymul polysub put put_along_axis putmask r_
+        ravel_multi_index resize rollaxis s_ setdiff1d setxor1d tril_indices tril_indices_from trim_zeros triu_indices
+        triu_indices_from union1d unpackbits unwrap vecmat
+    """),
+        "tests/lazy/numpy/test_less_usual_functions.py",
+    ),
+    **dict.fromkeys(
+        words("""
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
     """),

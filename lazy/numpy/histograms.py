@@ -1,0 +1,218 @@
+"""How many elements there are of each kind: of integers, and between edges."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from math import prod as product_of
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.types import float64, int64
+from loopgrad.lazy.numpy.creation import linspace, zeros
+from loopgrad.lazy.numpy.elementwise import add, divide, equal, greater_equal, less, logical_or, multiply, subtract
+from loopgrad.lazy.numpy.movement import concat, flip, ravel, reshape
+from loopgrad.lazy.numpy.reduction import diff, max, min, sum
+from loopgrad.lazy.numpy.sorting import searchsorted
+from loopgrad.lazy.numpy.special_values import isnan, where
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.evaluation import to_numpy
+from loopgrad.lazy.tensor.promotion import float_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "bincount digitize histogram histogram2d histogram_bin_edges histogramdd"
+
+
+def _as_float(x: ArrayLike) -> Tensor:
+    t = as_tensor(x)
+    return cast(t, float_dtype(t._value.dtype))
+
+
+def bincount(
+    x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None
+) -> Tensor:
+    """How often each of 0, 1, ... occurs in a vector of integers, or the sum of the weights of each.
+
+    The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must say
+    how many; numbers outside of 0 .. length - 1 aren't counted.
+
+    Counts are int64, sums of weights floats. Raises DTypeError for what isn't a vector of integers, and without
+    `length` while tracing; ValueError for negative numbers without it.
+
+    >>> lg.bincount(lg.asarray([0, 2, 2])), lg.bincount(lg.asarray([0, 2, 2]), weights=[0.5, 1.0, 1.0])
+    (Tensor([1, 0, 2], dtype=int64), Tensor([0.5, 0. , 2. ], dtype=float64))
+    """
+    t = as_tensor(x)
+    if not t._value.dtype.is_integer or len(t._value.shape) != 1:
+        raise DTypeError(explained("bincount", "a vector of integers", t._value.type, "ravel or convert it"))
+    if length is None:
+        if t._value.scope is not None:
+            fix = "pass length=, the number of bins"
+            raise DTypeError(explained("bincount", "a known number of bins", "a vector that is being traced", fix))
+        numbers = to_numpy(t)
+        if numbers.size and numbers.min() < 0:
+            raise ValueError(explained("bincount", "numbers of at least 0", int(numbers.min()), "shift them first"))
+        length = int(numbers.max()) + 1 if numbers.size else 0
+    bins = int(length) if int(length) > minlength else int(minlength)
+    target = where(less(t, 0), bins, cast(t, int64) if t._value.dtype.bits < 64 else t)  # behind the last: dropped
+    if weights is None:
+        return zeros((bins,), dtype=int64).at[target].add(1)
+    w = _as_float(weights)
+    return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
+
+
+def digitize(x: ArrayLike, bins: ArrayLike, /, right: bool = False) -> Tensor:
+    """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
+    below it, towards the smaller numbers.
+
+    int64, of x's shape. Raises ShapeError unless the edges are a vector.
+
+    >>> lg.digitize([0.5, 1.0, 9.0], [0.0, 1.0, 2.0])
+    Tensor([1, 2, 3], dtype=int64)
+    """
+    edges = as_tensor(bins)
+    if len(edges._value.shape) != 1:
+        raise ShapeError(explained("digitize", "a vector of edges", edges._value.type, "ravel them"))
+    count = edges._value.shape[0]
+    upwards = searchsorted(edges, x, side="left" if right else "right")
+    if count < 2:
+        return upwards
+    downwards = subtract(count, searchsorted(flip(edges), x, side="left" if right else "right"))
+    return where(less(edges[-1], edges[0]), downwards, upwards)
+
+
+_RULES: Final = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
+
+
+def histogram_bin_edges(
+    x: ArrayLike, /, bins: int | str | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
+    weights: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The edges that `histogram` counts between: as they are given, or of equal bins over `range` (from the smallest to
+    the largest element unless given).
+
+    `bins` may be the name of a rule of NumPy's ("auto", "fd", "sturges", ...), which evaluates x, whose elements decide
+    how many there are. Raises ShapeError for edges that aren't a vector of at least two, ValueError for less than one
+    bin and another name.
+
+    >>> lg.histogram_bin_edges([0.0, 0.5, 2.0], bins=2)
+    Tensor([0., 1., 2.], dtype=float64)
+    """
+    t = ravel(x)
+    if isinstance(bins, str):
+        if bins not in _RULES:
+            raise ValueError(explained("histogram", f"a rule among {', '.join(_RULES)}", repr(bins), "pass one"))
+        between = None if range is None else (float(as_tensor(range[0])), float(as_tensor(range[1])))
+        return as_tensor(np.histogram_bin_edges(to_numpy(t), bins, between))
+    if not hasattr(bins, "__index__") or np.ndim(bins):
+        edges = as_tensor(bins)
+        if len(edges._value.shape) != 1 or edges._value.shape[0] < 2:
+            raise ShapeError(explained("histogram", "a vector of at least two edges", edges._value.type, "add edges"))
+        return edges
+    count = operator.index(bins)
+    if count < 1:
+        raise ValueError(explained("histogram", "at least one bin", count, "pass a positive number"))
+    work = _as_float(t)
+    if range is None:
+        ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
+    else:
+        ends = (as_tensor(range[0]), as_tensor(range[1]))
+    widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
+    low, high = subtract(ends[0], widened), add(ends[1], widened)
+    steps = linspace(0.0, 1.0, count + 1, dtype=work._value.dtype)
+    edges = add(low, multiply(steps, subtract(high, low)))
+    return concat([edges[:-1], reshape(cast(high, work._value.dtype), (1,))])
+
+
+def _bin_of(t: Tensor, edges: Tensor) -> Tensor:
+    """The bin of each element, of which the last includes its upper edge; -1, or one too many, for what has none."""
+    count = edges._value.shape[0] - 1
+    found = where(equal(t, edges[-1]), count - 1, subtract(searchsorted(edges, t, side="right"), 1))
+    return where(isnan(t), -1, found)
+
+
+def histogram(
+    x: ArrayLike, /, bins: int | str | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
+    density: bool = False, weights: ArrayLike | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The counts of elements (or the sums of their weights) between edges, and the edges.
+
+    `bins` and `range` are those of `histogram_bin_edges`. `density` divides by the bins' widths and the whole, so that
+    the integral is 1. Counts are int64, sums of weights and densities floats; there is one edge more. NaN and what lies
+    outside isn't counted. Errors are those of `histogram_bin_edges`.
+
+    >>> lg.histogram([0.0, 0.5, 2.0], bins=2)
+    (Tensor([2, 1], dtype=int64), Tensor([0., 1., 2.], dtype=float64))
+    """
+    t = ravel(x)
+    edges = histogram_bin_edges(t, bins, range)
+    w = None if weights is None else ravel(weights)
+    counts = bincount(_bin_of(t, edges), w, length=edges._value.shape[0] - 1)
+    return (divide(divide(counts, diff(edges)), sum(counts)) if density else counts), edges
+
+
+def histogramdd(
+    x: ArrayLike | Sequence[ArrayLike], /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
+    weights: ArrayLike | None = None,
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    """The counts of points (the rows of x, or a list of coordinates), or the sums of their weights, in boxes between
+    edges, and the edges along each axis.
+
+    `bins` is a number for all axes, or one, or edges, for each; `range` a pair of ends for each. `density` divides by
+    the boxes' sizes and the whole. Of floats, as in NumPy. Raises ShapeError where bins don't fit the axes.
+
+    >>> lg.histogramdd(lg.asarray([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), bins=2)[0]
+    Tensor([[1., 0.],
+            [1., 1.]], dtype=float64)
+    """
+    points = [ravel(p) for p in x] if isinstance(x, list | tuple) else list(as_tensor(x).T)
+    axes = len(points)
+    each = [bins] * axes if hasattr(bins, "__index__") and not np.ndim(bins) else list(bins)
+    ends = [None] * axes if range is None else list(range)
+    if len(each) != axes or len(ends) != axes:
+        got = f"{len(each)} bins and {len(ends)} ranges"
+        raise ShapeError(explained("histogramdd", f"bins, and ranges, for {axes} axes", got, "pass one for each"))
+    edges = [histogram_bin_edges(p, b, r) for p, b, r in zip(points, each, ends, strict=True)]
+    shape = tuple([e._value.shape[0] - 1 for e in edges])
+    place: Tensor = as_tensor(0)
+    outside: Tensor = as_tensor(False)
+    for point, edge, count in zip(points, edges, shape, strict=True):
+        found = _bin_of(point, edge)
+        outside = logical_or(outside, logical_or(less(found, 0), greater_equal(found, count)))
+        place = add(multiply(place, count), found)
+    w = None if weights is None else ravel(weights)
+    counts = reshape(bincount(where(outside, -1, place), w, length=product_of(shape)), shape)
+    counts = cast(counts, float64) if w is None else counts
+    if density:
+        total = sum(counts)
+        for d, edge in enumerate(edges):
+            counts = divide(counts, reshape(diff(edge), tuple([-1 if a == d else 1 for a in np.arange(axes)])))
+        counts = divide(counts, total)
+    return counts, edges
+
+
+def histogram2d(
+    x: ArrayLike, y: ArrayLike, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
+    weights: ArrayLike | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """`histogramdd` of points (x[i], y[i]): the counts, and the edges along both axes.
+
+    `bins` is a number or edges for both axes, or a pair of one for each. Raises ShapeError where x and y have different
+    sizes.
+
+    >>> lg.histogram2d([0.0, 1.0, 1.0], [0.0, 1.0, 0.0], bins=2)[0]
+    Tensor([[1., 0.],
+            [1., 1.]], dtype=float64)
+    """
+    points = [ravel(x), ravel(y)]
+    if points[0]._value.shape != points[1]._value.shape:
+        got = f"{points[0]._value.type} and {points[1]._value.type}"
+        raise ShapeError(explained("histogram2d", "as many x as y", got, "make them equally long"))
+    if not hasattr(bins, "__index__") and len(bins) not in (1, 2):
+        bins = [bins, bins]
+    counts, edges = histogramdd(points, bins, range, density, weights)
+    return counts, edges[0], edges[1]

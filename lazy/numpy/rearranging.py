@@ -1,0 +1,271 @@
+"""Choosing, inserting and ordering by NumPy's less usual functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
+from loopgrad.graph.types import bool_, int64, uint8
+from loopgrad.lazy.numpy.creation import arange, zeros
+from loopgrad.lazy.numpy.elementwise import bitwise_and, bitwise_left_shift, bitwise_right_shift, remainder
+from loopgrad.lazy.numpy.elementwise_compositions import array_equal
+from loopgrad.lazy.numpy.indexing import take, take_along_axis
+from loopgrad.lazy.numpy.movement import (
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    moveaxis,
+    ravel,
+    reshape,
+    stack,
+)
+from loopgrad.lazy.numpy.reduction import sum
+from loopgrad.lazy.numpy.repetition import pad
+from loopgrad.lazy.numpy.sorting import argsort, sort
+from loopgrad.lazy.numpy.special_values import clip, where
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
+from loopgrad.lazy.tensor.operands import as_bool, normal_axis, normal_shape
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "argpartition array_equiv choose insert packbits partition piecewise resize rollaxis unpackbits"
+
+
+def partition(x: ArrayLike, kth: int | Sequence[int], /, axis: int | None = -1) -> Tensor:
+    """x with its k-th smallest elements along an axis (None: of x raveled) in their places, smaller ones before them,
+    larger ones behind.
+
+    All of it is sorted, which is a partition for every k; `top_k` gives the largest few. Shape and dtype stay.
+    Raises ShapeError for a k out of range.
+
+    >>> lg.partition(lg.asarray([3, 1, 2]), 1)[1]
+    Tensor(2, dtype=int64)
+    """
+    _check_kth("partition", x, kth, axis)
+    return sort(x, axis=axis)
+
+
+def argpartition(x: ArrayLike, kth: int | Sequence[int], /, axis: int | None = -1) -> Tensor:
+    """The positions (int64) that give `partition(x, kth, axis)`, with its errors.
+
+    >>> lg.argpartition(lg.asarray([3, 1, 2]), 0)[0]
+    Tensor(1, dtype=int64)
+    """
+    _check_kth("argpartition", x, kth, axis)
+    return argsort(x, axis=axis)
+
+
+def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None) -> None:
+    shape = as_tensor(x)._value.shape
+    extent = prod(shape) if axis is None else shape[normal_axis(op, axis, len(shape))]
+    for k in kth if isinstance(kth, tuple | list) else (kth,):
+        if not isinstance(k, TensorCore) and not -extent <= k < extent:
+            raise ShapeError(explained(op, f"a k from {-extent} to {extent - 1}", k, "choose one in range"))
+
+
+def choose(x: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, /, *, mode: str = "raise") -> Tensor:
+    """For each element of x, an integer k, the element of choices[k] in its place.
+
+    All broadcast; choices are promoted to one dtype, the result's. `mode`: what is out of range is "wrap"ped, or
+    "clip"ped, as it is under "raise" too (as every index that is data), unless `lg.options(check_indices=True)`.
+    Raises DTypeError for an x of floats, ValueError for another mode.
+
+    >>> lg.choose([0, 1, 0], [[1, 2, 3], [10, 20, 30]])
+    Tensor([ 1, 20,  3], dtype=int64)
+    """
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(explained("choose", "mode 'raise', 'wrap' or 'clip'", repr(mode), "pass one of them"))
+    t, ways = as_tensor(x), [as_tensor(c) for c in choices]  # type: ignore[union-attr]
+    if t._value.dtype.kind not in "biu":
+        raise DTypeError(explained("choose", "integers", t._value.type, "convert with .astype(lg.int64)"))
+    if not ways:
+        raise ShapeError(explained("choose", "at least one choice", "none", "pass some"))
+    shape = broadcast_shapes(t._value.shape, *[w._value.shape for w in ways])
+    at = broadcast_to(cast(t, int64), shape)
+    if mode == "wrap":
+        at = remainder(at, len(ways))
+    elif mode == "clip":
+        at = clip(at, 0, len(ways) - 1)
+    table = stack([broadcast_to(w, shape) for w in ways])
+    return take_along_axis(table, expand_dims(at, 0), axis=0)[0]
+
+
+def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], /, *args: Any, **kw: Any) -> Tensor:
+    """What the function of the last condition that holds gives; a further function is for where none holds, else 0.
+
+    A function is called with all of x (and `args`, `kw`) and chosen from, so for derivatives guard its argument; a
+    number stands for itself. Conditions stretch to x's shape. The dtype is x's, as in NumPy. Raises ShapeError unless
+    there are as many functions as conditions, or one more.
+
+    >>> x = lg.asarray([-2.0, 0.5, 3.0])
+    >>> lg.piecewise(x, [x < 0, x > 1], [lambda v: -v, 1.0, 0.0])
+    Tensor([2., 0., 1.], dtype=float64)
+    """
+    t = as_tensor(x)
+    alone = isinstance(conditions, bool) or not len(conditions) or not np.ndim(conditions[0])
+    masks = [as_bool(c) for c in ([conditions] if alone and t._value.shape else conditions)]
+    if len(functions) not in (len(masks), len(masks) + 1):
+        got = f"{len(masks)} conditions and {len(functions)} functions"
+        raise ShapeError(explained("piecewise", "as many functions as conditions, or one more", got, "pair them up"))
+    made = [cast(as_tensor(f(t, *args, **kw) if callable(f) else f), t._value.dtype) for f in functions]
+    default = made.pop() if len(made) > len(masks) else as_tensor(0, t._value.dtype)
+    result = broadcast_to(default, t._value.shape)
+    for mask, value in zip(masks, made, strict=True):
+        result = where(mask, value, result)
+    return result
+
+
+def insert(x: ArrayLike, positions: Any, values: ArrayLike, /, axis: int | None = None) -> Tensor:
+    """x with values before the given positions along an axis (None: of x raveled); x's dtype.
+
+    A number as position takes all values along the axis, of several positions each has one of its own. Positions are
+    Python ints, a slice or an array of them, since they decide the order: raises DTypeError for a tensor,
+    IndexRangeError out of range.
+
+    >>> lg.insert(lg.asarray([1, 2, 3]), 1, [8, 9]), lg.insert(lg.asarray([1, 2, 3]), [0, 2], 7)
+    (Tensor([1, 8, 9, 2, 3], dtype=int64), Tensor([7, 1, 2, 7, 3], dtype=int64))
+    """
+    if isinstance(positions, TensorCore):
+        fix = "the order must be known: pass Python ints"
+        raise DTypeError(explained("insert", "Python ints or a slice", positions._value.type, fix))
+    t, new = as_tensor(x), as_tensor(values)
+    if axis is None:
+        t, axis = ravel(t), 0
+    d = normal_axis("insert", axis, len(t._value.shape))
+    shape, rank = t._value.shape, len(t._value.shape)
+    at = np.arange(shape[d])[positions] if isinstance(positions, slice) else np.asarray(positions)
+    at = at if at.size else at.astype(np.int64)
+    new = reshape(new, (1,) * (rank - len(new._value.shape)) + new._value.shape)
+    if at.size == 1:
+        if not at.ndim:
+            new = moveaxis(new, 0, d)
+        count = new._value.shape[d]
+        at = np.repeat(at.reshape(-1), count)
+    else:
+        count = at.size
+    new = broadcast_to(cast(new, t._value.dtype), (*shape[:d], count, *shape[d + 1 :]))
+    try:
+        order = np.insert(np.arange(shape[d]), at, np.arange(shape[d], shape[d] + count))
+    except IndexError:
+        expected = f"positions from {-shape[d]} to {shape[d]}"
+        raise IndexRangeError(explained("insert", expected, positions, "check the bounds")) from None
+    return take(concat([t, new], axis=d), order, axis=d)
+
+
+def resize(x: ArrayLike, shape: Any, /) -> Tensor:
+    """The elements of x row by row in another shape, from the first again if there are too few; zeros of none.
+
+    The dtype stays.
+
+    >>> lg.resize([1, 2, 3], (2, 2))
+    Tensor([[1, 2],
+            [3, 1]], dtype=int64)
+    """
+    t, target = ravel(x), normal_shape("resize", shape)
+    count = t._value.shape[0]
+    if not count:
+        return zeros(target, dtype=t._value.dtype)
+    return reshape(take(t, remainder(arange(prod(target)), count)), target)
+
+
+def rollaxis(x: ArrayLike, axis: int, /, start: int = 0) -> Tensor:
+    """The axis moved before the one that is at `start`: a view. (`moveaxis` says where it is afterwards.)
+
+    >>> lg.rollaxis(lg.ones((3, 4, 5)), 2).shape
+    (5, 3, 4)
+    """
+    t = as_tensor(x)
+    rank = len(t._value.shape)
+    d = normal_axis("rollaxis", axis, rank)
+    to = start + rank if start < 0 else start
+    if not 0 <= to <= rank:
+        raise ShapeError(explained("rollaxis", f"a start from {-rank} to {rank}", start, "choose one of the axes"))
+    return moveaxis(t, d, to - 1 if d < to else to)
+
+
+def array_equiv(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+    """Whether x and y broadcast and are equal everywhere then, as a bool tensor of shape ().
+
+    >>> lg.array_equiv([1, 1], 1), lg.array_equiv([1, 1], [1, 1, 1])
+    (Tensor(True, dtype=bool), Tensor(False, dtype=bool))
+    """
+    try:
+        a, b = broadcast_arrays(x, y)
+    except ShapeError:
+        return as_tensor(False)
+    return array_equal(a, b)
+
+
+# ---- bits
+
+
+def _little(op: str, order: str) -> bool:
+    if order not in ("big", "little"):
+        raise ValueError(explained(op, "bitorder 'big' or 'little'", repr(order), "pass one of them"))
+    return order == "little"
+
+
+def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Tensor:
+    """Eight elements along an axis (None: of x raveled) that aren't 0 as the bits of a uint8; zeros fill up the last.
+
+    The first is the highest bit, unless `bitorder` is "little". Raises DTypeError for floats, ValueError for another
+    order.
+
+    >>> lg.packbits([1, 0, 0, 0, 0, 0, 0, 1, 1])
+    Tensor([129, 128], dtype=uint8)
+    """
+    t = as_tensor(x)
+    if t._value.dtype.kind not in "biu":
+        raise DTypeError(explained("packbits", "integers or bools", t._value.type, "compare them first"))
+    little = _little("packbits", bitorder)
+    if axis is None:
+        t, axis = ravel(t), 0
+    d = normal_axis("packbits", axis, len(t._value.shape))
+    bits = moveaxis(cast(cast(t, bool_), uint8), d, -1)
+    missing = -bits._value.shape[-1] % 8
+    bits = pad(bits, [*[(0, 0)] * (len(bits._value.shape) - 1), (0, missing)])
+    rows = reshape(bits, (*bits._value.shape[:-1], bits._value.shape[-1] // 8, 8))
+    places = cast(arange(8), uint8)
+    shifted = bitwise_left_shift(rows, places if little else flip(places))
+    return moveaxis(sum(shifted, axis=-1, dtype=uint8), -1, d).copy()
+
+
+def unpackbits(x: ArrayLike, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Tensor:
+    """The bits of uint8 elements along an axis (None: of x raveled) as elements 0 and 1: uint8.
+
+    The highest bit comes first, unless `bitorder` is "little". `count`: how many to give, a negative one how many to
+    leave out at the end; what is too many is filled up with zeros. Raises DTypeError for other dtypes, ValueError for
+    another order.
+
+    >>> lg.unpackbits(lg.asarray([129], dtype=lg.uint8))
+    Tensor([1, 0, 0, 0, 0, 0, 0, 1], dtype=uint8)
+    """
+    t = as_tensor(x)
+    if t._value.dtype is not uint8:
+        raise DTypeError(explained("unpackbits", "uint8 elements", t._value.type, "convert with .astype(lg.uint8)"))
+    little = _little("unpackbits", bitorder)
+    if axis is None:
+        t, axis = ravel(t), 0
+    d = normal_axis("unpackbits", axis, len(t._value.shape))
+    rows = moveaxis(t, d, -1)
+    places = cast(arange(8), uint8)
+    bits = bitwise_and(bitwise_right_shift(rows[..., None], places if little else flip(places)), 1)
+    bits = reshape(bits, (*rows._value.shape[:-1], 8 * rows._value.shape[-1]))
+    extent = bits._value.shape[-1]
+    length = extent if count is None else extent + count if count < 0 else count
+    if length < 0:
+        raise ShapeError(explained("unpackbits", f"at most {extent} bits to leave out", count, "choose fewer"))
+    bits = bits[..., :length]
+    if length > extent:
+        bits = pad(bits, [*[(0, 0)] * (len(bits._value.shape) - 1), (0, length - extent)])
+    return moveaxis(bits, -1, d).copy()
+
+

@@ -1,0 +1,141 @@
+"""Windows of signal processing, of the default float, and the Bessel function that Kaiser's is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.graph.types import float32
+from loopgrad.lazy.numpy.creation import arange, ones
+from loopgrad.lazy.numpy.elementwise import (
+    absolute,
+    add,
+    cos,
+    divide,
+    exp,
+    less_equal,
+    multiply,
+    sqrt,
+    subtract,
+)
+from loopgrad.lazy.numpy.special_values import isfinite, where
+from loopgrad.lazy.tensor.config import default_dtype
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.promotion import float_dtype
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC: Final = "bartlett blackman hamming hanning i0 kaiser"
+
+
+def _cosines(n: int, weights: Sequence[float]) -> Tensor:
+    """The sum of weights[k] * cos(k * angle), where the angle goes from -pi to pi in n steps."""
+    if n <= 1:
+        return ones((max(n, 0),))
+    steps = arange(1 - n, n, 2, dtype=default_dtype())
+    total: Tensor = as_tensor(weights[0])
+    for k, weight in enumerate(weights[1:], 1):
+        total = add(total, multiply(weight, cos(multiply(steps, k * math.pi / (n - 1)))))
+    return total
+
+
+def hanning(n: int, /) -> Tensor:
+    """The Hann window of n points, 1/2 + cos(a) / 2 for a from -pi to pi: a vector; [1.] for one point.
+
+    >>> lg.hanning(3)
+    Tensor([0., 1., 0.], dtype=float64)
+    """
+    return _cosines(n, (0.5, 0.5))
+
+
+def hamming(n: int, /) -> Tensor:
+    """The Hamming window of n points, 0.54 + 0.46 cos(a) for a from -pi to pi: a vector; [1.] for one point.
+
+    >>> lg.hamming(3)
+    Tensor([0.08, 1.  , 0.08], dtype=float64)
+    """
+    return _cosines(n, (0.54, 0.46))
+
+
+def blackman(n: int, /) -> Tensor:
+    """The Blackman window of n points, 0.42 + 0.5 cos(a) + 0.08 cos(2a) for a from -pi to pi: a vector.
+
+    >>> lg.blackman(5)[2]
+    Tensor(1., dtype=float64)
+    """
+    return _cosines(n, (0.42, 0.5, 0.08))
+
+
+def bartlett(n: int, /) -> Tensor:
+    """The triangle of n points from 0 to 1 and back: a vector; [1.] for one point.
+
+    >>> lg.bartlett(5)
+    Tensor([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
+    """
+    if n <= 1:
+        return ones((max(n, 0),))
+    steps = arange(1 - n, n, 2, dtype=default_dtype())
+    return where(less_equal(steps, 0), add(1.0, divide(steps, n - 1)), subtract(1.0, divide(steps, n - 1)))
+
+
+def kaiser(n: int, beta: ArrayLike, /) -> Tensor:
+    """The Kaiser window of n points, i0(beta sqrt(1 - a^2)) / i0(beta) for a from -1 to 1: a vector; [1.] for one.
+
+    `beta` is a number or a tensor of shape (), by which it can be differentiated.
+
+    >>> lg.kaiser(3, 0.0)
+    Tensor([1., 1., 1.], dtype=float64)
+    """
+    if n <= 1:
+        return ones((max(n, 0),))
+    part = divide(arange(1 - n, n, 2, dtype=default_dtype()), n - 1)
+    inside = subtract(1.0, multiply(part, part))
+    edge = less_equal(inside, 0.0)
+    root = where(edge, 0.0, sqrt(where(edge, 1.0, inside)))
+    return divide(i0(multiply(beta, root)), i0(beta))
+
+
+# Below this size the power series, whose terms all have one sign; beyond it sqrt(x) exp(-x) i0(x) as Chebyshev
+# polynomials in 16 / x - 1, computed with 40 digits.
+_BORDER: Final = 8.0
+_SERIES: Final = tuple([1.0 / (4.0**k * math.factorial(k) ** 2) for k in range(34)])
+_BEYOND: Final = (
+    0.4022452055070544158, 0.0033691164782556940899, 6.8897583469168239843e-5, 2.891370520834756483e-6,
+    2.0489185894690637418e-7, 2.2666689904981780646e-8, 3.3962320257083863452e-9, 4.9406023882249695891e-10,
+    1.1889147107846438342e-11, -3.1499165279632413645e-11, -1.3215811840447713119e-11, -1.7941785315068061178e-12,
+    7.1801244513836662337e-13, 3.8527783827421427011e-13, 1.5400862175214098269e-14, -4.1505693472872220866e-14,
+    -9.5548466988283076487e-15, 3.8116806693526224207e-15, 1.7725601330565263836e-15, -3.4254856196772191346e-16,
+    -2.8276239805165834849e-16,
+)  # fmt: skip
+
+
+def i0(x: ArrayLike, /) -> Tensor:
+    """The modified Bessel function of the first kind and order 0; the shape stays, integers give the default float.
+
+    >>> lg.i0([0.0, 1.0])
+    Tensor([1.        , 1.26606588], dtype=float64)
+    """
+    t = as_tensor(x)
+    t = cast(t, float_dtype(t._value.dtype))
+    if t._value.dtype.bits == 16:
+        return cast(i0(cast(t, float32)), t._value.dtype)
+    size = absolute(t)
+    near = less_equal(size, _BORDER)
+    inner = where(near, t, 0.0)
+    square = multiply(inner, inner)
+    series: Tensor = as_tensor(_SERIES[-1])
+    for coefficient in _SERIES[-2::-1]:
+        series = add(multiply(series, square), coefficient)
+    finite = isfinite(size)
+    outer = where(finite, where(near, _BORDER, size), _BORDER)
+    at = subtract(divide(2.0 * _BORDER, outer), 1.0)
+    last: Tensor = as_tensor(0.0)
+    before: Tensor = as_tensor(0.0)
+    for coefficient in _BEYOND[:0:-1]:  # Clenshaw's recurrence
+        last, before = add(subtract(multiply(multiply(2.0, at), last), before), coefficient), last
+    beyond = add(subtract(multiply(at, last), before), _BEYOND[0])
+    half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
+    far = multiply(multiply(half, divide(beyond, sqrt(outer))), half)
+    return where(near, series, where(finite, far, size))
