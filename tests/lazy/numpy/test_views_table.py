@@ -91,6 +91,10 @@ NEW = (
     "m.kaiser(4, m.sum(x) * 0 + 1.0)",
     "m.polyder(x[0], 0)",
     "m.polyint(x[0], 0)",
+    "m.real(x)",
+    "m.imag(x)",
+    "m.conj(x)",
+    "m.conv(x[None, None], m.ones((1, 1, 1, 1)))",
     "m.polydiv(x[0], x.ravel())[1]",
 )
 NUMPYS = (
@@ -126,6 +130,7 @@ NUMPYS = (
     "m.unwrap(x)",
     "m.packbits(x > 0)",
     "m.fix(x)",
+    "m.conjugate(x)",
     "x.compress([True, True, True], axis=0)",
     "m.array(x, copy=True)",
     "m.array(x, copy=None)",
