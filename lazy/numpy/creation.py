@@ -10,12 +10,8 @@ import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, explained
-from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType, TensorType, int64
-from loopgrad.lazy.numpy.complex_functions import imag, real
-from loopgrad.lazy.numpy.elementwise import divide, floor, multiply, power
-from loopgrad.lazy.numpy.movement import broadcast_to, stack, tril
-from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.numpy.movement import broadcast_to, reshape, stack, tril
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
@@ -36,7 +32,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.evaluation import to_device
 from loopgrad.lazy.tensor.exchange import from_gpu, placed
 from loopgrad.lazy.tensor.operands import normal_shape, positions
-from loopgrad.lazy.tensor.promotion import as_dtype, promote_all, scalar_dtype
+from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
 from loopgrad.lazy.tensor.storage import as_array, is_number, whole
 from loopgrad.runtime.devices import get_device
 
@@ -44,8 +40,8 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = (
-    "arange array asarray astype copy empty empty_like eye from_dlpack fromfunction full full_like geomspace identity "
-    "indices linspace logspace ones ones_like tri zeros zeros_like"
+    "arange array asarray astype copy empty empty_like eye from_dlpack fromfunction full full_like identity "
+    "indices ones ones_like tri zeros zeros_like"
 )
 
 
@@ -106,15 +102,19 @@ def _refuse_copy(op: str, copy: bool | None, got: str) -> None:
         raise ValueError(explained(op, "what needn't be copied or converted where copy=False", got, fix))
 
 
-def array(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = True) -> Tensor:
-    """`asarray`, with memory of its own unless told otherwise.
+def array(
+    obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = True, ndmin: int = 0
+) -> Tensor:
+    """`asarray`, with memory of its own unless told otherwise, and new axes in front until there are `ndmin`.
 
     Shapes, dtypes and errors are those of `asarray`.
 
     >>> lg.array([1.5, 2.5])
     Tensor([1.5, 2.5], dtype=float64)
     """
-    return asarray(obj, dtype=dtype, device=device, copy=copy)
+    made = asarray(obj, dtype=dtype, device=device, copy=copy)
+    missing = ndmin - len(made._value.shape)
+    return reshape(made, (1,) * missing + made._value.shape) if missing > 0 else made
 
 
 def astype(x: ArrayLike, /, dtype: Any, *, copy: bool = True, device: str | None = None) -> Tensor:
@@ -210,41 +210,43 @@ def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor
     return zeros(shape, dtype=dtype, device=device)
 
 
-def full_like(x: ArrayLike, /, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`full` with the shape, and unless given the dtype, of `x`.
+def full_like(
+    x: ArrayLike, /, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None, shape: Any = None
+) -> Tensor:
+    """`full` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.full_like(lg.asarray([1, 2]), 5)
     Tensor([5, 5], dtype=int64)
     """
     t = as_tensor(x)
-    return full(t._value.shape, fill_value, dtype=dtype or t._value.dtype, device=device)
+    return full(t._value.shape if shape is None else shape, fill_value, dtype=dtype or t._value.dtype, device=device)
 
 
-def zeros_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`zeros` with the shape, and unless given the dtype, of `x`.
+def zeros_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None, shape: Any = None) -> Tensor:
+    """`zeros` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.zeros_like(lg.asarray([1, 2]))
     Tensor([0, 0], dtype=int64)
     """
-    return full_like(x, 0, dtype=dtype, device=device)
+    return full_like(x, 0, dtype=dtype, device=device, shape=shape)
 
 
-def ones_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`ones` with the shape, and unless given the dtype, of `x`.
+def ones_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None, shape: Any = None) -> Tensor:
+    """`ones` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.ones_like(lg.asarray([1, 2]), dtype=lg.float32)
     Tensor([1., 1.], dtype=float32)
     """
-    return full_like(x, 1, dtype=dtype, device=device)
+    return full_like(x, 1, dtype=dtype, device=device, shape=shape)
 
 
-def empty_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None) -> Tensor:
-    """`empty` with the shape, and unless given the dtype, of `x`.
+def empty_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None, shape: Any = None) -> Tensor:
+    """`empty` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.empty_like(lg.asarray([1, 2]))
     Tensor([0, 0], dtype=int64)
     """
-    return zeros_like(x, dtype=dtype, device=device)
+    return zeros_like(x, dtype=dtype, device=device, shape=shape)
 
 
 def arange(
@@ -281,44 +283,8 @@ def arange(
     return result if device is None else to_device(result, device)
 
 
-def linspace(
-    start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
-) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, the end included unless `endpoint` is False; a vector.
-
-    Of the default float dtype, for complex ends the default complex one, unless given; rounded down for an integer
-    dtype. The ends may be tensors of shape ().
-
-    >>> lg.linspace(0.0, 1.0, 5)
-    Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float64)
-    """
-    given = promote_all(*[(t._value.dtype, t._weak) for t in (as_tensor(start), as_tensor(stop))])[0]
-    wanted: DType = requested_dtype(dtype) or (given if given.kind == "c" else default_dtype())
-    (num,) = normal_shape("linspace", num)
-    if wanted.kind == "c":
-        first, last = as_tensor(start, wanted), as_tensor(stop, wanted)
-        re = _line(real(first)._value, real(last)._value, num, endpoint)
-        joined = wrap(ops.join(re, _line(imag(first)._value, imag(last)._value, num, endpoint)))
-        return joined if device is None else to_device(joined, device)
-    work = wanted if wanted.is_float else default_dtype()
-    line = _line(as_tensor(start, work)._value, as_tensor(stop, work)._value, num, endpoint)
-    result = cast(floor(wrap(line)) if wanted.is_integer else wrap(line), wanted)
-    return result if device is None else to_device(result, device)
-
-
-def _line(first: Value, last: Value, num: int, endpoint: bool) -> Value:
-    gaps = num - 1 if endpoint else num
-    counter = ops.iota(TensorType((num,), first.dtype), 0)
-    step = ops.div(ops.sub(last, first), max(gaps, 1))
-    line = ops.add(ops.mul(counter, ops.broadcast_to(step, (num,))), ops.broadcast_to(first, (num,)))
-    if endpoint and num > 1:  # the end exactly, whatever rounding did to the step
-        at_end = ops.eq(counter, gaps)
-        line = ops.select(at_end, ops.broadcast_to(last, (num,)), line)
-    return line
-
-
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
+    n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: str | None = None
 ) -> Tensor:
     """Ones on diagonal `k`, zeros elsewhere: shape (n_rows, n_cols), square unless told.
 
@@ -347,48 +313,7 @@ def identity(n: int, /, *, dtype: Any = None) -> Tensor:
     return eye(n, dtype=dtype)
 
 
-def logspace(
-    start: float, stop: float, /, num: int = 50, *, base: float = 10.0, dtype: Any = None,
-    device: str | None = None, endpoint: bool = True,
-) -> Tensor:  # fmt: skip
-    """`base` to the powers `linspace(start, stop, num)`; a vector of the default float dtype unless given.
-
-    >>> lg.logspace(0.0, 2.0, 3)
-    Tensor([  1.,  10., 100.], dtype=float64)
-    """
-    result = power(base, linspace(start, stop, num, device=device, endpoint=endpoint))
-    return result if dtype is None else cast(result, as_dtype(dtype))
-
-
-def geomspace(
-    start: float, stop: float, /, num: int = 50, *, dtype: Any = None, device: str | None = None, endpoint: bool = True
-) -> Tensor:
-    """`num` numbers from `start` to `stop` with one ratio between neighbours; a vector.
-
-    The default float dtype unless given. Raises ValueError for Python numbers of different signs, or 0; with tensors
-    such ends give NaN.
-
-    >>> lg.geomspace(1.0, 8.0, 4)
-    Tensor([1., 2., 4., 8.], dtype=float64)
-    """
-    if isinstance(start, TensorCore) or isinstance(stop, TensorCore):
-        ratio = divide(stop, start)  # signs aren't known before it is computed: NaN where they differ
-        result = multiply(start, power(ratio, linspace(0.0, 1.0, num, device=device, endpoint=endpoint)))
-        return result if dtype is None else cast(result, as_dtype(dtype))
-    if not start * stop > 0:
-        fix = "the ratio between neighbours would not exist"
-        raise ValueError(explained("geomspace", "two ends of one sign", f"{start} and {stop}", fix))
-    sign = 1.0 if start > 0 else -1.0
-    powers = linspace(math.log10(abs(start)), math.log10(abs(stop)), num, device=device, endpoint=endpoint)
-    result = multiply(sign, power(10.0, powers))
-    at = positions((int(num),), 0)
-    result = where(wrap(ops.eq(at, 0)), start, result)
-    if endpoint and num > 1:  # the ends exactly, as in linspace
-        result = where(wrap(ops.eq(at, num - 1)), stop, result)
-    return result if dtype is None else cast(result, as_dtype(dtype))
-
-
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = None) -> Tensor:
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Tensor:
     """Ones at and below diagonal `k`, zeros above: shape (n_rows, n_cols), square unless told.
 
     The default float dtype unless given.
@@ -400,8 +325,10 @@ def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, *, dtype: Any = N
     return tril(ones((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype), k=k)
 
 
-def indices(dimensions: Any, /, dtype: Any = None) -> Tensor:
+def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """The index of every element along each axis, stacked: shape (rank, *dimensions), int64 unless given.
+
+    With `sparse` a tuple, in which the other axes have extent 1.
 
     >>> lg.indices((2, 2))[1]
     Tensor([[0, 1],
@@ -409,6 +336,9 @@ def indices(dimensions: Any, /, dtype: Any = None) -> Tensor:
     """
     shape = normal_shape("indices", dimensions)
     wanted: DType = requested_dtype(dtype) or int64
+    if sparse:
+        open_shapes = [tuple([n if d == a else 1 for d, n in enumerate(shape)]) for a in range(len(shape))]
+        return tuple([cast(wrap(positions(s, d)), wanted) for d, s in enumerate(open_shapes)])
     if not shape:
         return zeros((0,), dtype=wanted)
     return stack([cast(wrap(positions(shape, d)), wanted) for d in range(len(shape))])

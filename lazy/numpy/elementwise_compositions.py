@@ -280,8 +280,12 @@ def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tenso
     return all(logical_or(same, logical_and(isnan(a), isnan(b))) if equal_nan else same)
 
 
-def isin(x: ArrayLike, test: ArrayLike, /, *, invert: bool = False) -> Tensor:
+def isin(
+    x: ArrayLike, test: ArrayLike, /, assume_unique: bool = False, invert: bool = False, *, kind: str | None = None
+) -> Tensor:
     """Whether each element of x occurs among those of `test`: bools of x's shape. Costs the product of both sizes.
+
+    `assume_unique` and `kind` are NumPy's, where they say how to search; they change nothing here.
 
     >>> lg.isin([1, 2, 3], [3, 1])
     Tensor([ True, False,  True], dtype=bool)

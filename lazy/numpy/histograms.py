@@ -11,11 +11,12 @@ import numpy as np
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import float64, int64
-from loopgrad.lazy.numpy.creation import linspace, zeros
+from loopgrad.lazy.numpy.creation import zeros
 from loopgrad.lazy.numpy.elementwise import add, divide, equal, greater_equal, less, logical_or, multiply, subtract
 from loopgrad.lazy.numpy.movement import concat, flip, ravel, reshape
 from loopgrad.lazy.numpy.reduction import diff, max, min, sum
 from loopgrad.lazy.numpy.sorting import searchsorted
+from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
@@ -65,7 +66,7 @@ def bincount(
     return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
 
 
-def digitize(x: ArrayLike, bins: ArrayLike, /, right: bool = False) -> Tensor:
+def digitize(x: ArrayLike, /, bins: ArrayLike, right: bool = False) -> Tensor:
     """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
     below it, towards the smaller numbers.
 

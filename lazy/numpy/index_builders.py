@@ -10,10 +10,11 @@ import numpy as np
 
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.types import bool_, int64
-from loopgrad.lazy.numpy.creation import arange, asarray, linspace
+from loopgrad.lazy.numpy.creation import arange, asarray
 from loopgrad.lazy.numpy.elementwise import add, multiply, remainder
-from loopgrad.lazy.numpy.indexing import flatnonzero, nonzero
+from loopgrad.lazy.numpy.found_positions import flatnonzero, nonzero
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, reshape, stack
+from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import clip
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_shape
@@ -38,7 +39,8 @@ def _line(op: str, part: slice) -> Tensor:
     if part.stop is None:
         raise ValueError(explained(op, "a slice with an end", part, "write start:stop"))
     if isinstance(step, complex):
-        return linspace(start, part.stop, int(abs(step)))
+        points: Tensor = linspace(start, part.stop, int(abs(step)))
+        return points
     return arange(start, part.stop, step)
 
 

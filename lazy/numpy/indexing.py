@@ -37,13 +37,13 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, normal_shape, positions
+from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.tensor.promotion import promote
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "argwhere compress delete extract flatnonzero nonzero take take_along_axis unravel_index"
+PUBLIC: Final = "take take_along_axis"
 FULL = slice(None)
 
 
@@ -346,24 +346,37 @@ def _from_end(index: Value, extent: int) -> Value:
 # ---- functions
 
 
-def take(x: ArrayLike, indices: ArrayLike, /, axis: int | None = None) -> Tensor:
+def take(x: ArrayLike, /, indices: ArrayLike, axis: int | None = None, *, mode: str = "raise") -> Tensor:
     """The elements at `indices` along an axis (None: of the raveled array), of x's dtype.
 
     The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. What is out of
-    range is clamped, as every index that is data, or raises IndexRangeError under `lg.options(check_indices=True)`.
+    range is clamped, as every index that is data, or raises IndexRangeError under `lg.options(check_indices=True)`;
+    `mode` "wrap" takes it modulo the extent, "clip" clamps negative ones, too. Raises ValueError for another mode.
 
     >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
     Tensor([30, 10, 30], dtype=int64)
     """
     t = as_tensor(x)
     chosen = as_tensor(indices)
+    if mode != "raise":
+        shape = t._value.shape
+        extent = prod(shape) if axis is None else shape[normal_axis("take", axis, len(shape))]
+        chosen = _brought_inside(chosen, extent, mode)
     if axis is None:
         return get_item(wrap(ops.reshape(t._value, (prod(t._value.shape),))), chosen)
     d = normal_axis("take", axis, len(t._value.shape))
     return get_item(t, (*(FULL,) * d, chosen))
 
 
-def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) -> Tensor:
+def _brought_inside(chosen: Tensor, extent: int, mode: str) -> Tensor:
+    if mode not in ("wrap", "clip"):
+        raise ValueError(explained("take", "mode 'raise', 'wrap' or 'clip'", repr(mode), "pass one of them"))
+    wide = cast_value(chosen._value, int64)
+    last = max(extent - 1, 0)
+    return wrap(ops.mod(wide, max(extent, 1)) if mode == "wrap" else ops.min(ops.max(wide, 0), last))
+
+
+def take_along_axis(x: ArrayLike, /, indices: ArrayLike, axis: int | None = -1) -> Tensor:
     """For each position, the element that `indices` names along the axis (None: in x raveled, by a vector); broadcast
     elsewhere, of x's dtype.
 
@@ -398,93 +411,3 @@ def along_axis(op: str, shape: Shape, chosen: Tensor, axis: int) -> tuple[Tensor
 
 def _without(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], *shape[axis + 1 :])
-
-
-def nonzero(x: ArrayLike, /) -> tuple[Tensor, ...]:
-    """The positions of elements that aren't 0: one int64 vector for each axis.
-
-    Evaluates `x`, since the shape depends on it; raises TracedValueError while tracing.
-
-    >>> lg.nonzero(lg.asarray([[0, 5], [7, 0]]))
-    (Tensor([0, 1], dtype=int64), Tensor([1, 0], dtype=int64))
-    """
-    positions = np.nonzero(to_numpy(as_tensor(x), "index"))
-    return tuple([wrap(array_leaf(p)) for p in positions])
-
-
-def flatnonzero(x: ArrayLike, /) -> Tensor:
-    """The positions in the raveled array of elements that aren't 0: an int64 vector. Evaluates, as `nonzero` does.
-
-    >>> lg.flatnonzero(lg.asarray([0, 5, 7]))
-    Tensor([1, 2], dtype=int64)
-    """
-    return nonzero(wrap(ops.reshape(as_tensor(x)._value, (prod(as_tensor(x)._value.shape),))))[0]
-
-
-def argwhere(x: ArrayLike, /) -> Tensor:
-    """The positions of elements that aren't 0, one int64 row each: shape (count, rank). Evaluates, as `nonzero` does.
-
-    >>> lg.argwhere(lg.asarray([[0, 5], [7, 0]]))
-    Tensor([[0, 1],
-            [1, 0]], dtype=int64)
-    """
-    return wrap(array_leaf(np.argwhere(to_numpy(as_tensor(x), "index"))))
-
-
-def extract(condition: ArrayLike, x: ArrayLike, /) -> Tensor:
-    """The elements of the raveled array where the condition holds: a vector of x's dtype.
-
-    Evaluates the condition, as a mask does; raises TracedValueError while tracing.
-
-    >>> lg.extract(lg.asarray([True, False, True]), lg.asarray([1.0, 2.0, 3.0]))
-    Tensor([1., 3.], dtype=float64)
-    """
-    return take(x, flatnonzero(condition))
-
-
-def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Tensor:
-    """The slices along an axis (None: of x raveled) for which a vector of conditions holds, of x's dtype.
-
-    Evaluates the condition, as a mask does; raises TracedValueError while tracing.
-
-    >>> lg.compress([False, True], lg.asarray([[1, 2], [3, 4]]), axis=0)
-    Tensor([[3, 4]], dtype=int64)
-    """
-    return take(x, flatnonzero(condition), axis=axis)
-
-
-def delete(x: ArrayLike, positions: Any, /, axis: int | None = None) -> Tensor:
-    """x without the slices at the given positions along an axis (None: of x raveled).
-
-    Positions are Python ints or a slice, since they decide the shape: raises DTypeError for a tensor, IndexRangeError
-    out of range.
-
-    >>> lg.delete(lg.arange(5), [1, 3])
-    Tensor([0, 2, 4], dtype=int64)
-    """
-    t = as_tensor(x)
-    shape = t._value.shape
-    extent = prod(shape) if axis is None else shape[normal_axis("delete", axis, len(shape))]
-    if isinstance(positions, TensorCore):
-        fix = "the result's shape must be known: pass Python ints, or choose with lg.where"
-        raise DTypeError(explained("delete", "Python ints or a slice", positions._value.type, fix))
-    try:
-        kept = np.delete(np.arange(extent), positions)
-    except IndexError:
-        expected = f"positions from {-extent} to {extent - 1}"
-        raise IndexRangeError(explained("delete", expected, positions, "check the bounds")) from None
-    return take(t, kept, axis=axis)
-
-
-def unravel_index(indices: ArrayLike, shape: Any, /) -> tuple[Tensor, ...]:
-    """Positions in a raveled array of that shape as one index per axis.
-
-    >>> lg.unravel_index(lg.asarray([1, 5]), (2, 3))
-    (Tensor([0, 1], dtype=int64), Tensor([1, 2], dtype=int64))
-    """
-    rest = as_tensor(indices)._value
-    found: list[Tensor] = []
-    for extent in reversed(normal_shape("unravel_index", shape)):
-        found.append(wrap(ops.mod(rest, extent)))
-        rest = ops.floordiv(rest, extent)
-    return tuple(reversed(found))

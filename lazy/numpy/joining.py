@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
@@ -21,33 +21,39 @@ PUBLIC: Final = (
 )
 
 
-def atleast_1d(x: ArrayLike, /) -> Tensor:
-    """x, a scalar as an array of shape (1,); the dtype stays.
+def _each(xs: Sequence[ArrayLike], function: Callable[[Tensor], Tensor]) -> Any:
+    made = tuple([function(as_tensor(x)) for x in xs])
+    return made[0] if len(made) == 1 else made
+
+
+def atleast_1d(*xs: ArrayLike) -> Any:
+    """x (of several a tuple), a scalar as an array of shape (1,); the dtype stays.
 
     >>> lg.atleast_1d(2.0)
     Tensor([2.], dtype=float64)
     """
-    t = as_tensor(x)
-    return reshape(t, t._value.shape or (1,))
+    return _each(xs, lambda t: reshape(t, t._value.shape or (1,)))
 
 
-def atleast_2d(x: ArrayLike, /) -> Tensor:
-    """x with axes of extent 1 in front until there are two: a vector of n becomes one of shape (1, n).
+def atleast_2d(*xs: ArrayLike) -> Any:
+    """x (of several a tuple) with axes of extent 1 in front until there are two: of a vector of n shape (1, n).
 
     >>> lg.atleast_2d(lg.arange(3)).shape
     (1, 3)
     """
-    t = as_tensor(x)
-    return reshape(t, (1,) * (2 - len(t._value.shape)) + t._value.shape)
+    return _each(xs, lambda t: reshape(t, (1,) * (2 - len(t._value.shape)) + t._value.shape))
 
 
-def atleast_3d(x: ArrayLike, /) -> Tensor:
-    """x with three axes at least: a vector of n becomes (1, n, 1), a matrix (m, n, 1) in shape.
+def atleast_3d(*xs: ArrayLike) -> Any:
+    """x (of several a tuple) with three axes at least: a vector of n becomes (1, n, 1), a matrix (m, n, 1) in shape.
 
     >>> lg.atleast_3d(lg.arange(3)).shape
     (1, 3, 1)
     """
-    t = as_tensor(x)
+    return _each(xs, _with_three_axes)
+
+
+def _with_three_axes(t: Tensor) -> Tensor:
     shape = t._value.shape
     if len(shape) >= 3:
         return whole(t)
@@ -57,24 +63,24 @@ def atleast_3d(x: ArrayLike, /) -> Tensor:
 # ---- joining
 
 
-def vstack(xs: Sequence[ArrayLike], /) -> Tensor:
+def vstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None) -> Tensor:
     """Join along the first axis, vectors as rows; dtypes and errors are those of `concat`.
 
     >>> lg.vstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
     Tensor([[1, 2],
             [3, 4]], dtype=int64)
     """
-    return concat([atleast_2d(x) for x in xs], axis=0)
+    return concat([atleast_2d(x) for x in xs], axis=0, dtype=dtype)
 
 
-def hstack(xs: Sequence[ArrayLike], /) -> Tensor:
+def hstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None) -> Tensor:
     """Join along the second axis, vectors end to end; dtypes and errors are those of `concat`.
 
     >>> lg.hstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
     Tensor([1, 2, 3, 4], dtype=int64)
     """
     parts = [atleast_1d(x) for x in xs]
-    return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1)
+    return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1, dtype=dtype)
 
 
 def dstack(xs: Sequence[ArrayLike], /) -> Tensor:
@@ -126,7 +132,7 @@ def _joined_blocks(blocks: Any, level: int, rank: int) -> Tensor:
     return concat([_joined_blocks(b, level - 1, rank) for b in blocks], axis=-level)
 
 
-def append(x: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Tensor:
+def append(x: ArrayLike, /, values: ArrayLike, axis: int | None = None) -> Tensor:
     """`concat([x, values], axis)`, with its dtypes and errors; without an axis both are raveled.
 
     >>> lg.append(lg.asarray([1, 2]), 3)
@@ -138,7 +144,7 @@ def append(x: ArrayLike, values: ArrayLike, /, axis: int | None = None) -> Tenso
 # ---- splitting
 
 
-def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
+def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """As `split`, with sections that may differ by one element along the axis: the longer ones come first.
 
     Raises ShapeError for less than one section.
@@ -157,7 +163,7 @@ def array_split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis:
     return split(t, [i * short + min(i, longer) for i in range(1, sections)], axis=axis)
 
 
-def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
+def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """`split` along the first axis. Raises ShapeError for less than two axes, and as `split` does.
 
     >>> lg.vsplit(lg.asarray([[1, 2], [3, 4]]), 2)
@@ -166,7 +172,7 @@ def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Te
     return split(_of_rank("vsplit", x, 2), indices_or_sections, axis=0)
 
 
-def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
+def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """`split` along the second axis, of a vector along its only one. Raises ShapeError for a scalar, and as `split`
     does.
 
@@ -177,7 +183,7 @@ def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Te
     return split(t, indices_or_sections, axis=0 if len(t._value.shape) == 1 else 1)
 
 
-def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int], /) -> list[Tensor]:
+def dsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """`split` along the third axis. Raises ShapeError for less than three axes, and as `split` does.
 
     >>> [x.shape for x in lg.dsplit(lg.ones((2, 3, 4)), 2)]

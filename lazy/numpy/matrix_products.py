@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from string import ascii_letters
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -133,15 +133,15 @@ def matvec(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def vecmat(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """Vectors times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype; others broadcast.
+    """Vectors (their conjugates) times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype.
 
-    Raises ShapeError where the extents differ.
+    Other axes broadcast. Raises ShapeError where the extents differ.
 
     >>> lg.vecmat(lg.asarray([[1, 0], [0, 1]]), lg.asarray([[1, 2], [3, 4]]))
     Tensor([[1, 2],
             [3, 4]], dtype=int64)
     """
-    return matmul(expand_dims(x, -2), y)[..., 0, :]
+    return matmul(expand_dims(conj(x), -2), y)[..., 0, :]
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -214,7 +214,7 @@ def _listed(axes: int | Sequence[int]) -> Sequence[int]:
 # ---- diagonals
 
 
-def diagonal(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonal over two axes, as a new last axis: a read-only view.
 
     Raises ShapeError for less than two axes.
@@ -266,29 +266,35 @@ def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
     return diag(ravel(x), k)
 
 
-def trace(x: ArrayLike, /, offset: int = 0, *, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sum of the diagonal over two axes, which the result hasn't; integers are added up in 64 bits.
+def trace(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """The sum of the diagonal over two axes, which the result hasn't; in `dtype`, or integers in 64 bits.
 
     Raises ShapeError for less than two axes.
 
     >>> lg.trace(lg.asarray([[1, 2], [3, 4]]))
     Tensor(5, dtype=int64)
     """
-    return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
+    return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1, dtype=dtype)
 
 
-def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
-    """The cross product of vectors of 3 along an axis; other axes broadcast, dtypes are promoted to one.
+def cross(
+    x: ArrayLike, y: ArrayLike, /, axis: int | None = None, *, axisa: int = -1, axisb: int = -1, axisc: int = -1
+) -> Tensor:
+    """The cross product of vectors of 3 along an axis (the last; or `axisa` of x, `axisb` of y, `axisc` of the result).
+
+    Other axes broadcast, dtypes are promoted to one.
 
     Raises ShapeError for another extent of the axis.
 
     >>> lg.cross(lg.asarray([1, 0, 0]), lg.asarray([0, 1, 0]))
     Tensor([0, 0, 1], dtype=int64)
     """
-    a, b = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
-    for t in (a, b):
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    for t, at in ((a, axisa), (b, axisb)):
         if t._value.shape[-1] != 3:
-            raise ShapeError(explained("cross", f"extent 3 at axis {axis}", t._value.type, "pad two-vectors with 0"))
+            raise ShapeError(explained("cross", f"extent 3 at axis {at}", t._value.type, "pad two-vectors with 0"))
     a0, a1, a2 = (get_item(a, (..., i)) for i in range(3))
     b0, b1, b2 = (get_item(b, (..., i)) for i in range(3))
     parts = [
@@ -296,7 +302,7 @@ def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
         subtract(multiply(a2, b0), multiply(a0, b2)),
         subtract(multiply(a0, b1), multiply(a1, b0)),
     ]
-    return copied(moveaxis(stack(parts, axis=-1), -1, axis))
+    return copied(moveaxis(stack(parts, axis=-1), -1, axisc))
 
 
 # ---- einsum

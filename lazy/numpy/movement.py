@@ -16,9 +16,9 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.indexing import FULL
 from loopgrad.lazy.numpy.views_and_assignment import subscript
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, copied, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, cast_value, copied, wrap
 from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape
-from loopgrad.lazy.tensor.promotion import promote_all, promote_arrays
+from loopgrad.lazy.tensor.promotion import as_dtype, promote_all, promote_arrays
 from loopgrad.lazy.tensor.storage import as_array, by_rows, is_number, needs_copy, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Flipped, Reshaped, Stretched, Transposed
 
@@ -213,7 +213,7 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
     return swapaxes(t, -1, -2)
 
 
-def swapaxes(x: ArrayLike, axis1: int, axis2: int, /) -> Tensor:
+def swapaxes(x: ArrayLike, /, axis1: int, axis2: int) -> Tensor:
     """Exchange two axes: a view. Raises ShapeError for axes that x hasn't.
 
     >>> lg.swapaxes(lg.ones((2, 3, 4)), 0, 2).shape
@@ -226,7 +226,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int, /) -> Tensor:
     return permute_dims(t, perm)
 
 
-def moveaxis(x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
+def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Move axes to new positions; the others keep their order: a view.
 
     Raises ShapeError unless there are as many distinct targets as sources.
@@ -307,17 +307,19 @@ def _span(value: Value, axis: int, start: int, stop: int) -> Value:
 # ---- joining and splitting
 
 
-def _same_dtype(op: str, xs: Sequence[ArrayLike], numbers_give_way: bool = False) -> list[Value]:
+def _same_dtype(op: str, xs: Sequence[ArrayLike], wanted: Any = None, numbers_give_way: bool = False) -> list[Value]:
     if not len(xs):
         raise ShapeError(explained(op, "at least one tensor", "none", "pass one"))
     tensors = [as_tensor(x) for x in xs]
+    if wanted is not None:
+        return [cast_value(t._value, as_dtype(wanted)) for t in tensors]
     operands = [(t._value.dtype, t._weak) for t in tensors]
     dtype = promote_all(*operands)[0] if numbers_give_way else promote_arrays(*operands)
     return [cast_operand(t, dtype) for t in tensors]
 
 
-def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
-    """Join along an existing axis (None: of all raveled), in the dtype to which all are promoted.
+def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0, *, dtype: Any = None) -> Tensor:
+    """Join along an existing axis (None: of all raveled), in `dtype`, or the one to which all are promoted.
 
     The other extents must be equal: raises ShapeError where they aren't, for a scalar, and for no tensors.
 
@@ -326,7 +328,7 @@ def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
             [0., 0.],
             [0., 0.]], dtype=float64)
     """
-    values = _same_dtype("concat", xs, numbers_give_way=axis is None)  # only there can they be among arrays
+    values = _same_dtype("concat", xs, dtype, numbers_give_way=axis is None)  # only there can they be among arrays
     if axis is None:
         return wrap(ops.concat([ravel(wrap(v))._value for v in values], 0))
     if not values[0].shape:
@@ -335,14 +337,14 @@ def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
     return wrap(ops.concat(values, normal_axis("concat", axis, len(values[0].shape))))
 
 
-def stack(xs: Sequence[ArrayLike], /, axis: int = 0) -> Tensor:
-    """Join along a new axis, in the dtype to which all are promoted; raises ShapeError where shapes differ.
+def stack(xs: Sequence[ArrayLike], /, axis: int = 0, *, dtype: Any = None) -> Tensor:
+    """Join along a new axis, in `dtype`, or the one to which all are promoted; raises ShapeError where shapes differ.
 
     >>> lg.stack([lg.asarray([1, 2]), lg.asarray([3, 4])], axis=1)
     Tensor([[1, 3],
             [2, 4]], dtype=int64)
     """
-    values = _same_dtype("stack", xs)
+    values = _same_dtype("stack", xs, dtype)
     shape = values[0].shape
     if any(v.shape != shape for v in values):
         got = ", ".join(str(v.shape) for v in values)
@@ -363,7 +365,7 @@ def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple([_section(t, d, i) for i in range(t._value.shape[d])])
 
 
-def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Tensor]:
+def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Cut along an axis, into views: equal sections, or at the given positions.
 
     Raises ShapeError where a number of sections doesn't divide the extent; `array_split` allows that.

@@ -26,8 +26,8 @@ from loopgrad.lazy.numpy.movement import (
     reshape,
     stack,
 )
+from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.reduction import sum
-from loopgrad.lazy.numpy.repetition import pad
 from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "argpartition array_equiv choose insert packbits partition piecewise resize rollaxis unpackbits"
 
 
-def partition(x: ArrayLike, kth: int | Sequence[int], /, axis: int | None = -1) -> Tensor:
+def partition(x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1) -> Tensor:
     """x with its k-th smallest elements along an axis (None: of x raveled) in their places, smaller ones before them,
     larger ones behind.
 
@@ -53,7 +53,7 @@ def partition(x: ArrayLike, kth: int | Sequence[int], /, axis: int | None = -1) 
     return sort(x, axis=axis)
 
 
-def argpartition(x: ArrayLike, kth: int | Sequence[int], /, axis: int | None = -1) -> Tensor:
+def argpartition(x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1) -> Tensor:
     """The positions (int64) that give `partition(x, kth, axis)`, with its errors.
 
     >>> lg.argpartition(lg.asarray([3, 1, 2]), 0)[0]
@@ -123,7 +123,7 @@ def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], /, *args:
     return result
 
 
-def insert(x: ArrayLike, positions: Any, values: ArrayLike, /, axis: int | None = None) -> Tensor:
+def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None) -> Tensor:
     """x with values before the given positions along an axis (None: of x raveled); x's dtype.
 
     A number as position takes all values along the axis, of several positions each has one of its own. Positions are
@@ -133,15 +133,15 @@ def insert(x: ArrayLike, positions: Any, values: ArrayLike, /, axis: int | None 
     >>> lg.insert(lg.asarray([1, 2, 3]), 1, [8, 9]), lg.insert(lg.asarray([1, 2, 3]), [0, 2], 7)
     (Tensor([1, 8, 9, 2, 3], dtype=int64), Tensor([7, 1, 2, 7, 3], dtype=int64))
     """
-    if isinstance(positions, TensorCore):
+    if isinstance(obj, TensorCore):
         fix = "the order must be known: pass Python ints"
-        raise DTypeError(explained("insert", "Python ints or a slice", positions._value.type, fix))
+        raise DTypeError(explained("insert", "Python ints or a slice", obj._value.type, fix))
     t, new = as_tensor(x), as_tensor(values)
     if axis is None:
         t, axis = ravel(t), 0
     d = normal_axis("insert", axis, len(t._value.shape))
     shape, rank = t._value.shape, len(t._value.shape)
-    at = np.arange(shape[d])[positions] if isinstance(positions, slice) else np.asarray(positions)
+    at = np.arange(shape[d])[obj] if isinstance(obj, slice) else np.asarray(obj)
     at = at if at.size else at.astype(np.int64)
     new = reshape(new, (1,) * (rank - len(new._value.shape)) + new._value.shape)
     if at.size == 1:
@@ -156,7 +156,7 @@ def insert(x: ArrayLike, positions: Any, values: ArrayLike, /, axis: int | None 
         order = np.insert(np.arange(shape[d]), at, np.arange(shape[d], shape[d] + count))
     except IndexError:
         expected = f"positions from {-shape[d]} to {shape[d]}"
-        raise IndexRangeError(explained("insert", expected, positions, "check the bounds")) from None
+        raise IndexRangeError(explained("insert", expected, obj, "check the bounds")) from None
     return take(concat([t, new], axis=d), order, axis=d)
 
 

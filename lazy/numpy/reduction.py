@@ -80,7 +80,7 @@ def _kept(value: Value, where: ArrayLike | None, identity: Any) -> Value:
 
 
 def sum(
-    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The sum over `axis` (None: all; an int or several), of those elements where `where` holds, plus `initial`.
@@ -98,7 +98,7 @@ def sum(
 
 
 def prod(
-    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The product over `axis`, of those elements where `where` holds, times `initial`; 1 of no elements.
@@ -210,7 +210,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where:
 
 
 def mean(
-    x: ArrayLike, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, where: ArrayLike | None = None
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None
 ) -> Tensor:
     """The mean over `axis`, of those elements where `where` holds; NaN of no elements.
 
@@ -232,21 +232,23 @@ def _accumulator(dtype: DType) -> DType:
 
 
 def var(
-    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
-    where: ArrayLike | None = None,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, correction: float = 0.0, keepdims: bool = False,
+    ddof: float | None = None, where: ArrayLike | None = None, mean: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`, of those elements where `where` holds.
 
-    The sum of squares is divided by the count less `correction` (NumPy: `ddof`). Dtypes are those of `mean`; of complex
-    numbers it is the real variance of their distances from the mean.
+    The sum of squares is divided by the count less `correction` (NumPy: `ddof`). `mean`, with the reduced axes kept, is
+    taken for theirs. Dtypes are those of `mean`; of complex numbers it is that of the distances, a float.
 
     >>> lg.var(lg.asarray([1.0, 2.0, 3.0])), lg.var(lg.asarray([1.0, 2.0, 3.0]), correction=1)
     (Tensor(0.66666667, dtype=float64), Tensor(1., dtype=float64))
     """
     value = as_tensor(x)._value
     axes = normal_axes("var", axis, len(value.shape))
-    t = cast(wrap(value), float_dtype(value.dtype))
-    gap = subtract(t, mean(t, axis=axes, keepdims=True, where=where))
+    work = requested_dtype(dtype) or float_dtype(value.dtype)
+    t = cast(wrap(value), work)
+    middle = _mean(t, axis=axes, keepdims=True, where=where) if mean is None else cast(as_tensor(mean), work)
+    gap = subtract(t, middle)
     squares = sum(square_of_size(gap), axis=axes, keepdims=keepdims, where=where)
     taken = correction if ddof is None else ddof
     count = _count(value.shape, axes, keepdims, where)
@@ -255,16 +257,21 @@ def var(
     return divide(squares, cast(maximum(subtract(count, taken), 0), squares._value.dtype))
 
 
+_mean: Final = mean
+
+
 def std(
-    x: ArrayLike, /, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, ddof: float | None = None,
-    where: ArrayLike | None = None,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, correction: float = 0.0, keepdims: bool = False,
+    ddof: float | None = None, where: ArrayLike | None = None, mean: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation, the root of `var`, with its shapes and dtypes; of equal elements its derivative is 0.
+    """The standard deviation, the root of `var`, with its options, shapes and dtypes; of equal elements its derivative
+    is 0.
 
     >>> lg.std(lg.asarray([1.0, 3.0]))
     Tensor(1., dtype=float64)
     """
-    return root_of_squares(var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof, where=where))
+    how: dict[str, Any] = {"correction": correction, "keepdims": keepdims, "ddof": ddof, "where": where, "mean": mean}
+    return root_of_squares(var(x, axis, dtype, **how))
 
 
 def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:

@@ -1,15 +1,14 @@
-"""Elements more than once: repeat, tile, pad, meshgrid. Nothing here computes on values."""
+"""Elements more than once: repeat, tile, meshgrid. Nothing here computes on values."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import int64
 from loopgrad.lazy.numpy.indexing import take
@@ -23,7 +22,7 @@ from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "meshgrid pad repeat tile"
+PUBLIC: Final = "meshgrid repeat tile"
 
 
 def repeat(
@@ -74,15 +73,15 @@ def _repeated_positions(counts: Tensor, extent: int, length: int | None) -> Arra
     return np.repeat(np.arange(extent), numbers)
 
 
-def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
-    """The whole array `repetitions` times along each axis, of which there may be more than x has; the dtype stays.
+def tile(x: ArrayLike, /, reps: int | Sequence[int]) -> Tensor:
+    """The whole array `reps` times along each axis, of which there may be more than x has; the dtype stays.
 
     >>> lg.tile(lg.asarray([1, 2]), (2, 2))
     Tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]], dtype=int64)
     """
     t = as_tensor(x)
-    counts = normal_shape("tile", repetitions)
+    counts = normal_shape("tile", reps)
     rank = max(len(counts), len(t._value.shape))
     shape = (1,) * (rank - len(t._value.shape)) + t._value.shape
     counts = (1,) * (rank - len(counts)) + counts
@@ -92,62 +91,7 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
     return reshape(wide, tuple([c * n for c, n in zip(counts, shape, strict=True)]), copy=True)
 
 
-def pad(x: ArrayLike, pad_width: Any, /, mode: str = "constant", *, constant_values: ArrayLike = 0) -> Tensor:
-    """Add elements around: `pad_width` is an int, (low, high), or one such pair per axis.
-
-    They are `constant_values`, or repeat x: its `edge`, its mirror image (`reflect`, `symmetric` with the edge doubled)
-    or x from the other side (`wrap`).
-
-    The dtype stays. Raises ShapeError for negative widths, or not one pair per axis, ValueError for another mode.
-
-    >>> lg.pad(lg.asarray([1, 2]), (1, 2))
-    Tensor([0, 1, 2, 0, 0], dtype=int64)
-    """
-    t = as_tensor(x)
-    rank = len(t._value.shape)
-    pairs = _pairs(pad_width, rank)
-    if any(n < 0 for pair in pairs for n in pair):
-        raise ShapeError(explained("pad", "widths of at least 0", pad_width, "slice to shrink"))
-    if mode != "constant":
-        return _repeated_around(t, pairs, mode)
-    value = as_tensor(constant_values, t._value.dtype)._value
-    low, high = [p[0] for p in pairs], [p[1] for p in pairs]
-    return wrap(ops.pad(t._value, low, high, ops.reshape(value, ())), t._weak)
-
-
-_PAD_MODES: Final = ("edge", "reflect", "symmetric", "wrap")
-
-
-def _repeated_around(t: Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> Tensor:
-    """Every axis read at positions that run over its ends."""
-    if mode not in _PAD_MODES:
-        known = ", ".join(map(repr, ("constant", *_PAD_MODES)))
-        raise ValueError(explained("pad", f"mode {known}", repr(mode), "pass one of them"))
-    t = copied(t)
-    for d, (low, high) in enumerate(pairs):
-        extent = t._value.shape[d]
-        if not low and not high:
-            continue
-        if not extent:
-            raise ShapeError(explained("pad", f"elements along axis {d} to repeat", t._value.type, "use 'constant'"))
-        t = take(t, np.pad(np.arange(extent), (low, high), mode=mode), axis=d)  # type: ignore[call-overload]
-    return t
-
-
-def _pairs(width: Any, rank: int) -> list[tuple[int, int]]:
-    if not isinstance(width, tuple | list):
-        return [(int(width), int(width))] * rank
-    if len(width) == 2 and not any(isinstance(w, tuple | list) for w in width):
-        return [(int(width[0]), int(width[1]))] * rank
-    pairs = [(int(w[0]), int(w[-1])) for w in width]
-    if len(pairs) == 1:
-        pairs = pairs * rank
-    if len(pairs) != rank:
-        raise ShapeError(explained("pad", f"one (low, high) per axis ({rank})", width, "name every axis"))
-    return pairs
-
-
-def meshgrid(*xs: ArrayLike, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
+def meshgrid(*xs: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinate arrays from one-dimensional coordinates; `sparse` leaves axes of extent 1 unstretched.
 
     A tuple with one array for each, all of one shape: (n_y, n_x, ...) for `indexing` "xy", (n_x, n_y, ...) for "ij".

@@ -18,14 +18,15 @@ from loopgrad.lazy.numpy.elementwise import (
     less_equal,
     logical_and,
     multiply,
+    negative,
     remainder,
     subtract,
 )
 from loopgrad.lazy.numpy.indexing import take
-from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
+from loopgrad.lazy.numpy.movement import broadcast_to, concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import diff, sum
 from loopgrad.lazy.numpy.running_totals import cumsum
-from loopgrad.lazy.numpy.sorting import searchsorted
+from loopgrad.lazy.numpy.sorting import argsort, searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axis, vector_operand
@@ -38,13 +39,15 @@ PUBLIC: Final = "gradient interp trapezoid unwrap vander"
 
 
 def interp(
-    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, /, left: ArrayLike | None = None, right: ArrayLike | None = None
-) -> Tensor:
+    x: ArrayLike, /, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The function with values `fp` at the increasing points `xp`, at x: linear between them, constant outside (`left`,
     `right`). Derivatives flow to x and `fp`, and at a point are those of the piece on its right.
 
-    `xp` and `fp` are vectors; the result has x's shape and a float dtype. Raises ShapeError unless there are as many
-    points as values, at least one.
+    With a `period` points and x are taken modulo it, in any order, and there is no outside. `xp` and `fp` are vectors;
+    the result has x's shape and a float dtype. Raises ShapeError unless there are as many points as values, at least
+    one.
 
     >>> lg.interp([0.5, 9.0], [0.0, 1.0, 2.0], [0.0, 10.0, 20.0])
     Tensor([ 5., 20.], dtype=float64)
@@ -55,6 +58,9 @@ def interp(
         raise ShapeError(explained("interp", "as many points as values", got, "make them equally long"))
     t = as_tensor(x)
     t, points, values = (cast(p, float_dtype(p._value.dtype)) for p in (t, points, values))
+    if period is not None:
+        t, points, values = _periodic(t, points, values, absolute(period))
+        left = right = None
     count = points._value.shape[0]
     piece = clip(subtract(searchsorted(points, t, side="right"), 1), 0, max(count - 2, 0))
     after = clip(add(piece, 1), 0, count - 1)
@@ -69,7 +75,16 @@ def interp(
     return where(less_equal(points[-1], t), beyond, inside)
 
 
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
+def _periodic(t: Tensor, points: Tensor, values: Tensor, period: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Within one period, where one more point stands on either side."""
+    points = remainder(points, period)
+    order = argsort(points)
+    points, values = take(points, order), take(values, order)
+    points = concat([subtract(points[-1:], period), points, add(points[:1], period)])
+    return remainder(t, period), points, concat([values[-1:], values, values[:1]])
+
+
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
     """The integral of y along an axis by the trapezoidal rule, at points x or `dx` apart.
 
     The result lacks the axis; integers give the default float. x is a vector along the axis, or broadcasts with y.
@@ -88,35 +103,75 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, /, dx: ArrayLike = 1.0, 
     return sum(divide(multiply(width, add(after, before)), 2.0), axis=axis)
 
 
-def gradient(x: ArrayLike, spacing: float = 1.0, /, *, axis: int | None = None) -> Any:
-    """Central differences inside, one-sided ones at the ends, of samples `spacing` apart along an axis.
+def gradient(x: ArrayLike, /, *spacing: ArrayLike, axis: Any = None, edge_order: int = 1) -> Any:
+    """Slopes of samples along axes (None: each): second-order differences inside, at the ends of order `edge_order`.
 
-    Without an axis a list with one result per axis (the result itself for a vector). This is NumPy's function of that
-    name; derivatives of functions are `lg.grad` and `lg.gradients`.
+    `spacing` is nothing (1), the distance along all axes, or for each axis its distance or the samples' places, a
+    vector. Of several axes a tuple of results. This is NumPy's function of that name; derivatives of functions are
+    `lg.grad` and `lg.gradients`.
 
-    Shapes stay, integers give the default float. Raises ShapeError for less than two elements along an axis.
+    Shapes stay, integers give the default float. Raises ShapeError for too few elements along an axis and for places
+    that don't fit, ValueError for another order.
 
     >>> lg.gradient(lg.asarray([0.0, 1.0, 4.0, 9.0]))
     Tensor([1., 2., 4., 5.], dtype=float64)
     """
+    if edge_order not in (1, 2):
+        raise ValueError(explained("gradient", "edge_order 1 or 2", edge_order, "pass one of them"))
     t = as_tensor(x)
-    if as_tensor(spacing)._value.shape:
-        fix = "divide lg.diff by the distances"
-        raise ShapeError(explained("gradient", "one spacing", as_tensor(spacing)._value.type, fix))
     t = cast(t, float_dtype(t._value.dtype))
     rank = len(t._value.shape)
-    axes = range(rank) if axis is None else [normal_axis("gradient", axis, rank)]
-    results = [_slope(t, d, spacing) for d in axes]
-    return results[0] if len(results) == 1 else results
+    given = tuple(range(rank)) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [normal_axis("gradient", a, rank) for a in given]
+    gaps = spacing or (1.0,)
+    gaps = gaps * len(axes) if len(gaps) == 1 and not as_tensor(gaps[0])._value.shape else gaps
+    if len(gaps) != len(axes):
+        got = f"{len(spacing)} for {len(axes)} axes"
+        raise ShapeError(explained("gradient", "one spacing, or one for each axis", got, "pass as many"))
+    results = [_slope(t, d, as_tensor(gap), edge_order) for d, gap in zip(axes, gaps, strict=True)]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
-def _slope(t: Tensor, axis: int, spacing: Any) -> Tensor:
-    if t._value.shape[axis] < 2:
-        raise ShapeError(explained("gradient", f"at least 2 elements along axis {axis}", t._value.type, "add samples"))
+def _slope(t: Tensor, axis: int, spacing: Tensor, edge_order: int) -> Tensor:
+    count = t._value.shape[axis]
+    if count < edge_order + 1:
+        expected = f"at least {edge_order + 1} elements along axis {axis}"
+        raise ShapeError(explained("gradient", expected, t._value.type, "add samples"))
     rows = moveaxis(t, axis, 0)
-    inner = divide(subtract(rows[2:], rows[:-2]), multiply(2.0, spacing))
-    first, last = divide(subtract(rows[1:2], rows[:1]), spacing), divide(subtract(rows[-1:], rows[-2:-1]), spacing)
+    if spacing._value.shape not in ((), (count,)):
+        expected = f"a distance, or {count} places"
+        raise ShapeError(explained("gradient", expected, spacing._value.type, "pass one place per sample"))
+    uneven = bool(spacing._value.shape)
+    gap = diff(spacing) if uneven else broadcast_to(spacing, (count - 1,))
+    gap = reshape(cast(gap, t._value.dtype), (-1, *(1,) * (len(t._value.shape) - 1)))
+    if uneven and count > 2:
+        before, after = gap[:-1], gap[1:]
+        both = add(before, after)
+        inner = add(
+            subtract(
+                multiply(divide(subtract(after, before), multiply(before, after)), rows[1:-1]),
+                multiply(divide(after, multiply(before, both)), rows[:-2]),
+            ),
+            multiply(divide(before, multiply(after, both)), rows[2:]),
+        )
+    else:
+        inner = divide(subtract(rows[2:], rows[:-2]), multiply(2.0, gap[1:]))
+    if edge_order == 1:
+        first, last = divide(subtract(rows[1:2], rows[:1]), gap[:1]), divide(subtract(rows[-1:], rows[-2:-1]), gap[-1:])
+    else:
+        first = _parabola(rows[:1], rows[1:2], rows[2:3], gap[:1], gap[1:2])
+        last = negative(_parabola(rows[-1:], rows[-2:-1], rows[-3:-2], gap[-1:], gap[-2:-1]))
     return copied(moveaxis(concat([first, inner, last], axis=0), 0, axis))
+
+
+def _parabola(end: Tensor, second: Tensor, third: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    """The slope at the first of three samples, of the parabola through them."""
+    both = add(near, far)
+    own = multiply(divide(add(multiply(2.0, near), far), multiply(near, both)), end)
+    others = subtract(
+        multiply(divide(both, multiply(near, far)), second), multiply(divide(near, multiply(far, both)), third)
+    )
+    return subtract(others, own)
 
 
 def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, period: float = 2.0 * math.pi) -> Tensor:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import add, equal, logical_and, logical_not, subtract
 from loopgrad.lazy.numpy.elementwise_compositions import isin
-from loopgrad.lazy.numpy.indexing import flatnonzero, take
+from loopgrad.lazy.numpy.found_positions import flatnonzero
+from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import concat, ravel
 from loopgrad.lazy.numpy.reduction import diff
 from loopgrad.lazy.numpy.sorting import argsort, sort

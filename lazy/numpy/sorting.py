@@ -7,7 +7,7 @@ the imaginary ones. Derivatives move as the elements do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.complex_numbers.table import computed
@@ -33,17 +33,23 @@ from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+_KINDS: Final = ("quicksort", "mergesort", "heapsort", "stable")  # NumPy's ways to sort
 PUBLIC: Final = "argsort lexsort searchsorted sort top_k"
 
 
-def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(
+    x: ArrayLike, /, axis: int | None = -1, kind: str | None = None, order: None = None, *, descending: bool = False,
+    stable: bool | None = True,
+) -> Tensor:  # fmt: skip
     """Elements in order along an axis (None: of all, as a vector), NaN last (`descending`: first).
 
-    Shape and dtype stay; always stable, but that `descending` turns equal elements around.
+    Shape and dtype stay; always stable, but that `descending` turns equal elements around. `kind`, NumPy's name of a
+    way to sort, changes nothing; `order` is for fields, which tensors haven't. Raises ValueError for another kind.
 
     >>> lg.sort(lg.asarray([3.0, 1.0, 2.0]), descending=True)
     Tensor([3., 2., 1.], dtype=float64)
     """
+    _check_kind("sort", kind, order)
     t = as_tensor(x)
     if axis is None:
         t, axis = ravel(t), 0
@@ -52,12 +58,25 @@ def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, st
     return wrap(ops.flip(result._value, (d,))) if descending else result
 
 
-def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def _check_kind(op: str, kind: str | None, order: Any) -> None:
+    if kind not in (None, *_KINDS):
+        raise ValueError(explained(op, f"a kind among {', '.join(_KINDS)}", repr(kind), "leave it out"))
+    if order is not None:
+        raise ValueError(explained(op, "no order of fields", repr(order), "sort by one array: lg.argsort, lg.take"))
+
+
+def argsort(
+    x: ArrayLike, /, axis: int | None = -1, kind: str | None = None, order: None = None, *, descending: bool = False,
+    stable: bool | None = True,
+) -> Tensor:  # fmt: skip
     """The positions (int64) that sort along an axis (None: of x raveled); equal elements keep their order.
+
+    `kind` and `order` are those of `sort`, with its errors.
 
     >>> lg.argsort(lg.asarray([3.0, 1.0, 2.0]))
     Tensor([1, 2, 0], dtype=int64)
     """
+    _check_kind("argsort", kind, order)
     t = as_tensor(x)
     if axis is None:
         t, axis = ravel(t), 0
@@ -90,7 +109,7 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     return order
 
 
-def top_k(x: ArrayLike, k: int, /, axis: int = -1) -> tuple[Tensor, Tensor]:
+def top_k(x: ArrayLike, /, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest elements along an axis, the largest first, and their positions (int64).
 
     Of equal elements the first come first; NaN is larger than every number. The axis is k long in both results, values
@@ -108,7 +127,7 @@ def top_k(x: ArrayLike, k: int, /, axis: int = -1) -> tuple[Tensor, Tensor]:
     return take_along_axis(t, order, axis=d), order
 
 
-def searchsorted(a: ArrayLike, v: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
+def searchsorted(a: ArrayLike, /, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
     """Where to insert `v` into the sorted vector `a` so that it stays sorted: int64, of v's shape.
 
     `side` "left" is before equal elements, "right" behind them; `sorter` has the positions that sort `a` where it isn't

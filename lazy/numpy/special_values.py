@@ -22,7 +22,7 @@ from loopgrad.lazy.numpy.elementwise import (
     negative,
     unary_operand,
 )
-from loopgrad.lazy.numpy.indexing import nonzero
+from loopgrad.lazy.numpy.found_positions import nonzero
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
@@ -43,9 +43,12 @@ PUBLIC: Final = "clip copysign isfinite isinf isnan nan_to_num signbit where"
 @overload
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor: ...
 @overload
-def where(condition: ArrayLike, /) -> tuple[Tensor, ...]: ...
-def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Any:
-    """x where the condition holds, y elsewhere; without them `nonzero(condition)`.
+def where(condition: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> tuple[Tensor, ...]: ...
+def where(
+    condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
+    fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """x where the condition holds, y elsewhere; without them `nonzero(condition)`, with its options.
 
     All three broadcast; x and y are promoted to one dtype, the result's. Both are computed: for derivatives guard the
     argument of what may be infinite, not its result. Raises TypeError for one of x and y alone, ShapeError where shapes
@@ -57,7 +60,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     if x is None or y is None:
         if x is not None or y is not None:
             raise TypeError(explained("where", "both x and y, or neither", "one of them", "pass the other"))
-        return nonzero(condition)
+        return nonzero(condition, size=size, fill_value=fill_value)
     predicate = as_bool(condition)
     (a, b), weak = meet("where", (x, y))
     shape = joined_shape("where", (predicate._value.shape, a.shape))
@@ -65,14 +68,18 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
     return wrap(emit("select", chosen)[0], weak)
 
 
-def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
-    """x kept between `min` and `max`; None leaves that side open.
+def clip(
+    x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None, *, a_min: ArrayLike | None = None,
+    a_max: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """x kept between `min` and `max` (also called `a_min` and `a_max`); None leaves that side open.
 
     All broadcast and are promoted to one dtype, the result's. NaN stays. At a limit half the derivative goes to each.
 
     >>> lg.clip([-2.0, 0.5, 9.0], 0.0, 1.0)
     Tensor([0. , 0.5, 1. ], dtype=float64)
     """
+    min, max = a_min if min is None else min, a_max if max is None else max
     result = copied(unary_operand(x))
     if result._value.dtype.is_integer:  # a Python int beyond the end that is open anyway leaves it open
         low, high = limits(result._value.dtype)
@@ -132,7 +139,7 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def nan_to_num(
-    x: ArrayLike, /, nan: float = 0.0, *, posinf: float | None = None, neginf: float | None = None
+    x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told.
 

@@ -6,34 +6,28 @@ from collections.abc import Callable
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.graph.types import DType, float32, float64, int64
-from loopgrad.lazy.numpy.complex_functions import conj
+from loopgrad.graph.types import DType
+from loopgrad.lazy.numpy.complex_functions import conj, real
+from loopgrad.lazy.numpy.creation import full_like
 from loopgrad.lazy.numpy.elementwise import (
     add,
-    ceil,
     divide,
-    equal,
-    floor,
     greater,
-    less,
     logical_and,
     logical_not,
     maximum,
-    minimum,
     multiply,
     sqrt,
     stop_gradient,
     subtract,
 )
-from loopgrad.lazy.numpy.indexing import take_along_axis
+from loopgrad.lazy.numpy.joining import atleast_2d
 from loopgrad.lazy.numpy.matrix_products import diagonal, matmul
-from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, moveaxis, reshape
+from loopgrad.lazy.numpy.movement import broadcast_to, concat, expand_dims, permute_dims, reshape
 from loopgrad.lazy.numpy.reduction import (
     argmax,
     argmin,
-    count_nonzero,
     max,
     mean,
     min,
@@ -43,22 +37,19 @@ from loopgrad.lazy.numpy.reduction import (
 )
 from loopgrad.lazy.numpy.running_totals import cumprod, cumsum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
-from loopgrad.lazy.numpy.sorting import sort
-from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
-from loopgrad.lazy.tensor.operands import normal_axes
-from loopgrad.lazy.tensor.promotion import float_dtype, promote
+from loopgrad.lazy.numpy.special_values import clip, isnan, where
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.operands import normal_axes, normal_axis
+from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+choose: Final = where  # beside arguments of that name
 PUBLIC: Final = (
-    "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
-    "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile ptp quantile"
+    "average corrcoef cov nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar "
+    "ptp"
 )
-
-
-_PLACES_OF_FLOAT32: Final = 1 << 20
 
 
 def _as_float(x: ArrayLike) -> Tensor:
@@ -79,7 +70,7 @@ Tensor({result})
 def _skipping(reduce: Callable[..., Tensor], name: str, identity: float, result: str) -> Callable[..., Tensor]:
     def function(x: ArrayLike, /, axis: Any = None, **how: Any) -> Tensor:
         t = as_tensor(x)
-        return reduce(where(isnan(t), identity, t) if t._value.dtype.is_float else t, axis=axis, **how)
+        return reduce(choose(isnan(t), identity, t) if t._value.dtype.is_float else t, axis=axis, **how)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _SKIPPING.format(plain=name[3:], name=name, result=result, all_nan="")
@@ -95,13 +86,18 @@ nanargmin = _skipping(argmin, "nanargmin", float("inf"), "0, dtype=int64")
 
 
 def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float, result: str) -> Callable[..., Tensor]:
-    def function(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    def function(
+        x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Tensor:  # fmt: skip
         t = as_tensor(x)
         if not t._value.dtype.is_float:
-            return reduce(t, axis=axis, keepdims=keepdims)
-        found = reduce(where(isnan(t), limit, t), axis=axis, keepdims=keepdims)
+            return reduce(t, axis=axis, keepdims=keepdims, initial=initial, where=where)
+        found = reduce(choose(isnan(t), limit, t), axis=axis, keepdims=keepdims, initial=initial, where=where)
+        if initial is not None:
+            return found
         nothing = isnan(t).all(axis=axis, keepdims=keepdims)
-        return where(nothing, float("nan"), found)
+        return choose(nothing, float("nan"), found)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _SKIPPING.format(plain=name[3:], name=name, result=result, all_nan="; NaN where all are")
@@ -112,36 +108,52 @@ nanmax = _nan_extremum(max, "nanmax", float("-inf"), "3., dtype=float64")
 nanmin = _nan_extremum(min, "nanmin", float("inf"), "1., dtype=float64")
 
 
-def nanmean(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The mean over `axis` of the elements that aren't NaN, with `mean`'s shapes and dtypes; NaN where all are.
+def nanmean(
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None
+) -> Tensor:
+    """The mean over `axis` of the elements that aren't NaN, with `mean`'s options and dtypes; NaN where all are.
 
     >>> lg.nanmean([1.0, np.nan, 3.0])
     Tensor(2., dtype=float64)
     """
+    t, there = _there(x, where)
+    return mean(choose(there, t, 0.0), axis, dtype, keepdims=keepdims, where=there)
+
+
+def _there(x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
+    """x as floats, and which elements count."""
     t = _as_float(x)
     there = logical_not(isnan(t))
-    return mean(where(there, t, 0.0), axis=axis, keepdims=keepdims, where=there)
+    return t, there if where is None else logical_and(there, where)
 
 
-def nanvar(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variance over `axis` of the elements that aren't NaN, with `var`'s shapes and dtypes.
+def nanvar(
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0,
+    keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The variance over `axis` of the elements that aren't NaN, with `var`'s options, shapes and dtypes.
 
     >>> lg.nanvar([1.0, np.nan, 3.0])
     Tensor(1., dtype=float64)
     """
-    t = _as_float(x)
-    there = logical_not(isnan(t))
-    found = var(where(there, t, 0.0), axis=axis, ddof=ddof, keepdims=keepdims, where=there)
-    return where(greater(sum(there, axis=axis, keepdims=keepdims), ddof), found, float("nan"))
+    t, there = _there(x, where)
+    taken = correction if ddof is None else ddof
+    how: dict[str, Any] = {"ddof": taken, "keepdims": keepdims, "where": there, "mean": mean}
+    found = var(choose(there, t, 0.0), axis, dtype, **how)
+    return choose(greater(sum(there, axis=axis, keepdims=keepdims), taken), found, float("nan"))
 
 
-def nanstd(x: ArrayLike, /, axis: Any = None, *, ddof: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over `axis` of the elements that aren't NaN, with `std`'s shapes and dtypes.
+def nanstd(
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0,
+    keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
+    """The standard deviation over `axis` of the elements that aren't NaN, with `std`'s options, shapes and dtypes.
 
     >>> lg.nanstd([1.0, np.nan, 3.0])
     Tensor(1., dtype=float64)
     """
-    return root_of_squares(nanvar(x, axis=axis, ddof=ddof, keepdims=keepdims))
+    how: dict[str, Any] = {"correction": correction, "keepdims": keepdims, "where": where, "mean": mean}
+    return root_of_squares(nanvar(x, axis, dtype, ddof=ddof, **how))
 
 
 # ---- order
@@ -156,176 +168,102 @@ def ptp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return subtract(max(x, axis=axis, keepdims=keepdims), min(x, axis=axis, keepdims=keepdims))
 
 
-def _rows(x: ArrayLike, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """The reduced axes as the last one, the axes, and the shape with them kept."""
-    t = _as_float(x)
-    shape = t._value.shape
-    axes = normal_axes("quantile", axis, len(shape))
-    moved = moveaxis(t, axes, tuple(range(-len(axes), 0)))
-    rest = moved._value.shape[: len(shape) - len(axes)]
-    count = product_of(shape[d] for d in axes)
-    if not count:
-        raise ShapeError(explained("quantile", "at least one element", t._value.type, "check the axis"))
-    return reshape(moved, (*rest, count)), axes, tuple([1 if d in axes else n for d, n in enumerate(shape)])
-
-
-def _quantile(x: ArrayLike, q: ArrayLike, axis: Any, keepdims: bool, skip_nan: bool, middle: bool = False) -> Tensor:
-    """Linear interpolation between the sorted elements around position q * (count - 1); of the `middle` their mean."""
-    rows, _, kept = _rows(x, axis)
-    at = cast(as_tensor(q), rows._value.dtype)
-    if len(at._value.shape) > 1:
-        raise ShapeError(explained("quantile", "one quantile or a vector of them", at._value.type, "ravel it"))
-    ordered = sort(rows)
-    missing = count_nonzero(isnan(ordered), axis=-1, keepdims=True)
-    present = subtract(rows._value.shape[-1], missing) if skip_nan else rows._value.shape[-1]
-    places = _place_dtype(rows._value.dtype, rows._value.shape[-1])
-    last = cast(as_tensor(subtract(present, 1)), places)
-    rank = len(ordered._value.shape) - 1
-    place = multiply(reshape(cast(at, places), (-1, *(1,) * (rank + 1))), last)
-    below, above = _elements(ordered, floor(place)), _elements(ordered, minimum(ceil(place), last))
-    part = cast(subtract(place, floor(place)), rows._value.dtype)
-    result = _mean_of_two(below, above) if middle else _between(below, above, part)
-    empty = less(present, 1) if skip_nan else less(0, missing)
-    result = where(empty, float("nan"), result)
-    target = kept if keepdims else ordered._value.shape[:-1]
-    return wrap(ops.reshape(result._value, (*at._value.shape, *target)))
-
-
-def _place_dtype(dtype: DType, count: int) -> DType:
-    """The row's dtype or a wider one, which tells places among so many elements, and parts of them, apart."""
-    if count >= _PLACES_OF_FLOAT32:
-        return float64
-    return float32 if dtype.bits == 16 else dtype
-
-
-def _between(below: Tensor, above: Tensor, part: Tensor) -> Tensor:
-    gap = subtract(above, below)
-    near = add(below, multiply(gap, part))
-    result = where(less(part, 0.5), near, subtract(above, multiply(gap, subtract(1.0, part))))
-    # infinities have no gap; equal numbers have one, whose derivatives are those of numbers close by
-    return where(logical_and(isinf(below), equal(below, above)), below, result)
-
-
-def _mean_of_two(below: Tensor, above: Tensor) -> Tensor:
-    return divide(add(below, above), 2.0)
-
-
-def _elements(ordered: Tensor, place: Tensor) -> Tensor:
-    """The elements of each row at places of shape (quantiles, rows..., 1)."""
-    count = place._value.shape[0]
-    shape = (count, *ordered._value.shape[:-1], 1)
-    rows = broadcast_to(expand_dims(ordered, 0), (count, *ordered._value.shape))
-    return take_along_axis(rows, cast(broadcast_to(maximum(place, 0.0), shape), int64), axis=-1)
-
-
-def quantile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The elements below which a part q (0 to 1) lies, by linear interpolation; NaN where any is NaN.
-
-    `q` is a number or a vector; a vector's axis comes first in the result.
-
-    Integers give the default float. Raises ShapeError for no elements, and for `q` of more than one axis.
-
-    >>> lg.quantile([1.0, 2.0, 3.0, 4.0], 0.5), lg.quantile([1.0, 2.0], [0.0, 0.25])
-    (Tensor(2.5, dtype=float64), Tensor([1.  , 1.25], dtype=float64))
-    """
-    return _quantile(x, q, axis, keepdims, skip_nan=False)
-
-
-def percentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`quantile` of q / 100, with its shapes, dtypes and errors.
-
-    >>> lg.percentile([1.0, 2.0, 3.0], 50)
-    Tensor(2., dtype=float64)
-    """
-    return _quantile(x, divide(q, 100.0), axis, keepdims, skip_nan=False)
-
-
-def nanquantile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`quantile` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
-
-    >>> lg.nanquantile([1.0, np.nan, 3.0], 0.5)
-    Tensor(2., dtype=float64)
-    """
-    return _quantile(x, q, axis, keepdims, skip_nan=True)
-
-
-def nanpercentile(x: ArrayLike, q: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`percentile` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
-
-    >>> lg.nanpercentile([1.0, np.nan, 3.0], 50)
-    Tensor(2., dtype=float64)
-    """
-    return _quantile(x, divide(q, 100.0), axis, keepdims, skip_nan=True)
-
-
-def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis`, the mean of two where the count is even; NaN where any is NaN.
-
-    Integers give the default float. Raises ShapeError for no elements.
-
-    >>> lg.median([3.0, 1.0, 2.0]), lg.median([1, 2])
-    (Tensor(2., dtype=float64), Tensor(1.5, dtype=float64))
-    """
-    return _quantile(x, 0.5, axis, keepdims, skip_nan=False, middle=True)
-
-
-def nanmedian(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """`median` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
-
-    >>> lg.nanmedian([1.0, np.nan, 3.0])
-    Tensor(2., dtype=float64)
-    """
-    return _quantile(x, 0.5, axis, keepdims, skip_nan=True, middle=True)
-
-
 # ---- averages
 
 
-def average(x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None, *, keepdims: bool = False) -> Tensor:
-    """The mean over `axis`, or with weights (of x's shape, or a vector along the one axis) sum(w * x) / sum(w).
+def average(
+    x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None, returned: bool = False, *,
+    keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """The mean over `axis`, or with weights (of x's shape, or of the axes' extents) sum(w * x) / sum(w).
 
-    Dtypes are promoted to a float one. Raises ShapeError for other weights.
+    With `returned` a tuple: then also the sum of the weights. Dtypes are promoted to a float one. Raises ShapeError for
+    other weights.
 
     >>> lg.average([1.0, 2.0, 3.0], weights=[0.0, 1.0, 1.0])
     Tensor(2.5, dtype=float64)
     """
-    if weights is None:
-        return mean(x, axis=axis, keepdims=keepdims)
-    t, w = as_tensor(x), as_tensor(weights)
+    t = as_tensor(x)
     shape = t._value.shape
+    if weights is None:
+        result = mean(t, axis=axis, keepdims=keepdims)
+        count = product_of(shape) // (product_of(result._value.shape) or 1)
+        return (result, full_like(result, count)) if returned else result
+    w, axes = as_tensor(weights), normal_axes("average", axis, len(shape))
     if w._value.shape != shape:
-        axes = normal_axes("average", axis, len(shape))
-        if len(axes) != 1 or axis is None or w._value.shape != (shape[axes[0]],):
+        given = axis if isinstance(axis, tuple | list) else (axis,)
+        order = None if axis is None else [normal_axis("average", a, len(shape)) for a in given]
+        if order is None or w._value.shape != tuple([shape[d] for d in order]):
             fix = "give weights the array's shape, or one per element along the axis"
             raise ShapeError(explained("average", f"weights that fit {shape} along axis {axis}", w._value.shape, fix))
+        w = permute_dims(w, [order.index(d) for d in axes])
         w = broadcast_to(reshape(w, tuple([n if d in axes else 1 for d, n in enumerate(shape)])), shape)
     work = float_dtype(promote(t._value.dtype, w._value.dtype))
     t, w = cast(t, work), cast(w, work)
-    return divide(sum(multiply(t, w), axis=axis, keepdims=keepdims), sum(w, axis=axis, keepdims=keepdims))
+    total = sum(w, axis=axis, keepdims=keepdims)
+    result = divide(sum(multiply(t, w), axis=axis, keepdims=keepdims), total)
+    return (result, total) if returned else result
 
 
-def cov(x: ArrayLike, /, *, rowvar: bool = True, ddof: float = 1.0) -> Tensor:
-    """The covariance matrix of the rows (the columns unless `rowvar`), by the count less `ddof`.
+def _vectors(op: str, x: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Tensor:
+    """Variables as rows."""
+    t = _as_float(x)
+    if len(t._value.shape) > 2:
+        raise ShapeError(explained(op, "one or two dimensions", t._value.type, "reshape it"))
+    rows: Tensor = atleast_2d(t)
+    rows = rows if rowvar or len(t._value.shape) < 2 else rows.T
+    if y is None:
+        return rows
+    return concat([rows, _vectors(op, y, None, rowvar)])
 
-    Shape (n, n) for n rows, () for a vector; integers give the default float. Raises ShapeError for more than two axes.
+
+def cov(
+    x: ArrayLike, /, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
+    fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, *, dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """The covariance matrix of the rows of x, and of y (the columns unless `rowvar`), by the count less `ddof`: 1, or 0
+    where `bias`.
+
+    `fweights` says how often each observation was made, `aweights` how much it counts. Shape (n, n) for n rows, () for
+    a vector; `dtype`, else a float, else the default float. Raises ShapeError for more than two axes, and for weights
+    that aren't a vector of one for each observation.
 
     >>> lg.cov(lg.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     Tensor([[ 1., -1.],
             [-1.,  1.]], dtype=float64)
     """
-    t = _as_float(x)
-    if len(t._value.shape) > 2:
-        raise ShapeError(explained("cov", "one or two dimensions", t._value.type, "reshape it"))
-    vector = len(t._value.shape) < 2
-    rows = reshape(t, (1, -1)) if vector else t if rowvar else t.T
-    gap = subtract(rows, mean(rows, axis=1, keepdims=True))
-    count = float(rows._value.shape[1]) - ddof
-    result = divide(matmul(gap, conj(gap).T), count if count > 0.0 else 0.0)
-    return reshape(result, ()) if vector or result._value.shape == (1, 1) else result
+    rows = _vectors("cov", x, y, rowvar)
+    rows = rows if dtype is None else cast(rows, as_dtype(dtype))
+    count, work = rows._value.shape[1], rows._value.dtype.part
+    less_by = (0.0 if bias else 1.0) if ddof is None else ddof
+    often, much = (None if w is None else _weights_of(w, count, work) for w in (fweights, aweights))
+    weights = much if often is None else often if much is None else multiply(often, much)
+    if weights is None:
+        gap = subtract(rows, mean(rows, axis=1, keepdims=True))
+        factor: Any = count - less_by if count > less_by else 0.0
+        scaled = gap
+    else:
+        whole = sum(weights)
+        gap = subtract(rows, divide(sum(multiply(rows, weights), axis=1, keepdims=True), whole))
+        scaled = multiply(gap, weights)
+        if much is None or not less_by:
+            factor = subtract(whole, less_by)
+        else:
+            factor = subtract(whole, divide(multiply(less_by, sum(multiply(weights, much))), whole))
+        factor = maximum(factor, 0.0)
+    result = divide(matmul(gap, conj(scaled).T), factor)
+    return reshape(result, ()) if result._value.shape == (1, 1) else result
 
 
-def corrcoef(x: ArrayLike, /, *, rowvar: bool = True) -> Tensor:
-    """The matrix of Pearson's correlation coefficients of the rows (the columns unless `rowvar`).
+def _weights_of(weights: ArrayLike, count: int, dtype: DType) -> Tensor:
+    w = as_tensor(weights)
+    if w._value.shape != (count,):
+        raise ShapeError(explained("cov", f"a vector of {count} weights", w._value.type, "pass one per observation"))
+    return cast(w, dtype)
+
+
+def corrcoef(x: ArrayLike, /, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
+    """The matrix of Pearson's correlation coefficients of the rows of x, and of y (the columns unless `rowvar`).
 
     Shapes, dtypes and errors are those of `cov`.
 
@@ -333,10 +271,12 @@ def corrcoef(x: ArrayLike, /, *, rowvar: bool = True) -> Tensor:
     Tensor([[ 1., -1.],
             [-1.,  1.]], dtype=float64)
     """
-    spread = cov(x, rowvar=rowvar)
+    spread = cov(x, y, rowvar, dtype=dtype)
     if not spread._value.shape:
         return divide(spread, spread)
-    deviation = sqrt(diagonal(spread))
+    deviation = sqrt(real(diagonal(spread)))
     result = divide(divide(spread, expand_dims(deviation, 1)), expand_dims(deviation, 0))
+    if result._value.dtype.kind == "c":
+        return result
     # what rounding put beyond the limits is cut off from the value alone: at 1 the function goes on being smooth
     return add(result, stop_gradient(subtract(clip(result, -1.0, 1.0), result)))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.creation import ones, zeros
 from loopgrad.lazy.numpy.elementwise import logical_and, logical_not, not_equal, subtract
-from loopgrad.lazy.numpy.indexing import flatnonzero, take
+from loopgrad.lazy.numpy.found_positions import flatnonzero
+from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.joining import append
 from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import any, diff

@@ -22,7 +22,7 @@ from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.numpy import (
     complex_functions,
     elementwise,
-    indexing,
+    found_positions,
     matrix_products,
     movement,
     numpy_protocols,
@@ -386,7 +386,7 @@ class Tensor(Operators):
         >>> lg.asarray([1, 2]).compress([False, True])
         Tensor([2], dtype=int64)
         """
-        return indexing.compress(condition, self, axis=axis)
+        return found_positions.compress(condition, self, axis=axis)
 
     argpartition = rearranging.argpartition
     choose = rearranging.choose
@@ -415,7 +415,7 @@ class Tensor(Operators):
     dot = matrix_products.dot
     trace = matrix_products.trace
     diagonal = matrix_products.diagonal
-    nonzero = indexing.nonzero
+    nonzero = found_positions.nonzero
     searchsorted = sorting.searchsorted
     take = take
 

@@ -24,20 +24,21 @@ END: Final = "<!-- end of the table -->\n"
 
 # title of a row -> beginnings of the modules whose names stand in it; the first row that fits
 ROWS: Final = {
-    "Making arrays": ("lazy.numpy.creation", "lazy.numpy.windows"),
+    "Making arrays": ("lazy.numpy.creation", "lazy.numpy.spaced_numbers", "lazy.numpy.windows"),
     "Element by element": (
         "lazy.numpy.complex_functions", "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions",
         "lazy.numpy.float_bits", "lazy.numpy.smooth_functions", "lazy.numpy.special_values",
     ),
     "Reductions, order": (
         "lazy.numpy.reduction", "lazy.numpy.running_totals", "lazy.numpy.sorting", "lazy.numpy.statistics",
-        "lazy.numpy.histograms", "lazy.numpy.set_operations", "lazy.numpy.unique",
+        "lazy.numpy.histograms", "lazy.numpy.quantiles", "lazy.numpy.set_operations", "lazy.numpy.unique",
     ),
     "Shape, joining, splitting": (
-        "lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.rearranging", "lazy.numpy.repetition",
+        "lazy.numpy.joining", "lazy.numpy.movement", "lazy.numpy.padding", "lazy.numpy.rearranging",
+        "lazy.numpy.repetition",
     ),
     "Writing": ("lazy.numpy.writes",),
-    "Positions": ("lazy.numpy.index_builders", "lazy.numpy.indexing"),
+    "Positions": ("lazy.numpy.found_positions", "lazy.numpy.index_builders", "lazy.numpy.indexing"),
     "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
     "Samples, polynomials": ("lazy.numpy.polynomials", "lazy.numpy.sampled_functions"),
     "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),

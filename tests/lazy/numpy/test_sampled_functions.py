@@ -34,7 +34,7 @@ def test_integrals_and_slopes(device: str) -> None:
     for got, expected in zip(lg.gradient(rows), np.gradient(rows), strict=True):
         check(got, expected)
     with pytest.raises(lg.ShapeError, match="one spacing"):
-        lg.gradient(SIGNAL, SIGNAL)
+        lg.gradient(SIGNAL, 1.0, 2.0)
     with pytest.raises(lg.ShapeError, match="at least 2 elements"):
         lg.gradient([1.0])
 

@@ -1,0 +1,175 @@
+"""Keywords of NumPy's and JAX's functions, against NumPy.
+
+Rows are expressions of `xp` (NumPy, loopgrad) and of arrays; what JAX has and NumPy hasn't is compared by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.lazy.oracle import check
+from tests.programs.numpy_scripts.scripts import quiet
+
+_rng = np.random.default_rng(1)
+ARRAYS = {
+    "v": np.array([3.0, -1.0, 2.0, 2.0, 7.0, 0.5]), "m": _rng.normal(size=(3, 5)), "n": _rng.normal(size=(3, 5)),
+    "i": np.array([4, 1, 3, 1, 0]), "c": _rng.normal(size=(2, 3, 4)), "f4": np.float32([1.5, 2.5, 3.5]),
+    "z": np.array([[1.5, np.nan, 2.0, 0.5], [np.nan, np.nan, 1.0, 4.0], [3.0, 1.0, -2.0, 0.0]]),
+    "w": np.array([1.0, 2.0, 0.5, 3.0, 1.5]), "k": np.array([1, 2, 1, 3, 1]), "p": np.array([0.0, 0.4, 1.0, 1.7, 3.0]),
+    "g": np.array([2.0, 1.0]), "h": np.array([8.0, 10.0]), "q": np.array([[1.0, 2.0], [3.0, 4.0]]),
+    "cx": _rng.normal(size=(2, 6)) + 1j * _rng.normal(size=(2, 6)), "u": _rng.normal(size=(4, 3)),
+}  # fmt: skip
+METHODS = (
+    "linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "closest_observation",
+    "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased",
+)  # fmt: skip
+QUANTILES = [
+    f"xp.{name}({x}, {q}, axis={axis}, method={method!r})"
+    for method in METHODS
+    for name, x, q, axis in (
+        ("quantile", "v", [0.0, 0.1, 0.25, 0.5, 0.75, 1.0], None), ("quantile", "i", [0.1, 0.3, 0.5], 0),
+        ("percentile", "m", 30, 1), ("quantile", "m", 0.62, (0, 1)), ("nanquantile", "z", [0.2, 0.5, 1.0], 1),
+        ("nanpercentile", "z", 40, 0),
+    )
+]  # fmt: skip
+REDUCTIONS = """
+    xp.var(m, axis=1, dtype=xp.float32); xp.std(f4, dtype=xp.float64); xp.var(i, dtype=xp.float32); xp.var(cx)
+    xp.std(cx, 1); xp.var(m, axis=0, mean=xp.mean(m, axis=0, keepdims=True))
+    xp.std(m, mean=xp.ones((1, 1)), correction=1); xp.var(m, axis=1, ddof=1, where=m > 0)
+    xp.mean(f4, dtype=xp.float64); xp.mean(m, 0, xp.float32); xp.sum(f4, 0, xp.float64); xp.nanvar(z, axis=1, ddof=1)
+    xp.nanstd(z, axis=1, dtype=xp.float32); xp.nanmean(z, 0, xp.float32); xp.nanvar(z, correction=1)
+    xp.nanmean(z, where=z > 0, axis=1); xp.nanmax(z, axis=1, initial=2.5)
+    xp.nanmin(z, axis=0, initial=9.0, where=z > 0)
+    xp.nansum(z, axis=1, dtype=xp.float32, keepdims=True, initial=1.0, where=z > 0)
+    xp.nanargmax(z, axis=1, keepdims=True); xp.average(m, 1, w, True); xp.average(m, returned=True)
+    xp.average(m, 0, returned=True); xp.average(m, weights=n * n); xp.average(c, (1, 2), xp.abs(c[0]))
+    xp.average(c, (2, 1), xp.abs(c[0].T)); xp.average(m, axis=1, weights=w, keepdims=True); xp.cov(m); xp.cov(m, n)
+    xp.cov(m, rowvar=False); xp.cov(m, bias=True); xp.cov(m, ddof=2); xp.cov(v); xp.cov(v, v * v)
+    xp.cov(m, aweights=w); xp.cov(m, fweights=k); xp.cov(m, n, fweights=k, aweights=w); xp.cov(m, aweights=w, ddof=0)
+    xp.cov(m, dtype=xp.float32); xp.cov(u, rowvar=False); xp.corrcoef(m, n); xp.corrcoef(m, rowvar=False)
+    xp.corrcoef(v, v * v); xp.corrcoef(m, dtype=xp.float32)
+    xp.trace(xp.ones((3, 3), dtype=xp.int8), dtype=xp.int8)
+    xp.quantile(m, 0.3, axis=1, weights=w, method="inverted_cdf")
+    xp.percentile(v, [10, 60], weights=v * v, method="inverted_cdf")
+    xp.nanquantile(z, 0.4, axis=1, weights=xp.ones_like(z), method="inverted_cdf"); xp.quantile(m, 0.3, keepdims=True)
+"""
+ORDER = """
+    xp.sort(v, kind="stable"); xp.sort(m, 0, "mergesort", None); xp.argsort(v, kind="stable")
+    xp.argsort(m, 1, "heapsort"); xp.take(v, [7, -8, 2], mode="wrap"); xp.take(m, [[7, -8]], axis=1, mode="clip")
+    xp.take(v, indices=[1, 1]); xp.unravel_index([5, 1], (2, 3), order="F")
+    xp.isin(i, [1, 4], assume_unique=False, invert=True, kind="sort")
+    xp.searchsorted(xp.sort(v), v=[0.7, 9.0], side="right"); xp.digitize(v, bins=xp.asarray([0.0, 2.0]))
+    xp.moveaxis(c, source=0, destination=2); xp.swapaxes(c, axis1=0, axis2=1); xp.split(v, indices_or_sections=3)
+    xp.tile(v, reps=2); xp.percentile(v, q=20); xp.delete(v, obj=1); xp.insert(v, obj=1, values=9.0)
+    xp.append(v, values=3.0)
+"""
+MAKING = """
+    xp.stack([i, i], dtype=xp.float32); xp.concatenate([v, v[:2]], dtype=xp.float32)
+    xp.hstack([v, i], dtype=xp.float64); xp.vstack([i, i], dtype=xp.float64); xp.concat([m, n], 1, dtype=xp.float32)
+    xp.linspace(g, h, 4); xp.linspace(g, 9.0, 3, axis=1); xp.linspace(0, 1, 5, False)
+    xp.linspace(0, 1, 5, retstep=True); xp.linspace(g, h, 4, retstep=True, axis=-1)
+    xp.linspace(0, 9, 4, dtype=xp.int64); xp.linspace(3.0, 3.0, 1, retstep=False); xp.linspace(0, 1, 0)
+    xp.linspace(f4[0], f4[1], 4); xp.linspace(0, 1j, 3); xp.linspace(1, 10, num=4, endpoint=True)
+    xp.logspace(0, 2, 3, base=2.0); xp.logspace(g, h, 3, axis=1); xp.logspace(0, 2, 4, False)
+    xp.geomspace(1, 1000, 4); xp.geomspace(g, h, 5); xp.geomspace(g, h, 5, axis=1); xp.geomspace(1, 256, 9, False)
+    xp.geomspace(-1.0, -8.0, 4); xp.zeros_like(m, shape=(2, 2)); xp.ones_like(i, shape=3)
+    xp.full_like(m, 7.0, shape=(1, 2)); xp.array(v, ndmin=3); xp.array(2.0, ndmin=1); xp.eye(3, 4, 1)
+    xp.eye(2, 3, -1, xp.int64); xp.tri(3, 4, 1, xp.int32); xp.indices((2, 3), sparse=True)
+    xp.indices((2, 2), xp.float64); xp.atleast_1d(v, 2.0); xp.atleast_2d(v, m); xp.atleast_3d(v, m, c)
+    xp.meshgrid(i, v, copy=False, indexing="ij"); xp.clip(v, a_min=0.0, a_max=2.0); xp.clip(v, min=1.0)
+    xp.clip(v, 0, a_max=3); xp.nan_to_num(z, nan=1.0, posinf=9.0); xp.diagonal(c, 1, 0, 2); xp.trace(c, 0, 1, 2)
+    xp.cross(u, u[::-1]); xp.cross(u.T, u[::-1], axisa=0, axisc=0); xp.cross(u.T, u.T * 2 + 1, axis=0)
+    xp.interp([-1.0, 0.3, 5.2, 7.7], p, w, period=3.5); xp.interp(v, p[::-1], w, period=-2.5)
+    xp.interp(v, xp=p, fp=w, left=0.0, right=1.0); xp.gradient(m); xp.gradient(m, 2.0, axis=1)
+    xp.gradient(m, 2.0, 3.0); xp.gradient(m, p, axis=1); xp.gradient(w, p, edge_order=2)
+    xp.gradient(m, 0.5, edge_order=2); xp.gradient(c, axis=(0, 2)); xp.gradient(m, xp.asarray([0.0, 1.0, 5.0]), p)
+    xp.gradient(i, edge_order=2); xp.vecdot(cx, cx[::-1]); xp.trapezoid(y=w, x=p)
+    xp.sum(m, axis=1, where=m > 0, initial=3.0)
+"""
+PADS = [
+    f"xp.pad({x}, {width}, {rest})"
+    for x, width in (("v", "(3, 9)"), ("m", "((1, 2), (0, 3))"), ("i", "2"), ("c", "{1: 2, -1: (0, 5)}"))
+    for rest in (
+        "'edge'", "'wrap'", "'reflect'", "'symmetric'", "'reflect', reflect_type='odd'", "'linear_ramp'",
+        "'symmetric', reflect_type='odd'", "'maximum'", "'minimum', stat_length=2", "'mean'", "'median', stat_length=3",
+        "'linear_ramp', end_values=(2, -3)", "'constant', constant_values=(4, 5)", "mode='constant', constant_values=3",
+    )
+]  # fmt: skip
+ROWS = [*QUANTILES, *PADS, *[row.strip() for text in (REDUCTIONS, ORDER, MAKING)
+        for line in text.strip().splitlines() for row in line.split(";") if row.strip()]]  # fmt: skip
+
+
+def flat(result: object) -> list[object]:
+    return [leaf for part in result for leaf in flat(part)] if isinstance(result, list | tuple) else [result]
+
+
+def test_as_in_numpy(device: str) -> None:
+    wrong = []
+    tensors = {name: lg.asarray(x) for name, x in ARRAYS.items()}
+    with quiet():
+        for row in ROWS:
+            wanted = flat(eval(row, {"xp": np, **ARRAYS}))
+            try:
+                got = flat(eval(row, {"xp": lg, **tensors}))
+                assert len(got) == len(wanted), (len(got), len(wanted))
+                for ours, theirs in zip(got, wanted, strict=True):
+                    single = np.asarray(theirs).dtype in (np.float32, np.complex64)
+                    check(ours, theirs, rtol=3e-6 if single else 1e-11)
+            except Exception as error:
+                wrong.append(f"{row}: {type(error).__name__} {str(error).strip()[:300]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_sizes_make_positions_possible_while_tracing(device: str) -> None:
+    """JAX's `size` and `fill_value`: the first positions, then the fill."""
+    for x in (ARRAYS["m"] > 0, np.array([0, 3, 0, 5]), np.zeros((2, 0)), np.zeros(3), np.ones(4)):
+        found = np.nonzero(x)
+        for size in (0, 2, 9):
+            missing = max(size - found[0].size, 0)
+            wanted = [np.r_[p[:size], np.full(missing, -7)] for p in found]
+            got = lg.compile(lambda t, n=size: lg.nonzero(t, size=n, fill_value=-7))(lg.asarray(x))
+            for ours, theirs in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(np.asarray(ours), theirs)
+            rows = lg.argwhere(lg.asarray(x), size=size, fill_value=-7)
+            np.testing.assert_array_equal(np.asarray(rows), np.stack(wanted, 1))
+    x = lg.asarray([0, 3, 0, 5])
+    assert lg.flatnonzero(x, size=3).tolist() == [1, 3, 0]
+    assert [p.tolist() for p in lg.where(x > 0, size=1)] == [[1]]
+    assert lg.nonzero(lg.ones((2, 2)), size=5, fill_value=(8, 9))[1].tolist() == [0, 1, 0, 1, 9]
+
+
+def test_refusals() -> None:
+    x = lg.arange(4.0)
+    for call in (
+        lambda: lg.sort(x, kind="odd"), lambda: lg.argsort(x, order="name"), lambda: lg.take(x, 0, mode="odd"),
+        lambda: lg.quantile(x, 0.5, method="odd"), lambda: lg.quantile(x, 0.5, weights=x),
+        lambda: lg.quantile(x, 0.5, method="inverted_cdf", weights=x[:2]), lambda: lg.cov(x, aweights=x[:2]),
+        lambda: lg.average(x, weights=x[:2]), lambda: lg.pad(x, 1, "odd"), lambda: lg.gradient(x, edge_order=3),
+        lambda: lg.gradient(x, 1.0, 2.0), lambda: lg.gradient(x, x[:2]), lambda: lg.unravel_index(x, (2, 2), "A"),
+        lambda: lg.pad(x, 1, "mean", stat_length=0), lambda: lg.nonzero(x, size=2, fill_value=(1, 2)),
+        lambda: lg.gradient(x[:2], edge_order=2), lambda: lg.geomspace(-1, 1), lambda: lg.pad(x[:0], 1, "mean"),
+    ):  # fmt: skip
+        with pytest.raises((lg.LoopgradError, ValueError), match=r"expected .*, got .*; "):
+            call()
+
+
+def test_gradients_go_through_the_keywords(device: str) -> None:
+    """Against central differences."""
+    x, w = ARRAYS["m"], np.abs(ARRAYS["w"])
+    for function in (
+        lambda x, w: lg.sum(lg.cov(x, aweights=w) ** 2),
+        lambda x, w: lg.sum(lg.quantile(x, 0.3, axis=1, method="hazen") * w[:3]),
+        lambda x, w: lg.sum(lg.average(x, 1, w, True)[0] ** 2),
+        lambda x, w: lg.sum(lg.pad(x, 1, "mean") ** 3) + lg.sum(lg.pad(w, 2, "reflect", reflect_type="odd") ** 3),
+        lambda x, w: lg.sum(lg.stack(lg.gradient(x, 0.5, lg.cumsum(w), edge_order=2)) ** 2),
+    ):
+        slopes = [np.asarray(s) for s in lg.grad(function, argnums=(0, 1))(lg.asarray(x), lg.asarray(w))]
+        for k, at in ((0, (1, 2)), (0, (2, 4)), (1, (3,))):
+            ends = []
+            for h in (1e-5, -1e-5):
+                moved = [x.copy(), w.copy()]
+                moved[k][at] += h
+                ends.append(float(function(*map(lg.asarray, moved))))
+            assert abs((ends[0] - ends[1]) / 2e-5 - slopes[k][at]) < 1e-6 * (1 + abs(slopes[k][at]))
