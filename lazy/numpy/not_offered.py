@@ -16,7 +16,6 @@ ABSENT: Final[dict[str, str]] = {
     "fft": "no transforms: np.fft on np.asarray(x), or lg.convolve for short kernels",
     **{n: _POLYNOMIALS.format(n) for n in ("polyfit", "roots", "poly1d")},
     "vectorize": "lg.vmap(f)(x)",
-    "view": "lg.bitcast_convert_type(x, dtype) for the bits of elements, a copy; .astype converts",
     "trapz": "lg.trapezoid",
     "product": "lg.prod",
     **dict.fromkeys(("issubdtype", "floating", "inexact"), "lg.isdtype(dtype, 'real floating')"),
@@ -88,7 +87,6 @@ LINALG_ABSENT: Final[dict[str, str]] = {
 TENSOR_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(("itemset", "setflags", "setfield"), _IN_PLACE),
     "resize": "lg.resize(x, shape), a new tensor",
-    "view": ABSENT["view"],
     "flat": "x.ravel()[i], or x.reshape(-1)",
     "strides": "tensors are dense, row by row: np.asarray(x).strides",
     "data": "np.asarray(x)",

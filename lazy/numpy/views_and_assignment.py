@@ -23,7 +23,7 @@ from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, plan_index, read
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, cast_value, wrap
 from loopgrad.lazy.tensor.operands import positions
-from loopgrad.lazy.tensor.storage import as_array, check_assignable, is_number, viewed, whole, write
+from loopgrad.lazy.tensor.storage import as_array, is_number, viewed, whole, write, written_to
 from loopgrad.lazy.tensor.view_steps import Layout, Step, WritableStep
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def subscript(x: Tensor, index: Any) -> Tensor:
 
 def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
     """`x[index] = values`: writes to x and to all that shares its memory; what was computed from it stays."""
-    check_assignable("assignment", x)
+    written_to("assignment", x)
     if isinstance(values, TensorCore) and _is_there(values, x, index):
         return
     masked = update_masked("set", x, index, values)
@@ -151,7 +151,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def assign(what: str, x: Tensor, result: Tensor) -> Tensor:
     """x, with the elements of `result` written to it: what `x += y` and `out=x` do."""
-    check_assignable(what, x)
+    written_to(what, x)
     value, base = result._value, x._value
     if value.shape != base.shape:
         sign = what.removesuffix("=")

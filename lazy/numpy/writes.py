@@ -20,7 +20,7 @@ from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.views_and_assignment import assign, set_item
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_bool
-from loopgrad.lazy.tensor.storage import check_assignable
+from loopgrad.lazy.tensor.storage import written_to
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -31,7 +31,7 @@ PUBLIC: Final = "copyto fill_diagonal place put put_along_axis putmask"
 def _target(op: str, x: Any) -> Tensor:
     if not isinstance(x, TensorCore):
         raise TypeError(explained(op, "a tensor to write to", type(x).__name__, "make one with lg.asarray"))
-    check_assignable(op, as_tensor(x))
+    written_to(op, as_tensor(x))
     return as_tensor(x)
 
 
@@ -152,8 +152,8 @@ def put(x: Tensor, indices: ArrayLike, values: ArrayLike, /, mode: str = "raise"
     set_item(t, (where(inside, rows[0], t._value.shape[0]), *rows[1:]), new)
 
 
-def put_along_axis(x: Tensor, indices: ArrayLike, values: ArrayLike, /, axis: int | None = -1) -> None:
-    """Writes values to the positions that `take_along_axis` reads: `indices` along the axis (None: in x raveled).
+def put_along_axis(arr: Tensor, indices: ArrayLike, values: ArrayLike, axis: int | None = -1) -> None:
+    """Writes values to the positions that `take_along_axis` reads: `indices` along the axis (None: in `arr` raveled).
 
     Values stretch to the indices' shape. Raises ShapeError where ranks differ. Out of range is dropped, as of every
     index that is data.
@@ -164,15 +164,15 @@ def put_along_axis(x: Tensor, indices: ArrayLike, values: ArrayLike, /, axis: in
     Tensor([[3, 0, 2],
             [6, 5, 0]], dtype=int64)
     """
-    t, chosen = _target("put_along_axis", x), as_tensor(indices)
+    t, chosen = _target("put_along_axis", arr), as_tensor(indices)
     if axis is None:
         put(t, chosen, broadcast_to(values, chosen._value.shape))
         return
     set_item(t, along_axis("put_along_axis", t._value.shape, chosen, axis), values)
 
 
-def fill_diagonal(x: Tensor, values: ArrayLike, /, wrap: bool = False) -> None:
-    """Writes values to the diagonal x[i, i, ...], from the first value again if there are fewer.
+def fill_diagonal(a: Tensor, val: ArrayLike, wrap: bool = False) -> None:
+    """Writes values to the diagonal a[i, i, ...], from the first value again if there are fewer.
 
     `wrap`: in a matrix that is more than a row taller than wide, the diagonal begins again below. Raises ShapeError for
     less than two axes, and for more of different extents.
@@ -183,7 +183,7 @@ def fill_diagonal(x: Tensor, values: ArrayLike, /, wrap: bool = False) -> None:
     Tensor([[1., 0.],
             [0., 2.]], dtype=float64)
     """
-    t = _target("fill_diagonal", x)
+    t = _target("fill_diagonal", a)
     shape = t._value.shape
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) != 1):
         raise ShapeError(explained("fill_diagonal", "two axes, or more of one extent", shape, "reshape it"))
@@ -191,4 +191,4 @@ def fill_diagonal(x: Tensor, values: ArrayLike, /, wrap: bool = False) -> None:
         step, end = shape[1] + 1, shape[0] * shape[1] if wrap else min(shape[1] * shape[1], shape[0] * shape[1])
     else:
         step, end = 1 + sum(prod(shape[d + 1 :]) for d in range(len(shape) - 1)), prod(shape)
-    put(t, multiply(arange(len(range(0, end, step))), step), values)
+    put(t, multiply(arange(len(range(0, end, step))), step), val)

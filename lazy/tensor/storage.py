@@ -258,12 +258,10 @@ def check_writable(what: str, t: TensorCore) -> None:
         raise ValueError(explained(what, "a tensor that can be written to", got, fix))
 
 
-def check_assignable(what: str, t: TensorCore) -> None:
-    """As `check_writable`, and TypeError for a number."""
-    if is_number(t):
-        fix = "numbers don't change: write x = v, or make it an array first with lg.asarray(x)"
-        raise TypeError(explained(what, "an array", f"a number ({t._value.type})", fix))
+def written_to(what: str, t: Tensor) -> None:
+    """As `check_writable`; a number becomes an array, as the array API standard knows arrays only."""
     check_writable(what, t)
+    as_array(t)
 
 
 def _point(t: TensorCore, value: Value) -> None:

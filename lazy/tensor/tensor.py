@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import DType, TensorType
@@ -45,7 +46,9 @@ from loopgrad.lazy.tensor.core import ArrayLike, copied
 from loopgrad.lazy.tensor.errors import traced_value_error
 from loopgrad.lazy.tensor.evaluation import device_of, to_device, to_numpy
 from loopgrad.lazy.tensor.operators import Operators
-from loopgrad.lazy.tensor.storage import as_array
+from loopgrad.lazy.tensor.promotion import as_dtype
+from loopgrad.lazy.tensor.storage import as_array, viewed, whole
+from loopgrad.lazy.tensor.view_steps import Reinterpreted
 
 PUBLIC: Final = "Tensor"
 
@@ -301,6 +304,20 @@ class Tensor(Operators):
         Tensor([ 1, -1], dtype=int64)
         """
         return astype(self, dtype, copy=copy, device=device)
+
+    def view(self, dtype: Any = None) -> Tensor:
+        """The bits of the elements as elements of another dtype that is as wide: a view, of x's shape.
+
+        Of one dtype it is another handle. Its derivative is 0 otherwise. Raises DTypeError for another width, bools and
+        complex numbers.
+
+        >>> lg.asarray([1.0, -0.0], dtype=lg.float32).view(lg.uint32)
+        Tensor([1065353216, 2147483648], dtype=uint32)
+        """
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        if wanted is self.dtype:
+            return whole(self)
+        return viewed(self, Reinterpreted(wanted), ops.bitcast(self._value, wanted))
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
         """`lg.reshape`: the same elements in another shape, given as one tuple or as several ints.

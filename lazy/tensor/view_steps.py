@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from loopgrad.graph import ops
 from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import DType
 
 Shape = tuple[int, ...]
 
@@ -181,6 +182,24 @@ class Flipped(WritableStep):
                 offset += strides[a] * max(base.shape[a] - 1, 0)
             strides[a] = -strides[a]
         return Layout(offset, base.shape, tuple(strides))
+
+
+class Reinterpreted(WritableStep):
+    """The bits of the elements as elements of another dtype, as wide."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def forward(self, base: Value) -> Value:
+        return ops.bitcast(base, self.dtype)
+
+    def back(self, base: Value, new: Value) -> Value:
+        return ops.bitcast(new, base.dtype)
+
+    def layout(self, base: Layout) -> Layout:
+        return base
 
 
 class Stretched(Step):

@@ -43,7 +43,7 @@ WITHOUT_DERIVATIVES = [
     name for text in (BOOLS, POSITIONS, INTEGERS, WITHOUT_ELEMENTS, PROGRAMS, TRANSFORMS) for name in text.split()
 ]
 METHODS_WITHOUT_DERIVATIVES = """
-    argpartition choose compress fill partition put
+    argpartition choose compress fill partition put view
     all any argmax argmin argsort at device dtype item itemsize nbytes ndim nonzero numpy searchsorted shape size
     to_device tolist
 """

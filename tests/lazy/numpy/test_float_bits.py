@@ -65,6 +65,11 @@ def test_bits_as_other_dtypes(device: str) -> None:
     for dtype in (lg.float32, lg.bool_, lg.complex128):
         with pytest.raises(lg.DTypeError, match=r"64 bits|float elements"):
             lg.bitcast_convert_type(lg.ones(2), dtype)
+    x = lg.zeros(3)
+    bits = x.view(lg.int64)
+    bits[1] = 1
+    x[2] = 1.0
+    assert (x.tolist(), bits.tolist()) == ([0.0, 5e-324, 1.0], [0, 1, 1023 << 52])
     one_bit = lg.vmap(lambda row: lg.bitcast_convert_type(row, lg.int64) & 1)(lg.asarray([[1.0], [5e-324]]))
     assert one_bit.tolist() == [[0], [1]]
 
