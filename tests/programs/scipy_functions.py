@@ -1,0 +1,144 @@
+"""SciPy's functions on tensors: the same numbers as on NumPy's arrays, as tensors.
+
+SciPy looks at SCIPY_ARRAY_API when it is imported, so `python -m tests.programs.scipy_functions` runs all rows in a
+process of its own and prints those that are wrong; `test_scipy_functions.py` does that. Rows are expressions of SciPy's
+modules, of `xp` (NumPy, loopgrad) and of arrays. docs/interoperation.md lists the functions.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+MODULES: Final = (
+    "special stats signal ndimage integrate interpolate cluster.vq cluster.hierarchy fft optimize.elementwise "
+    "differentiate spatial.transform constants"
+)
+ROWS: Final = """
+    special.logsumexp(m, axis=1); special.softmax(m, axis=0); special.log_softmax(m, axis=1); special.expit(x)
+    special.logit(p); special.erf(x); special.erfc(x); special.gammaln(pos); special.xlogy(pos, pos); special.entr(p)
+    special.rel_entr(p, p[::-1]); special.ndtr(x); special.ndtri(p); special.log_ndtr(x); special.i0(x)
+    special.i0e(x); special.i1(x); special.i1e(x); special.gammainc(pos, pos[::-1]); special.gammaincc(pos, pos[::-1])
+    special.betainc(pos, pos[::-1], p); special.betaln(pos, pos[::-1]); special.chdtr(pos, pos)
+    special.chdtrc(pos, pos); special.stdtr(pos, x); special.stdtrit(pos, p); special.fdtr(pos, pos, pos)
+    special.poch(pos, pos); special.sinc(x); special.digamma(pos); special.gamma(pos); special.zeta(pos+1.5, pos)
+    special.polygamma(1, pos); special.multigammaln(pos+2, 2); special.xlog1py(pos, pos)
+    special.kl_div(pos, pos[::-1]); special.huber(1.0, x); special.boxcox(pos, 0.5); special.exprel(x)
+    stats.zscore(m); stats.zmap(x, y); stats.gzscore(pos); stats.moment(m, order=3); stats.skew(m)
+    stats.kurtosis(m, axis=1); stats.describe(m).variance; stats.describe(x).skewness; stats.gmean(pos)
+    stats.hmean(pos); stats.pmean(pos, 2); stats.variation(pos); stats.sem(m); stats.iqr(x); stats.entropy(p)
+    stats.differential_entropy(b); stats.rankdata(i); stats.rankdata(m, axis=1); stats.mode(i).mode
+    stats.ttest_1samp(x, 0.0).statistic; stats.ttest_1samp(x, 0.0).pvalue; stats.ttest_ind(x, y).pvalue
+    stats.ttest_rel(x, y).statistic; stats.pearsonr(x, y).statistic; stats.pearsonr(x, y).pvalue
+    stats.skewtest(x).statistic; stats.kurtosistest(x).pvalue; stats.normaltest(x).statistic
+    stats.jarque_bera(x).statistic; stats.chisquare(cnt).statistic; stats.chisquare(cnt).pvalue
+    stats.power_divergence(cnt, lambda_=0).statistic; stats.f_oneway(x, y).statistic; stats.bartlett(x, y).statistic
+    stats.levene(x, y).statistic; stats.fligner(x, y).statistic; stats.ansari(x, y).statistic
+    stats.mood(x, y).statistic; stats.kruskal(x, y).statistic; stats.alexandergovern(x, y).statistic
+    stats.combine_pvalues(p).statistic; stats.false_discovery_control(p); stats.directional_stats(m).mean_direction
+    stats.circmean(x); stats.circvar(x); stats.circstd(x); stats.trim_mean(x, 0.1); stats.tmean(x); stats.tvar(x)
+    stats.tstd(x); stats.tsem(x); stats.tmin(x); stats.tmax(x); stats.quantile(x, xp.asarray([0.2, 0.5]))
+    stats.boxcox_llf(0.5, pos); stats.yeojohnson_llf(0.5, x); stats.lmoment(x); stats.wilcoxon(x, y).statistic
+    stats.mannwhitneyu(x, y).statistic; stats.brunnermunzel(x, y).statistic
+    stats.friedmanchisquare(x, y, pos).statistic; stats.gstd(pos); stats.chatterjeexi(x, y).statistic
+    signal.fftconvolve(x, y); signal.oaconvolve(b, w); signal.convolve(x, w); signal.correlate(x, w)
+    signal.detrend(x); signal.hilbert(x); signal.resample(x, 15); signal.resample_poly(x, 2, 3); signal.upfirdn(w, x)
+    signal.filtfilt(w, xp.asarray([1.0, 0.2]), b); signal.medfilt(b, 3)
+    signal.lfilter_zi(w, xp.asarray([1.0, 0.2, 0.1])); signal.freqz(w)[1]
+    signal.group_delay((w, xp.asarray([1.0])))[1]; signal.lombscargle(pos, x, w); signal.cspline1d(x)
+    signal.qspline1d(x); signal.tf2zpk(w, w)[2]; signal.zpk2tf(w, w, 1.0)[0]; signal.bilinear(w, w)[0]
+    signal.argrelmax(b)[0]; signal.vectorstrength(pos, 1.5)[0]; signal.deconvolve(signal.convolve(x, w), w)[0]
+    signal.envelope(b);
+    integrate.trapezoid(m, axis=0); integrate.cumulative_trapezoid(x); integrate.cumulative_simpson(x)
+    integrate.romb(x[:17]); integrate.tanhsinh(lambda t: xp.exp(-t*t), xp.asarray(0.0), xp.asarray(1.0)).integral
+    integrate.cubature(lambda t: xp.sum(t*t, axis=-1), xp.asarray([0.0,0.0]), xp.asarray([1.0,1.0])).estimate
+    integrate.nsum(lambda k: 1/k**2, xp.asarray(1.0), xp.asarray(float('inf'))).sum
+    differentiate.derivative(lambda t: xp.exp(t), p).df; differentiate.jacobian(lambda t: xp.sin(t), w).df
+    differentiate.hessian(lambda t: xp.sum(t**3, axis=0), w).ddf
+    optimize.elementwise.find_root(lambda t: t**2-2, (xp.asarray(0.0), xp.asarray(2.0))).x
+    optimize.elementwise.find_minimum(lambda t: (t-1)**2, (xp.asarray(-1.0), xp.asarray(0.5), xp.asarray(3.0))).x
+    optimize.elementwise.bracket_root(lambda t: t**3-2, xp.asarray(0.5)).bracket[0]; optimize.rosen(w)
+    optimize.rosen_der(w); optimize.rosen_hess(w)
+    interpolate.CubicSpline(xp.sort(x), y)(p); interpolate.PchipInterpolator(xp.sort(x), y)(p)
+    interpolate.Akima1DInterpolator(xp.sort(x), y)(p); interpolate.CubicHermiteSpline(xp.sort(x), y, y)(p)
+    interpolate.make_interp_spline(xp.sort(x), y)(p); interpolate.RBFInterpolator(obs, obs[:, 0])(obs[:3])
+    interpolate.RegularGridInterpolator((w, w), xp.ones((3,3)))(obs[:2]*0+1.5)
+    interpolate.BSpline(xp.asarray([0.,0,1,2,3,3]), w, 2)(p); interpolate.PPoly(m[:3,:2], xp.asarray([0.,1,2]))(p)
+    ndimage.gaussian_filter(g, 1.0); ndimage.gaussian_filter1d(x, 1.0); ndimage.uniform_filter(g, 3)
+    ndimage.median_filter(g, 3); ndimage.maximum_filter(g, 3); ndimage.minimum_filter(g, 3)
+    ndimage.percentile_filter(g, 30, 3); ndimage.rank_filter(g, 2, 3); ndimage.convolve(g, k3)
+    ndimage.correlate(g, k3); ndimage.convolve1d(x, w); ndimage.sobel(g); ndimage.prewitt(g); ndimage.laplace(g)
+    ndimage.gaussian_laplace(g, 1.0); ndimage.gaussian_gradient_magnitude(g, 1.0); ndimage.zoom(g, 1.5)
+    ndimage.rotate(g, 30); ndimage.shift(g, 0.5); ndimage.affine_transform(g, xp.asarray([[1.0,0.1],[0.0,1.0]]))
+    ndimage.map_coordinates(g, xp.asarray([[1.0,2.5],[0.5,3.0]])); ndimage.spline_filter(g); ndimage.label(g > 0)[0]
+    ndimage.sum_labels(g, ndimage.label(g > 0)[0]); ndimage.mean(g); ndimage.variance(g)
+    ndimage.center_of_mass(xp.abs(g))[0]; ndimage.histogram(g, -1, 1, 5); ndimage.binary_dilation(g > 0)
+    ndimage.binary_erosion(g > 0); ndimage.binary_opening(g > 0); ndimage.binary_fill_holes(g > 0)
+    ndimage.distance_transform_edt(g > 0); ndimage.grey_dilation(g, 3); ndimage.morphological_gradient(g, 3)
+    ndimage.white_tophat(g, 3)
+    cluster.vq.whiten(obs); cluster.vq.vq(obs, obs[:3])[0]; cluster.vq.kmeans(obs, obs[:3])[0]
+    cluster.vq.kmeans2(obs, obs[:3])[0]; cluster.hierarchy.linkage(obs)
+    cluster.hierarchy.cophenet(cluster.hierarchy.linkage(obs))
+    cluster.hierarchy.fcluster(cluster.hierarchy.linkage(obs), 1.0)
+    fft.fft(x); fft.ifft(cx); fft.rfft(x); fft.irfft(cx); fft.fftn(g); fft.fftshift(x); fft.dct(x); fft.idct(x)
+    fft.dst(x); fft.fht(x, 0.1, 0.0)
+    spatial.transform.Rotation.from_quat(xp.asarray([0.0,0.0,0.6,0.8])).as_matrix()
+    spatial.transform.Rotation.from_euler('zyx', w).apply(w)
+    constants.convert_temperature(w, 'Celsius', 'Kelvin'); constants.lambda2nu(w)
+"""
+
+
+def arrays() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    s = rng.normal(size=(4, 4))
+    return {
+        "x": rng.normal(size=30), "y": rng.normal(size=30), "m": rng.normal(size=(8, 5)), "s": s,
+        "p": rng.uniform(0.1, 0.9, size=30), "pos": rng.uniform(0.5, 5, size=30), "i": np.arange(12) % 5,
+        "g": rng.normal(size=(9, 9)), "b": rng.normal(size=100), "w": np.array([1.0, 2, 3]),
+        "obs": rng.normal(size=(20, 2)), "cx": rng.normal(size=8) + 1j * rng.normal(size=8),
+        "cnt": np.array([16.0, 18, 16, 14, 12, 12]), "k3": np.ones((3, 3)) / 9,
+    }  # fmt: skip
+
+
+def rows() -> list[str]:
+    return [row.strip() for line in ROWS.strip().splitlines() for row in line.split(";") if row.strip()]
+
+
+def functions() -> list[str]:
+    """The names of the functions that rows call."""
+    return sorted({row.partition("(")[0] for row in rows()})
+
+
+def wrong() -> Iterator[str]:
+    """The rows that give something else, or no tensor, and what they give."""
+    os.environ["SCIPY_ARRAY_API"] = "1"
+    import loopgrad as lg  # late: after the variable
+
+    for name in MODULES.split():
+        import_module(f"scipy.{name}")
+    scipy = vars(import_module("scipy"))
+    tensors = {name: lg.asarray(x) for name, x in arrays().items()}
+    for row in rows():
+        wanted = leaves(eval(row, {**scipy, **arrays(), "xp": np}))
+        try:
+            got = leaves(eval(row, {**scipy, **tensors, "xp": lg}))
+            assert [type(g) for g in got] == [lg.Tensor] * len(wanted), {type(g).__name__ for g in got}
+            for ours, theirs in zip(got, wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-9, atol=1e-9)
+        except Exception as error:
+            yield f"{row}: {type(error).__name__} {error}"
+
+
+def leaves(result: Any) -> list[Any]:
+    return [leaf for part in result for leaf in leaves(part)] if isinstance(result, list | tuple) else [result]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    for line in wrong():
+        print(" ".join(line.split()))

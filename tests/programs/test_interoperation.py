@@ -1,0 +1,70 @@
+"""Libraries of the array API standard on tensors, where they are installed: docs/interoperation.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+X = np.arange(24.0).reshape(2, 3, 4)
+ROOT = Path(__file__).parents[2]
+
+
+def same(got: Any, wanted: Any) -> None:
+    assert isinstance(got, lg.Tensor)
+    np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-12)
+
+
+def test_the_page_runs() -> None:
+    """In a process of its own, as SciPy looks at the variable when it is imported."""
+    page = (ROOT / "docs" / "interoperation.md").read_text()
+    blocks = "\n".join(re.findall(r"```py\n(.*?)```", page, re.DOTALL))
+    run = subprocess.run([sys.executable, "-c", blocks], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_einops() -> None:
+    einops, ours = pytest.importorskip("einops"), pytest.importorskip("einops.array_api")
+    for function, pattern, options in (
+        ("rearrange", "a b c -> (a c) b", {}), ("rearrange", "a b (c d) -> a d (b c)", {"d": 2}),
+        ("repeat", "a b c -> a r b c", {"r": 3}), ("reduce", "a b c -> a c", {"reduction": "mean"}),
+        ("reduce", "a b (c d) -> a c", {"d": 2, "reduction": "max"}), ("reduce", "a b c ->", {"reduction": "sum"}),
+    ):  # fmt: skip
+        wanted = getattr(einops, function)(X, pattern, **options)
+        same(getattr(ours, function)(lg.asarray(X), pattern, **options), wanted)
+    packed, shapes = ours.pack([lg.asarray(X), lg.asarray(X[:, :, 0])], "a b *")
+    same(ours.unpack(packed, shapes, "a b *")[1], X[:, :, 0])
+    slope = lg.grad(lambda x: lg.sum(ours.rearrange(x, "a b c -> c (a b)")[1] ** 2))(lg.asarray(X))
+    assert np.count_nonzero(np.asarray(slope)) == 6
+
+
+EXTRA = """
+    xpx.apply_where(x > 3, (x,), lambda t: t + 1, lambda t: 2 * t); xpx.atleast_nd(x, ndim=5); xpx.cov(x[0])
+    xpx.create_diagonal(x[0, 0]); xpx.isclose(x, x + 1e-9); xpx.isin(x, x[0, 0]); xpx.kron(x[0], x[1]); xpx.pad(x, 1)
+    xpx.nunique(x % 5); xpx.one_hot(xp.asarray([1, 0, 2]), 3); xpx.setdiff1d(xp.reshape(x, (-1,)), x[0, 0])
+    xpx.partition(x, 2)[..., 2]; xpx.argpartition(x, 2)[..., 2]; xpx.at(x)[0].add(5.0, copy=True)
+    xpx.at(x)[x > 3].set(7.0, copy=True); xpx.at(x)[:, 1].multiply(2.0, copy=True)
+    xpx.nan_to_num(x / x); xpx.angle(x); xpx.sinc(x / 7)
+"""
+
+
+def test_array_api_extra_and_compat() -> None:
+    xpx, compat = pytest.importorskip("array_api_extra"), pytest.importorskip("array_api_compat")
+    x = lg.asarray(X)
+    for row in (r.strip() for line in EXTRA.strip().splitlines() for r in line.split(";")):
+        with np.errstate(all="ignore"):
+            wanted = eval(row, {"xpx": xpx, "xp": np, "x": X})
+        got = eval(row, {"xpx": xpx, "xp": lg, "x": x})
+        np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-10, err_msg=row)
+    written = lg.asarray(X)
+    xpx.at(written)[1].set(0.0)
+    assert float(lg.sum(written[1])) == 0.0
+    assert compat.array_namespace(x) is lg
+    assert (compat.is_array_api_obj(x), compat.device(x), compat.size(x)) == (True, "cpu", 24)
