@@ -36,8 +36,10 @@ from loopgrad.lazy.numpy.elementwise import (
     subtract,
     trunc,
 )
+from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.reduction import all
 from loopgrad.lazy.numpy.smooth_functions import logaddexp
+from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
@@ -280,18 +282,28 @@ def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tenso
     return all(logical_or(same, logical_and(isnan(a), isnan(b))) if equal_nan else same)
 
 
+_COMPARED: Final = 32  # elements that are compared with all others
+
+
 def isin(
     x: ArrayLike, test: ArrayLike, /, assume_unique: bool = False, invert: bool = False, *, kind: str | None = None
 ) -> Tensor:
-    """Whether each element of x occurs among those of `test`: bools of x's shape. Costs the product of both sizes.
+    """Whether each element of x occurs among those of `test`: bools of x's shape.
 
-    `assume_unique` and `kind` are NumPy's, where they say how to search; they change nothing here.
+    Few are compared with all, many are sorted and searched by halves; `assume_unique` and `kind`, which tell NumPy how
+    to search, change nothing.
 
     >>> lg.isin([1, 2, 3], [3, 1])
     Tensor([ True, False,  True], dtype=bool)
     """
     t, table = meet_arrays(x, test)
-    found = equal(t[..., None], table.ravel()).any(axis=-1)
+    table = table.ravel()
+    count = table._value.shape[0]
+    if count <= _COMPARED or table._value.dtype.kind not in "iuf":
+        found = equal(t[..., None], table).any(axis=-1)
+    else:
+        ordered = sort(table)
+        found = equal(take(ordered, minimum(searchsorted(ordered, t), count - 1)), t)
     return not_equal(found, True) if invert else found
 
 

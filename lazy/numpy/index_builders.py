@@ -68,7 +68,7 @@ class _Grid:
         return stack([broadcast_to(c, shape) for c in columns]) if self._dense else tuple(columns)
 
 
-class _Joiner:
+class _JoinOfSlices:
     """`r_` and `c_`: subscript them with slices, numbers and arrays, which are joined along an axis."""
 
     __slots__ = ("_axis", "_first", "_rank")
@@ -114,8 +114,8 @@ def _with_axes(t: Tensor, own: int, rank: int, first: int) -> Tensor:
 
 mgrid: Final = _Grid(dense=True)
 ogrid: Final = _Grid(dense=False)
-r_: Final = _Joiner()
-c_: Final = _Joiner(-1, 2, 0)
+r_: Final = _JoinOfSlices()
+c_: Final = _JoinOfSlices(-1, 2, 0)
 s_: Final = np.s_
 index_exp: Final = np.index_exp
 

@@ -140,6 +140,19 @@ def test_sizes_make_positions_possible_while_tracing(device: str) -> None:
     assert lg.nonzero(lg.ones((2, 2)), size=5, fill_value=(8, 9))[1].tolist() == [0, 1, 0, 1, 9]
 
 
+def test_isin_of_many(device: str) -> None:
+    """By comparing all, and by halves."""
+    rng = np.random.default_rng(0)
+    for dtype in ("float64", "int16", "uint64", "bool"):
+        for count in (0, 1, 32, 33, 400):
+            x, table = rng.integers(0, 500, (20, 30)).astype(dtype), rng.integers(0, 500, count).astype(dtype)
+            if dtype == "float64":
+                x[0, :3], table[:3] = (np.nan, -0.0, np.inf), (np.nan, 0.0, np.inf)[:count]
+            np.testing.assert_array_equal(np.asarray(lg.isin(lg.asarray(x), lg.asarray(table))), np.isin(x, table))
+            missing = lg.isin(lg.asarray(x), lg.asarray(table), invert=True)
+            np.testing.assert_array_equal(np.asarray(missing), np.isin(x, table, invert=True))
+
+
 def test_refusals() -> None:
     x = lg.arange(4.0)
     for call in (
