@@ -114,7 +114,7 @@ class Session:
             return None
         place = hash((device.name, options, found[0]))
         spent = self._long.get(place, 0)
-        program = None if _worth_compiling(spent, graph) else device.direct(graph, options)
+        program = None if _worth_compiling(spent, graph) else direct(device, graph, options)
         if program is not None:
             with self._lock:
                 if len(self._long) >= CACHE_ENTRIES:

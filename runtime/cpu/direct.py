@@ -197,11 +197,13 @@ class Planner:
     def _of_ours(self, node: Node, size: int) -> Planned:
         """As above, of what the code generator decides."""
         kind, operands, exponent = PRIMITIVES[node.op].kind, node.operands, self._exponent(node)
+        if node.results[0].dtype.kind != "f":
+            raise NotDirect
         if kind in FOLDED:
             if not self.prepared and operands[0] in self.varying:
                 return self._alone(node, None)
             return self._in_order(node, size)
-        if kind is not Kind.ELEMENTWISE or node.results[0].dtype.kind != "f":
+        if kind is not Kind.ELEMENTWISE:
             raise NotDirect
         if not self.prepared and exponent is not None and operands[0] in self.varying:
             return self._alone(node, exponent)

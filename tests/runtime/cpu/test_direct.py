@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import loopgrad as lg
 from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
@@ -230,3 +231,11 @@ def test_powers_to_numbers(exponent: float) -> None:
     program, buffers = device.direct(graph, DEFAULT_OPTIONS), [device.put(x)]
     assert program is not None
     assert same_bits(program.run(buffers)[0].array, device.compile(graph, DEFAULT_OPTIONS).run(buffers)[0].array)
+
+
+def test_long_programs_of_complex_numbers() -> None:
+    x = lg.asarray(np.arange(100.0) * (1 + 2j))
+    total = each = lg.sum(x)
+    for _ in range(600):
+        total = total + each
+    assert complex(total) == 601 * (4950 + 9900j)
