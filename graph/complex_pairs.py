@@ -37,10 +37,12 @@ def in_pairs(graph: Graph) -> Graph:
     splitter = _Splitter()
     inputs = [Value(paired_type(v.type)) for v in graph.inputs]
     for value, given in zip(graph.inputs, inputs, strict=True):
-        splitter.env[value] = _apart(splitter.builder, given) if is_complex(value.type) else (given,)
+        if is_complex(value.type):
+            splitter.env[value], splitter.whole[value] = _apart(splitter.builder, given), given
+        else:
+            splitter.env[value] = (given,)
     splitter.walk(graph)
-    whole = dict(zip(graph.inputs, inputs, strict=True))
-    outputs = [whole.get(v) or _together(splitter.builder, splitter.env[v]) for v in graph.outputs]
+    outputs = [splitter.together(v) for v in graph.outputs]
     return Graph(tuple(inputs), tuple(splitter.builder.nodes), tuple(outputs))
 
 
@@ -79,11 +81,17 @@ def _together(b: GraphBuilder, parts: Parts) -> Value:
 
 
 class _Splitter:
-    """`env`: the parts of each value met so far; `builder`: the graph under construction."""
+    """`env`: the parts of each value met so far; `whole`: its pairs, where they lie together already, as those of
+    inputs and of what a library gives do; `builder`: the graph under construction."""
 
     def __init__(self) -> None:
         self.builder = GraphBuilder()
         self.env: dict[Value, Parts] = {}
+        self.whole: dict[Value, Value] = {}
+
+    def together(self, value: Value) -> Value:
+        """A value of reals, or the pairs of a complex one."""
+        return self.whole.get(value) or _together(self.builder, self.env[value])
 
     def walk(self, graph: Graph) -> None:
         for node in graph.nodes:
@@ -104,6 +112,13 @@ class _Splitter:
                 return [(re, im)]
             case "real" | "imag":
                 return [(operands[0][node.op == "imag"],)]
+            case "pairs":
+                return [(self.together(node.operands[0]),)]
+            case "from_pairs":
+                (self.whole[node.results[0]],) = operands[0]
+                return [_apart(self.builder, *operands[0])]
+            case "reshape" | "transpose":
+                self.moved(node)
             case "const" | "literal":
                 return [tuple([self.constant(node, i) for i in range(PAIR)])]
         attrs = {name: v.part if isinstance(v, TensorType | DType) else v for name, v in node.attrs.items()}
@@ -112,6 +127,18 @@ class _Splitter:
         if combine:
             return [self.builder.emit(combine, [answer for (answer,) in made])]
         return list(zip(*made, strict=True))
+
+    def moved(self, node: Node) -> None:
+        """Pairs that lie together move together: whoever wants the parts of the result doesn't read these."""
+        (z,) = node.operands
+        if z not in self.whole:
+            return
+        if node.op == "reshape":
+            found = self.builder.value("reshape", self.whole[z], shape=(*node.attrs["shape"], PAIR))
+        else:
+            perm = node.attrs["perm"]
+            found = self.builder.value("transpose", self.whole[z], perm=(*perm, len(perm)))
+        self.whole[node.results[0]] = found
 
     def kept(self, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
         """A node without complex numbers, of these operands."""

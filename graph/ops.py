@@ -223,6 +223,8 @@ def join(re: Value, im: Value) -> Value:
 
 real = _unary("real")
 imag = _unary("imag")
+pairs = _unary("pairs")
+from_pairs = _unary("from_pairs")
 
 
 def real_part(v: Value) -> Value:

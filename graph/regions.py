@@ -465,9 +465,7 @@ KINDS: Final[dict[str, type[Region]]] = {"for": Loop, "while": Loop, "switch": S
 
 def brings_rules(graph: Graph) -> bool:
     """Whether `graph` calls, in itself or in its regions, a function whose derivative is stated."""
-    return any(
-        n.regions and (Region.of(n).own or any(map(brings_rules, Region.of(n).running))) for n in graph.nodes
-    )
+    return any(n.regions and (Region.of(n).own or any(map(brings_rules, Region.of(n).running))) for n in graph.nodes)
 
 
 def in_parts(values: Sequence[T], *lengths: int) -> list[Sequence[T]]:

@@ -24,6 +24,7 @@ def documented() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for prefix, space, names in (
         ("lg", lg, lg.__all__),
+        ("lg.fft", lg.fft, lg.fft.__all__),
         ("lg.linalg", lg.linalg, lg.linalg.__all__),
         ("lg.random", lg.random, lg.random.__all__),
         ("lg.random.Generator", lg.random.Generator, dir(lg.random.Generator)),

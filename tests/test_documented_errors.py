@@ -12,6 +12,13 @@ import loopgrad as lg
 
 ERRORS: Final = {
     "DTypeError": """
+        lg.fft.rfft(lg.ones(3) * 1j)
+        lg.fft.ihfft(lg.ones(3) * 1j)
+        lg.fft.rfft2(lg.ones((2, 2)) * 1j)
+        lg.fft.fft(lg.ones(3), n=2.0)
+        lg.fft.fftn(lg.ones(3), s=2)
+        lg.fft.fftfreq(2.5)
+        lg.fft.fftfreq(3, dtype=lg.int64)
         lg.finfo(lg.int8)
         lg.iinfo(lg.float32)
         lg.isdtype(lg.float32, 'x')
@@ -71,6 +78,16 @@ ERRORS: Final = {
         lg.linalg.cholesky(lg.ones(3))
     """,
     "ShapeError": """
+        lg.fft.fft(lg.ones(0))
+        lg.fft.fft(lg.ones(3), n=0)
+        lg.fft.irfft(lg.ones(1))
+        lg.fft.rfft(lg.ones(3), axis=1)
+        lg.fft.fft(lg.ones(()))
+        lg.fft.fftn(lg.ones((2, 3)), s=(2, 3), axes=(0,))
+        lg.fft.irfftn(lg.ones((2, 3)), axes=())
+        lg.fft.fft2(lg.ones(3))
+        lg.fft.fftshift(lg.ones(3), axes=1)
+        lg.fft.fftfreq(0)
         lg.linalg.solve(lg.ones((2, 2)), lg.ones(3))
         lg.linalg.solve(lg.ones((2, 2, 2)), lg.ones((3, 2, 2)))
         lg.vdot(lg.ones(2), lg.ones(3))
@@ -178,6 +195,8 @@ ERRORS: Final = {
     """,
     "ValueError": """
         lg.matrix_norm(lg.ones((2, 2)), ord='x')
+        lg.fft.fft(lg.ones(3), norm='none')
+        lg.fft.irfft2(lg.ones((2, 2)), norm='x')
         lg.linalg.norm(lg.ones((2, 2)), ord='x')
         lg.linalg.matrix_power(lg.ones((2, 2)), -1)
         lg.convolve(lg.ones(2), lg.ones(1), 'x')

@@ -13,6 +13,7 @@ from loopgrad.autodiff.rules import (
     convolution,
     elementwise,
     factorisations,
+    fourier,
     indexing,
     linalg,
     movement,
@@ -30,12 +31,12 @@ PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.
 
 VJP: Final[dict[str, Rule]] = {
     **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
-    **factorisations.VJP, **stack.VJP,
+    **factorisations.VJP, **fourier.VJP, **stack.VJP, **complex_parts.VJP,
 }  # fmt: skip
 
 JVP: Final[dict[str, Rule]] = {
     **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
-    **factorisations.JVP, **stack.JVP,
+    **factorisations.JVP, **fourier.JVP, **stack.JVP, **complex_parts.JVP,
 }  # fmt: skip
 
 NONDIFFERENTIABLE: Final[dict[str, str]] = {

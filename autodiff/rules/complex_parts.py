@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.autodiff.rules.elementwise import Partials
+from loopgrad.autodiff.rules.movement import Rule, Values
 from loopgrad.graph import ops
 from loopgrad.graph.nodes import Node, Value
 
@@ -27,3 +28,19 @@ PARTIALS: Final[dict[str, Partials]] = {
     "real": (_real_part,),
     "imag": (_imaginary_part,),
 }
+
+
+def _as_pairs(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    (t,) = tangents
+    assert t is not None
+    return (ops.pairs(t),)
+
+
+def _from_pairs(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    (t,) = tangents
+    assert t is not None
+    return (ops.from_pairs(t),)
+
+
+JVP: Final[dict[str, Rule]] = {"pairs": _as_pairs, "from_pairs": _from_pairs}
+VJP: Final[dict[str, Rule]] = {"pairs": _from_pairs, "from_pairs": _as_pairs}

@@ -1,8 +1,10 @@
 """Complex numbers and their parts.
 
-complex   (re, im) -> re + i im: two float32 or two float64 of one shape
-real      (z) -> its real part
-imag      (z) -> its imaginary part
+complex      (re, im) -> re + i im: two float32 or two float64 of one shape
+real         (z) -> its real part
+imag         (z) -> its imaginary part
+pairs        (z: (...)) -> (..., 2): the real and the imaginary part side by side, for routines of libraries
+from_pairs   ((..., 2)) -> (...): complex numbers of these parts
 
 What computes with complex numbers is emitted as operations on parts (`graph.complex_numbers`); what is linear and the
 same for both parts (movement, sums, loops, stacks) takes them as they are. `graph.complex_pairs` splits all of it into
@@ -15,10 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
+    Axes,
+    AxisRule,
     Infer,
     Kind,
     Primitive,
@@ -50,6 +54,19 @@ def _infer_part(op: str) -> Infer:
     return infer
 
 
+def _infer_pairs(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    part = _infer_part("pairs")(operands, attrs, regions)[0]
+    assert isinstance(part, TensorType)
+    return (TensorType((*part.shape, 2), part.dtype),)
+
+
+def _infer_from_pairs(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = tensor_type("from_pairs", operands[0])
+    if t.shape[-1:] != (2,) or t.dtype not in (float32, float64):
+        raise dtype_error("from_pairs", "pairs of float32 or float64, (..., 2)", t, "cast or stack them")
+    return (TensorType(t.shape[:-1], complex_dtype_of(t.dtype)),)
+
+
 def _complex(attrs: Attrs, re: Array, im: Array) -> tuple[Array]:
     result = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
     result.real, result.imag = re, im
@@ -64,10 +81,28 @@ def _imag(attrs: Attrs, z: Array) -> tuple[Array]:
     return (z.imag,)
 
 
-def _row(name: str, kinds: str, infer: Infer, reference: Reference, **traits: Any) -> Primitive:
+def _pairs(attrs: Attrs, z: Array) -> tuple[Array]:
+    return (np.stack([z.real, z.imag], axis=-1),)
+
+
+def _from_pairs(attrs: Attrs, pairs: Array) -> tuple[Array]:
+    return _complex(attrs, pairs[..., 0], pairs[..., 1])
+
+
+def _parts_meet(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return axes if all(a < len(node.results[0].shape) for a in axes) else None
+
+
+def _same(attrs: Attrs, size: int) -> Attrs:
+    return attrs
+
+
+def _row(
+    name: str, kinds: str, infer: Infer, reference: Reference, axes: AxisRule = same_axes, **traits: Any
+) -> Primitive:
     return Primitive(
-        name=name, kind=Kind.PARTS, kinds=kinds, infer=infer, reference=reference, axes=same_axes, linear=True,
-        cost=0.0, **traits,
+        name=name, kind=Kind.PARTS, kinds=kinds, infer=infer, reference=reference, axes=axes, linear=True, cost=0.0,
+        **traits,
     )  # fmt: skip
 
 
@@ -75,4 +110,6 @@ ROWS: Final[dict[str, Primitive]] = table(
     _row("complex", "f", _infer_complex, _complex, public=None),
     _row("real", "c", _infer_part("real"), _real),
     _row("imag", "c", _infer_part("imag"), _imag),
+    _row("pairs", "c", _infer_pairs, _pairs, batched=_same, public=None),
+    _row("from_pairs", "f", _infer_from_pairs, _from_pairs, _parts_meet, batched=_same, public=None),
 )

@@ -13,7 +13,6 @@ _IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
 _POLYNOMIALS: Final = "np.{0}(np.asarray(x)) where it is data; lg.polyval evaluates polynomials"
 
 ABSENT: Final[dict[str, str]] = {
-    "fft": "no transforms: np.fft on np.asarray(x), or lg.convolve for short kernels",
     **{n: _POLYNOMIALS.format(n) for n in ("polyfit", "roots", "poly1d")},
     "vectorize": "lg.vmap(f)(x)",
     "trapz": "lg.trapezoid",

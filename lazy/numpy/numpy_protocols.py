@@ -54,8 +54,8 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
     found = None
     if function.__module__ == "numpy" and name not in _NUMPYS_OWN:
         found = _offered(ours, name)
-    elif function.__module__ == "numpy.linalg":
-        found = _offered(ours.linalg, name)
+    elif function.__module__ in ("numpy.fft", "numpy.linalg"):
+        found = _offered(getattr(ours, function.__module__.removeprefix("numpy.")), name)
     if found is None:
         purpose = "text" if name in _TEXT else f"{function.__module__}.{name}"
         take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, purpose)

@@ -51,9 +51,7 @@ from loopgrad.lazy.tensor.storage import whole
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = (
-    "all any argmax argmin count_nonzero diff logsumexp max amax=max mean min amin=min prod std sum var"
-)
+PUBLIC: Final = "all any argmax argmin count_nonzero diff logsumexp max amax=max mean min amin=min prod std sum var"
 
 
 def _reduced(op: str, value: Value, axis: Any, keepdims: bool) -> Value:

@@ -22,11 +22,11 @@ from loopgrad.runtime.alive import Alive
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.cpu.context import CallContext, release
 from loopgrad.runtime.cpu.failures import failure
+from loopgrad.runtime.cpu.host_calls import provider
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import ARENAS, IDLE, RECYCLER, HostBlock, Spares
 from loopgrad.runtime.cpu.native_pool import NativePool
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.host_lapack import provider
 from loopgrad.runtime.plan import BufferRow, Held, KernelRow, MemoryStats, Plan, ResidualRow
 from loopgrad.runtime.replay import Recording
 

@@ -1,7 +1,7 @@
 """Library calls that a Program makes back into Python, on whole arrays.
 
 Products of matrices are for machines without a usable BLAS; every other call is a primitive of the graph, computed
-by its NumPy reference, or where that is faster as `host_sort` and `host_lapack` do it.
+by its NumPy reference, or where that is faster as `host_sort`, `host_lapack` and `host_fourier` do it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from loopgrad.codegen.program import MatmulStep, RoutineStep
 from loopgrad.graph.primitives import REFERENCE
-from loopgrad.runtime import host_lapack
+from loopgrad.runtime import host_fourier, host_lapack
 from loopgrad.runtime.cpu import host_sort
 
 SORTS: Final = {"sort": host_sort.sort, "argsort": host_sort.argsort}
@@ -23,6 +23,10 @@ Array = np.ndarray[Any, Any]
 
 def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
     """Do one step; `array(slot)` is the memory of a slot. A routine may use so many threads."""
+    if isinstance(step, RoutineStep) and step.name in host_fourier.ROUTINES:
+        (given,), (result_slot,) = step.inputs, step.outputs
+        host_fourier.transform(step.name, dict(step.attrs), array(given), array(result_slot), threads)
+        return
     if isinstance(step, MatmulStep):
         outputs: tuple[int, ...] = (step.out,)
         results: tuple[Array, ...] = (product(step, array(step.left), array(step.right)),)
@@ -31,6 +35,11 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads:
     for slot, result in zip(outputs, results, strict=True):
         target = array(slot)
         target[...] = np.asarray(result).reshape(target.shape)
+
+
+def provider(name: str) -> tuple[str, str]:
+    """Who does a routine, and why nobody better."""
+    return host_fourier.provider() if name in host_fourier.ROUTINES else host_lapack.provider(name)
 
 
 def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:

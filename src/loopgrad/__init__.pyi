@@ -1,4 +1,5 @@
 # written by `python -m tests.architecture.public_stub` from the statements PUBLIC
+from loopgrad import fft as fft
 from loopgrad import linalg as linalg
 from loopgrad import random as random
 from loopgrad.codegen.options import Options as Options

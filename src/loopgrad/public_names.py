@@ -39,7 +39,7 @@ def read(stub: str) -> dict[str, Origin]:
     return found
 
 
-NAMESPACES: Final = ("linalg", "random")
+NAMESPACES: Final = ("fft", "linalg", "random")
 
 
 def origins_of(file: str) -> dict[str, Origin]:

@@ -31,6 +31,8 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     lambda z: lg.grad(lambda z: lg.sum(lg.fori_loop(0, 3, lambda _, v: lg.sin(lg.real(v)) + v, z).real))(z),
     lambda z: lg.checkpoint(lambda z: z + lg.real(z))(z) == z,
     lambda z: lg.isnan(z) | (z != z[0]),
+    lambda z: lg.fft.ifft(lg.fft.fft(z), axis=0) + lg.fft.fft(z * 2, axis=0),
+    lambda z: lg.fori_loop(0, 2, lambda _, v: lg.fft.fft(v).T.reshape(2, 3), z),
 ]
 
 

@@ -329,6 +329,27 @@ CONTROL: dict[str, list[Case]] = {
     "to_device": [],
 }
 
+def _parts(m: Any, z: Any) -> tuple[Any, Any]:
+    return m.real(z), m.imag(z)
+
+
+def _complex(x: Any) -> Any:
+    return x[:3] + 1j * x[1:4]
+
+
+FFT: dict[str, list[Case]] = {
+    **{name: [(lambda m, x, f=name: _parts(m, getattr(m.fft, f)(_complex(x), norm="ortho")), (X,))]
+       for name in ("fft", "ifft", "fftn", "ifftn")},
+    **{name: [(lambda m, x, f=name: _parts(m, getattr(m.fft, f)(x, n=4)), (X,))] for name in ("rfft", "ihfft")},
+    **{name: [(lambda m, x, f=name, n=n: getattr(m.fft, f)(_complex(x), n=n), (X,)) for n in (4, 5)]
+       for name in ("irfft", "hfft")},
+    **{name: [(lambda m, x, f=name: _parts(m, getattr(m.fft, f)(x)), (M,))]
+       for name in ("fft2", "ifft2", "rfft2", "rfftn")},
+    **{name: [(lambda m, x, f=name: getattr(m.fft, f)(x + 1j * x.T, s=(4, 3), axes=(0, 1)), (S,))]
+       for name in ("irfft2", "irfftn")},
+    **{name: [(lambda m, x, f=name: getattr(m.fft, f)(x), (M,))] for name in ("fftshift", "ifftshift")},
+}  # fmt: skip
+
 # well-conditioned, more than one matrix; symmetric positive definite ones, of which functions read one triangle
 SQUARES = np.cos(np.arange(18.0) * 1.3).reshape(2, 3, 3) + 2 * np.eye(3)
 POSITIVE = SQUARES @ np.swapaxes(SQUARES, 1, 2)

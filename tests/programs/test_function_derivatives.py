@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from function_cases import CASES, LINALG, METHODS, UPDATES, Reference
+from function_cases import CASES, FFT, LINALG, METHODS, UPDATES, Reference
 from function_points import POINTS, Point
 
 import loopgrad as lg
@@ -32,6 +32,7 @@ WITHOUT_ELEMENTS = """
     arange bartlett blackman hamming hanning
     empty empty_like eye from_dlpack fromfunction identity indices ones ones_like tri zeros zeros_like
 """
+FREQUENCIES = "fftfreq rfftfreq"
 PROGRAMS = """
     __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
@@ -51,7 +52,7 @@ METHODS_WITHOUT_DERIVATIVES = """
 REFERENCE = Reference()
 ROWS = [
     *[(f"{name} {k}", call, call, arrays)
-      for table in (CASES, LINALG, {f"method {n}": c for n, c in METHODS.items()})
+      for table in (CASES, LINALG, FFT, {f"method {n}": c for n, c in METHODS.items()})
       for name, cases in table.items() for k, (call, arrays) in enumerate(cases)],
     *[(f"at {name} {k}", *case) for name, cases in UPDATES.items() for k, case in enumerate(cases)],
 ]  # fmt: skip
@@ -68,6 +69,7 @@ def test_every_public_function_is_listed():
     listed = {id(functions[n]) for n in (*CASES, *WITHOUT_DERIVATIVES)}
     assert [n for n, f in functions.items() if id(f) not in listed] == []
     assert [n for n in lg.linalg.__all__ if n not in LINALG and id(getattr(lg.linalg, n)) not in listed] == []
+    assert [n for n in lg.fft.__all__ if n not in FFT and n not in FREQUENCIES.split()] == []
 
 
 def test_every_method_is_listed():

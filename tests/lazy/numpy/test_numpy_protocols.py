@@ -27,10 +27,11 @@ def test_universal_functions_of_tensors_stay_tensors(device: str) -> None:
 def test_numpy_functions_of_tensors_are_differentiated(device: str) -> None:
     def f(x: lg.Tensor) -> lg.Tensor:
         both = np.concatenate([np.sin(x), np.exp(x)], axis=0)
-        return np.sum(both * both) + np.linalg.norm(x) + np.mean(x, axis=0)[0]
+        return np.sum(both * both) + np.linalg.norm(x) + np.mean(x, axis=0)[0] + np.fft.fft(x)[0, 0].real
 
     slope = lg.grad(f)(lg.asarray(X))
     expected = 2 * np.sin(X) * np.cos(X) + 2 * np.exp(2 * X) + X / np.linalg.norm(X) + np.array([0.5, 0.0])
+    expected += np.array([[1.0, 1.0], [0.0, 0.0]])
     np.testing.assert_allclose(np.asarray(slope), expected, rtol=1e-12)
 
 
@@ -125,6 +126,7 @@ def test_every_public_name_is_there() -> None:
         assert getattr(lg, name) is not None or name == "newaxis"
     assert dir(lg) == sorted(lg.__all__)
     assert dir(lg.linalg) == sorted(lg.linalg.__all__)
+    assert dir(lg.fft) == sorted(lg.fft.__all__)
 
 
 def test_limits_and_kinds() -> None:
@@ -152,5 +154,5 @@ def test_limits_and_kinds() -> None:
 def test_the_page_for_users_of_numpy_is_complete() -> None:
     page = (Path(__file__).parents[3] / "docs" / "numpy.md").read_text()
     offered, _, refused = page.partition("## Not offered")
-    assert [n for n in (*lg.__all__, *lg.linalg.__all__) if f"`{n}`" not in offered] == []
+    assert [n for n in (*lg.__all__, *lg.fft.__all__, *lg.linalg.__all__) if f"`{n}`" not in offered] == []
     assert [n for n in (*ABSENT, *LINALG_ABSENT, *TENSOR_ABSENT) if f"`{n}`" not in refused] == []

@@ -260,6 +260,25 @@ NUMPYS = (
     "m.where(x > 0, x, x)",
     "m.matmul(x, m.eye(4))",
     "m.tensordot(x, m.eye(4), 1)",
+    "m.fft.fft(x)",
+    "m.fft.ifft(x, axis=0)",
+    "m.fft.rfft(x)",
+    "m.fft.irfft(x)",
+    "m.fft.hfft(x)",
+    "m.fft.ihfft(x)",
+    "m.fft.fftn(x, axes=(0,))",
+    "m.fft.ifftn(x, axes=(1,))",
+    "m.fft.rfftn(x)",
+    "m.fft.irfftn(x)",
+    "m.fft.fft2(x)",
+    "m.fft.ifft2(x)",
+    "m.fft.rfft2(x)",
+    "m.fft.irfft2(x)",
+    "m.fft.fftshift(x)",
+    "m.fft.fftshift(x, axes=())",
+    "m.fft.ifftshift(x, axes=0)",
+    "m.fft.fftfreq(4)",
+    "m.fft.rfftfreq(4)",
     "m.linalg.diagonal(x)",
     "m.linalg.matrix_transpose(x)",
     "m.linalg.matrix_power(x[:, :3], 1)",
@@ -322,13 +341,14 @@ def arrays(result: Any) -> list[Any]:
 
 
 def test_every_function_is_in_the_table() -> None:
-    covered = {name for text, _ in CASES for name in re.findall(r"m\.((?:linalg\.)?\w+)", text)}
+    covered = {name for text, _ in CASES for name in re.findall(r"m\.((?:(?:linalg|fft)\.)?\w+)", text)}
     for name in lg.__all__:
         function = getattr(lg, name)
         if callable(function) and not isinstance(function, type | lg.DType):
             assert name in covered or name in NOT_OF_ARRAYS.split(), name
     functions = {name for name in lg.linalg.__all__ if not isinstance(getattr(lg.linalg, name), type)}
     assert {name for name in functions if name not in covered and f"linalg.{name}" not in covered} == set()
+    assert {name for name in lg.fft.__all__ if f"fft.{name}" not in covered} == set()
 
 
 @pytest.mark.parametrize(("text", "numpys"), CASES, ids=[text for text, _ in CASES])

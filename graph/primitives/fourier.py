@@ -1,0 +1,163 @@
+"""Discrete Fourier transforms along the last axis of complex numbers, which are pairs of reals here: library routines.
+
+    dft             z: (..., n, 2)           ->  (..., n, 2)            sum over j of z[j] exp(-2 pi i j k / n)
+                                                                        (with `inverse`: exp(+2 pi i j k / n))
+    real_dft        x: (..., n)              ->  (..., n // 2 + 1, 2)   the first half of the dft of real numbers
+    hermitian_dft   z: (..., n // 2 + 1, 2)  ->  (..., n)               the real inverse dft of what the first half
+                                                                        stands for; `length`: n. The imaginary parts
+                                                                        of element 0, and n / 2 of an even n, count as 0
+
+`norm` says what a transform is multiplied by: "none" 1, "ortho" 1 / sqrt(n), "full" 1 / n.
+
+The references are NumPy's, that is pocketfft (M. Reinecke), in the operands' dtype.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.primitive import (
+    Array,
+    Attrs,
+    Axes,
+    AxisRule,
+    Kind,
+    Primitive,
+    Types,
+    dtype_error,
+    shape_error,
+    table,
+    tensor_type,
+)
+from loopgrad.graph.types import TensorType, float32, float64
+
+NORMS: Final = ("none", "ortho", "full")
+_FORWARD: Final = {"none": "backward", "ortho": "ortho", "full": "forward"}
+_INVERSE: Final = {"none": "forward", "ortho": "ortho", "full": "backward"}
+
+
+def norm_of(norm: str, inverse: bool) -> Any:
+    """What NumPy calls `norm` for a transform in that direction."""
+    return (_INVERSE if inverse else _FORWARD)[norm]
+
+
+def factor_of(norm: str, n: int) -> float:
+    """What the sums of a transform of n numbers are multiplied by."""
+    return {"none": 1.0, "ortho": 1.0 / sqrt(n), "full": 1.0 / n}[norm]
+
+
+def transform_length(op: str, attrs: Attrs, operand: TensorType) -> int:
+    """How many numbers the transform of one row takes, as if all were there."""
+    if op == "hermitian_dft":
+        return int(attrs["length"])
+    return operand.shape[-1] if op == "real_dft" else operand.shape[-2]
+
+
+def as_complex(pairs: Array) -> Array:
+    """The complex numbers in whose memory these pairs lie."""
+    dense = np.ascontiguousarray(pairs)
+    numbers: Array = dense.view(np.result_type(dense.dtype, np.complex64))
+    return numbers.reshape(dense.shape[:-1])
+
+
+def as_pairs(numbers: Array) -> Array:
+    dense = np.ascontiguousarray(numbers)
+    return dense.view(dense.real.dtype).reshape(*dense.shape, 2)
+
+
+# ---- shapes
+
+
+def _reals(op: str, value: Value, rank: int) -> TensorType:
+    t = tensor_type(op, value)
+    if t.dtype not in (float32, float64):
+        raise dtype_error(op, "float32 or float64 elements", t, "cast the operand")
+    if len(t.shape) < rank:
+        raise shape_error(op, f"at least {rank} dims", t, "a transform goes along an axis")
+    return t
+
+
+def _pairs(op: str, value: Value) -> TensorType:
+    t = _reals(op, value, 2)
+    if t.shape[-1] != 2:
+        raise shape_error(op, "pairs of reals", t, "the last axis holds a real and an imaginary part")
+    return t
+
+
+def _not_empty(op: str, n: int) -> int:
+    if n < 1:
+        raise shape_error(op, "a transform of at least 1 number", n, "check the length")
+    return n
+
+
+def _infer_dft(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = _pairs("dft", operands[0])
+    _not_empty("dft", t.shape[-2])
+    return (t,)
+
+
+def _infer_real_dft(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = _reals("real_dft", operands[0], 1)
+    n = _not_empty("real_dft", t.shape[-1])
+    return (TensorType((*t.shape[:-1], n // 2 + 1, 2), t.dtype),)
+
+
+def _infer_hermitian_dft(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = _pairs("hermitian_dft", operands[0])
+    n = _not_empty("hermitian_dft", attrs["length"])
+    if t.shape[-2] != n // 2 + 1:
+        raise shape_error("hermitian_dft", f"{n // 2 + 1} numbers for a length of {n}", t, "cut or pad them")
+    return (TensorType((*t.shape[:-2], n), t.dtype),)
+
+
+# ---- references
+
+
+def dft(attrs: Attrs, z: Array) -> tuple[Array]:
+    function = np.fft.ifft if attrs["inverse"] else np.fft.fft
+    return (as_pairs(function(as_complex(z), norm=norm_of(attrs["norm"], attrs["inverse"]))),)
+
+
+def real_dft(attrs: Attrs, x: Array) -> tuple[Array]:
+    return (as_pairs(np.fft.rfft(x, norm=norm_of(attrs["norm"], inverse=False))),)
+
+
+def hermitian_dft(attrs: Attrs, z: Array) -> tuple[Array]:
+    return (np.fft.irfft(as_complex(z), attrs["length"], norm=norm_of(attrs["norm"], inverse=True)),)
+
+
+# ---- axes
+
+
+def _rows(own: int) -> AxisRule:
+    """Rows don't meet, their elements do; `own`: axes of a row in the operand."""
+
+    def rule(node: Node, operand: int, axes: Axes) -> Axes | None:
+        return axes if all(a < len(node.operands[0].shape) - own for a in axes) else None
+
+    return rule
+
+
+def _same(attrs: Attrs, size: int) -> Attrs:
+    """The batched attributes of what works on the last axes."""
+    return attrs
+
+
+ROWS: Final[dict[str, Primitive]] = table(
+    Primitive(
+        name="dft", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_dft, reference=dft, axes=_rows(2),
+        batched=_same, linear=True, heavy=True,
+    ),
+    Primitive(
+        name="real_dft", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_real_dft, reference=real_dft,
+        axes=_rows(1), batched=_same, linear=True, heavy=True,
+    ),
+    Primitive(
+        name="hermitian_dft", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_hermitian_dft,
+        reference=hermitian_dft, axes=_rows(2), batched=_same, linear=True, heavy=True,
+    ),
+)  # fmt: skip

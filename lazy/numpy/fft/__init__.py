@@ -1,0 +1,1 @@
+"""`lg.fft`: discrete Fourier transforms, by the names and conventions of NumPy and the array API standard."""

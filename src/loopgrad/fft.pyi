@@ -1,0 +1,19 @@
+# written by `python -m tests.architecture.public_stub` from the statements PUBLIC
+from loopgrad.lazy.numpy.fft.frequencies import fftfreq as fftfreq
+from loopgrad.lazy.numpy.fft.frequencies import fftshift as fftshift
+from loopgrad.lazy.numpy.fft.frequencies import ifftshift as ifftshift
+from loopgrad.lazy.numpy.fft.frequencies import rfftfreq as rfftfreq
+from loopgrad.lazy.numpy.fft.several_axes import fft2 as fft2
+from loopgrad.lazy.numpy.fft.several_axes import fftn as fftn
+from loopgrad.lazy.numpy.fft.several_axes import ifft2 as ifft2
+from loopgrad.lazy.numpy.fft.several_axes import ifftn as ifftn
+from loopgrad.lazy.numpy.fft.several_axes import irfft2 as irfft2
+from loopgrad.lazy.numpy.fft.several_axes import irfftn as irfftn
+from loopgrad.lazy.numpy.fft.several_axes import rfft2 as rfft2
+from loopgrad.lazy.numpy.fft.several_axes import rfftn as rfftn
+from loopgrad.lazy.numpy.fft.transforms import fft as fft
+from loopgrad.lazy.numpy.fft.transforms import hfft as hfft
+from loopgrad.lazy.numpy.fft.transforms import ifft as ifft
+from loopgrad.lazy.numpy.fft.transforms import ihfft as ihfft
+from loopgrad.lazy.numpy.fft.transforms import irfft as irfft
+from loopgrad.lazy.numpy.fft.transforms import rfft as rfft
