@@ -7,13 +7,16 @@ from typing import Final
 
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
-from loopgrad.codegen.targets.gpu.routines import largest, radix_sort, sort_rows
+from loopgrad.codegen.targets.gpu.routines import fourier, largest, radix_sort, sort_rows
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "sort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
     "argsort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
     "top_positions": (largest.PROVIDER, largest.OF_ALL),
+    "dft": fourier.PROVIDERS,
+    "real_dft": fourier.PROVIDERS,
+    "hermitian_dft": fourier.PROVIDERS,
 }
 
 
