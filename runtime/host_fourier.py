@@ -1,5 +1,5 @@
-"""Fourier transforms by pocketfft, on the host: SciPy's where that is installed, whose code for several rows at once is
-vector code, else NumPy's.
+"""Fourier transforms by pocketfft, on the host: NumPy's, which writes where it is told to; of float32 SciPy's where
+that is installed, whose code for several rows at once is vector code.
 
 Rows are done by some threads at once. What a thread gets is a multiple of BLOCK rows, so no bit depends on how many
 there are.
@@ -24,7 +24,7 @@ Rows = Callable[[Array, Array], None]
 SCIPY: Final = "pocketfft of SciPy, on the host"
 NUMPY: Final = "pocketfft of NumPy, on the host"
 BLOCK: Final = 16  # rows
-WORTH_A_THREAD: Final = 1 << 15  # numbers
+WORTH_A_THREAD: Final = 1 << 17  # numbers
 
 
 @cache
@@ -37,8 +37,10 @@ def scipys() -> Any:
     return found
 
 
-def provider() -> tuple[str, str]:
-    """Who does transforms, and why nobody better."""
+def provider(dtype: np.dtype[Any]) -> tuple[str, str]:
+    """Who does transforms of numbers whose parts have this dtype, and why nobody better."""
+    if dtype != np.float32:
+        return NUMPY, ""
     return (SCIPY, "") if scipys() is not None else (NUMPY, "SciPy isn't installed")
 
 
@@ -46,7 +48,7 @@ def transform(name: str, attrs: Attrs, source: Array, target: Array, threads: in
     """The transforms of all rows of `source` in `target`, which is dense."""
     rows, function = ROUTINES[name]
     given, result = rows(source, target)
-    _each(given, result, threads, function(attrs))
+    _each(given, result, threads, function(attrs, scipys() if source.dtype == np.float32 else None))
 
 
 def _complex_rows(source: Array, target: Array) -> tuple[Array, Array]:
@@ -83,9 +85,8 @@ def _each(source: Array, target: Array, threads: int, rows: Rows) -> None:
             done.result()
 
 
-def _dft(attrs: Attrs) -> Rows:
+def _dft(attrs: Attrs, scipy: Any) -> Rows:
     name, norm = ("ifft" if attrs["inverse"] else "fft"), norm_of(attrs["norm"], attrs["inverse"])
-    scipy = scipys()
     if scipy is None:
         return lambda z, result: _ignore(getattr(np.fft, name)(z, norm=norm, out=result))
 
@@ -98,8 +99,8 @@ def _dft(attrs: Attrs) -> Rows:
     return rows
 
 
-def _real_dft(attrs: Attrs) -> Rows:
-    norm, scipy = norm_of(attrs["norm"], inverse=False), scipys()
+def _real_dft(attrs: Attrs, scipy: Any) -> Rows:
+    norm = norm_of(attrs["norm"], inverse=False)
     if scipy is None:
         return lambda x, result: _ignore(np.fft.rfft(x, norm=norm, out=result))
 
@@ -109,8 +110,8 @@ def _real_dft(attrs: Attrs) -> Rows:
     return rows
 
 
-def _hermitian_dft(attrs: Attrs) -> Rows:
-    norm, n, scipy = norm_of(attrs["norm"], inverse=True), attrs["length"], scipys()
+def _hermitian_dft(attrs: Attrs, scipy: Any) -> Rows:
+    norm, n = norm_of(attrs["norm"], inverse=True), attrs["length"]
     if scipy is None:
         return lambda z, result: _ignore(np.fft.irfft(z, n, norm=norm, out=result))
 
@@ -125,7 +126,7 @@ def _ignore(result: object) -> None:
 
 
 Arrange = Callable[[Array, Array], tuple[Array, Array]]
-ROUTINES: Final[dict[str, tuple[Arrange, Callable[[Attrs], Rows]]]] = {
+ROUTINES: Final[dict[str, tuple[Arrange, Callable[[Attrs, Any], Rows]]]] = {
     "dft": (_complex_rows, _dft),
     "real_dft": (_real_rows, _real_dft),
     "hermitian_dft": (_hermitian_rows, _hermitian_dft),

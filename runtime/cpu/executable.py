@@ -212,9 +212,10 @@ class CpuExecutable(Executable):
         return Plan(self.device, kernels, buffers, residuals, program.notes, arena, stack_bytes, self._routine_rows())
 
     def _routine_rows(self) -> tuple[RoutineRow, ...]:
-        program = self.program
-        routines = [step for step in program.host_calls if isinstance(step, RoutineStep)]
-        return tuple([routine_row(step, program.slots, *provider(step.name)) for step in routines])
+        slots = self.program.slots
+        routines = [step for step in self.program.host_calls if isinstance(step, RoutineStep)]
+        dtypes = [slots[step.inputs[0]].type.dtype.np for step in routines]
+        return tuple([routine_row(s, slots, *provider(s.name, d)) for s, d in zip(routines, dtypes, strict=True)])
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
         """The largest of all contexts."""

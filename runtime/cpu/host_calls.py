@@ -37,9 +37,9 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads:
         target[...] = np.asarray(result).reshape(target.shape)
 
 
-def provider(name: str) -> tuple[str, str]:
-    """Who does a routine, and why nobody better."""
-    return host_fourier.provider() if name in host_fourier.ROUTINES else host_lapack.provider(name)
+def provider(name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
+    """Who does a routine of elements of this dtype, and why nobody better."""
+    return host_fourier.provider(dtype) if name in host_fourier.ROUTINES else host_lapack.provider(name)
 
 
 def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:

@@ -25,6 +25,7 @@ def done(name: str, attrs: dict[str, Any], x: Any, threads: int) -> Any:
 def test_rows_on_threads(monkeypatch: pytest.MonkeyPatch, with_scipy: bool, dtype: str) -> None:
     if not with_scipy:
         monkeypatch.setattr(host_fourier, "scipys", lambda: None)
+    monkeypatch.setattr(host_fourier, "WORTH_A_THREAD", 1000)
     pairs, reals = RNG.standard_normal((211, 3, 126, 2)).astype(dtype), RNG.standard_normal((633, 251)).astype(dtype)
     before = pairs.copy()
     for name, attrs, x in [
