@@ -80,6 +80,10 @@ def test_blocks_of_random_words(target, bits):
     code = TARGETS[target](kernel, False)
     if target == "cpu without vectors":
         assert str(code).count("= mul ") == {32: 20, 64: 100}[bits]
+    if target == "nvptx" and bits == 32:
+        assembler = NvptxAssembler(NVPTX, "k", 256, False)
+        emit_kernel(kernel, assembler, False)
+        assert assembler.finish(0).count("mul.wide.u32") == 20
 
 
 def test_every_primitive_is_an_opcode():
