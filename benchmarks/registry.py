@@ -11,7 +11,7 @@ from benchmarks.workload import Builder, Workload, of_module
 
 WORKLOADS: Final = (
     "ragged", "ragged_skewed", "unforeseen", "newton", "stream", "sphere_trace", "ode", "wave", "small", "trace",
-    "wide", "big_axis",
+    "wide", "big_axis", "kalman", "midpoint",
 )  # fmt: skip
 
 # Packages of many small workloads, whose `table.py` lists them; a member's name is "arrays.sort".

@@ -121,6 +121,8 @@ class _Splitter:
                 self.moved(node)
             case "const" | "literal":
                 return [tuple([self.constant(node, i) for i in range(PAIR)])]
+        if PRIMITIVES[node.op].pairs:
+            return self.routine(node)
         attrs = {name: v.part if isinstance(v, TensorType | DType) else v for name, v in node.attrs.items()}
         made = [self.builder.emit(node.op, [v[i % len(v)] for v in operands], attrs) for i in range(PAIR)]
         combine = PRIMITIVES[node.op].combine_parts
@@ -139,6 +141,17 @@ class _Splitter:
             perm = node.attrs["perm"]
             found = self.builder.value("transpose", self.whole[z], perm=(*perm, len(perm)))
         self.whole[node.results[0]] = found
+
+    def routine(self, node: Node) -> Sequence[Parts]:
+        """One that takes complex numbers as pairs."""
+        kinds = "".join("c" if is_complex(v.type) else "r" for v in node.operands)
+        given = [self.together(v) for v in node.operands]
+        made = self.builder.emit(node.op, given, {**node.attrs, "pairs": kinds})
+        self.whole.update({r: found for r, found in zip(node.results, made, strict=True) if is_complex(r.type)})
+        return [
+            _apart(self.builder, found) if is_complex(r.type) else (found,)
+            for found, r in zip(made, node.results, strict=True)
+        ]
 
     def kept(self, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
         """A node without complex numbers, of these operands."""

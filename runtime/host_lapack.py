@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import byref, c_char_p, c_double, c_float, c_int64, c_void_p
-from functools import cache
+from ctypes import byref, c_char_p, c_int64, c_void_p
+from functools import cache, partial
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.program import HOST
+from loopgrad.graph.primitives import REFERENCE, factorisations
 from loopgrad.graph.primitives.factorisations import whole_or_nan
 from loopgrad.runtime.processes import child_safe_lock
 
@@ -26,8 +27,7 @@ Array = np.ndarray[Any, Any]
 Routine = Callable[[Mapping[str, Any], Sequence[Array], int], tuple[Array, ...]]
 
 OPENBLAS: Final = "LAPACK of NumPy's OpenBLAS, on the host"
-LETTERS: Final = {"float32": "s", "float64": "d"}
-NUMBERS: Final = {"s": c_float, "d": c_double}
+LETTERS: Final = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 SIDE_BY_SIDE: Final = 128  # rows up to which OpenBLAS works on one matrix with one thread
 WORTH_A_THREAD: Final = 1 << 18  # multiplications
 
@@ -47,16 +47,41 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
+def by_numpy(name: str, attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tuple[Array, ...]:
+    """The reference of a factorisation, for some matrices on each thread: NumPy itself calls LAPACK."""
+    reference, (a, *_) = REFERENCE[name], operands
+    count, size = prod(a.shape[:-2]), max(a.shape[-2:])
+    parts = min(threads, count, count * size**3 // WORTH_A_THREAD)
+    if parts < 2 or size > SIDE_BY_SIDE:
+        return reference(attrs, *operands)
+    flat = [x.reshape(count, *x.shape[a.ndim - 2 :]) for x in operands]
+    bounds = [slice(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
+    with _one_thread, ThreadPoolExecutor(parts) as pool:
+        pieces = list(pool.map(lambda part: reference(attrs, *[x[part] for x in flat]), bounds))
+    joined = [np.concatenate(results) for results in zip(*pieces, strict=True)]
+    return tuple([x.reshape(*a.shape[:-2], *x.shape[1:]) for x in joined])
+
+
 def provider(name: str) -> tuple[str, str]:
     """Who does a routine, and why nobody better."""
     if name not in ROUTINES:
-        return HOST, ""
+        return HOST, ""  # a sort, or a factorisation that NumPy has from its LAPACK
     return (OPENBLAS, "") if library() is not None else (HOST, "NumPy brings no OpenBLAS of its own here")
 
 
-def routine(name: str, dtype: np.dtype[Any]) -> Routine | None:
-    """How LAPACK does it; None where it doesn't."""
-    return ROUTINES.get(name) if library() is not None and dtype.name in LETTERS else None
+def routine(name: str) -> Routine | None:
+    """How a factorisation is done; None for any other routine."""
+    if name not in factorisations.ROWS:
+        return None
+    if library() is None:
+        return lambda attrs, operands, _: REFERENCE[name](attrs, *operands)
+
+    def done(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tuple[Array, ...]:
+        """On complex arrays, where pairs are given."""
+        how = ROUTINES.get(name) or partial(by_numpy, name)
+        return factorisations.on_pairs(lambda attrs, *arrays: how(attrs, arrays, threads))(attrs, *operands)
+
+    return done
 
 
 # ---- calling
@@ -175,15 +200,14 @@ def _solve_in_place(attrs: Mapping[str, Any], a: Array, x: Array, threads: int) 
     """`x` becomes inv(op(a)) @ x; (count, n, n) and (count, n, k), both dense."""
     count, n, k = x.shape
     trsm = _function("trsm", x.dtype)
-    one_ = byref(NUMBERS[LETTERS[x.dtype.name]](1.0))
+    factor = np.ones(1, x.dtype)
     triangle = c_char_p(b"U" if attrs["lower"] else b"L")
     turned = c_char_p(b"T" if attrs["transpose"] else b"N")
     unit = c_char_p(b"U" if attrs["unit_diagonal"] else b"N")
 
     def one(i: int) -> None:
-        trsm(
-            c_char_p(b"R"), triangle, turned, unit, _int(k), _int(n), one_, _at(a[i]), _int(n), _at(x[i]), _int(k)
-        )  # fmt: skip
+        sizes = _int(k), _int(n)
+        trsm(c_char_p(b"R"), triangle, turned, unit, *sizes, _at(factor), _at(a[i]), _int(n), _at(x[i]), _int(k))
 
     _each(count, max(n, k), n * n * k, threads, one)
 

@@ -18,6 +18,7 @@ from loopgrad.autodiff.rules import (
     linalg,
     movement,
     reduction,
+    spectral,
     stack,
 )
 from loopgrad.autodiff.rules.elementwise import Partials, guarded, is_singular
@@ -31,12 +32,12 @@ PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.
 
 VJP: Final[dict[str, Rule]] = {
     **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
-    **factorisations.VJP, **fourier.VJP, **stack.VJP, **complex_parts.VJP,
+    **factorisations.VJP, **spectral.VJP, **fourier.VJP, **stack.VJP, **complex_parts.VJP,
 }  # fmt: skip
 
 JVP: Final[dict[str, Rule]] = {
     **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
-    **factorisations.JVP, **fourier.JVP, **stack.JVP, **complex_parts.JVP,
+    **factorisations.JVP, **spectral.JVP, **fourier.JVP, **stack.JVP, **complex_parts.JVP,
 }  # fmt: skip
 
 NONDIFFERENTIABLE: Final[dict[str, str]] = {

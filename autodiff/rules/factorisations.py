@@ -17,38 +17,27 @@ from loopgrad.graph import ops
 from loopgrad.graph.nodes import Node, Value
 
 
-def symmetric_of_lower(v: Value) -> Value:
-    """The symmetric matrices whose lower triangles these are."""
-    return ops.add(mx.lower(v), mx.transposed(mx.lower(v, -1)))
-
-
-def to_lower(v: Value) -> Value:
-    """The transpose of `symmetric_of_lower`."""
-    return ops.add(mx.lower(v), mx.transposed(mx.upper(v, 1)))
-
-
 def _halved(v: Value) -> Value:
     """The lower triangle, half of the diagonal: what, with its transpose, makes a symmetric matrix."""
     both = ops.add(mx.lower(v), mx.lower(v, -1))
-    return ops.mul(both, 0.5)
+    return mx.mul(both, 0.5)
 
 
 def _cholesky_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     (t,), factor = tangents, node.results[0]
     assert t is not None
-    inner = mx.solve_triangular(factor, symmetric_of_lower(t), lower=True)
-    inner = mx.transposed(mx.solve_triangular(factor, mx.transposed(inner), lower=True))
+    inner = mx.solve_triangular(factor, mx.hermitian_of_lower(t), lower=True)
+    inner = mx.adjoint(mx.solve_triangular(factor, mx.adjoint(inner), lower=True))
     return (ops.matmul(factor, _halved(inner)),)
 
 
 def _cholesky_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     (ct,), factor = cotangents, node.results[0]
     assert ct is not None
-    inner = _halved(ops.matmul(mx.transposed(factor), ct))
-    inner = ops.mul(ops.add(inner, mx.transposed(inner)), 0.5)
-    right = mx.solve_triangular(factor, inner, lower=True, transpose=True)
-    both = mx.solve_triangular(factor, mx.transposed(right), lower=True, transpose=True)
-    return (to_lower(both),)
+    inner = _halved(ops.matmul(mx.adjoint(factor), ct))
+    inner = mx.mul(ops.add(inner, mx.adjoint(inner)), 0.5)
+    right = mx.solve_adjoint(factor, inner, lower=True)
+    return (mx.to_lower(mx.solve_adjoint(factor, mx.adjoint(right), lower=True)),)
 
 
 # ---- triangular systems: x = inv(op(a)) b, so dx = inv(op(a)) (db - op(da) x)
@@ -74,10 +63,14 @@ def _triangular_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
 def _triangular_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     (ct,), a, x = cotangents, node.operands[0], node.results[0]
     assert ct is not None
-    attrs = {**node.attrs, "transpose": not node.attrs["transpose"]}
-    to_b = mx.solve_triangular(a, ct, **attrs)
-    sides = (x, to_b) if node.attrs["transpose"] else (to_b, x)
-    return (ops.neg(_read_part(node, ops.matmul(sides[0], mx.transposed(sides[1])))), to_b)
+    to_b = mx.solve_adjoint(a, ct, **node.attrs)
+    return (ops.neg(_read_part(node, _outer(to_b, x, node.attrs["transpose"]))), to_b)
+
+
+def _outer(to_b: Value, x: Value, transpose: bool) -> Value:
+    """The cotangent of `a` in a @ x = b, or in a.T @ x = b, by that of b; but for its sign."""
+    product = ops.matmul(to_b, mx.adjoint(x))
+    return mx.transposed(product) if transpose else product
 
 
 # ---- solutions by factors: as if there were none, which stay those of the same matrix
@@ -96,9 +89,8 @@ def _factored_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     (ct,), (a, packed, rows, _), x = cotangents, node.operands, node.results[0]
     assert ct is not None
     transpose: bool = node.attrs["transpose"]
-    to_b = mx.solve_factored(a, packed, rows, ct, not transpose)
-    sides = (x, to_b) if transpose else (to_b, x)
-    return (ops.neg(ops.matmul(sides[0], mx.transposed(sides[1]))), None, None, to_b)
+    to_b = mx.conj(mx.solve_factored(a, packed, rows, mx.conj(ct), not transpose))
+    return (ops.neg(_outer(to_b, x, transpose)), None, None, to_b)
 
 
 # ---- LU: both factors made square, so that inv(L) and inv(U) are
@@ -149,11 +141,11 @@ def _lu_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     left, right = _square_factors(packed)
     m, n = packed.shape[-2:]
     k = min(m, n)
-    below = ops.matmul(mx.transposed(left), mx.lower(_fitted(ct, m, m, k), -1))
-    above = ops.matmul(mx.upper(_fitted(ct, n, n)), mx.transposed(right))
+    below = ops.matmul(mx.adjoint(left), mx.lower(_fitted(ct, m, m, k), -1))
+    above = ops.matmul(mx.upper(_fitted(ct, n, n)), mx.adjoint(right))
     inner = ops.add(_fitted(mx.lower(below, -1), m, n), _fitted(mx.upper(above), m, n))
-    outer = mx.solve_triangular(left, inner, lower=True, transpose=True, unit_diagonal=True)
-    outer = mx.transposed(mx.solve_triangular(right, mx.transposed(outer), lower=False))
+    outer = mx.solve_adjoint(left, inner, lower=True, unit_diagonal=True)
+    outer = mx.adjoint(mx.solve_triangular(right, mx.adjoint(outer), lower=False))
     return (mx.rows_back(outer, rows),)
 
 

@@ -31,7 +31,7 @@ def across(v: Value, shape: Sequence[int]) -> Value:
 def _outer(column: Value, row: Value) -> Value:
     """(..., m, 1) times (..., 1, n)"""
     shape = (*column.shape[:-1], row.shape[-1])
-    return ops.mul(ops.broadcast_to(column, shape), ops.broadcast_to(row, shape))
+    return mx.mul(ops.broadcast_to(column, shape), ops.broadcast_to(row, shape))
 
 
 def cholesky(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -40,15 +40,17 @@ def cholesky(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value
     *batch, n, _ = rest.shape
     columns, positive = [], None
     for j in range(n):
-        pivot = element(rest, 0, 0)
+        pivot = mx.real(element(rest, 0, 0))
         known = ops.gt(pivot, 0)
         positive = known if positive is None else ops.and_(positive, known)
         column = mx.part(rest, (0, n - j), (0, 1))
-        column = ops.div(column, across(ops.sqrt(pivot), column.shape))
+        column = mx.over_real(column, across(ops.sqrt(pivot), column.shape))
+        if column.dtype.kind == "c":
+            column = mx.real_first(column)
         columns.append(mx.padded(column, (j, 0), (0, 0)))
         if j < n - 1:
             below = mx.part(column, (1, n - j), (0, 1))
-            rest = ops.sub(mx.part(rest, (1, n - j), (1, n - j)), _outer(below, mx.transposed(below)))
+            rest = ops.sub(mx.part(rest, (1, n - j), (1, n - j)), _outer(below, mx.adjoint(below)))
     whole = ops.concat(columns, len(batch) + 1)
     assert positive is not None
     return (ops.select(across(positive, whole.shape), whole, mx.NAN),)
@@ -73,7 +75,7 @@ def lu(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]
         pivot = element(first, 0, j)
         column = mx.part(rest, (0, m - j - 1), (j, j + 1))
         zero = across(ops.eq(pivot, 0), column.shape)
-        factors = ops.select(zero, column, ops.div(column, across(pivot, column.shape)))
+        factors = ops.select(zero, column, mx.div(column, across(pivot, column.shape)))
         pieces = [mx.part(rest, (0, m - j - 1), (0, j)), factors] if j else [factors]
         if j < n - 1:
             taken = _outer(factors, mx.part(first, (0, 1), (j + 1, n)))
@@ -90,10 +92,10 @@ def lu(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]
 def _largest(column: Value) -> Value:
     """Which element of (..., m, 1) has the largest absolute value, the first of equal ones; (...,), int32."""
     *batch, m, _ = column.shape
-    best = ops.abs(element(column, 0, 0))
+    best = mx.size(element(column, 0, 0))
     found = ops.full(0, TensorType(tuple(batch), int32))
     for i in range(1, m):
-        size = ops.abs(element(column, i, 0))
+        size = mx.size(element(column, i, 0))
         better = ops.and_(ops.invert(ops.le(size, best)), ops.invert(ops.is_nan(best)))
         best, found = ops.select(better, size, best), ops.select(better, i, found)
     return found
@@ -127,7 +129,7 @@ def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tup
         at = 0 if lower else rest.shape[-2] - 1
         row = mx.part(rest, (at, at + 1), (0, k))
         if not attrs["unit_diagonal"]:
-            row = ops.div(row, across(element(a, i, i), row.shape))
+            row = mx.div(row, across(element(a, i, i), row.shape))
         solved.append(row)
         left = (i + 1, n) if lower else (0, i)
         if left[0] < left[1]:

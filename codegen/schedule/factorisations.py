@@ -9,18 +9,23 @@ the host. The choice depends on shapes, the target and where the operation stand
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.factorisations import in_lanes
+from loopgrad.codegen.factorisations import in_lanes, one_sided, reflections, rotations, whole
+from loopgrad.codegen.factorisations.in_lanes import Form
 from loopgrad.codegen.schedule.regions import Refusal, fits
 from loopgrad.graph.build import at, trace
+from loopgrad.graph.complex_pairs import in_pairs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import factorisations
+from loopgrad.graph.primitives.factorisations import COMPLEX, batch_rank, joined_type
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import TensorType, int64
 
+FORMS: Final[dict[str, Form]] = {**in_lanes.FORMS, **reflections.FORMS, **rotations.FORMS, **one_sided.FORMS}
+MADE_OF_OTHERS: Final[dict[str, Form]] = {"pinv": whole.pinv}
 LARGEST: Final = 16  # rows of what a lane factorises
 LARGEST_BESIDE: Final = 8  # the same where a library is there, outside of loops
 WORTH_LANES: Final = 64  # matrices, for which lanes are better than a library
@@ -36,10 +41,34 @@ def rewrite_factorisations(graph: Graph, library: frozenset[str]) -> Graph:
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if node.op not in factorisations.ROWS:
             return None
+        if node.op in MADE_OF_OTHERS:
+            return inlined(node, builder, MADE_OF_OTHERS[node.op], library)
         called = node.op in library and builder.original in top
-        return _in_lanes(node, builder) if _small(node, called) else None
+        found = _in_lanes(node, builder) if _small(node, called) else None
+        if found is not None or node.op in library or node.op not in forms_of(node, whole.FORMS):
+            return found
+        return inlined(node, builder, whole.FORMS[node.op], library)
 
     return rebuild(graph, rewrite)
+
+
+def inlined(node: Node, builder: GraphBuilder, form: Form, library: frozenset[str]) -> Sequence[Value]:
+    """What the form emits in place of the node; factorisations in that are rewritten, too."""
+    return builder.inline(rewrite_factorisations(_traced(node, form), library), node.operands)
+
+
+def _traced(node: Node, form: Form) -> Graph:
+    """What the form emits, for the node's operands; of complex numbers for pairs of reals."""
+    kinds = node.attrs.get("pairs", "r" * len(node.operands))
+    types = [joined_type(v.type) if kind == COMPLEX else v.type for v, kind in zip(node.operands, kinds, strict=True)]
+    with at(node.loc):
+        graph, _ = trace(lambda *operands: form(node.attrs, operands), types)
+    return in_pairs(graph)
+
+
+def forms_of(node: Node, forms: Mapping[str, Form]) -> Mapping[str, Form]:
+    """Those that the node can have: rotations and reflections are real."""
+    return {op: forms[op] for op in in_lanes.FORMS} if "pairs" in node.attrs else forms
 
 
 def _any(graph: Graph) -> bool:
@@ -48,22 +77,16 @@ def _any(graph: Graph) -> bool:
 
 def _small(node: Node, called: bool) -> bool:
     """Whether lanes may do it; `called`: a library would otherwise."""
-    sizes = [n for v in node.operands for n in v.shape[_batch(node) :]]
-    if called and prod(node.results[0].shape[: _batch(node)]) < WORTH_LANES:
+    sizes = [n for v in node.operands for n in v.shape[batch_rank(node) :]]
+    if called and prod(node.operands[0].shape[: batch_rank(node)]) < WORTH_LANES:
         return False
-    return node.op in in_lanes.FORMS and min(sizes) > 0 and max(sizes) <= (LARGEST_BESIDE if called else LARGEST)
-
-
-def _batch(node: Node) -> int:
-    return len(node.results[0].shape) - 2
+    return node.op in forms_of(node, FORMS) and min(sizes) > 0 and max(sizes) <= (LARGEST_BESIDE if called else LARGEST)
 
 
 def _in_lanes(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """A region of its own, computed once by each lane; None where that is too much for one."""
-    form = in_lanes.FORMS[node.op]
-    with at(node.loc):
-        body, _ = trace(lambda *operands: form(node.attrs, operands), [v.type for v in node.operands])
-    lanes = node.results[0].shape[: _batch(node)]
+    body = _traced(node, FORMS[node.op])
+    lanes = node.operands[0].shape[: batch_rank(node)]
     zero = builder.const(0, TensorType(lanes, int64))
     attrs = {"lanes": len(lanes), "shared": ()}
     region = Node("switch", (zero, *node.operands), tuple([r.type for r in node.results]), attrs, (body,), node.loc)

@@ -7,6 +7,16 @@
                                                                  triangle of a
     solve_factored     a, packed, rows: of lu(a), b          ->  x: (..., n, k) with a @ x = b (a.T @ x = b); a itself,
                                                                  there for derivatives, isn't read
+    qr                 a: (..., m, n), k = min(m, n)         ->  q: (..., m, k), r: (..., k, n); with `complete` k = m
+    eigh               a: (..., n, n)                        ->  w: (..., n) ascending, v: (..., n, n), a @ v = v * w;
+                                                                 without `vectors` w alone; reads the lower triangle
+    eig                a: (..., n, n)                        ->  complex w: (..., n) and v: (..., n, n), a @ v = v * w;
+                                                                 without `vectors` w alone
+    pinv               a: (..., m, n), ratio: (...)          ->  p: (..., n, m), of the singular values above
+                                                                 ratio times the largest
+    svd                a: (..., m, n), k = min(m, n)         ->  u: (..., m, k), s: (..., k) descending,
+                                                                 vh: (..., k, n); u and vh square if `full`; s alone
+                                                                 without `vectors`
 
 A matrix that has no such factorisation (one that isn't positive definite, or holds a NaN) gives NaN in all elements of
 its results. A singular one has an LU factorisation, with zeros on the diagonal of u, by which a solution divides.
@@ -16,6 +26,8 @@ The references are plain NumPy: they say what the routines mean, and do the work
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from math import prod
 from typing import Final
 
@@ -26,8 +38,11 @@ from loopgrad.graph.primitives.primitive import (
     Array,
     Attrs,
     Axes,
+    AxisRule,
+    Infer,
     Kind,
     Primitive,
+    Reference,
     Types,
     dtype_error,
     require_kinds,
@@ -36,9 +51,10 @@ from loopgrad.graph.primitives.primitive import (
     tensor_type,
     types_text,
 )
-from loopgrad.graph.types import TensorType, int64
+from loopgrad.graph.types import StackType, TensorType, complex_dtype_of, int64
 
-KINDS: Final = "f"
+KINDS: Final = "fc"
+COMPLEX: Final = "c"
 
 
 # ---- types
@@ -47,8 +63,8 @@ KINDS: Final = "f"
 def _matrices(op: str, value: Value) -> TensorType:
     type = tensor_type(op, value)
     require_kinds(op, type, KINDS)
-    if type.dtype.bits < 32:
-        raise dtype_error(op, "float32 or float64 elements", type, "cast the operand first")
+    if type.dtype.part.bits < 32:
+        raise dtype_error(op, "parts of at least 32 bits", type, "cast the operand first")
     if len(type.shape) < 2:
         raise shape_error(op, "at least 2 dimensions", type, "a matrix has two axes")
     return type
@@ -87,11 +103,99 @@ def _infer_solve_factored(operands: tuple[Value, ...], attrs: Attrs, regions: tu
     return (b,)
 
 
+def _infer_qr(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    type = _matrices("qr", operands[0])
+    *batch, m, n = type.shape
+    k = m if attrs["complete"] else min(m, n)
+    return (TensorType((*batch, m, k), type.dtype), TensorType((*batch, k, n), type.dtype))
+
+
+def _infer_eigh(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    type = _square("eigh", operands[0])
+    values = TensorType(type.shape[:-1], type.dtype.part)
+    return (values, type) if attrs["vectors"] else (values,)
+
+
+def _infer_svd(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    type = _matrices("svd", operands[0])
+    *batch, m, n = type.shape
+    k = min(m, n)
+    values = TensorType((*batch, k), type.dtype.part)
+    if not attrs["vectors"]:
+        return (values,)
+    rows, columns = (m, n) if attrs["full"] else (k, k)
+    return (TensorType((*batch, m, rows), type.dtype), values, TensorType((*batch, columns, n), type.dtype))
+
+
+def _infer_pinv(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    type = _matrices("pinv", operands[0])
+    *batch, m, n = type.shape
+    if tensor_type("pinv", operands[1]) != TensorType(tuple(batch), type.dtype.part):
+        raise shape_error("pinv", "a ratio for each matrix", types_text(operands), "broadcast")
+    return (TensorType((*batch, n, m), type.dtype),)
+
+
+def _infer_eig(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    type = _square("eig", operands[0])
+    dtype = type.dtype if type.dtype.kind == COMPLEX else complex_dtype_of(type.dtype)
+    values = TensorType(type.shape[:-1], dtype)
+    return (values, TensorType(type.shape, dtype)) if attrs["vectors"] else (values,)
+
+
+# ---- pairs of reals for complex numbers: `pairs` says of which operands, "cr" of the first of two
+
+
+def _of_pairs(infer: Infer) -> Infer:
+    def inferred(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+        if "pairs" not in attrs:
+            return infer(operands, attrs, regions)
+        kinds = attrs["pairs"]
+        whole = [Value(joined_type(v.type)) if kind == COMPLEX else v for v, kind in zip(operands, kinds, strict=True)]
+        return tuple([_apart(t) for t in infer(tuple(whole), attrs, regions)])
+
+    return inferred
+
+
+def joined_type(type: TensorType | StackType) -> TensorType:
+    """Of the complex numbers that pairs of reals are."""
+    assert isinstance(type, TensorType)
+    return TensorType(type.shape[:-1], complex_dtype_of(type.dtype))
+
+
+def _apart(type: TensorType | StackType) -> TensorType:
+    assert isinstance(type, TensorType)
+    return TensorType((*type.shape, 2), type.dtype.part) if type.dtype.kind == COMPLEX else type
+
+
+def on_pairs(routine: Callable[..., tuple[Array, ...]]) -> Reference:
+    """A routine on complex arrays as one that takes and gives pairs where the attributes say so."""
+
+    def done(attrs: Attrs, *operands: Array) -> tuple[Array, ...]:
+        if "pairs" not in attrs:
+            return routine(attrs, *operands)
+        kinds = attrs["pairs"]
+        whole = [_whole(x) if kind == COMPLEX else x for x, kind in zip(operands, kinds, strict=True)]
+        plain = {name: value for name, value in attrs.items() if name != "pairs"}
+        return tuple([_parts(x) if x.dtype.kind == COMPLEX else x for x in routine(plain, *whole)])
+
+    return done
+
+
+def _whole(x: Array) -> Array:
+    return np.ascontiguousarray(x).view(np.result_type(x.dtype, np.complex64))[..., 0]
+
+
+def _parts(x: Array) -> Array:
+    dense = np.ascontiguousarray(x)
+    return dense.view(dense.real.dtype).reshape(*x.shape, 2)
+
+
 # ---- references
 
 
 def cholesky(attrs: Attrs, a: Array) -> tuple[Array]:
-    return (whole_or_nan(each(np.linalg.cholesky, a, a)),)
+    (factors,) = each(lambda a: (np.linalg.cholesky(a),), a)
+    return (whole_or_nan(factors),)
 
 
 def whole_or_nan(factors: Array) -> Array:
@@ -101,19 +205,51 @@ def whole_or_nan(factors: Array) -> Array:
     return factors
 
 
-def each(factor: object, a: Array, like: Array) -> Array:
-    """NumPy's factor of all matrices; where it refuses, that of each by itself, NaN for those it refuses."""
+def each(factor: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
+    """NumPy's factors of all matrices; where it refuses, those of each by itself, NaN for those it refuses."""
     try:
-        whole: Array = factor(a)  # type: ignore[operator]
-        return whole
+        return factor(a)
     except np.linalg.LinAlgError:
-        result = np.full_like(like, np.nan)
+        results = [np.broadcast_to(x, (*a.shape[:-2], *x.shape)).copy() for x in _nothing(factor, a)]
         for index in np.ndindex(a.shape[:-2]):
-            try:
-                result[index] = factor(a[index])  # type: ignore[operator]
-            except np.linalg.LinAlgError:
-                continue
-        return result
+            with suppress(np.linalg.LinAlgError):
+                for result, found in zip(results, factor(a[index]), strict=True):
+                    result[index] = found
+        return tuple(results)
+
+
+def _nothing(factor: Callable[[Array], tuple[Array, ...]], a: Array) -> list[Array]:
+    """NaN in the shapes of one matrix' factors."""
+    return [np.full_like(x, np.nan) for x in factor(np.eye(*a.shape[-2:], dtype=a.dtype))]
+
+
+def qr(attrs: Attrs, a: Array) -> tuple[Array, ...]:
+    return each(lambda a: tuple(np.linalg.qr(a, "complete" if attrs["complete"] else "reduced")), a)
+
+
+def eigh(attrs: Attrs, a: Array) -> tuple[Array, ...]:
+    return each(lambda a: tuple(np.linalg.eigh(a)) if attrs["vectors"] else (np.linalg.eigvalsh(a),), a)
+
+
+def eig(attrs: Attrs, a: Array) -> tuple[Array, ...]:
+    """NumPy gives reals where no value has an imaginary part."""
+    wide = np.result_type(a.dtype, np.complex64)
+    found = each(lambda a: tuple(np.linalg.eig(a)) if attrs["vectors"] else (np.linalg.eigvals(a),), a)
+    return tuple([x.astype(wide) for x in found])
+
+
+def pinv(attrs: Attrs, a: Array, ratio: Array) -> tuple[Array]:
+    u, s, vh = svd({"full": False, "vectors": True}, a)
+    with np.errstate(all="ignore"):
+        kept = s > ratio[..., None] * np.max(s, axis=-1, keepdims=True, initial=0)
+        inverse = np.where(kept, 1 / np.where(kept, s, 1), np.where(np.isnan(s), s, 0)).astype(s.dtype)
+        return (np.swapaxes(vh.conj(), -1, -2) * inverse[..., None, :] @ np.swapaxes(u.conj(), -1, -2),)
+
+
+def svd(attrs: Attrs, a: Array) -> tuple[Array, ...]:
+    if not attrs["vectors"]:
+        return each(lambda a: (np.linalg.svd(a, compute_uv=False),), a)
+    return each(lambda a: tuple(np.linalg.svd(a, full_matrices=attrs["full"])), a)
 
 
 def lu(attrs: Attrs, a: Array) -> tuple[Array, Array, Array]:
@@ -126,7 +262,7 @@ def lu(attrs: Attrs, a: Array) -> tuple[Array, Array, Array]:
     each_one = np.arange(count)
     with np.errstate(all="ignore"):
         for j in range(k):
-            size = np.abs(packed[:, j:, j])
+            size = np.abs(packed[:, j:, j].real) + np.abs(packed[:, j:, j].imag)
             swaps[:, j] = found = j + np.argmax(np.where(np.isnan(size), np.inf, size), axis=1)
             for held in (packed, rows):
                 held[each_one, j], held[each_one, found] = held[each_one, found].copy(), held[each_one, j].copy()
@@ -170,12 +306,18 @@ def solve_factored(attrs: Attrs, a: Array, packed: Array, rows: Array, b: Array)
 
 def _batch_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     """Matrices don't meet, their elements do."""
-    return axes if all(a < len(node.operands[operand].shape) - 2 for a in axes) else None
+    return axes if all(a < batch_rank(node) for a in axes) else None
+
+
+def batch_rank(node: Node) -> int:
+    """How many axes stand before those of the matrices."""
+    kinds: str = node.attrs.get("pairs", "r")
+    return len(node.operands[0].shape) - (3 if kinds[0] == COMPLEX else 2)
 
 
 def _solve_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     """Columns of the right side, the last operand, don't meet either."""
-    batch = len(node.results[0].shape) - 2
+    batch = batch_rank(node)
     right = operand == len(node.operands) - 1
     return axes if all(a < batch or (right and a == batch + 1) for a in axes) else None
 
@@ -190,21 +332,23 @@ def matrices(shape: tuple[int, ...]) -> int:
     return prod(shape[:-2])
 
 
+def _row(
+    name: str, infer: Infer, reference: Callable[..., tuple[Array, ...]], axes: AxisRule = _batch_axes
+) -> Primitive:
+    return Primitive(
+        name=name, public=None, kind=Kind.LIBRARY, kinds=KINDS, infer=_of_pairs(infer), reference=on_pairs(reference),
+        axes=axes, batched=same, heavy=True, pairs=True,
+    )  # fmt: skip
+
+
 ROWS: Final[dict[str, Primitive]] = table(
-    Primitive(
-        name="cholesky", public=None, kind=Kind.LIBRARY, kinds=KINDS, infer=_infer_cholesky, reference=cholesky,
-        axes=_batch_axes, batched=same, heavy=True,
-    ),
-    Primitive(
-        name="lu", public=None, kind=Kind.LIBRARY, kinds=KINDS, infer=_infer_lu, reference=lu,
-        axes=_batch_axes, batched=same, heavy=True,
-    ),
-    Primitive(
-        name="triangular_solve", public=None, kind=Kind.LIBRARY, kinds=KINDS, infer=_infer_triangular_solve,
-        reference=triangular_solve, axes=_solve_axes, batched=same, heavy=True,
-    ),
-    Primitive(
-        name="solve_factored", public=None, kind=Kind.LIBRARY, kinds=KINDS, infer=_infer_solve_factored,
-        reference=solve_factored, axes=_solve_axes, batched=same, heavy=True,
-    ),
-)  # fmt: skip
+    _row("cholesky", _infer_cholesky, cholesky),
+    _row("qr", _infer_qr, qr),
+    _row("eigh", _infer_eigh, eigh),
+    _row("eig", _infer_eig, eig),
+    _row("svd", _infer_svd, svd),
+    _row("pinv", _infer_pinv, pinv),
+    _row("lu", _infer_lu, lu),
+    _row("triangular_solve", _infer_triangular_solve, triangular_solve, _solve_axes),
+    _row("solve_factored", _infer_solve_factored, solve_factored, _solve_axes),
+)

@@ -1,15 +1,20 @@
-"""Norms, powers and chains of matrices: what of NumPy's `linalg` needs no factorisation."""
+"""Norms, powers and chains of matrices."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from functools import reduce
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.complex_functions import square_of_size
 from loopgrad.lazy.numpy.creation import eye
 from loopgrad.lazy.numpy.elementwise import absolute, equal, less, negative, not_equal, power
+from loopgrad.lazy.numpy.linalg.decompositions import svdvals
+from loopgrad.lazy.numpy.linalg.operands import square
+from loopgrad.lazy.numpy.linalg.solving import inv
 from loopgrad.lazy.numpy.matrix_products import diagonal as diagonal_of
 from loopgrad.lazy.numpy.matrix_products import matmul
 from loopgrad.lazy.numpy.movement import broadcast_to, moveaxis
@@ -68,8 +73,9 @@ def _size(t: Tensor, ord: float) -> Tensor:
 
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
-    """The norm of matrices (the last two axes): "fro" (Frobenius), or the largest (smallest) sum of absolute values of
-    a column for 1 (-1), of a row for infinity (its negative).
+    """The norm of matrices (the last two axes): "fro" (Frobenius), the largest (smallest) sum of absolute values of
+    a column for 1 (-1), of a row for infinity (its negative), the largest (smallest) singular value for 2 (-2), the sum
+    of all for "nuc".
 
     Integers give the default float. Raises ShapeError for less than two axes, ValueError for another `ord`.
 
@@ -81,9 +87,13 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
         raise ShapeError(explained("matrix_norm", "at least 2 dimensions", t._value.type, "use vector_norm"))
     if ord == "fro":
         return vector_norm(t, axis=(-2, -1), keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        combined = sum if ord == "nuc" else max if ord == 2 else min
+        result = combined(svdvals(t), axis=-1, keepdims=keepdims)
+        return result[..., None] if keepdims else result
     if ord not in (1, -1, float("inf"), float("-inf")):
-        fix = "norms by singular values aren't offered: np.linalg.norm(np.asarray(x), ord)"
-        raise ValueError(explained("matrix_norm", "ord 'fro', 1, -1, inf or -inf", repr(ord), fix))
+        fix = "use one of these"
+        raise ValueError(explained("matrix_norm", "ord 'fro', 'nuc', 1, -1, 2, -2, inf or -inf", repr(ord), fix))
     summed, other = (-2, -1) if abs(ord) == 1 else (-1, -2)
     sums = sum(absolute(t), axis=summed, keepdims=True)
     result = (max if ord > 0 else min)(sums, axis=other, keepdims=True)
@@ -120,41 +130,69 @@ def _in_order(axis: Axes, rank: int) -> tuple[int, ...]:
 
 
 def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
-    """The product of `n` (at least 0) copies of square matrices (the last two axes), by squaring.
+    """The product of `n` copies of square matrices (the last two axes), by squaring; of their inverses below 0.
 
-    Shape and dtype stay. Raises ShapeError for matrices that aren't square, ValueError for a negative `n`.
+    Shape and dtype stay, but for the default float of inverses of integers. Raises LinAlgError for matrices that aren't
+    square, TypeError for an `n` that isn't an integer.
 
     >>> lg.linalg.matrix_power(lg.asarray([[1, 1], [1, 0]]), 5)
     Tensor([[8, 5],
             [5, 3]], dtype=int64)
     """
     t = as_tensor(x)
+    square("matrix_power", t._value)
+    exponent = index(n)
     shape = t._value.shape
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ShapeError(explained("matrix_power", "square matrices", t._value.type, "check the last two axes"))
-    if n < 0:
-        fix = "inverses aren't offered"
-        raise ValueError(explained("matrix_power", "an exponent of at least 0", n, fix))
+    if exponent < 0:
+        t, exponent = inv(t), -exponent
     result: Tensor | None = None
-    while n:
-        if n % 2:
+    while exponent:
+        if exponent % 2:
             result = t if result is None else matmul(result, t)
-        n //= 2
-        t = matmul(t, t) if n else t
+        exponent //= 2
+        t = matmul(t, t) if exponent else t
     return broadcast_to(eye(shape[-1], dtype=t._value.dtype), shape) if result is None else result
 
 
 def multi_dot(xs: Sequence[ArrayLike], /) -> Tensor:
-    """The product of matrices, from left to right.
+    """The product of matrices, in the order that takes the fewest multiplications (Cormen et al., section 15.2).
 
-    Vectors may stand first and last. Raises ShapeError for no matrices and where inner extents differ.
+    Vectors may stand first and last. Raises ShapeError for no matrices and where extents differ.
 
     >>> lg.linalg.multi_dot([lg.ones((1, 2)), lg.ones((2, 3)), lg.ones((3, 1))])
     Tensor([[6.]], dtype=float64)
     """
     if not len(xs):
         raise ShapeError(explained("multi_dot", "at least one matrix", "none", "pass one"))
-    return reduce(matmul, [as_tensor(x) for x in xs])
+    tensors = [as_tensor(x) for x in xs]
+    shapes = [t._value.shape for t in tensors]
+    if len(shapes) < 3 or not all(shapes) or any(len(shape) > 2 for shape in shapes):
+        return reduce(matmul, tensors)
+    extents = [1 if len(shapes[0]) == 1 else shapes[0][0], *[s[-2] if len(s) == 2 else s[0] for s in shapes[1:]]]
+    extents.append(1 if len(shapes[-1]) == 1 else shapes[-1][-1])
+    splits = _cheapest_splits(extents)
+
+    def product(first: int, last: int) -> Tensor:
+        if first == last:
+            return tensors[first]
+        middle = splits[first, last]
+        return matmul(product(first, middle), product(middle + 1, last))
+
+    return product(0, len(tensors) - 1)
+
+
+def _cheapest_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
+    """After which matrix each stretch of a chain is cut; matrix i is extents[i] by extents[i + 1]."""
+    count = len(extents) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    splits = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            ways = [cost[i, k] + cost[k + 1, j] + extents[i] * extents[k + 1] * extents[j + 1] for k in range(i, j)]
+            splits[i, j] = i + ways.index(builtins.min(ways))
+            cost[i, j] = builtins.min(ways)
+    return splits
 
 
 # ---- the array API standard's, over the last two axes

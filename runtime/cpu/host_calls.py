@@ -47,10 +47,8 @@ def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Arr
     of_rows = step.name in SORTS and attrs["axis"] == x.ndim - 1 and x.size
     if of_rows and x.dtype.kind != "V":  # the dtypes of NumPy itself
         return (SORTS[step.name](x, threads),)
-    factorise = host_lapack.routine(step.name, x.dtype)
-    if factorise is not None:
-        return factorise(attrs, operands, threads)
-    return REFERENCE[step.name](attrs, *operands)
+    factorise = host_lapack.routine(step.name)
+    return REFERENCE[step.name](attrs, *operands) if factorise is None else factorise(attrs, operands, threads)
 
 
 def product(step: MatmulStep, left: Array, right: Array) -> Array:

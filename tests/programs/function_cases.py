@@ -13,13 +13,22 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 Case = tuple[Callable[..., Any], tuple[np.ndarray, ...]]
 
 
+class LinearAlgebra:
+    """NumPy's functions, and SciPy's where it has none."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np.linalg, name, None) or getattr(linalg, name)
+
+
 class Reference:
     """NumPy, and what it lacks."""
+
+    linalg = LinearAlgebra()
 
     erf, erfc, lgamma, digamma = special.erf, special.erfc, special.gammaln, special.digamma
     sigmoid = special.expit
@@ -352,16 +361,51 @@ FFT: dict[str, list[Case]] = {
 
 # well-conditioned, more than one matrix; symmetric positive definite ones, of which functions read one triangle
 SQUARES = np.cos(np.arange(18.0) * 1.3).reshape(2, 3, 3) + 2 * np.eye(3)
-POSITIVE = SQUARES @ np.swapaxes(SQUARES, 1, 2)
+DEFINITE = SQUARES @ np.swapaxes(SQUARES, 1, 2)
 RIGHT = np.sin(np.arange(12.0)).reshape(2, 3, 2)
+WIDE = np.cos(np.arange(12.0) ** 2 * 0.7).reshape(3, 4)
+LARGER = np.cos(np.arange(16.0) * 1.7).reshape(4, 4) + 2 * np.eye(4)
 
 LINALG: dict[str, list[Case]] = {
     "solve": [(lambda m, a, b: m.linalg.solve(a, b), (SQUARES, r)) for r in (RIGHT, RIGHT[0], RIGHT[0, :, 0])],
     "inv": [(lambda m, a: m.linalg.inv(a), (SQUARES,))],
-    "cholesky": [(lambda m, a, u=u: m.linalg.cholesky(a, upper=u), (POSITIVE,)) for u in (False, True)],
+    "cholesky": [(lambda m, a, u=u: m.linalg.cholesky(a, upper=u), (DEFINITE,)) for u in (False, True)],
+    "det": [(lambda m, a: m.linalg.det(a), (a,)) for a in (SQUARES, SQUARES[:, :2, :2], LARGER, S[:1, :1])],
+    "slogdet": [(lambda m, a: m.linalg.slogdet(a), (a,)) for a in (SQUARES, LARGER)],
+    "qr": [(lambda m, a: m.linalg.qr(a), (a,)) for a in (SQUARES, WIDE, WIDE.T)]
+    + [(lambda m, a: m.linalg.qr(a, mode="r"), (WIDE,))],
+    "eigvalsh": [(lambda m, a, u=u: m.linalg.eigvalsh(a, u), (DEFINITE,)) for u in "LU"],
+    "eigh": [(lambda m, a: m.abs(m.linalg.eigh(a).eigenvectors), (DEFINITE,))],
+    "eigvals": [(lambda m, a: m.real(m.sum(m.linalg.eigvals(a) ** 3, axis=-1)), (SQUARES,))],
+    "eig": [(lambda m, a: m.sum(m.abs(m.linalg.eig(a)[1]) ** 4, axis=-1), (DEFINITE + S,))],
+    "svdvals": [(lambda m, a: m.linalg.svdvals(a), (a,)) for a in (SQUARES, WIDE, WIDE.T)],
+    "svd": [
+        (lambda m, a: [m.abs(v) for v in m.linalg.svd(a, full_matrices=False)], (a,)) for a in (SQUARES, WIDE, WIDE.T)
+    ],
+    "pinv": [(lambda m, a: m.linalg.pinv(a), (a,)) for a in (SQUARES, WIDE, WIDE.T)],
+    "lstsq": [(lambda m, a, b: m.linalg.lstsq(a, b)[:2], (WIDE.T, b)) for b in (X[:4], LARGER[:, :2])],
+    "cond": [(lambda m, a, p=p: m.linalg.cond(a, p), (SQUARES,)) for p in (None, -2, 1, "fro")],
+    "expm": [(lambda m, a, by=by: m.linalg.expm(by * a), (SQUARES,)) for by in (0.01, 1.0, 9.0)],
+    "matrix_rank": [],
+    "tensorsolve": [(lambda m, a, b: m.linalg.tensorsolve(a.reshape(2, 2, 4), b.reshape(2, 2)), (LARGER, X[:4]))],
+    "tensorinv": [(lambda m, a: m.linalg.tensorinv(a.reshape(4, 2, 2), ind=1), (LARGER,))],
+    "solve_triangular": [
+        (lambda m, a, b, t=t, lower=lower: m.linalg.solve_triangular(a, b, trans=t, lower=lower), (SQUARES[0], S))
+        for t in (0, 1)
+        for lower in (False, True)
+    ],
+    "cho_factor": [(lambda m, a: m.triu(m.linalg.cho_factor(a)[0]), (DEFINITE[0],))],
+    "cho_solve": [(lambda m, a, b: m.linalg.cho_solve((a, True), b), (SQUARES[0], X[:3]))],
+    "lu": [(lambda m, a: m.linalg.lu(a), (a,)) for a in (SQUARES[1], WIDE, LARGER[:, :3])],
+    "lu_factor": [(lambda m, a: m.linalg.lu_factor(a)[0], (SQUARES[1],))],
+    "lu_solve": [
+        (lambda m, a, b, t=t: m.linalg.lu_solve((a, np.array([2, 1, 2])), b, trans=t), (SQUARES[1], S)) for t in (0, 1)
+    ],
     "norm": [(lambda m, x, p=p: m.linalg.norm(x, p), (X,)) for p in (None, 1, 2, 3, math.inf)]
-    + [(lambda m, x, p=p: m.linalg.norm(x, p), (M,)) for p in (None, "fro", 1)],
-    "matrix_power": [(lambda m, x, n=n: m.linalg.matrix_power(x, n), (S,)) for n in (0, 1, 2, 5)],
+    + [(lambda m, x, p=p: m.linalg.norm(x, p), (M,)) for p in (None, "fro", 1)]
+    + [(lambda m, x, p=p: m.linalg.norm(x, p), (WIDE,)) for p in (2, -2, "nuc")],
+    "matrix_power": [(lambda m, x, n=n: m.linalg.matrix_power(x, n), (S,)) for n in (0, 1, 2, 5)]
+    + [(lambda m, x: m.linalg.matrix_power(x, -3), (SQUARES,))],
     "multi_dot": [(lambda m, x, y, z: m.linalg.multi_dot([x, y, z]), (S, M, N))],
     "diagonal": [(lambda m, x: m.linalg.diagonal(x), (CUBE[:, :, :3],))],
     "trace": [(lambda m, x: m.linalg.trace(x), (CUBE[:, :, :3],))],

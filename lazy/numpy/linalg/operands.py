@@ -1,4 +1,4 @@
-"""What factorisations are given: float32 or float64 matrices, and the errors for anything else."""
+"""What factorisations are given: float or complex matrices, and the errors for anything else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from loopgrad.lazy.tensor.promotion import float_dtype, promote_arrays
 
 
 def float_values(op: str, *xs: ArrayLike) -> list[Value]:
-    """The operands in one float dtype; integers and bools become the default float."""
+    """The operands in one float or complex dtype; integers and bools become the default float."""
     tensors = [as_tensor(x) for x in xs]
-    dtype = float_dtype(promote_arrays(*[(t._value.dtype, t._weak) for t in tensors]))
-    if not dtype.is_float or dtype.bits < 32:
+    dtype = promote_arrays(*[(t._value.dtype, t._weak) for t in tensors])
+    dtype = dtype if dtype.kind == "c" else float_dtype(dtype)
+    if dtype.part.bits < 32:
         fix = "factorisations have no others: use .astype(lg.float32)"
-        raise DTypeError(explained(op, "float32 or float64 elements", dtype, fix))
+        raise DTypeError(explained(op, "float32, float64 or complex elements", dtype, fix))
     return [cast_operand(t, dtype) for t in tensors]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from loopgrad.graph import matrix_ops as mx
 from loopgrad.graph import ops
+from loopgrad.graph.types import TensorType, float64
 
 RNG = np.random.default_rng(3)
 SQUARE = RNG.standard_normal((2, 3, 3)) + 3 * np.eye(3)
@@ -42,3 +43,48 @@ def test_solve_transposed(derivatives):
 def test_lu(derivatives, shape):
     a = np.random.default_rng(4).standard_normal(shape)
     derivatives.check(lambda a: [ops.sin(mx.lu(a)[0])], [a], order=2)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4), (2, 3, 2)])
+def test_qr(derivatives, shape):
+    derivatives.check(lambda a: list(mx.qr(a)), [np.random.default_rng(5).standard_normal(shape)], order=2)
+
+
+def test_eigh(derivatives):
+    """Products of vectors, which don't ask for their signs."""
+
+    def functions(a):
+        right = ops.literal(RIGHT, float64)
+        w, v = mx.eigh(a)
+        seen = ops.matmul(mx.transposed(v), right)
+        return [w, ops.mul(seen, seen), mx.eigvalsh(a)]
+
+    derivatives.check(functions, [POSITIVE], order=2)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4), (2, 3, 2)])
+def test_svd(derivatives, shape):
+    a = np.random.default_rng(6).standard_normal(shape)
+
+    def functions(a):
+        u, s, vh = mx.svd(a)
+        both = ops.matmul(mx.scaled_columns(u, ops.sin(s)), vh)
+        return [s, both, ops.mul(u, u), mx.svdvals(a)]
+
+    derivatives.check(functions, [a], order=2)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+def test_pinv(derivatives, shape):
+    """Of rank 1 too, where no singular value is kept apart from another."""
+    rng = np.random.default_rng(7)
+
+    def of_full_rank(a):
+        return [mx.pinv(a, ops.full(1e-9, TensorType((), float64)))]
+
+    derivatives.check(of_full_rank, [rng.standard_normal(shape)], order=2)
+
+    def of_rank_one(x, y):
+        return of_full_rank(ops.mul(ops.broadcast(x, shape, (0,)), ops.broadcast(y, shape, (1,))))
+
+    derivatives.check(of_rank_one, [rng.standard_normal(n) for n in shape], order=2)

@@ -26,8 +26,8 @@ def test_matrix_norms(device: str, ord: object) -> None:
 
 
 def test_norms_refuse() -> None:
-    with pytest.raises(ValueError, match="singular values"):
-        lg.linalg.norm(X[0], 2)
+    with pytest.raises(ValueError, match="'nuc', 1"):
+        lg.linalg.norm(X[0], 3)
     with pytest.raises(lg.ShapeError, match="one or two axes"):
         lg.linalg.norm(X, 1)
     check(lg.linalg.norm(X), np.linalg.norm(X))
@@ -37,9 +37,7 @@ def test_powers_and_chains(device: str) -> None:
     for n in (0, 1, 2, 5):
         check(lg.linalg.matrix_power(X, n), np.linalg.matrix_power(X, n))
     check(lg.linalg.multi_dot([X[0], X[1], X[0, 0]]), np.linalg.multi_dot([X[0], X[1], X[0, 0]]))
-    with pytest.raises(ValueError, match="at least 0"):
-        lg.linalg.matrix_power(X, -1)
-    with pytest.raises(lg.ShapeError, match="square"):
+    with pytest.raises(lg.linalg.LinAlgError, match="square"):
         lg.linalg.matrix_power(X[0, :2], 2)
 
 

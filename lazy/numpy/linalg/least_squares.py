@@ -1,0 +1,139 @@
+"""Systems without a unique solution, by singular values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from loopgrad.graph import matrix_ops as mx
+from loopgrad.graph import ops
+from loopgrad.graph.errors import LinAlgError, ShapeError, explained
+from loopgrad.graph.nodes import Value
+from loopgrad.graph.types import TensorType, int64
+from loopgrad.lazy.numpy.linalg.decompositions import svdvals, zeros
+from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, square
+from loopgrad.lazy.numpy.linalg.solving import inv
+from loopgrad.lazy.numpy.norms import norm
+from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
+from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, wrap
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC_LINALG: Final = "cond lstsq matrix_rank pinv"
+
+
+def pinv(x: ArrayLike, /, rcond: ArrayLike | None = None, *, rtol: ArrayLike | None = None) -> Tensor:
+    """The pseudo-inverses of matrices: shape (..., m, n) gives (..., n, m).
+
+    Singular values of up to `rtol` (or `rcond`, a number for each matrix) times the largest count as 0; the default is
+    max(m, n) times the distance between 1 and the next float, NumPy's for `rtol`. Integers give the default float.
+    Raises LinAlgError for less than two axes. The derivative (G. Golub and V. Pereyra, 1973) is that for matrices of
+    the same rank.
+
+    >>> lg.linalg.pinv(lg.asarray([[2.0, 0.0], [0.0, 0.0]]))
+    Tensor([[0.5, 0. ],
+            [0. , 0. ]], dtype=float64)
+    """
+    (a,) = float_values("pinv", x)
+    matrices("pinv", a)
+    *batch, m, n = a.shape
+    if is_empty(a):
+        return wrap(zeros((*batch, n, m), a))
+    return wrap(mx.pinv(a, _ratio("pinv", a, rtol if rcond is None else rcond)))
+
+
+def _ratio(op: str, a: Value, given: ArrayLike | None) -> Value:
+    """Below which part of the largest singular values are 0, for each matrix."""
+    batch = a.shape[:-2]
+    if given is None:
+        return ops.full(max(a.shape[-2:]) * finfo(a.dtype).eps, TensorType(batch, a.dtype.part))
+    value = cast_operand(as_tensor(given), a.dtype.part)
+    return broadcast_value(ops.stop_gradient(value), batch)
+
+
+def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The shortest x for which `a @ x - b` is shortest, the squared lengths of the rests, the rank and the singular
+    values of `a`.
+
+    Shapes (m, n) and (m, k) give (n, k), (k,) (where m > n, else (0,)), () and (min(m, n),); a `b` of shape (m,) is one
+    column. `rcond` as for `pinv`. Unlike in NumPy, the rests are there where the rank is less than n, too. Raises
+    LinAlgError for other numbers of axes, ShapeError where the rows differ in number. By the pseudo-inverse.
+
+    >>> x, rest, rank, values = lg.linalg.lstsq(lg.asarray([[1.0], [1.0]]), lg.asarray([1.0, 3.0]))
+    >>> x, rest, rank
+    (Tensor([2.], dtype=float64), Tensor([2.], dtype=float64), Tensor(1, dtype=int64))
+    """
+    left, right = float_values("lstsq", a, b)
+    if len(left.shape) != 2 or len(right.shape) not in (1, 2):
+        got = f"{left.type} and {right.type}"
+        raise LinAlgError(explained("lstsq", "a matrix and a matrix or vector", got, "lg.vmap takes batches"))
+    if left.shape[0] != right.shape[0]:
+        fix = "b has as many rows as a"
+        raise ShapeError(explained("lstsq", f"{left.shape[0]} rows in b", f"{left.type} and {right.type}", fix))
+    rows = right if len(right.shape) == 2 else column(right)
+    m, n = left.shape
+    ratio = _ratio("lstsq", left, rcond)
+    if is_empty(left, rows):
+        x, values = zeros((n, rows.shape[1]), left), mx.real(zeros((min(m, n),), left))
+    else:
+        x, values = ops.matmul(mx.pinv(left, ratio), rows), mx.svdvals(left)
+    rest = ops.sub(rows, ops.matmul(left, x)) if m > n else zeros((0, 0), left)
+    lengths = ops.reduce_sum(mx.squared(rest), (0,))
+    shaped = x if len(right.shape) == 2 else ops.reshape(x, (n,))
+    return wrap(shaped), wrap(lengths), wrap(_count_above(values, ratio)), wrap(values)
+
+
+def _count_above(values: Value, ratio: Value) -> Value:
+    """How many of the descending singular values are larger than `ratio` times the first."""
+    *batch, k = values.shape
+    if not k:
+        return ops.full(0, TensorType(tuple(batch), int64))
+    first = ops.reduce_max(values, (len(batch),))
+    least = ops.broadcast_leading(ops.mul(first, ratio), values.shape)
+    return ops.reduce_sum(ops.cast(ops.gt(values, least), int64), (len(batch),))
+
+
+def matrix_rank(x: ArrayLike, /, tol: ArrayLike | None = None, *, rtol: ArrayLike | None = None) -> Tensor:
+    """How many singular values aren't 0: shape (..., m, n) gives int64 (...,).
+
+    Those of up to `tol`, or `rtol` times the largest (max(m, n) times the distance between 1 and the next float),
+    count as 0. Of a number or vector it says whether an element isn't 0.
+
+    >>> lg.linalg.matrix_rank(lg.asarray([[1.0, 2.0], [2.0, 4.0]]))
+    Tensor(1, dtype=int64)
+    """
+    (a,) = float_values("matrix_rank", x)
+    if len(a.shape) < 2:
+        return wrap(ops.cast(ops.reduce_or(ops.ne(a, 0), range(len(a.shape))), int64))
+    values = svdvals(x)._value
+    if tol is None:
+        return wrap(_count_above(values, _ratio("matrix_rank", a, rtol)))
+    least = broadcast_value(cast_operand(as_tensor(tol), a.dtype.part), a.shape[:-2])
+    above = ops.gt(values, ops.broadcast_leading(least, values.shape))
+    return wrap(ops.reduce_sum(ops.cast(above, int64), (len(values.shape) - 1,)))
+
+
+def cond(x: ArrayLike, /, p: Any = None) -> Tensor:
+    """Condition numbers: the norm of a matrix times that of its inverse, shape (..., m, n) gives (...,).
+
+    `p` is the `ord` of `matrix_norm`: by default 2, the largest singular value over the smallest one, for which
+    matrices needn't be square. A singular matrix has infinity. Raises LinAlgError for less than two axes or no
+    elements, and for matrices that aren't square where `p` takes an inverse.
+
+    >>> lg.linalg.cond(lg.asarray([[3.0, 0.0], [0.0, 4.0]]))
+    Tensor(1.33333333, dtype=float64)
+    """
+    (a,) = float_values("cond", x)
+    matrices("cond", a)
+    if is_empty(a):
+        raise LinAlgError(explained("cond", "matrices with elements", a.type, "there is nothing to divide"))
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        ratio = values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
+    else:
+        square("cond", a)
+        ratio = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    given = wrap(ops.reduce_or(ops.is_nan(a), (len(a.shape) - 2, len(a.shape) - 1)))
+    lost = wrap(ops.and_(ops.is_nan(ratio._value), ops.invert(given._value)))
+    return where(lost, float("inf"), ratio)

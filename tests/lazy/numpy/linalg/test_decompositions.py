@@ -1,0 +1,155 @@
+"""Factorisations and what is made of them against NumPy and SciPy, on every device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import loopgrad as lg
+from tests.lazy.oracle import check
+
+RNG = np.random.default_rng(8)
+LARGE = pytest.param((2, 18, 18), "float64", marks=pytest.mark.costly, id="large")
+CASES = [
+    *[(shape, "float64") for shape in ((1, 1), (3, 3), (2, 3, 5), (5, 2), (66, 3, 3), (0, 3, 3), (2, 3, 0), (0, 0))],
+    *[(shape, "float32") for shape in ((2, 4, 4), (0, 3, 3))],
+    LARGE,
+]
+
+
+def near(found: Any, expected: Any, dtype: str) -> None:
+    check(found, expected, 2e-4 if dtype == "float32" else 1e-10)
+
+
+def orthonormal(columns: np.ndarray) -> None:
+    eye = np.broadcast_to(np.eye(columns.shape[-1]), (*columns.shape[:-2], *(columns.shape[-1],) * 2))
+    tolerance = 1e-4 if columns.dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(columns.swapaxes(-1, -2) @ columns, eye, atol=tolerance)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), CASES)
+def test_factors(device: str, shape: tuple[int, ...], dtype: str) -> None:
+    a = RNG.standard_normal(shape).astype(dtype)
+    x = lg.asarray(a)
+    for mode in ("reduced", "complete"):
+        q, r = lg.linalg.qr(x, mode=mode)
+        expected = np.linalg.qr(a, mode)
+        near(q, expected.Q, dtype)
+        near(r, expected.R, dtype)
+    near(lg.linalg.qr(x, mode="r"), np.linalg.qr(a, "r"), dtype)
+    for full in (True, False):
+        found, expected = lg.linalg.svd(x, full_matrices=full), np.linalg.svd(a, full_matrices=full)
+        near(found.S, expected.S, dtype)
+        u, vh = np.asarray(found.U), np.asarray(found.Vh)
+        assert (u.shape, vh.shape) == (expected.U.shape, expected.Vh.shape)
+        orthonormal(u)
+        orthonormal(vh.swapaxes(-1, -2))
+        k = min(shape[-2:])
+        near((u[..., :k] * np.asarray(found.S)[..., None, :]) @ vh[..., :k, :], a, dtype)
+    near(lg.linalg.svdvals(x), np.linalg.svdvals(a), dtype)
+    near(lg.linalg.pinv(x), np.linalg.pinv(a), dtype)
+    if shape[-1] != shape[-2]:
+        return
+    symmetric = a + a.swapaxes(-1, -2)
+    w, v = (np.asarray(part) for part in lg.linalg.eigh(lg.asarray(symmetric)))
+    near(w, np.linalg.eigvalsh(symmetric), dtype)
+    orthonormal(v)
+    near(symmetric @ v, v * w[..., None, :], dtype)
+    near(lg.linalg.eigvalsh(lg.asarray(np.triu(symmetric)), "U"), w, dtype)
+    sign, logarithm = lg.linalg.slogdet(x)
+    near(sign, np.linalg.slogdet(a).sign, dtype)
+    near(logarithm, np.linalg.slogdet(a).logabsdet, dtype)
+
+
+def test_special_matrices(device: str) -> None:
+    """Equal values, zeros, ranks below full, NaN and infinities; each in a batch beside others."""
+    a = np.stack([np.eye(3), np.zeros((3, 3)), np.ones((3, 3)), np.diag([1e-200, 1.0, 1e200]), -np.eye(3)])
+    near(lg.linalg.eigvalsh(lg.asarray(a)), np.linalg.eigvalsh(a), "float64")
+    u, s, vh = (np.asarray(part) for part in lg.linalg.svd(lg.asarray(a)))
+    largest = np.maximum(s[:, :1], 1)
+    np.testing.assert_allclose(s / largest, np.linalg.svdvals(a) / largest, rtol=1e-12, atol=1e-14)
+    orthonormal(u)
+    orthonormal(vh)
+    check(lg.linalg.matrix_rank(lg.asarray(a)), np.linalg.matrix_rank(a))
+    check(lg.linalg.pinv(lg.asarray(a[:3])), np.linalg.pinv(a[:3]))
+    check(lg.linalg.det(lg.asarray(a)), np.linalg.det(a))
+    lost = np.stack([np.eye(3), np.full((3, 3), np.nan), np.full((3, 3), np.inf)])
+    for function in (lg.linalg.eigvalsh, lg.linalg.svdvals):
+        found = np.asarray(function(lg.asarray(lost)))
+        np.testing.assert_array_equal(found[0], np.ones(3))
+        assert np.isnan(found[1:]).all()
+
+
+def test_functions_made_of_them(device: str) -> None:
+    a, b = RNG.standard_normal((4, 4)), RNG.standard_normal((4, 2))
+    tall = RNG.standard_normal((5, 3))
+    x = lg.asarray(a)
+    for right in (RNG.standard_normal(5), RNG.standard_normal((5, 2))):
+        for found, expected in zip(lg.linalg.lstsq(tall, right), np.linalg.lstsq(tall, right), strict=True):
+            check(np.asarray(found, np.float64), np.asarray(expected, np.float64), 1e-10)
+    for p in (None, 2, -2, 1, -1, np.inf, "fro", "nuc"):
+        check(lg.linalg.cond(x, p), np.linalg.cond(a, p), 1e-9)
+        if p is not None:
+            check(lg.linalg.norm(x, p), np.linalg.norm(a, p), 1e-10)
+    assert np.asarray(lg.linalg.cond(lg.zeros((2, 2)))) == np.inf
+    for scale in (1e-3, 1.0, 30.0):
+        expected = scipy.linalg.expm(scale * a)
+        check(np.asarray(lg.linalg.expm(scale * x)) / abs(expected).max(), expected / abs(expected).max(), 1e-11)
+    check(lg.linalg.matrix_power(x, -2), np.linalg.matrix_power(a, -2), 1e-10)
+    check(lg.linalg.multi_dot([a, a, b]), np.linalg.multi_dot([a, a, b]))
+    check(lg.linalg.multi_dot([a[0], a, a, b[:, 0]]), np.linalg.multi_dot([a[0], a, a, b[:, 0]]))
+    tensor = RNG.standard_normal((2, 3, 6))
+    check(lg.linalg.tensorsolve(tensor, np.ones((2, 3))), np.linalg.tensorsolve(tensor, np.ones((2, 3))), 1e-9)
+    moved = np.moveaxis(tensor, 2, 0)
+    expected = np.linalg.tensorsolve(moved, np.ones((2, 3)), axes=(0,))
+    check(lg.linalg.tensorsolve(moved, np.ones((2, 3)), axes=(0,)), expected, 1e-9)
+    check(lg.linalg.tensorinv(tensor), np.linalg.tensorinv(tensor), 1e-9)
+
+
+def test_scipys_functions(device: str) -> None:
+    a, b = RNG.standard_normal((4, 4)), RNG.standard_normal((4, 2))
+    wide = RNG.standard_normal((3, 5))
+    for trans in (0, 1, "T"):
+        for lower in (True, False):
+            expected = scipy.linalg.solve_triangular(a, b, trans=trans, lower=lower)
+            check(lg.linalg.solve_triangular(a, b, trans=trans, lower=lower), expected, 1e-9)
+    unit = scipy.linalg.solve_triangular(a, b[:, 0], unit_diagonal=True)
+    check(lg.linalg.solve_triangular(a, b[:, 0], unit_diagonal=True), unit, 1e-9)
+    for matrix in (a, wide, wide.T):
+        for found, expected in zip(lg.linalg.lu(matrix), scipy.linalg.lu(matrix), strict=True):
+            check(found, expected, 1e-11)
+        for found, expected in zip(lg.linalg.lu(matrix, permute_l=True), scipy.linalg.lu(matrix, True), strict=True):
+            check(found, expected, 1e-11)
+        packed, swaps = scipy.linalg.lu_factor(matrix)
+        check(lg.linalg.lu_factor(matrix)[0], packed, 1e-11)
+        check(np.asarray(lg.linalg.lu_factor(matrix)[1]), swaps.astype(np.int64))
+        indices = scipy.linalg.lu(matrix, p_indices=True)[0]
+        check(np.asarray(lg.linalg.lu(matrix, p_indices=True)[0]), indices.astype(np.int64))
+    for trans in (0, 1):
+        expected = scipy.linalg.lu_solve(scipy.linalg.lu_factor(a), b, trans)
+        check(lg.linalg.lu_solve(lg.linalg.lu_factor(a), b, trans), expected, 1e-9)
+    positive = a @ a.T + np.eye(4)
+    for lower in (True, False):
+        factor = lg.linalg.cho_factor(positive, lower)
+        check(lg.linalg.cho_solve(factor, b[:, 0]), np.linalg.solve(positive, b[:, 0]), 1e-9)
+
+
+def test_bad_input_is_refused_as_numpy_does() -> None:
+    for m in (np.linalg, lg.linalg):
+        for name in ("qr", "svd", "svdvals", "pinv", "cond", "det", "slogdet", "eigh", "eigvalsh", "inv", "cholesky"):
+            with pytest.raises(np.linalg.LinAlgError):
+                getattr(m, name)(np.ones(3))
+        for name in ("det", "slogdet", "eigh", "eigvalsh"):
+            with pytest.raises(np.linalg.LinAlgError):
+                getattr(m, name)(np.ones((2, 3)))
+        with pytest.raises(ValueError, match="UPLO"):
+            m.eigh(np.eye(2), "X")
+        with pytest.raises(TypeError):
+            m.matrix_power(np.eye(2), 1.5)
+    with pytest.raises(lg.GradientError, match="full_matrices=False"):
+        lg.grad(lambda a: lg.sum(lg.linalg.svd(a).U))(lg.ones((3, 2)))
+    with pytest.raises(lg.GradientError, match="mode='reduced'"):
+        lg.grad(lambda a: lg.sum(lg.linalg.qr(a, mode="complete").Q))(lg.ones((3, 2)))
