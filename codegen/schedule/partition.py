@@ -125,6 +125,8 @@ class Partition:
                 return Role.LIBRARY
             case "concat" if len(node.operands) > FEW_PIECES:
                 self._concat(node)
+            case "concat" if node.results[0] in self.graph.outputs and self._takes_turns(node):
+                return self._by_rows(node)
         return self._inline(node)
 
     def _lanes(self, node: Node) -> Role:
@@ -168,6 +170,19 @@ class Partition:
         if chosen is not None:
             self.anchor[node.results[0]] = chosen
         return Role.INLINE
+
+    def _takes_turns(self, node: Node) -> bool:
+        """Whether neighbours come from different operands: the parts of complex numbers, coordinates of points."""
+        last = len(node.results[0].shape) - 1
+        return node.attrs["axis"] == last and all(v.shape[last] == 1 for v in node.operands) and len(node.operands) > 1
+
+    def _by_rows(self, node: Node) -> Role:
+        """What is stored anyway is stored by lanes that make an element of each operand, rather than by one for each
+        element, which would choose among the operands."""
+        role, lanes = self._inline(node), prod(node.operands[0].shape)
+        if lanes and not any(v in self.anchor for v in node.operands):
+            self.anchor[node.results[0]] = lanes
+        return role
 
     def _reduce(self, node: Node) -> Role:
         operand = node.operands[0]

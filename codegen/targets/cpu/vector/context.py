@@ -16,6 +16,7 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.analysis import Analysis
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
+from loopgrad.codegen.targets.cpu.vector.paired_stores import PairedStores
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 from loopgrad.graph.types import DType
 
@@ -53,6 +54,7 @@ class VectorEmitter:
         self.kernel = kernel
         self.layout = layout
         self.analysis = Analysis(kernel, layout)
+        self.paired_stores = PairedStores(kernel, self.analysis.ranges)
         self.machine = machine
         self.fast = fast
         self.b = FunctionText(layout.width, layout.groups)

@@ -1,7 +1,7 @@
 """Loads, stores and accumulations.
 
-The index's form picks the instruction: uniform: a scalar; lane * 1: a vector at a scalar address; else a
-gather or scatter (32-bit offsets where they fit). A bool takes a byte in memory.
+The index's form picks the instruction: uniform: a scalar; lane * 1: a vector at a scalar address; lane * 2: two of them
+(`pairs`); else a gather or scatter (32-bit offsets where they fit). A bool takes a byte in memory.
 
 `accumulate` on shared elements adds into this chunk's private copy of the parameter (or, in a serial
 kernel, into the parameter itself), lane after lane, so that the result doesn't depend on threads.
@@ -10,6 +10,7 @@ kernel, into the parameter itself), lane after lane, so that the result doesn't 
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import KOp, KValue
+from loopgrad.codegen.targets.cpu.vector import pairs
 from loopgrad.codegen.targets.cpu.vector.context import Strided, VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.copies import widened
 from loopgrad.codegen.targets.cpu.vector.lanes import copied_dtype
@@ -77,6 +78,10 @@ def load_at(e: VectorEmitter, pointer: str, type: str, index: KValue, size: int,
         return e.b.scalar(type, f"load {type}, ptr {address}{tag}")
     if known is not None and known.step == 1:
         return load_vector(e, pointer, type, known, tag)
+    if (where := pairs.place(e, index, backwards=True)) is not None:
+        found = pairs.load(e, pointer, type, where, size, constant)
+        if found is not None:
+            return found
     return gather(e, pointer, type, offsets(e, index, size))
 
 
@@ -130,6 +135,14 @@ def emit_store(e: VectorEmitter, op: KOp) -> None:
     param = op.attrs["param"]
     described = e.kernel.params[param]
     value = to_memory(e, e.wide(op.operands[1]), described.dtype)
+    if e.paired_stores.is_first(op) and not e.layout.single and pairs.place(e, op.operands[0]) is not None:
+        e.paired_stores.wait(op, value)
+        return
+    if (first := e.paired_stores.before(op)) is not None:
+        where = pairs.place(e, op.operands[0])
+        assert where is not None
+        pairs.store(e, e.param_names[param], memory_type(described.dtype), where[0], (first, value))
+        return
     store_at(e, e.param_names[param], memory_type(described.dtype), op.operands[0], value, described.size)
 
 
