@@ -13,6 +13,8 @@ from loopgrad.lazy.numpy.elementwise import add, equal, less, multiply, not_equa
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_value, constant, copied, wrap
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
+from loopgrad.lazy.tensor.storage import viewed, whole
+from loopgrad.lazy.tensor.view_steps import Part, Zeros
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -21,23 +23,31 @@ PUBLIC: Final = "angle conj conjugate=conj imag iscomplex iscomplexobj isreal is
 
 
 def real(x: ArrayLike, /) -> Tensor:
-    """The real part: float32 of complex64, float64 of complex128, in x's shape; of real numbers a copy.
+    """The real parts: float32 of complex64, float64 of complex128, in x's shape, in the memory of x; of a real tensor
+    its elements, in its memory.
 
     >>> lg.real([1.0 + 2.0j, -3.0j])
     Tensor([ 1., -0.], dtype=float64)
     """
     t = unary_operand(x)
-    return wrap(ops.real(t._value), t._weak) if t._value.dtype.kind == "c" else copied(t)
+    return _part(t, False) if t._value.dtype.kind == "c" else whole(t)
 
 
 def imag(x: ArrayLike, /) -> Tensor:
-    """The imaginary part, with shape and dtype as `real` has; of real numbers zeros.
+    """The imaginary parts, with shape, dtype and memory as `real` has; of a real tensor zeros that can't be written to.
 
     >>> lg.imag([1.0 + 2.0j, -3.0j])
     Tensor([ 2., -3.], dtype=float64)
     """
     t = unary_operand(x)
-    return wrap(ops.imag(t._value) if t._value.dtype.kind == "c" else ops.zeros_like(t._value), t._weak)
+    if t._value.dtype.kind == "c":
+        return _part(t, True)
+    return viewed(t, Zeros(), ops.zeros_like(t._value))
+
+
+def _part(t: Tensor, imaginary: bool) -> Tensor:
+    step = Part(imaginary)
+    return viewed(t, step, step.forward(t._value))
 
 
 def conj(x: ArrayLike, /) -> Tensor:
@@ -72,7 +82,7 @@ def iscomplex(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     if t._value.dtype.kind != "c":
         return wrap(constant(False, TensorType(t._value.shape, bool_)))
-    return not_equal(imag(t), 0)
+    return not_equal(wrap(ops.imag(t._value)), 0)
 
 
 def isreal(x: ArrayLike, /) -> Tensor:
@@ -84,7 +94,7 @@ def isreal(x: ArrayLike, /) -> Tensor:
     t = as_tensor(x)
     if t._value.dtype.kind != "c":
         return wrap(constant(True, TensorType(t._value.shape, bool_)))
-    return equal(imag(t), 0)
+    return equal(wrap(ops.imag(t._value)), 0)
 
 
 def iscomplexobj(x: Any, /) -> bool:
@@ -115,18 +125,18 @@ def real_if_close(x: ArrayLike, /, tol: float = 100.0) -> Tensor:
     """
     t = as_tensor(x)
     if t._value.dtype.kind != "c":
-        return copied(t)
+        return whole(t)
     shape = t._value.shape
     bound = tol * finfo(t._value.dtype).eps if tol > 1 else tol
     if 0 in shape:
         return real(t)
-    largest = wrap(ops.reduce_max(ops.abs(imag(t)._value), range(len(shape))))
-    return real(t) if bool(less(largest, bound)) else copied(t)
+    largest = wrap(ops.reduce_max(ops.abs(ops.imag(t._value)), range(len(shape))))
+    return real(t) if bool(less(largest, bound)) else whole(t)
 
 
 def square_of_size(x: Tensor) -> Tensor:
     """|x|**2, without a root: of real numbers x * x."""
     if x._value.dtype.kind != "c":
         return multiply(x, x)
-    re, im = real(x), imag(x)
+    re, im = wrap(ops.real(x._value)), wrap(ops.imag(x._value))
     return add(multiply(re, re), multiply(im, im))

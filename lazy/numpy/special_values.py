@@ -150,7 +150,8 @@ def nan_to_num(
     """
     t = as_tensor(x)
     if t._value.dtype.kind == "c":
-        re, im = [nan_to_num(part, nan, posinf=posinf, neginf=neginf)._value for part in (t.real, t.imag)]
+        parts = wrap(ops.real(t._value)), wrap(ops.imag(t._value))
+        re, im = [nan_to_num(part, nan, posinf=posinf, neginf=neginf)._value for part in parts]
         return wrap(ops.join(re, im))
     if t._value.dtype.kind != "f":
         return copied(t)

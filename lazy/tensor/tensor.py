@@ -294,8 +294,24 @@ class Tensor(Operators):
 
     T = property(movement.transpose, doc="The axes reversed.")
     mT = property(movement.matrix_transpose, doc="The last two axes exchanged.")
-    real = property(complex_functions.real, doc="The real part; of real numbers a copy.")
-    imag = property(complex_functions.imag, doc="The imaginary part; of real numbers zeros.")
+
+    @property
+    def real(self) -> Tensor:
+        """The real parts, in the tensor's memory; `x.real = values` writes them."""
+        return complex_functions.real(self)
+
+    @real.setter
+    def real(self, values: ArrayLike) -> None:
+        set_item(complex_functions.real(self), ..., values)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts, in the tensor's memory; of real numbers zeros. `x.imag = values` writes them."""
+        return complex_functions.imag(self)
+
+    @imag.setter
+    def imag(self, values: ArrayLike) -> None:
+        set_item(complex_functions.imag(self), ..., values)
 
     def astype(self, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Tensor:
         """`lg.astype`: the elements converted to a dtype, in x's shape.

@@ -202,6 +202,40 @@ class Reinterpreted(WritableStep):
         return base
 
 
+class Part(WritableStep):
+    """The real parts of complex elements, or the imaginary ones."""
+
+    __slots__ = ("imaginary",)
+
+    def __init__(self, imaginary: bool) -> None:
+        self.imaginary = imaginary
+
+    def forward(self, base: Value) -> Value:
+        return ops.imag(base) if self.imaginary else ops.real(base)
+
+    def back(self, base: Value, new: Value) -> Value:
+        return ops.join(ops.real(base), new) if self.imaginary else ops.join(new, ops.imag(base))
+
+    def layout(self, base: Layout) -> Layout:
+        """In halves of elements, so that nothing follows from where another view begins."""
+        return Layout(None, base.shape, tuple([2 * stride for stride in base.strides]))
+
+    def apart(self, other: Step) -> bool:
+        return isinstance(other, Part) and other.imaginary is not self.imaginary
+
+
+class Zeros(Step):
+    """The imaginary parts of real elements."""
+
+    __slots__ = ()
+
+    def forward(self, base: Value) -> Value:
+        return ops.zeros_like(base)
+
+    def layout(self, base: Layout) -> Layout:
+        return Layout(base.offset, base.shape, row_strides(base.shape))
+
+
 class Stretched(Step):
     """The elements repeated along new axes and along those of extent 1."""
 

@@ -130,6 +130,7 @@ ELEMENTWISE: dict[str, list[Case]] = {
     **{name: _unary(name, POSITIVE) for name in ("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "lgamma")},
     **{name: _unary(name, X) for name in ("absolute", "fabs", "cbrt", "sign", "floor", "ceil", "trunc", "rint")},
     **{name: _unary(name, INSIDE) for name in ("asin", "acos", "atanh", "log1p")},
+    **{name: _unary(name, X) for name in ("angle", "conj", "real", "imag", "real_if_close")},
     "acosh": _unary("acosh", _array(1.2, 2.0, 5.0)),
     "digamma": _unary("digamma", POSITIVE, _array(-0.3, -1.6, 0.5, 12.5)),
     "sinc": _unary("sinc", X, WITH_ZERO, _array(0.0, 0.1, 0.3, 0.318, 0.32)),

@@ -265,3 +265,62 @@ def test_dtypes_numbers_text_and_exchange() -> None:
     np.testing.assert_array_equal(lg.argsort(lg.asarray(odd)), np.argsort(odd, kind="stable"))
     assert lg.real_if_close(wide).dtype == lg.complex128
     assert lg.real_if_close(wide * (1 + 0j) - 2j).dtype == lg.float64
+
+
+def test_parts_are_views() -> None:
+    """What is written to a part is written to the number, as in NumPy."""
+
+    def write(xp: Any) -> list[Any]:
+        z = xp.asarray([[1 + 2j, 3j], [-1.5, 2 - 1j]])
+        row, part = z[1], z.real
+        part[0, 1] = 7.0
+        z.imag *= 2.0
+        row.real = [0.5, 0.25]
+        z.T.imag[0] += 1.0
+        z[0].real[...] = z[0].imag
+        before = z.imag * 1.0
+        z *= 1j
+        return [z, part, row, before, z.real.reshape(4), z[::-1].imag.ravel()]
+
+    for got, expected in zip(write(lg), write(np), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    with pytest.raises(ValueError, match="read-only"):
+        lg.ones(2).imag[0] = 1.0
+
+
+def test_transforms_of_complex_functions() -> None:
+    """Batches, own rules, checkpoints, budgets, carries that become complex."""
+    z = lg.asarray(Z)
+    f = lambda v: lg.sum(lg.arcsin(v) * lg.sqrt(v) + lg.fori_loop(0, 4, lambda _, u: lg.exp(-u) * v, v))
+    rows = [f(row) for row in z]
+    np.testing.assert_allclose(lg.vmap(f)(z), [np.asarray(r) for r in rows])
+    slopes = lg.vmap(lg.grad(f, holomorphic=True))(z)
+    np.testing.assert_allclose(slopes, np.stack([np.asarray(lg.grad(f, holomorphic=True)(row)) for row in z]))
+
+    loss = lambda v: lg.abs(f(v))
+    np.testing.assert_allclose(lg.grad(lg.checkpoint(loss))(z[0]), lg.grad(loss)(z[0]))
+    grown = lambda v, **how: lg.abs(lg.sum(lg.fori_loop(0, 40, lambda _, u: lg.sin(u) + 0.1 * v, v, **how)))
+    tight = lg.grad(lambda v: grown(v, memory_budget=1000))(z[0])
+    np.testing.assert_allclose(tight, lg.grad(grown)(z[0]), 1e-9)
+
+    @lg.custom_jvp
+    def cube(v: Any) -> Any:
+        return v * v * v
+
+    @cube.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        return cube(primals[0]), 3 * primals[0] ** 2 * tangents[0]
+
+    @lg.custom_vjp
+    def same(v: Any) -> Any:
+        return v
+
+    same.defvjp(lambda v: (v, None), lambda _, ct: (2 * ct,))
+    np.testing.assert_allclose(lg.grad(lambda v: lg.sum(cube(v)), holomorphic=True)(z[0]), 3 * Z[0] ** 2)
+    np.testing.assert_allclose(lg.grad(lambda v: lg.sum(same(v).imag))(z[0]), np.full(4, 2j))
+
+    turned = lg.fori_loop(0, 3, lambda _, v: v * 1j, 1.0)
+    assert turned.dtype == lg.complex128
+    np.testing.assert_allclose(turned, -1j)
+    with pytest.raises((lg.DTypeError, lg.StructureError, lg.ShapeError)):
+        lg.fori_loop(0, 3, lambda _, v: v * 1j, lg.ones(2))

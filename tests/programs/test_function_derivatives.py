@@ -17,7 +17,7 @@ import loopgrad as lg
 # public functions without float arguments, or without a float result that depends on them
 BOOLS = """
     allclose array_equal equal greater greater_equal isclose isfinite isin isinf isnan isneginf isposinf less less_equal
-    not_equal signbit all any logical_and logical_not logical_or logical_xor
+    not_equal signbit iscomplex isreal all any logical_and logical_not logical_or logical_xor
 """
 POSITIONS = """
     argmax argmin argsort argwhere count_nonzero digitize flatnonzero lexsort nanargmax nanargmin nonzero searchsorted
@@ -37,7 +37,7 @@ PROGRAMS = """
     __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
     options promote_types register_pytree register_static result_type set_default_dtype shape size
-    __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text
+    iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text
 """
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [

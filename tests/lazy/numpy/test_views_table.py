@@ -26,7 +26,7 @@ UNARY = """
     bitwise_invert bitwise_not cbrt ceil cos cosh deg2rad degrees digamma erf erfc exp exp2 expm1 fabs floor invert
     isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not modf nan_to_num negative positive
     rad2deg radians reciprocal rint round rsqrt sigmoid sign signbit sin sinc sinh sqrt square stop_gradient tan tanh
-    frexp spacing trunc
+    frexp spacing trunc angle conj conjugate imag iscomplex isreal real real_if_close
     all any amax amin argmax argmin argsort argwhere average count_nonzero corrcoef cov cummax cummin cumprod
     cumsum diff flatnonzero logsumexp max mean median min nanargmax nanargmin
     nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar nonzero prod ptp sort std sum
@@ -49,7 +49,7 @@ NOT_OF_ARRAYS = """
     empty eval eye finfo float16 float32 float64 fromfunction geomspace identity iinfo indices int16 int32 int64 int8
     isdtype linspace logspace memory_stats ndim ones options promote_types result_type set_default_dtype shape size
     register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
-    zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
+    iscomplexobj isrealobj zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
     diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
     copyto fill_diagonal place put put_along_axis putmask
 """  # no array goes in, or none comes out

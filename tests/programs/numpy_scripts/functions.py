@@ -17,7 +17,7 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
         isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians
         reciprocal rint round around sign signbit sin sinc sinh sqrt square tan tanh trunc ravel squeeze fliplr
         flipud flip transpose diag diagflat tril triu atleast_1d atleast_2d atleast_3d matrix_transpose zeros_like
-        ones_like flatnonzero argwhere ptp trace diagonal rot90 vander
+        ones_like flatnonzero argwhere ptp trace diagonal rot90 vander angle conj conjugate real imag iscomplex isreal
     """),
     "pairs": words("""
         modf nonzero broadcast_arrays meshgrid divmod
@@ -93,6 +93,7 @@ ELSEWHERE: Final[dict[str, str]] = {
         words("""
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
+        iscomplexobj isrealobj real_if_close
     """),
         "they give no array of arrays' elements, or are tested for themselves",
     ),
