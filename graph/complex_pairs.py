@@ -87,6 +87,7 @@ class _Splitter:
     def __init__(self) -> None:
         self.builder = GraphBuilder()
         self.env: dict[Value, Parts] = {}
+        self.placed: set[Node] = set()  # as they were
         self.whole: dict[Value, Value] = {}
 
     def together(self, value: Value) -> Value:
@@ -154,8 +155,12 @@ class _Splitter:
         ]
 
     def kept(self, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
-        """A node without complex numbers, of these operands."""
+        """A node without complex numbers, of these operands; a copy where a function is called again."""
         current = renewed(node, tuple(operands), node.regions)
+        if current in self.placed:
+            types = tuple([r.type for r in node.results])
+            current = Node(node.op, tuple(operands), types, node.attrs, node.regions, node.loc)
+        self.placed.add(current)
         self.builder.nodes.append(current)
         return current.results
 

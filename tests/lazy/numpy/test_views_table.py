@@ -49,9 +49,9 @@ NOT_OF_ARRAYS = """
     empty eval eye finfo float16 float32 float64 fromfunction geomspace identity iinfo indices int16 int32 int64 int8
     isdtype linspace logspace memory_stats ndim ones options promote_types result_type set_default_dtype shape size
     register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
-    iscomplexobj isrealobj zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
+    zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
     diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
-    copyto fill_diagonal place put put_along_axis putmask
+    copyto fill_diagonal iscomplexobj isrealobj place put put_along_axis putmask
 """  # no array goes in, or none comes out
 
 # results in memory of their own, and no function of NumPy's to compare with
