@@ -14,7 +14,7 @@ from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_value, constant, copied, wrap
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
 from loopgrad.lazy.tensor.storage import viewed, whole
-from loopgrad.lazy.tensor.view_steps import Part, Zeros
+from loopgrad.lazy.tensor.view_steps import ComplexPart, Zeros
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -46,7 +46,7 @@ def imag(x: ArrayLike, /) -> Tensor:
 
 
 def _part(t: Tensor, imaginary: bool) -> Tensor:
-    step = Part(imaginary)
+    step = ComplexPart(imaginary)
     return viewed(t, step, step.forward(t._value))
 
 

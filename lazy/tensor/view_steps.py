@@ -202,7 +202,7 @@ class Reinterpreted(WritableStep):
         return base
 
 
-class Part(WritableStep):
+class ComplexPart(WritableStep):
     """The real parts of complex elements, or the imaginary ones."""
 
     __slots__ = ("imaginary",)
@@ -221,7 +221,7 @@ class Part(WritableStep):
         return Layout(None, base.shape, tuple([2 * stride for stride in base.strides]))
 
     def apart(self, other: Step) -> bool:
-        return isinstance(other, Part) and other.imaginary is not self.imaginary
+        return isinstance(other, ComplexPart) and other.imaginary is not self.imaginary
 
 
 class Zeros(Step):
