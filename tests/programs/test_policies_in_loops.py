@@ -118,7 +118,10 @@ LOOPS: dict[str, Any] = {
     "in a batch": lambda step, x: lg.vmap(lambda v, n: lg.fori_loop(0, n, lambda _, u: step(u), v))(
         x, lg.asarray([3, 0, 1, 4])
     ),
-    "backwards": lambda step, x: lg.fori_loop(5, 1, lambda k, v: step(0.1 * k * v), x),
+    "backwards": lambda step, x: lg.scan(lambda v, r: (step(v + r), v), x, lg.ones((3, 4)), reverse=True)[0],
+    "backwards in lanes": lambda step, x: lg.fori_loop(
+        0, lg.asarray(TRIPS), lambda _, v: lg.scan(lambda u, r: (step(0.3 * u + r), u), v, X[:3], reverse=True)[0], x
+    ),
     "while": lambda step, x: lg.while_loop(lambda v: lg.sum(v) < 20, step, x),
     "while of lanes": lambda step, x: lg.while_loop(lambda v: v < 6, step, x),
     "nest": lambda step, x: lg.fori_loop(0, 3, lambda _, v: lg.fori_loop(0, 2, lambda _, u: step(0.1 * u), v), x),
