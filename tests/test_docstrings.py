@@ -13,6 +13,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.lazy.numpy.at_updates import AtIndex
+from loopgrad.public_names import NAMESPACES
 
 SAID: Final = re.compile(
     r"\b(shapes?|ax[ei]s|dtypes?|vectors?|matrix|integers?|ints?|floats?|bools?|elements?|lanes?|trees?|raises)\b", re.I
@@ -24,9 +25,7 @@ def documented() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for prefix, space, names in (
         ("lg", lg, lg.__all__),
-        ("lg.fft", lg.fft, lg.fft.__all__),
-        ("lg.linalg", lg.linalg, lg.linalg.__all__),
-        ("lg.random", lg.random, lg.random.__all__),
+        *((f"lg.{name}", getattr(lg, name), getattr(lg, name).__all__) for name in NAMESPACES),
         ("lg.random.Generator", lg.random.Generator, dir(lg.random.Generator)),
         ("lg.random.Stream", lg.random.Stream, dir(lg.random.Stream)),
         ("lg.Tensor", lg.Tensor, dir(lg.Tensor)),

@@ -1,26 +1,40 @@
-"""Trees of tensors: tuples, lists, dicts, named tuples, dataclasses, None, and classes that were registered; everything
-else is a leaf.
+"""Trees of tensors: tuples, lists, dicts, named tuples, dataclasses and classes of attrs, None, and classes that were
+registered; everything else is a leaf.
 
 optree does the work. It is imported at the first use: it costs a quarter of this package's import.
-Dataclasses become nodes when they are first met.
+Dataclasses and classes of attrs become nodes when they are first met; fields whose metadata say `"static": True` aren't
+children but part of the structure.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.tensor.core import TensorCore
 from loopgrad.lazy.tensor.errors import StructureError
+from loopgrad.lazy.tensor.static_identity import STATIC_CLASSES, RefusedError, fields_of, identity
 from loopgrad.runtime.processes import ENDING
+
+
+class NodeClass(NamedTuple):
+    """How instances of a registered class come apart, into children and anything else, and are put together. `fields`:
+    the names of a dataclass' or an attrs class' fields, those of children before static ones."""
+
+    parts: Callable[[Any], tuple[Sequence[Any], Any]]
+    rebuild: Callable[[Any, Sequence[Any]], Any]
+    fields: tuple[str, ...] | None
+
 
 NAMESPACE: Final = "loopgrad"
 Tree: TypeAlias = Any
-STATIC_CLASSES: Final[set[type]] = set()  # registered as parts of programs: never nodes
-_registered: set[type] = set()
+CONTAINERS: Final = (tuple, list, dict, OrderedDict, defaultdict, deque)
+_registered: dict[type, NodeClass] = {}
 _modules: list[ModuleType] = []
 
 
@@ -37,16 +51,21 @@ def _optree() -> ModuleType:
     return _modules[0]
 
 
-def flatten(tree: Tree) -> tuple[list[Any], Any]:
-    """The leaves in order, and the structure."""
+def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """The leaves in order, and the structure; what `is_leaf` is true of isn't looked into."""
     optree = _optree()
-    leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
-    fresh = {type(x) for x in leaves if dataclasses.is_dataclass(x) and not isinstance(x, type)} - STATIC_CLASSES
+    leaves, structure = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    fresh = [cls for cls in set(map(type, leaves)) if has_fields(cls) and not is_node(cls)]
     if fresh:
         for cls in fresh:
-            _register(cls)
-        return flatten(tree)
+            register_fields(cls)
+        return flatten(tree, is_leaf)
     return leaves, structure
+
+
+def has_fields(cls: type) -> bool:
+    """Whether instances of a class are nodes because of the fields that it declares."""
+    return (hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__")) and cls not in STATIC_CLASSES
 
 
 def unflatten(structure: Any, leaves: Iterable[Any]) -> Tree:
@@ -117,6 +136,22 @@ def prefix_leaves(what: str, prefix: Tree, structure: Any, tree: Tree) -> list[A
     return leaves  # type: ignore[no-any-return]
 
 
+def with_paths(tree: Tree, is_leaf: Callable[[Any], bool] | None) -> tuple[list[tuple[Any, ...]], list[Any], Any]:
+    """How each leaf is reached, as positions, keys and names; the leaves; and the structure."""
+    flatten(tree, is_leaf)  # registers what is met for the first time
+    accessors, leaves, structure = _optree().tree_flatten_with_accessor(tree, is_leaf, namespace=NAMESPACE)
+    return [tuple([getattr(e, "field", e.entry) for e in a]) for a in accessors], leaves, structure
+
+
+def spread(what: str, prefix: Tree, tree: Tree, is_leaf: Callable[[Any], bool] | None) -> Tree:
+    """`tree` with the leaves of `prefix`, each in place of all that is below it."""
+    structure, whole = flatten(prefix, is_leaf)[1], flatten(tree)[1]
+    try:
+        return _optree().tree_broadcast_prefix(prefix, tree, is_leaf, namespace=NAMESPACE)
+    except ValueError as error:
+        raise structure_error(what, whole, structure) from error
+
+
 def is_dynamic(leaf: Any) -> bool:
     """Whether a leaf can become a tensor (others are static: strings, functions, modules)."""
     if isinstance(leaf, TensorCore | bool | int | float | complex):
@@ -128,7 +163,7 @@ def is_node(cls: type) -> bool:
     """Whether instances of a class are nodes of trees."""
     if cls in _registered:
         return True
-    return cls in (tuple, list, dict) or bool(_optree().is_namedtuple_class(cls) or _optree().is_structseq_class(cls))
+    return cls in CONTAINERS or bool(_optree().is_namedtuple_class(cls) or _optree().is_structseq_class(cls))
 
 
 class _Auxiliary:
@@ -166,7 +201,7 @@ def register_node(
 
     entry = optree.GetAttrEntry if attributes else optree.AutoEntry
     optree.register_pytree_node(cls, taken, rebuilt, path_entry_type=entry, namespace=NAMESPACE)
-    _registered.add(cls)
+    _registered[cls] = NodeClass(parts, rebuild, None)
 
 
 def odd_keys(structure: Any) -> tuple[Hashable, ...]:
@@ -182,20 +217,56 @@ def odd_keys(structure: Any) -> tuple[Hashable, ...]:
     return tuple(found)
 
 
-def _register(cls: type) -> None:
-    if cls in _registered:
-        return
-    _registered.add(cls)
+def auxiliary_key(cls: type, what: str) -> Callable[[Any], Hashable]:
+    """What instances of `cls` are compared by beside their children; `what` names it in errors."""
+
+    def key(auxiliary: Any) -> Hashable:
+        try:
+            return identity(auxiliary)
+        except RefusedError as refused:
+            raise refused.explained(auxiliary, what.format(cls.__name__), cls.__name__) from None
+
+    return key
+
+
+def register_fields(cls: type) -> None:
+    """Make instances of a dataclass, or of a class of attrs, nodes: fields are children, static ones auxiliary."""
     optree = _optree()
-    names = tuple([f.name for f in dataclasses.fields(cls)])
+    fields = fields_of(cls) or {}
+    names = tuple([name for name, static in fields.items() if not static])
+    static_names = [name for name, static in fields.items() if static]
+    key = auxiliary_key(cls, "the static fields of {}")
 
-    def parts(instance: Any) -> tuple[Sequence[Any], None, tuple[str, ...]]:
-        return [getattr(instance, name) for name in names], None, names
+    def parts(instance: Any) -> tuple[Sequence[Any], Any]:
+        values = tuple([getattr(instance, name) for name in static_names])
+        return [getattr(instance, name) for name in names], values
 
-    def rebuild(_: None, children: Sequence[Any]) -> Any:
+    def rebuild(values: Any, children: Sequence[Any]) -> Any:
         instance: Any = object.__new__(cls)  # not __init__: __post_init__ may check what a trace can't answer
-        for name, child in zip(names, children, strict=True):
-            object.__setattr__(instance, name, child)
+        for name, value in zip((*names, *static_names), (*children, *values), strict=True):
+            object.__setattr__(instance, name, value)
         return instance
 
-    optree.register_pytree_node(cls, parts, rebuild, path_entry_type=optree.DataclassEntry, namespace=NAMESPACE)
+    def taken(instance: Any) -> tuple[Sequence[Any], _Auxiliary | None, tuple[str, ...]]:
+        children, values = parts(instance)
+        return children, _Auxiliary(values, key(values)) if static_names else None, names
+
+    def rebuilt(auxiliary: _Auxiliary | None, children: Sequence[Any]) -> Any:
+        return rebuild(() if auxiliary is None else auxiliary.value, children)
+
+    entry = optree.DataclassEntry if dataclasses.is_dataclass(cls) else optree.GetAttrEntry
+    with suppress(ValueError):  # where another thread has done it meanwhile
+        optree.register_pytree_node(cls, taken, rebuilt, path_entry_type=entry, namespace=NAMESPACE)
+    _registered[cls] = NodeClass(parts, rebuild, (*names, *static_names))
+
+
+def node_class(cls: type) -> NodeClass | None:
+    """How instances of a class with fields, or of a registered one, come apart; None for others."""
+    if cls not in _registered and has_fields(cls):
+        register_fields(cls)
+    return _registered.get(cls)
+
+
+def known_classes() -> tuple[type, ...]:
+    """The classes that were registered or met."""
+    return tuple(_registered)

@@ -30,6 +30,7 @@ from loopgrad.lazy.tensor.device_choice import common, place_of, place_of_argume
 from loopgrad.lazy.tensor.evaluation import buffers_of
 from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
 from loopgrad.lazy.tensor.staleness import read_by
+from loopgrad.lazy.tensor.static_identity import Standing
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, odd_keys, unflatten
 from loopgrad.lazy.transforms.captured_call import Replay
 from loopgrad.lazy.transforms.compiled_arguments import (
@@ -44,7 +45,6 @@ from loopgrad.lazy.transforms.compiled_methods import BoundCompiled
 from loopgrad.lazy.transforms.compiled_version import Version
 from loopgrad.lazy.transforms.input_buffers import borrowed, input_buffers
 from loopgrad.lazy.transforms.static_arguments import (
-    Standing,
     StaticParameters,
     argument_names,
     fixed_identities,

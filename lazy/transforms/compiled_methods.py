@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from loopgrad.lazy.tensor.static_identity import BoundStanding
+
 if TYPE_CHECKING:
     from loopgrad.lazy.transforms.captured_call import Replay
     from loopgrad.lazy.transforms.compile import Compiled
     from loopgrad.runtime.plan import Plan
 
 
-class BoundCompiled:
+class BoundCompiled(BoundStanding):
     """A compiled method of an instance, which is its first argument: a tree (`lg.register_pytree`, a dataclass) or
     static (`lg.register_static`)."""
+
+    __func__: Compiled
 
     def __init__(self, compiled: Compiled, instance: Any) -> None:
         self.__func__ = compiled

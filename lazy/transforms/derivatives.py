@@ -67,8 +67,16 @@ class Point:
         return trees
 
 
-def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int]) -> Point:
-    """Call `fun` with the arguments at `argnums` replaced by aliases; what it writes to its arguments stays inside."""
+def _call(
+    what: str,
+    fun: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    argnums: Sequence[int],
+    integers: bool = False,
+) -> Point:
+    """Call `fun` with the arguments at `argnums` replaced by aliases; what it writes to its arguments stays inside.
+    `integers`: they may be among what is differentiated."""
     arguments = [x if i in argnums else private(x) for i, x in enumerate(args)]
     kwargs = {name: private(x) for name, x in kwargs.items()}
     wrt: list[Value] = []
@@ -76,7 +84,7 @@ def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any],
     for position in argnums:
         leaves, structure = flatten(args[position])
         names = leaf_names(structure, f"argument {position}")
-        aliases = [_alias(what, x, name) for x, name in zip(leaves, names, strict=True)]
+        aliases = [_alias(what, x, name, integers) for x, name in zip(leaves, names, strict=True)]
         wrt.extend(a._value for a in aliases)
         structures.append(structure)
         arguments[position] = unflatten(structure, aliases)
@@ -85,12 +93,14 @@ def _call(what: str, fun: Function, args: Sequence[Any], kwargs: dict[str, Any],
     return Point(wrt, structures, result)
 
 
-def _alias(what: str, x: Any, name: str) -> Tensor:
+def _alias(what: str, x: Any, name: str, integers: bool) -> Tensor:
     if not is_dynamic(x):
         raise GradientError(explained(what, f"{name} to hold float tensors", repr(x), "leave it out of argnums"))
     t = as_tensor(x)
-    if not t._value.dtype.differentiable:
+    if not (integers or t._value.dtype.differentiable):
         fix = "convert it with .astype(lg.float64), or leave it out of argnums"
+        if what in ("grad", "value_and_grad"):
+            fix += "; allow_int=True gives it zeros"
         raise GradientError(explained(what, f"{name} to be of a float dtype", t._value.type, fix))
     alias = wrap(emit("alias", (t._value,))[0], t._weak and is_scalar(x))
     return as_array(alias) if is_array_without_axes(x) else alias
@@ -155,13 +165,15 @@ def _pair(what: str, result: Any) -> tuple[Any, Any]:
 
 
 def value_and_grad(
-    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Function:
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:  # fmt: skip
     """A function that returns `(value, gradient)` of a scalar function; with `has_aux` `((value, aux), gradient)`.
 
     `argnums` names the positional arguments to differentiate: one, or several for a tuple of gradients. Each may be a
     tree of float tensors; its gradient has its structure, shapes and dtypes. `fun` returns one float of shape (), with
-    `has_aux` a pair of that and anything. Value and gradient that are evaluated together run as one program.
+    `has_aux` a pair of that and anything. Value and gradient that are evaluated together run as one program. With
+    `allow_int` arguments may hold integers and bools: their gradients are zeros of their own dtype.
 
     The gradient by a complex array points where the loss grows fastest: dL/d(re z) + i dL/d(im z). With `holomorphic`
     arguments and loss are complex, and the result is the complex derivative of a holomorphic function.
@@ -171,25 +183,27 @@ def value_and_grad(
     >>> lg.value_and_grad(lambda x: lg.sum(x**2))(lg.asarray([1.0, 2.0, 3.0]))
     (Tensor(14., dtype=float64), Tensor([2., 4., 6.], dtype=float64))
     """
-    return _gradient_function("value_and_grad", fun, argnums, has_aux, holomorphic)
+    return _gradient_function("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
 
 
 def _gradient_function(
-    what: str, fun: Function, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool
+    what: str, fun: Function, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool, allow_int: bool
 ) -> Function:
     check_function(what, fun)
 
     @wraps(fun)
     def evaluate(*args: Any, **kwargs: Any) -> Any:
-        point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)))
+        point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)), allow_int)
         value, aux = _pair(what, point.result) if has_aux else (point.result, None)
         loss = _loss(what, value, holomorphic)
         primal = wrap(loss)
-        found = vjp_emit([loss], [ops.ones_like(loss)], point.wrt)
+        floats = [w for w in point.wrt if w.dtype.differentiable]
+        found = vjp_emit([loss], [ops.ones_like(loss)], floats)
         if holomorphic:
-            _require_kind(what, point.wrt, True, "arguments")
+            _require_kind(what, floats, True, "arguments")
             found = _conjugates(found)
-        gradients = point.rebuilt(found, [primal])
+        known = dict(zip(floats, found, strict=True))
+        gradients = point.rebuilt([known.get(w) for w in point.wrt], [primal])
         gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         return ((primal, aux) if has_aux else primal), gradient
 
@@ -197,8 +211,9 @@ def _gradient_function(
 
 
 def grad(
-    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Function:
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:  # fmt: skip
     """A function that returns the gradient of a scalar function; with `has_aux` `(gradient, aux)`.
 
     Arguments, shapes, dtypes and errors are those of `value_and_grad`. Gradients of gradients have no limit but memory.
@@ -210,7 +225,7 @@ def grad(
     >>> lg.grad(lambda p: lg.sum(p["w"] * p["x"]))({"w": lg.ones(2), "x": lg.asarray([3.0, 4.0])})["w"]
     Tensor([3., 4.], dtype=float64)
     """
-    both = _gradient_function("grad", fun, argnums, has_aux, holomorphic)
+    both = _gradient_function("grad", fun, argnums, has_aux, holomorphic, allow_int)
 
     @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -239,14 +254,14 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     outputs = [as_tensor(x)._value for x in leaves]
 
     def pull(cotangent: Tree) -> tuple[Tree, ...]:
-        seeds = _matched("vjp cotangent", structure, outputs, cotangent)
+        seeds = matched("vjp cotangent", structure, outputs, cotangent)
         return tuple(point.rebuilt(vjp_emit(outputs, seeds, point.wrt)))
 
     result = unflatten(structure, [wrap(v) for v in outputs])
     return (result, pull, aux) if has_aux else (result, pull)
 
 
-def _matched(what: str, structure: Any, like: Sequence[Value], tree: Tree) -> list[Value | None]:
+def matched(what: str, structure: Any, like: Sequence[Value], tree: Tree) -> list[Value | None]:
     """Cotangents or tangents with the types of `like`; None for values without derivative."""
     found: list[Value | None] = []
     names = leaf_names(structure, "it")
@@ -285,17 +300,17 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
-def linearize(fun: Function, *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """`(fun(*primals), push)`: `push(*tangents)` is the derivative along them, as often as wanted.
 
-    Shapes, dtypes and errors are those of `jvp`.
+    Shapes, dtypes and errors are those of `jvp`. With `has_aux` `fun` returns `(result, aux)`, and aux comes third.
 
     >>> value, push = lg.linearize(lg.exp, lg.zeros(2))
     >>> push(lg.asarray([1.0, 2.0]))
     Tensor([1., 2.], dtype=float64)
     """
-    push, value, _ = _pusher("linearize", fun, primals, has_aux=False)
-    return value, push
+    push, value, aux = _pusher("linearize", fun, primals, has_aux)
+    return (value, push, aux) if has_aux else (value, push)
 
 
 def _pusher(what: str, fun: Function, primals: Sequence[Any], has_aux: bool) -> tuple[Function, Any, Any]:
@@ -312,7 +327,7 @@ def _pusher(what: str, fun: Function, primals: Sequence[Any], has_aux: bool) -> 
         start = 0
         for s, t in zip(point.structures, tangents, strict=True):
             like = point.wrt[start : start + s.num_leaves]
-            seeds.extend(_matched(f"{what} tangent", s, like, t))
+            seeds.extend(matched(f"{what} tangent", s, like, t))
             start += s.num_leaves
         results = jvp_emit(outputs, point.wrt, seeds)
         filled = [wrap(ops.zeros_like(o) if r is None else r) for r, o in zip(results, outputs, strict=True)]
@@ -324,11 +339,14 @@ def _pusher(what: str, fun: Function, primals: Sequence[Any], has_aux: bool) -> 
 # ---- matrices of derivatives
 
 
-def jacrev(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = False) -> Function:
+def jacrev(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """The Jacobian by reverse mode, one pass per output element (batched): shape output + input.
 
     For trees: the result's structure, with the argument's inside. Right for few outputs; `jacfwd` is for few inputs.
-    `argnums`, `holomorphic` and errors are those of `grad`, but results of any shape are differentiated.
+    `argnums`, `holomorphic` and errors are those of `grad`, but results of any shape are differentiated. With `has_aux`
+    `fun` returns `(result, aux)`, and what this gives is `(jacobian, aux)`.
 
     >>> lg.jacrev(lambda x: x[1:] * x[:-1])(lg.asarray([1.0, 2.0, 3.0]))
     Tensor([[2., 1., 0.],
@@ -339,9 +357,10 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _positions("jacrev", argnums, len(args))
         primals = [args[i] for i in chosen]
-        call = _partial(fun, args, kwargs, chosen)
-        point = _call("jacrev", fun, args, kwargs, chosen)  # for its types only
-        leaves, structure = flatten(point.result)
+        call = _partial(fun, args, kwargs, chosen, has_aux)
+        point = _call("jacrev", fun, args, kwargs, chosen)  # for its types, and what comes beside it
+        value, aux = _pair("jacrev", point.result) if has_aux else (point.result, None)
+        leaves, structure = flatten(value)
         _require_kind("jacrev", [as_tensor(x)._value for x in leaves], holomorphic, "results")
         if holomorphic:
             _require_kind("jacrev", point.wrt, True, "arguments")
@@ -357,17 +376,23 @@ def jacrev(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = 
 
             rows.append(_unraveled(vmap(row)(_basis(as_tensor(leaf))), as_tensor(leaf)._value.shape))
         chosen_rows = [r[0] if isinstance(argnums, int) else r for r in rows]
-        return unflatten(structure, chosen_rows)
+        matrix = unflatten(structure, chosen_rows)
+        return (matrix, aux) if has_aux else matrix
 
     return jacobian
 
 
-def _partial(fun: Function, args: Sequence[Any], kwargs: dict[str, Any], chosen: Sequence[int]) -> Function:
+def _partial(
+    fun: Function, args: Sequence[Any], kwargs: dict[str, Any], chosen: Sequence[int], has_aux: bool
+) -> Function:
+    """`fun` of the arguments to differentiate; without what it returns beside its result."""
+
     def call(*values: Any) -> Any:
         arguments = [private(x) for x in args]
         for i, v in zip(chosen, values, strict=True):
             arguments[i] = v
-        return fun(*arguments, **{name: private(x) for name, x in kwargs.items()})
+        result = fun(*arguments, **{name: private(x) for name, x in kwargs.items()})
+        return result[0] if has_aux else result
 
     return call
 
@@ -385,10 +410,12 @@ def _unraveled(tree: Tree, shape: tuple[int, ...]) -> Tree:
     return unflatten(structure, [wrap(ops.reshape(x._value, (*shape, *x._value.shape[1:]))) for x in leaves])
 
 
-def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = False) -> Function:
+def jacfwd(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """The Jacobian by forward mode, one pass per input element (batched): shape output + input.
 
-    Structures, `argnums`, `holomorphic` and errors are those of `jacrev`.
+    Structures, `argnums`, `has_aux`, `holomorphic` and errors are those of `jacrev`.
 
     >>> lg.jacfwd(lambda t: lg.stack([lg.cos(t), lg.sin(t)]))(0.0)
     Tensor([-0.,  1.], dtype=float64)
@@ -397,7 +424,8 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = 
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _positions("jacfwd", argnums, len(args))
-        call = _partial(fun, args, kwargs, chosen)
+        call = _partial(fun, args, kwargs, chosen, has_aux)
+        aux = _pair("jacfwd", _call("jacfwd", fun, args, kwargs, chosen).result)[1] if has_aux else None
         primals = tuple([args[i] for i in chosen])
         flat, structure = flatten(primals)
         inputs = [as_tensor(x) for x in flat]
@@ -414,7 +442,8 @@ def jacfwd(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = 
                 _require_kind("jacfwd", [s._value for s in stacked], True, "results")
             columns.append([_input_last(s._value, leaf._value.shape) for s in stacked])
         trees = [unflatten(structure, [c[j] for c in columns]) for j in range(len(columns[0]))]
-        return unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
+        matrix = unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
+        return (matrix, aux) if has_aux else matrix
 
     return jacobian
 
@@ -425,16 +454,19 @@ def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:
     return wrap(ops.reshape(moved, (*stacked.shape[1:], *shape)))
 
 
-def hessian(fun: Function, argnums: int | Sequence[int] = 0, holomorphic: bool = False) -> Function:
+def hessian(
+    fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """The matrix of second derivatives of a scalar function, forward over reverse: shape input + input.
 
-    `argnums`, `holomorphic` and errors are those of `grad`. For a product with one vector `hvp` is much cheaper.
+    `argnums`, `has_aux`, `holomorphic` and errors are those of `grad`. For a product with one vector `hvp` is much
+    cheaper.
 
     >>> lg.hessian(lambda x: x[0] ** 2 * x[1])(lg.asarray([1.0, 3.0]))
     Tensor([[6., 2.],
             [2., 0.]], dtype=float64)
     """
-    return jacfwd(grad(fun, argnums, holomorphic=holomorphic), argnums, holomorphic)
+    return jacfwd(grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def hvp(fun: Function, primals: Any, tangents: Any) -> Any:

@@ -1,7 +1,10 @@
 # written by `python -m tests.architecture.public_stub` from the statements PUBLIC
 from loopgrad import fft as fft
 from loopgrad import linalg as linalg
+from loopgrad import optim as optim
 from loopgrad import random as random
+from loopgrad import testing as testing
+from loopgrad import tree as tree
 from loopgrad.codegen.options import Options as Options
 from loopgrad.graph.errors import DTypeError as DTypeError
 from loopgrad.graph.errors import GradientError as GradientError
@@ -27,6 +30,9 @@ from loopgrad.graph.types import uint16 as uint16
 from loopgrad.graph.types import uint32 as uint32
 from loopgrad.graph.types import uint64 as uint64
 from loopgrad.graph.types import uint8 as uint8
+from loopgrad.lazy.files.saved_trees import FileFormatError as FileFormatError
+from loopgrad.lazy.files.saved_trees import load as load
+from loopgrad.lazy.files.saved_trees import save as save
 from loopgrad.lazy.loops.associative_scan import associative_scan as associative_scan
 from loopgrad.lazy.loops.branches import cond as cond
 from loopgrad.lazy.loops.branches import switch as switch
@@ -405,8 +411,11 @@ from loopgrad.lazy.transforms.derivatives import linearize as linearize
 from loopgrad.lazy.transforms.derivatives import value_and_grad as value_and_grad
 from loopgrad.lazy.transforms.derivatives import vjp as vjp
 from loopgrad.lazy.transforms.gradients_of_tensors import gradients as gradients
+from loopgrad.lazy.transforms.linear_transposition import linear_transpose as linear_transpose
 from loopgrad.lazy.transforms.own_rules import custom_jvp as custom_jvp
 from loopgrad.lazy.transforms.own_rules import custom_vjp as custom_vjp
+from loopgrad.lazy.transforms.shape_evaluation import eval_shape as eval_shape
+from loopgrad.lazy.transforms.shape_evaluation import ShapeDtypeStruct as ShapeDtypeStruct
 from loopgrad.lazy.transforms.static_arguments import register_pytree as register_pytree
 from loopgrad.lazy.transforms.static_arguments import register_static as register_static
 from loopgrad.lazy.transforms.vmap import vmap as vmap

@@ -4,7 +4,7 @@ Derivatives, batching and compilation bring half of the package, so `import loop
 name is found is read from `__init__.pyi`, which type checkers and editors read too. That file is written by
 `python -m tests.architecture.public_stub` from the statements `PUBLIC = "absolute abs=absolute ..."` of the modules
 that hold the functions; this module knows no name. `linalg.pyi` is written by the statements `PUBLIC_LINALG`, for
-`loopgrad.linalg`, and so would be that of another module in NAMESPACES.
+`loopgrad.linalg`, and so are those of the other modules in NAMESPACES.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read(stub: str) -> dict[str, Origin]:
     return found
 
 
-NAMESPACES: Final = ("fft", "linalg", "random")
+NAMESPACES: Final = ("fft", "linalg", "optim", "random", "testing", "tree")
 
 
 def origins_of(file: str) -> dict[str, Origin]:

@@ -171,3 +171,45 @@ def test_an_error_in_the_function_leaves_nothing_behind(device: str) -> None:
     x = lg.asarray(X) * 2
     x.numpy()
     assert "mul" not in lg.to_text(x + 1).split("add")[0] or x.tolist()
+
+
+def test_what_comes_beside_a_result(device: str) -> None:
+    """`has_aux`, with JAX's order of results."""
+
+    def f(x, y):
+        return x**2 * y, {"y": y, "mean": lg.mean(x)}
+
+    x, y = lg.asarray(X), lg.asarray(2.0)
+    for transform in (lg.jacfwd, lg.jacrev):
+        matrix, aux = transform(f, has_aux=True)(x, y)
+        check(matrix, np.diag(4 * X))
+        check(aux["mean"], X.mean())
+        (_, by_y), aux = transform(f, (0, 1), has_aux=True)(x, y)
+        check(by_y, X**2)
+        check(aux["y"], 2.0)
+    second, aux = lg.hessian(lambda x: (lg.sum(x**3), x[0]), has_aux=True)(x)
+    check(second, np.diag(6 * X))
+    check(aux, X[0])
+    _, push, aux = lg.linearize(lambda x: (x**2, lg.sum(x)), x, has_aux=True)
+    check(push(lg.ones(len(X))), 2 * X)
+    check(aux, X.sum())
+    with pytest.raises(lg.GradientError, match="has_aux"):
+        lg.jacrev(lambda x: x, has_aux=True)(x)
+
+
+def test_integers_among_arguments(device: str) -> None:
+    p = {"w": lg.asarray(X), "step": lg.asarray([1, 2]), "on": lg.asarray(True)}
+
+    def loss(p):
+        return lg.sum(p["w"] ** 2) * p["step"][1]
+
+    value, slope = lg.value_and_grad(loss, allow_int=True)(p)
+    check(value, 2 * np.sum(X**2))
+    check(slope["w"], 4 * X)
+    check(slope["step"], np.zeros(2, np.int64))
+    check(slope["on"], np.False_)
+    check(lg.grad(lambda n: 2.0 * n, allow_int=True)(3), 0)
+    with pytest.raises(lg.GradientError, match=r"'on'.*allow_int=True gives it zeros"):
+        lg.grad(loss)(p)
+    with pytest.raises(lg.GradientError, match="leave it out of argnums"):
+        lg.jacrev(loss)(p)
