@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.lazy.numpy.linalg.decompositions import cholesky
 from loopgrad.lazy.random import continuous, counts_by_rejection, discrete, gamma, inverse_gaussian
 from loopgrad.lazy.random.distribution import promoted
 from loopgrad.lazy.random.integers import IntegerRange
-from loopgrad.lazy.random.multivariate import counts, last_extent, shares, vectors
+from loopgrad.lazy.random.multivariate import FACTORS, counts, last_extent, shares, vectors
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast, requested_dtype
 
 if TYPE_CHECKING:
@@ -335,16 +334,19 @@ class Draws(ABC, Generic[Drawn]):
     def multivariate_normal(
         self, mean: ArrayLike, cov: ArrayLike, size: Any = None, *, method: str = "cholesky", dtype: Any = None
     ) -> Drawn:
-        """Normal vectors with that mean (n elements) and covariance (n, n): the mean plus the covariance's Cholesky
-        factor times normal numbers. Differentiable by both. `method` can only be "cholesky", so the covariance has to
-        be positive definite.
+        """Normal vectors with that mean (n elements) and covariance (n, n): the mean plus a factor of the covariance
+        times normal numbers. Differentiable by both.
+
+        `method`: "cholesky", for positive definite covariances; "eigh" and "svd" take the symmetric square root, of
+        semidefinite ones too, which costs more, and whose derivative is NaN where eigenvalues are equal.
 
         >>> lg.random.default_rng(7).multivariate_normal([0.0, 5.0], [[1.0, 0.5], [0.5, 2.0]], size=4).shape
         (4, 2)
         """
-        if method != "cholesky":
-            fix = "for a semidefinite covariance, draw normal numbers and multiply them by a factor of your own"
-            raise ValueError(explained("multivariate_normal", 'the method "cholesky"', repr(method), fix))
+        factor = FACTORS.get(method)
+        if factor is None:
+            expected = f"one of the methods {', '.join(FACTORS)}"
+            raise ValueError(explained("multivariate_normal", expected, repr(method), "pass one of them"))
         n = last_extent("multivariate_normal", "mean", mean)
         kind = requested_dtype(dtype) or promoted([mean, cov])
         center, spread = cast(as_tensor(mean), kind), cast(as_tensor(cov), kind)
@@ -354,7 +356,7 @@ class Draws(ABC, Generic[Drawn]):
         shapes = [center._value.shape[:-1], spread._value.shape[:-2]]
 
         def make(source: WordSource) -> Tensor:
-            return vectors(center, cholesky(spread), continuous.STANDARD_NORMAL.numbers(source, kind, []))
+            return vectors(center, factor(spread), continuous.STANDARD_NORMAL.numbers(source, kind, []))
 
         words = continuous.STANDARD_NORMAL.words_of(kind)
         return self._made("multivariate_normal", shapes, size, words, make, (n,))

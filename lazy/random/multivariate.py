@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import float64, int64
 from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros
-from loopgrad.lazy.numpy.elementwise import add, divide, exp, maximum, minimum, subtract
-from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, squeeze
+from loopgrad.lazy.numpy.elementwise import add, divide, exp, maximum, minimum, multiply, sqrt, subtract
+from loopgrad.lazy.numpy.linalg.decompositions import cholesky, eigh
+from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, matrix_transpose, squeeze
 from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.running_totals import cumsum
@@ -65,3 +67,18 @@ def vectors(mean: Tensor, factor: Tensor, normal: Tensor) -> Tensor:
     """mean + factor @ normal, for vectors along the last axis."""
     turned = squeeze(factor @ expand_dims(normal, axis=-1), axis=-1)
     return add(mean, turned)
+
+
+def symmetric_root(covariance: Tensor) -> Tensor:
+    """The factor that doesn't depend on the signs of eigenvectors, which each device chooses by itself."""
+    values, columns = eigh(covariance)
+    roots = expand_dims(sqrt(maximum(values, 0.0)), axis=-2)
+    made: Tensor = multiply(columns, roots) @ matrix_transpose(columns)
+    return made
+
+
+FACTORS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+    "cholesky": cholesky,
+    "eigh": symmetric_root,
+    "svd": symmetric_root,
+}

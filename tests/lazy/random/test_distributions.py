@@ -100,6 +100,12 @@ def test_several_at_once():
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.06)
     distances = np.einsum("ni,ij,nj->n", x - [1, 2, 3], np.linalg.inv(cov), x - [1, 2, 3])
     assert stats.kstest(distances, stats.chi2(3).cdf).pvalue > LEAST
+    flat = np.array([[1.0, 2.0], [2.0, 4.0]])  # semidefinite
+    y = np.asarray(rng.multivariate_normal([0.0, 1.0], flat, size=COUNT, method="eigh")) - [0, 1]
+    np.testing.assert_allclose(2 * y[:, 0], y[:, 1], atol=1e-7)
+    assert abs(y[:, 0].std() - 1.0) < 0.03
+    with pytest.raises(ValueError, match="method"):
+        rng.multivariate_normal([0.0], [[1.0]], method="lu")
     shares = np.asarray(rng.dirichlet([0.2, 1.0, 4.0], size=COUNT))
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     for i, a in enumerate([0.2, 1.0, 4.0]):
