@@ -25,6 +25,8 @@ SMALL: Final = 16  # rows of what a lane takes
 
 def _half(n: int) -> int:
     """Where a matrix is cut: so that most blocks have the same sizes, and their kernels are the same."""
+    if n <= SMALL:  # which a lane refused: complex numbers take more code
+        return n // 2
     half = SMALL
     while 2 * half < n:
         half *= 2
@@ -36,16 +38,17 @@ def _half(n: int) -> int:
 
 def cholesky(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]:
     (a,) = operands
-    found = _cholesky(a)
-    n = a.shape[-1]
+    found, n = _halved(a), a.shape[-1]
     last = ops.reshape(mx.part(found, (n - 1, n), (n - 1, n)), a.shape[:-2])
     return rotations.nan_where(ops.is_nan(last), [found])
 
 
 def _cholesky(a: Value) -> Value:
+    return mx.cholesky(a) if a.shape[-1] <= SMALL else _halved(a)
+
+
+def _halved(a: Value) -> Value:
     n, axis = a.shape[-1], len(a.shape) - 1
-    if n <= SMALL:
-        return mx.cholesky(a)
     h = _half(n)
     first = _cholesky(mx.part(a, (0, h), (0, h)))
     across = mx.solve_triangular(first, mx.adjoint(mx.part(a, (h, n), (0, h))), lower=True)
@@ -60,13 +63,24 @@ def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tup
     lower: bool = attrs["lower"]
     if attrs["transpose"]:
         a, lower = mx.transposed(a), not lower
-    return (_solved(a, b, lower, attrs["unit_diagonal"]),)
+    unit: bool = attrs["unit_diagonal"]
+    n, k = b.shape[-2:]
+    if n <= SMALL and k > 1:
+        return (_by_column(a, b, lower, unit),)
+    return (_halves_solved(a, b, lower, unit),)
 
 
 def _solved(a: Value, b: Value, lower: bool, unit: bool) -> Value:
     n, k = b.shape[-2:]
-    if n <= SMALL:
-        return _columns_solved(a, b, lower, unit)
+    if n > SMALL:
+        return _halves_solved(a, b, lower, unit)
+    if k > SMALL:
+        return _by_column(a, b, lower, unit)
+    return mx.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
+
+
+def _halves_solved(a: Value, b: Value, lower: bool, unit: bool) -> Value:
+    n, k = b.shape[-2:]
     h, columns = _half(n), (0, k)
     halves = [(0, h), (h, n)] if lower else [(h, n), (0, h)]
     (first, second), axis = halves, len(b.shape) - 2
@@ -76,11 +90,9 @@ def _solved(a: Value, b: Value, lower: bool, unit: bool) -> Value:
     return ops.concat([x, y] if lower else [y, x], axis)
 
 
-def _columns_solved(a: Value, b: Value, lower: bool, unit: bool) -> Value:
+def _by_column(a: Value, b: Value, lower: bool, unit: bool) -> Value:
     """A lane for each column, where there are more than one lane would take."""
     *batch, n, k = b.shape
-    if k <= SMALL:
-        return mx.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
     rank = len(batch)
     shared = ops.broadcast(a, (*batch, k, n, n), (*range(rank), rank + 1, rank + 2))
     columns = ops.reshape(mx.transposed(b), (*batch, k, n, 1))

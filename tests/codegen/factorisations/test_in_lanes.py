@@ -7,9 +7,11 @@ import pytest
 
 from loopgrad.codegen.factorisations import in_lanes
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
+from loopgrad.graph import matrix_ops as mx
 from loopgrad.graph.build import emit, trace
+from loopgrad.graph.complex_pairs import in_pairs
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.primitives import LIBRARY, REFERENCE
+from loopgrad.graph.primitives import LIBRARY, REFERENCE, factorisations
 from loopgrad.graph.types import DTYPES, TensorType
 from loopgrad.graph.verify import verify
 
@@ -85,3 +87,22 @@ def test_who_is_chosen(shape: tuple[int, ...], library: frozenset[str], stays: b
     a = RNG.standard_normal(shape).astype("float32")
     a = a @ a.swapaxes(-1, -2) + np.eye(shape[-1], dtype="float32")
     np.testing.assert_allclose(interpret(rewritten, [a])[0], np.linalg.cholesky(a), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("n", [2, 12, 16, 17, 33])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_nothing_is_left_where_no_library_is(n: int, dtype: str) -> None:
+    """What a lane refuses is taken apart, whatever its size."""
+    a = square(2, n=n).astype(dtype)
+    if dtype == "complex128":
+        a += 1j * RNG.standard_normal(a.shape)
+    positive = a @ a.conj().swapaxes(1, 2) + np.eye(n)
+    for right in (np.ones((2, n, 1), dtype), square(2, n=n).astype(dtype)):
+        graph, _ = trace(lambda a, p, b: (mx.solve(a, b), mx.cholesky(p)), types([a, positive, right]))
+        rewritten = rewrite_factorisations(in_pairs(graph), frozenset())
+        assert not [node for node in rewritten.nodes if node.op in factorisations.ROWS]
+        paired = [x if dtype == "float64" else x.view("float64").reshape(*x.shape, 2) for x in (a, positive, right)]
+        results = interpret(rewritten, paired)
+        x, factor = (np.ascontiguousarray(v).view(dtype).reshape(2, n, -1) for v in results)
+        np.testing.assert_allclose(x, np.linalg.solve(a, right), rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(factor, np.linalg.cholesky(positive), rtol=1e-9, atol=1e-11)
