@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.workload import Workload
-from benchmarks.workloads.arrays import elementwise, models, movement, order, products, recurrent, reductions
+from benchmarks.workloads.arrays import (
+    elementwise,
+    models,
+    movement,
+    order,
+    products,
+    recurrent,
+    reductions,
+    transforms,
+)
 
 PROGRAMS: Final = {
     **elementwise.PROGRAMS, **reductions.PROGRAMS, **order.PROGRAMS, **movement.PROGRAMS, **products.PROGRAMS,
-    **models.PROGRAMS, **recurrent.PROGRAMS,
+    **models.PROGRAMS, **recurrent.PROGRAMS, **transforms.PROGRAMS,
 }  # fmt: skip
 FIRST: Final = (
     "copy", "cumsum", "sort", "argsort", "gather_rows", "transpose", "layer_norm", "mixture", "softmax",
