@@ -24,7 +24,7 @@ Rows = Callable[[Array, Array], None]
 SCIPY: Final = "pocketfft of SciPy, on the host"
 NUMPY: Final = "pocketfft of NumPy, on the host"
 BLOCK: Final = 16  # rows
-WORTH_A_THREAD: Final = 1 << 17  # numbers
+WORTH_A_THREAD: Final = 1 << 19  # numbers: some milliseconds
 
 
 @cache
