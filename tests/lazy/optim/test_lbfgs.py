@@ -11,6 +11,8 @@ from loopgrad.lazy.optim.lbfgs import descent, no_memory, remembered
 from loopgrad.lazy.optim.strong_wolfe import search
 from tests.lazy.oracle import check
 
+pytestmark = pytest.mark.costly  # whole searches, which a driver takes seconds for
+
 
 def rosenbrock(x):
     return lg.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)

@@ -9,6 +9,8 @@ from scipy import optimize
 import loopgrad as lg
 from tests.lazy.oracle import check
 
+pytestmark = pytest.mark.costly  # whole searches, which a driver takes seconds for
+
 T = np.linspace(0.0, 4.0, 30)
 DATA = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.01 * np.sin(40.0 * T)
 

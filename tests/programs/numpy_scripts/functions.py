@@ -91,6 +91,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         words("""
+        load save testing
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
         iscomplexobj isrealobj real_if_close
