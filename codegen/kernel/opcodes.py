@@ -26,7 +26,7 @@ class Opcode:
     effect: bool = False
     needed: bool = False
     leaves: bool = False
-    commutes: bool = False
+    commutes: str = ""
     test: bool = False
     quick: bool = False
     cost: int = 4

@@ -13,7 +13,7 @@ from typing import Any
 
 from loopgrad.graph.key import encode_attrs, key
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import COMMUTATIVE, STACKS
+from loopgrad.graph.primitives import COMMUTATIVE, PRIMITIVES, STACKS
 from loopgrad.graph.rebuild import renewed, substituted
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import StackType
@@ -53,7 +53,7 @@ def _is_mergeable(node: Node) -> bool:
 
 def _identity(node: Node) -> tuple[Any, ...]:
     operands = node.operands
-    if node.op in COMMUTATIVE:
+    if node.op in COMMUTATIVE and operands[0].dtype.kind in PRIMITIVES[node.op].commutes:
         operands = tuple(sorted(operands, key=id))
     attrs = encode_attrs(node.attrs, with_name=False) if node.attrs else None
     return (node.op, operands, attrs, *[key(r, with_locations=False) for r in node.regions])

@@ -388,14 +388,14 @@ UNARY: Final = table(
 
 BINARY: Final = table(
     _binary(
-        "add", "iufc", np.add, neutral=0, linear=True, commutes=True, interval=modular(intervals.add),
+        "add", "iufc", np.add, neutral=0, linear=True, commutes=ANY, interval=modular(intervals.add),
         exact=_rounded_alone,
     ),
     _binary(
         "sub", "iufc", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub),
         exact=_rounded_alone,
     ),
-    _binary("mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=True, interval=modular(intervals.mul)),
+    _binary("mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=ANY, interval=modular(intervals.mul)),
     _binary("div", "iuf", _div, public="divide", neutral=1, singular=True, cost=4.0, interval=bounded(intervals.div)),
     _binary(
         "floordiv", "iuf", _floordiv, public="floor_divide", neutral=1, not_differentiable=STEPS, cost=6.0,
@@ -412,20 +412,20 @@ BINARY: Final = table(
     ),
     _binary("atan2", "f", np.arctan2, exact=None, cost=24.0, weight=20),
     _binary(
-        "min", "iuf", _extreme(np.less, np.minimum), public="minimum", linear=True, commutes=True,
+        "min", "iuf", _extreme(np.less, np.minimum), public="minimum", linear=True, commutes="iu",
         interval=bounded(intervals.smallest),
     ),
     _binary(
-        "max", "iuf", _extreme(np.greater, np.maximum), public="maximum", linear=True, commutes=True,
+        "max", "iuf", _extreme(np.greater, np.maximum), public="maximum", linear=True, commutes="iu",
         interval=bounded(intervals.largest),
     ),
-    _bitwise("and", "biu", np.bitwise_and, public="bitwise_and", commutes=True, interval=bounded(intervals.bits_and)),
+    _bitwise("and", "biu", np.bitwise_and, public="bitwise_and", commutes=ANY, interval=bounded(intervals.bits_and)),
     _bitwise(
-        "or", "biu", np.bitwise_or, public="bitwise_or", neutral=0, commutes=True,
+        "or", "biu", np.bitwise_or, public="bitwise_or", neutral=0, commutes=ANY,
         interval=bounded(intervals.bits_or),
     ),
     _bitwise(
-        "xor", "biu", np.bitwise_xor, public="bitwise_xor", neutral=0, commutes=True,
+        "xor", "biu", np.bitwise_xor, public="bitwise_xor", neutral=0, commutes=ANY,
         interval=bounded(intervals.bits_xor),
     ),
     _bitwise("shl", "iu", np.left_shift, public="bitwise_left_shift", neutral=0, interval=intervals.shl),
@@ -433,9 +433,9 @@ BINARY: Final = table(
 )  # fmt: skip
 
 COMPARE: Final = table(
-    _compare("eq", ANY, np.equal, public="equal", commutes=True, combine_parts="and", mirrored="eq", negated="ne"),
+    _compare("eq", ANY, np.equal, public="equal", commutes=ANY, combine_parts="and", mirrored="eq", negated="ne"),
     _compare(
-        "ne", ANY, np.not_equal, public="not_equal", commutes=True, combine_parts="or", mirrored="ne", negated="eq"
+        "ne", ANY, np.not_equal, public="not_equal", commutes=ANY, combine_parts="or", mirrored="ne", negated="eq"
     ),
     _compare("lt", "biuf", np.less, public="less", mirrored="gt", negated="ge"),
     _compare("le", "biuf", np.less_equal, public="less_equal", mirrored="ge", negated="gt"),

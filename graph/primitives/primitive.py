@@ -80,7 +80,7 @@ class Primitive:
     For passes and schedulers:
 
     gives_bool          the result is bool, whatever the operands are
-    commutes            two operands may change places
+    commutes            the kinds of dtype of which two operands may change places (min of 0.0 and -0.0 is the second)
     neutral             the integer that changes no other as the second operand (as the first too where it commutes)
     keeps_splats        every element of the result is one of its only operand: nothing is computed, and where all
                         elements of that are equal, so are the result's
@@ -110,7 +110,7 @@ class Primitive:
     singular: bool = False
     heavy: bool = False
     gives_bool: bool = False
-    commutes: bool = False
+    commutes: str = ""
     neutral: int | None = None
     keeps_splats: bool = False
     updates: bool = False

@@ -42,7 +42,7 @@ class _Merge(Rebuilder):
 
     def key(self, op: KOp, operands: tuple[KValue, ...]) -> Key:
         numbers = [self.order.setdefault(v, len(self.order)) for v in operands]
-        if OPCODES[op.opcode].commutes:
+        if operands and operands[0].dtype.kind in OPCODES[op.opcode].commutes:
             numbers.sort()
         attrs = tuple(sorted((k, type(v), scalar_text(v)) for k, v in op.attrs.items())) if op.attrs else ()
         return (op.opcode, tuple(numbers), op.results[0].dtype, attrs)

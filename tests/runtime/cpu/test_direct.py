@@ -8,7 +8,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.graph import ops
-from loopgrad.graph.build import trace
+from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import FAMILIES, PRIMITIVES
 from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32, float64, int64
@@ -239,3 +239,17 @@ def test_long_programs_of_complex_numbers() -> None:
     for _ in range(600):
         total = total + each
     assert complex(total) == 601 * (4950 + 9900j)
+
+
+def test_extremes_of_zeros_keep_their_order_beside_each_other() -> None:
+    device, type = CpuDevice(), TensorType((2,), float64)
+    graph = trace(lambda x, y: (*extremes(x, y), *extremes(y, x)), [type, type])[0]
+    buffers = [device.put(np.array(zeros)) for zeros in ([0.0, -0.0], [-0.0, 0.0])]
+    program = device.direct(graph, DEFAULT_OPTIONS)
+    assert program is not None
+    for a, b in zip(program.run(buffers), device.compile(graph, DEFAULT_OPTIONS).run(buffers), strict=True):
+        assert same_bits(a.array, b.array)
+
+
+def extremes(x: Value, y: Value) -> list[Value]:
+    return [emit(op, (x, y))[0] for op in ("min", "max")]
