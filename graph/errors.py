@@ -11,7 +11,8 @@ from loopgrad.graph.location import describe, located, user_location
 from loopgrad.graph.nodes import Location
 
 PUBLIC: Final = (
-    "DTypeError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError ShapeError"
+    "AxisError DTypeError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError "
+    "ShapeError"
 )
 PUBLIC_LINALG: Final = "LinAlgError"
 
@@ -22,6 +23,10 @@ class LoopgradError(Exception):
 
 class ShapeError(LoopgradError, ValueError):
     """Shapes, ranks or axes that don't fit together."""
+
+
+class AxisError(ShapeError, np.exceptions.AxisError):
+    """An axis that an array hasn't: an IndexError as well, as the array API standard wants."""
 
 
 class DTypeError(LoopgradError, TypeError):

@@ -321,6 +321,9 @@ def update_masked(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor
     base = x._value
     rank = len(mask._value.shape)
     if base.shape[:rank] != mask._value.shape:
+        axes = zip(mask._value.shape, base.shape[:rank], strict=False)
+        if 0 in mask._value.shape and rank <= len(base.shape) and all(m in (0, n) for m, n in axes):
+            return wrap(base)
         fix = "the mask's shape must be that of the leading axes"
         raise ShapeError(explained("mask", f"shape {base.shape[:rank]}", mask._value.shape, fix))
     new = as_update(kind, values, base)

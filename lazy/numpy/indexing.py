@@ -191,11 +191,11 @@ def _expand(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
 
 
 def _check_masks(shape: Shape, expanded: Sequence[Any], extents: Mapping[int, int]) -> None:
-    """A mask must have the extents of the axes that it indexes."""
+    """A mask must have the extents of the axes that it indexes, or none at all."""
     axes = [item for item in expanded if item is not None]
     for axis, item in enumerate(axes):
         extent = extents.get(id(item), shape[axis])
-        if extent != shape[axis]:
+        if extent not in (0, shape[axis]):
             expected, got = f"a mask of extent {shape[axis]} for axis {axis} of shape {shape}", f"extent {extent}"
             raise IndexRangeError(explained("index", expected, got, "make the mask from the array it indexes"))
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from loopgrad.graph import ops
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.errors import AxisError, DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.primitive import kinds_text
@@ -122,7 +122,7 @@ def normal_axis(op: str, axis: Any, rank: int) -> int:
         raise DTypeError(explained(op, "an integer axis", repr(axis), "pass an int")) from None
     if not -rank <= position < rank:
         hint = f"the tensor has {rank} dimensions"
-        raise ShapeError(explained(op, f"an axis from {-rank} to {rank - 1}" if rank else "no axis", position, hint))
+        raise AxisError(explained(op, f"an axis from {-rank} to {rank - 1}" if rank else "no axis", position, hint))
     return int(position % rank)
 
 

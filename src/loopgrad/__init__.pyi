@@ -6,6 +6,7 @@ from loopgrad import random as random
 from loopgrad import testing as testing
 from loopgrad import tree as tree
 from loopgrad.codegen.options import Options as Options
+from loopgrad.graph.errors import AxisError as AxisError
 from loopgrad.graph.errors import DTypeError as DTypeError
 from loopgrad.graph.errors import GradientError as GradientError
 from loopgrad.graph.errors import IndexRangeError as IndexRangeError

@@ -33,6 +33,24 @@ def test_what_the_namespace_says_holds() -> None:
         info.dtypes(kind="odd")
 
 
+def test_errors_of_the_standard() -> None:
+    for call in (lambda: lg.expand_dims(FIRST, 3), lambda: lg.sum(FIRST, axis=1), lambda: lg.flip(FIRST, axis=-2)):
+        for kind in (lg.AxisError, lg.ShapeError, IndexError, ValueError, np.exceptions.AxisError):
+            with pytest.raises(kind, match="expected an axis"):
+                call()
+
+
+def test_masks_without_elements_choose_nothing() -> None:
+    for shape, none in (((3, 4), (0, 4)), ((1,), (0,)), ((2, 3), (2, 0)), ((2, 3), (0,))):
+        x, mask = np.ones(shape), np.zeros(none, bool)
+        t = lg.asarray(x)
+        assert t[lg.asarray(mask)].shape == x[mask].shape
+        t[lg.asarray(mask)] = 5.0
+        assert t.tolist() == x.tolist()
+    with pytest.raises(IndexError):
+        lg.ones(3)[lg.asarray([True, False])]
+
+
 def test_devices_by_keyword() -> None:
     there = FIRST.to_device("interpreter", stream=None)
     assert there.device == "interpreter"
