@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
+import numpy as np
+
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, wrap
 from loopgrad.lazy.tensor.evaluation import buffers_of, device_of, to_device, to_numpy
@@ -62,10 +64,16 @@ def _from_host(t: TensorCore, max_version: tuple[int, int] | None, copy: bool | 
         return array.copy().__dlpack__(**known)
     try:
         return array.__dlpack__(**known)
-    except BufferError:  # consumers without a read-only flag get their own copy
-        if copy is False:
-            raise
-        return array.copy().__dlpack__(**known)
+    except BufferError:  # consumers without a read-only flag get their own copy, unless they want the memory itself
+        return (np.asarray(_Unprotected(array)) if copy is False else array.copy()).__dlpack__(**known)
+
+
+class _Unprotected:
+    """An array's memory without its read-only flag, for NumPy to look at."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array  # which the memory belongs to
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 
 
 def cuda_interface(t: TensorCore) -> dict[str, Any]:

@@ -51,6 +51,27 @@ def test_masks_without_elements_choose_nothing() -> None:
         lg.ones(3)[lg.asarray([True, False])]
 
 
+def test_memory_itself_by_the_old_protocol() -> None:
+    """`copy=False` without a version, whose capsules can't say that they are to be read only."""
+
+    class OldConsumer:
+        def __init__(self, t: lg.Tensor) -> None:
+            self.t = t
+
+        def __dlpack__(self, **_: object) -> object:
+            return self.t.__dlpack__(copy=False)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.t.__dlpack_device__()
+
+    x = lg.arange(5.0) + 1.0
+    got = np.from_dlpack(OldConsumer(x))
+    assert got.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert got.ctypes.data == np.asarray(x).ctypes.data
+    for empty in (lg.zeros((0, 3)), lg.asarray([True]), lg.asarray(1 + 2j)):
+        empty.__dlpack__(copy=False)
+
+
 def test_devices_by_keyword() -> None:
     there = FIRST.to_device("interpreter", stream=None)
     assert there.device == "interpreter"
