@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph import ops
 from loopgrad.graph.complex_numbers import roots
 from loopgrad.graph.complex_numbers.arithmetic import conjugate
-from loopgrad.graph.types import TensorType, bool_
+from loopgrad.graph.types import TensorType, bool_, int8
 from loopgrad.lazy.numpy.elementwise import add, equal, less, multiply, not_equal, unary_operand
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_value, constant, copied, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, cast_value, constant, copied, wrap
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
 from loopgrad.lazy.tensor.storage import viewed, whole
 from loopgrad.lazy.tensor.view_steps import ComplexPart, Zeros
@@ -51,13 +51,16 @@ def _part(t: Tensor, imaginary: bool) -> Tensor:
 
 
 def conj(x: ArrayLike, /) -> Tensor:
-    """The complex conjugate: the sign of the imaginary part changes, shape and dtype stay; of real numbers a copy.
+    """The complex conjugate: the sign of the imaginary part changes, shape and dtype stay; of real numbers a
+    copy, of bools an int8, as in NumPy.
 
     >>> lg.conj([1.0 + 2.0j, -3.0j])
     Tensor([ 1.-2.j, -0.+3.j], dtype=complex128)
     """
     t = unary_operand(x)
-    return wrap(conjugate(t._value), t._weak) if t._value.dtype.kind == "c" else copied(t)
+    if t._value.dtype.kind == "c":
+        return wrap(conjugate(t._value), t._weak)
+    return cast(t, int8) if t._value.dtype is bool_ else copied(t)
 
 
 def angle(z: ArrayLike, /, deg: bool = False) -> Tensor:

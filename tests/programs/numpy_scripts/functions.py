@@ -94,7 +94,8 @@ ELSEWHERE: Final[dict[str, str]] = {
         load save testing
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
-        iscomplexobj isrealobj real_if_close fft random __array_api_version__ __array_namespace_info__
+        iscomplexobj isrealobj real_if_close fft load random save testing __array_api_version__
+        __array_namespace_info__
     """),
         "they give no array of arrays' elements, or are tested for themselves",
     ),
