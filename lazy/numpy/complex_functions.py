@@ -137,6 +137,12 @@ def real_if_close(x: ArrayLike, /, tol: float = 100.0) -> Tensor:
     return real(t) if bool(less(largest, bound)) else whole(t)
 
 
+def conjugated(x: ArrayLike) -> Tensor:
+    """The conjugates of complex numbers; what isn't complex stays as it is."""
+    t = as_tensor(x)
+    return conj(t) if t._value.dtype.kind == "c" else t
+
+
 def square_of_size(x: Tensor) -> Tensor:
     """|x|**2, without a root: of real numbers x * x."""
     if x._value.dtype.kind != "c":

@@ -9,7 +9,7 @@ from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.primitives.convolution import spread_extent
 from loopgrad.graph.types import bool_, int64
-from loopgrad.lazy.numpy.complex_functions import conj
+from loopgrad.lazy.numpy.complex_functions import conjugated
 from loopgrad.lazy.numpy.movement import flip, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import vector_operand
@@ -141,7 +141,7 @@ def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
     >>> lg.correlate([1.0, 2.0, 3.0], [1.0, 0.0])
     Tensor([1., 2.], dtype=float64)
     """
-    a, b = vector_operand("correlate", x), conj(vector_operand("correlate", y))
+    a, b = vector_operand("correlate", x), conjugated(vector_operand("correlate", y))
     if mode == "same" and a._value.shape[0] < b._value.shape[0]:
         full = convolve(a, flip(b))
         first = a._value.shape[0] // 2

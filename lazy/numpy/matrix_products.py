@@ -14,7 +14,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
-from loopgrad.lazy.numpy.complex_functions import conj
+from loopgrad.lazy.numpy.complex_functions import conjugated
 from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
 from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, permute_dims, ravel, reshape, stack
@@ -116,7 +116,7 @@ def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
     if first[d] != second[d]:
         got = f"{a.shape} and {b.shape}"
         raise ShapeError(explained("vecdot", f"equal extents along axis {axis}", got, "make them equally long"))
-    result = sum(multiply(conj(wrap(a)), wrap(b)), axis=axis, dtype=a.dtype)
+    result = sum(multiply(conjugated(wrap(a)), wrap(b)), axis=axis, dtype=a.dtype)
     return cast(result, bool_) if were_bool else result
 
 
@@ -141,7 +141,7 @@ def vecmat(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     Tensor([[1, 2],
             [3, 4]], dtype=int64)
     """
-    return matmul(expand_dims(conj(x), -2), y)[..., 0, :]
+    return matmul(expand_dims(conjugated(x), -2), y)[..., 0, :]
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -151,7 +151,7 @@ def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     >>> lg.vdot(lg.asarray([[1, 2], [3, 4]]), lg.ones((2, 2)))
     Tensor(10., dtype=float64)
     """
-    return matmul(ravel(conj(x)), ravel(y))
+    return matmul(ravel(conjugated(x)), ravel(y))
 
 
 def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:

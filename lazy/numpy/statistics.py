@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import DType
-from loopgrad.lazy.numpy.complex_functions import conj, real
+from loopgrad.lazy.numpy.complex_functions import conjugated, real
 from loopgrad.lazy.numpy.creation import full_like
 from loopgrad.lazy.numpy.elementwise import (
     add,
@@ -251,7 +251,7 @@ def cov(
         else:
             factor = subtract(whole, divide(multiply(less_by, sum(multiply(weights, much))), whole))
         factor = maximum(factor, 0.0)
-    result = divide(matmul(gap, conj(scaled).T), factor)
+    result = divide(matmul(gap, conjugated(scaled).T), factor)
     return reshape(result, ()) if result._value.shape == (1, 1) else result
 
 
