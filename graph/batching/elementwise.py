@@ -27,4 +27,5 @@ def _alias(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequ
     return (ops.upper_bound(largest),)
 
 
-ROWS: Final[dict[str, Row]] = {**dict.fromkeys((*ELEMENTWISE, *complex_parts.ROWS), _elementwise), "alias": _alias}
+PARTS: Final = tuple([op for op, record in complex_parts.ROWS.items() if record.batched is None])
+ROWS: Final[dict[str, Row]] = {**dict.fromkeys((*ELEMENTWISE, *PARTS), _elementwise), "alias": _alias}

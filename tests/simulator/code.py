@@ -6,6 +6,7 @@ first .. end-1. A kernel with barriers is called by one thread per invocation, w
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from typing import Any
@@ -106,6 +107,7 @@ done:
 def target_machine() -> Any:
     from llvmlite import binding
 
+    ctypes.CDLL("libgcc_s.so.1", ctypes.RTLD_GLOBAL)  # it rounds float64 to float16, for which there is no instruction
     host = host_machine()
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

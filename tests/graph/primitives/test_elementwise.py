@@ -200,7 +200,7 @@ def test_operands_that_do_not_fit_are_refused_with_the_reason(apply):
         apply("add", x, np.ones(4, np.float32))
     with pytest.raises(DTypeError, match=r"add: expected operands of one dtype, got float32\[3\], float64\[3\]; cast"):
         apply("add", x, np.ones(3))
-    with pytest.raises(DTypeError, match=r"add: .* or float elements, got bool\[1\]"):
+    with pytest.raises(DTypeError, match=r"add: .* or complex elements, got bool\[1\]"):
         apply("add", np.array([True]), np.array([True]))
     with pytest.raises(DTypeError, match=r"sin: expected float elements, got int32\[7\]"):
         apply("sin", INT)
