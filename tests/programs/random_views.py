@@ -106,12 +106,13 @@ class Generator:
         return self.script
 
     def attempt(self, text: str) -> None:
-        """Keep the line if NumPy runs it, or refuses it for a reason that loopgrad shares."""
+        """Keep the line if NumPy runs it, or refuses it for a reason that loopgrad shares (a number of ours takes
+        `n[...] = v`)."""
         with np.errstate(all="ignore"):
             try:
                 exec(text, {"m": np, "np": np, "bump": bump}, self.env)
             except (ValueError, TypeError) as error:
-                refused = "read-only" in str(error) or "cast" in str(error) or "does not support item" in str(error)
+                refused = "read-only" in str(error) or "cast" in str(error)
                 if refused or "non-broadcastable output" in str(error):
                     kind = TypeError if isinstance(error, TypeError) else ValueError
                     self.script.lines.append(Line(text, kind))

@@ -30,7 +30,7 @@ def test_the_scripts_cover_what_they_should():
     scripts = [Generator(seed).generate() for seed in range(COUNT)]
     text = "\n".join(str(script) for script in scripts)
     calls = (".T", "reshape", "ravel", "swapaxes", "flip", "split", "einsum", "broadcast_to", "asarray", "argmax")
-    for part in (*calls, "bump", "sort", "out=", "[[0, 1, 0]]", "# ValueError", "# TypeError", "del "):
+    for part in (*calls, "bump", "sort", "out=", "[[0, 1, 0]]", "# ValueError", "del "):
         assert part in text, part
     sharing = 0
     for script in scripts:
