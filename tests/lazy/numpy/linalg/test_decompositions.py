@@ -83,6 +83,7 @@ def test_special_matrices(device: str) -> None:
         assert np.isnan(found[1:]).all()
 
 
+@pytest.mark.costly
 def test_functions_made_of_them(device: str) -> None:
     rng = np.random.default_rng(4)
     a, b = rng.standard_normal((4, 4)), rng.standard_normal((4, 2))
