@@ -8,6 +8,7 @@ from around it, drawing raises.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -63,7 +64,7 @@ def state_tensor(number: int) -> Tensor:
     return as_array(wrap(ops.full(number, WORD)))
 
 
-class BitGenerator:
+class BitGenerator(ABC):
     """`key`: words of 64 bits. `counter`: how much has been drawn. Instances are trees, of these and other state."""
 
     key: tuple[Tensor, ...]
@@ -160,9 +161,9 @@ class BitGenerator:
     def _words(self) -> tuple[Value, ...]:
         return tuple([word._value for word in self.key])
 
+    @abstractmethod
     def source(self, shape: Shape) -> WordSource:
         """A block for each element of the shape, for one draw."""
-        raise NotImplementedError
 
     def uniform(self, shape: Shape, dtype: DType) -> Tensor:
         """Floats in [0, 1)."""

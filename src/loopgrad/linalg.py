@@ -6,19 +6,7 @@ the array API standard.
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopgrad.lazy.numpy.not_offered import LINALG_ABSENT
-from loopgrad.public_names import found, origins_of
+from loopgrad.public_names import namespace
 
-ORIGINS = origins_of(__file__)
-__all__ = sorted(ORIGINS)
-
-
-def __getattr__(name: str) -> Any:
-    value = globals()[name] = found(name, ORIGINS, "loopgrad.linalg", LINALG_ABSENT)
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = namespace(globals(), LINALG_ABSENT)

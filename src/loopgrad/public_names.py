@@ -9,6 +9,7 @@ that hold the functions; this module knows no name. `linalg.pyi` is written by t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -64,3 +65,18 @@ def found(name: str, origins: dict[str, Origin], where: str, absent: dict[str, s
         instead = absent_name(where, name, absent)
         raise AttributeError(instead or f"module {where!r} has no attribute {name!r}")
     return getattr(import_module(origin.module), origin.name)
+
+
+def namespace(
+    module: dict[str, Any], absent: dict[str, str] | None = None
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of the module with these globals, by the stub beside it; `absent` says
+    what to do instead of names that it lacks."""
+    origins = origins_of(module["__file__"])
+    names = sorted(origins)
+
+    def get(name: str) -> Any:
+        value = module[name] = found(name, origins, module["__name__"], absent or {})
+        return value
+
+    return names, get, lambda: names

@@ -5,19 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopgrad.lazy.numpy.not_offered import RANDOM_ABSENT
-from loopgrad.public_names import found, origins_of
+from loopgrad.public_names import namespace
 
-ORIGINS = origins_of(__file__)
-__all__ = sorted(ORIGINS)
-
-
-def __getattr__(name: str) -> Any:
-    value = globals()[name] = found(name, ORIGINS, "loopgrad.random", RANDOM_ABSENT)
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = namespace(globals(), RANDOM_ABSENT)

@@ -5,18 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
+from loopgrad.public_names import namespace
 
-from loopgrad.public_names import found, origins_of
-
-ORIGINS = origins_of(__file__)
-__all__ = sorted(ORIGINS)
-
-
-def __getattr__(name: str) -> Any:
-    value = globals()[name] = found(name, ORIGINS, "loopgrad.testing", {})
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = namespace(globals())
