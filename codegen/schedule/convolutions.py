@@ -8,7 +8,8 @@ The windows of x are a gather at places that are affine in the index, so whoever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -31,6 +32,16 @@ def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
         x, kernel = (builder.value("cast", v, dtype=float32) for v in (x, kernel))
     found = _Windows(node, x, builder).convolved(kernel)
     return [found if narrow is None else builder.value("cast", found, dtype=narrow)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Elements of windows, with the first axis of each part of their shape, and where each lies along the dims of x
+    with its borders."""
+
+    elements: Value
+    first: Mapping[str, int]
+    where: Sequence[Value]
 
 
 class _Windows:
@@ -83,7 +94,7 @@ class _Windows:
 
     # the windows
 
-    def _taken(self, order: Sequence[str]) -> Value:
+    def _taken(self, order: Sequence[str]) -> _Taken:
         """The elements of all windows, with these axes: of `groups`, `channels`, `window`, `batch`, `places`, and
         `results`, along which they are the same."""
         dims = len(self.window)
@@ -96,11 +107,10 @@ class _Windows:
         for name in order:
             first[name] = axes
             axes += len(extents[name])
-        self.shape, self.first = shape, first
 
         def at(name: str, d: int = 0, times: int = 1) -> Value:
             index = self.b.value("iota", type=TensorType(shape, int64), axis=first[name] + d)
-            return index if times == 1 else self.b.value("mul", index, self._whole(times))
+            return index if times == 1 else self.b.value("mul", index, self._whole(times, shape))
 
         channel = at("channels")
         if self.groups > 1:
@@ -109,25 +119,25 @@ class _Windows:
             self.b.value("add", at("places", d, self.attrs["strides"][d]), at("window", d, self.attrs["dilation"][d]))
             for d in range(dims)
         ]
-        self.where = where
-        return self.b.value("gather", self.x, at("batch"), channel, *where)
+        return _Taken(self.b.value("gather", self.x, at("batch"), channel, *where), first, where)
 
-    def _whole(self, value: int) -> Value:
-        return self.b.const(value, TensorType(self.shape, int64))
+    def _whole(self, value: int, shape: tuple[int, ...]) -> Value:
+        return self.b.const(value, TensorType(shape, int64))
 
-    def _present(self) -> Value | None:
-        """Which elements of the windows just taken are elements of x, and not between or around them."""
-        tests = []
-        for d, where in enumerate(self.where):
+    def _present(self, taken: _Taken) -> Value | None:
+        """Which elements of the windows are elements of x, and not between or around them."""
+        tests, shape = [], taken.elements.shape
+        for d, where in enumerate(taken.where):
             low, spread = self.attrs["low"][d], self.attrs["spread"][d]
-            at = self.b.value("add", where, self._whole(-low)) if low else where
+            at = self.b.value("add", where, self._whole(-low, shape)) if low else where
             end = spread_extent(self.extents[d], spread)
             if low > 0:
-                tests.append(self.b.value("ge", at, self._whole(0)))
+                tests.append(self.b.value("ge", at, self._whole(0, shape)))
             if self.attrs["high"][d] > 0:
-                tests.append(self.b.value("lt", at, self._whole(end)))
+                tests.append(self.b.value("lt", at, self._whole(end, shape)))
             if spread > 1:
-                tests.append(self.b.value("eq", self.b.value("mod", at, self._whole(spread)), self._whole(0)))
+                rest = self.b.value("mod", at, self._whole(spread, shape))
+                tests.append(self.b.value("eq", rest, self._whole(0, shape)))
         found = None
         for test in tests:
             assert test.dtype is bool_
@@ -140,7 +150,7 @@ class _Windows:
         """(groups, results, C k) x (groups, C k, N places), with the batch brought to the front."""
         depth = self.channels * prod(self.window)
         rows = self.b.value(
-            "reshape", self._taken(("groups", "channels", "window", "batch", "places")),
+            "reshape", self._taken(("groups", "channels", "window", "batch", "places")).elements,
             shape=(self.groups, depth, self.batch * prod(self.places)),
         )  # fmt: skip
         weights = self.b.value("reshape", kernel, shape=(self.groups, self.results, depth))
@@ -154,15 +164,16 @@ class _Windows:
         many = prod(self.node.results[0].shape) >= SHORT_RESULT
         taken = self._taken((*summed, *kept) if many else (*kept, *summed))
         parted = self.b.value("reshape", kernel, shape=(self.groups, self.results, *kernel.shape[1:]))
-        own = [self.first["groups"], self.first["results"], self.first["channels"]]
-        own += [self.first["window"] + d for d in range(len(self.window))]
+        shape, first = taken.elements.shape, taken.first
+        own = [first["groups"], first["results"], first["channels"]]
+        own += [first["window"] + d for d in range(len(self.window))]
         order = sorted(range(len(own)), key=lambda j: own[j])
         turned = self.b.value("transpose", parted, perm=tuple(order))
-        weights = self.b.value("broadcast", turned, shape=self.shape, dims=tuple(sorted(own)))
-        terms = self.b.value("mul", taken, weights)
-        present = self._present() if self.attrs["absent"] else None
+        weights = self.b.value("broadcast", turned, shape=shape, dims=tuple(sorted(own)))
+        terms = self.b.value("mul", taken.elements, weights)
+        present = self._present(taken) if self.attrs["absent"] else None
         if present is not None:
-            terms = self.b.value("select", present, terms, self.b.const(0, TensorType(self.shape, terms.dtype)))
+            terms = self.b.value("select", present, terms, self.b.const(0, TensorType(shape, terms.dtype)))
         axes = sorted(own[2:])
         if not many and len(axes) > 1 and self.window[-1] >= LONG_ROW:
             terms = self.b.value("reduce_sum", terms, axes=(axes.pop(),))  # rows of x, which are read in order
