@@ -21,8 +21,8 @@ from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import StackType, TensorType
 
 __all__ = [
-    "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "emit_beside", "enter", "inline",
-    "trace", "unbound", "user_location",
+    "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "emit_alike", "emit_beside",
+    "enter", "inline", "trace", "unbound", "user_location",
 ]  # fmt: skip
 
 DEEPEST: Final = 1000  # functions traced inside each other
@@ -124,6 +124,15 @@ def emit(
                 raise LeakedValueError(leak_message(v))
     types = INFER[op](operands, attrs, regions)
     return Node(op, operands, types, attrs, regions, user_location(1), replaces, scope).results
+
+
+def emit_alike(op: str, operands: tuple[Value, Value], types: tuple[TensorType]) -> Value:
+    """The result of a binary operation that gives these types, which the caller, a method that the user's line calls,
+    has seen: as `emit` gives it, in two thirds of the time."""
+    scope, (a, b) = _ambient.scope, operands
+    if a.scope is not scope or b.scope is not scope:
+        return emit(op, operands)[0]
+    return Node(op, operands, types, NO_ATTRS, (), user_location(2), None, scope).results[0]
 
 
 def emit_beside(op: str, value: Value, number: float, number_first: bool = False) -> Value:

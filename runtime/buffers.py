@@ -49,7 +49,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        return self.type.nbytes
+        return self.array.nbytes
 
     def retyped(self, type: TensorType) -> Buffer:
         """The same memory as an array of another shape and dtype, of as many bytes."""

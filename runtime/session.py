@@ -93,8 +93,7 @@ class Session:
         if executable is not None:
             return executable, ()
         with versions.lock:
-            short = len(graph.nodes) <= MOST_NODES
-            program = _direct(versions, graph, constants, device, options) if short else None
+            program = _direct(versions, graph, constants, device, options)
             if program is not None:
                 return program, ()
             first = not versions.exact and not versions.varied
@@ -176,7 +175,9 @@ def _direct(
     versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
 ) -> DirectProgram | None:
     """The program that runs without being compiled, as long as that pays."""
-    if not options.direct or versions.exact or versions.general or _worth_compiling(versions.spent, graph):
+    if not options.direct or versions.exact or versions.general or len(graph.nodes) > MOST_NODES:
+        return None
+    if _worth_compiling(versions.spent, graph):
         return None
     program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
     if program is None:
@@ -206,12 +207,13 @@ def evaluate_graph(
 ) -> list[Buffer]:
     """The elements of the outputs of a graph whose inputs are those leaves, as above."""
     target = get_device(device)
-    inputs = [_placed(leaf, target) for leaf in leaves]
+    name = target.name
+    inputs = [b if isinstance(v, Leaf) and (b := v.buffer).device == name else _placed(v, target) for v in leaves]
     if not graph.nodes:
         position = {v: i for i, v in enumerate(graph.inputs)}
         return [inputs[position[v]] for v in graph.outputs]
     executable, constants = SESSION.lookup(graph, target, options)
-    return executable.run([*inputs, *constants])
+    return executable.run([*inputs, *constants] if constants else inputs)
 
 
 def _placed(leaf: Value, device: Device) -> Buffer:

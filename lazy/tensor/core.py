@@ -82,7 +82,10 @@ class TensorLeaf(Leaf):
         self, type: TensorType, buffer: Buffer, history: History | None = None, computed: bool = False,
         committed: bool = False, serial: int | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(type, buffer)
+        self.type = type  # as `Leaf.__init__` does, which a leaf for every result shouldn't cost
+        self.node = self.known = self.scope = None
+        self.index = 0
+        self.buffer = buffer
         self.serial = next_serial() if serial is None else serial
         self.history = None if history is None else weakref.ref(history)
         self.computed = computed or history is not None

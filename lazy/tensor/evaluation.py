@@ -10,8 +10,8 @@ the tensor still depends on it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
-from loopgrad.lazy.tensor.evaluator import EVALUATOR, ComputedElements, Found, Wanted
+from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
 from loopgrad.lazy.tensor.liveness import Needed, still_needed
 from loopgrad.lazy.tensor.ongoing_derivations import deriving, followed, from_variables, note_reads
 from loopgrad.lazy.tensor.walk import Walk, walked
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "eval=evaluate memory_stats synchronize to_device"
-_NOWHERE: Final = nullcontext()  # no function is being traced
 GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
 
 
@@ -50,23 +49,37 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     values = [t._value for t in tensors]
     note_reads(values)
     lazy = [value for value in values if not isinstance(value, Leaf)]
+    if not lazy:
+        return [value.buffer for value in values]  # type: ignore[attr-defined]
     for value in lazy:
-        if value.scope is not None:
-            raise traced_value_error(value, purpose)
-        if purpose not in LOOKS and followed(value):
-            raise derivative_lost_error(value, purpose)
-    computed: Found = {}
-    if lazy and deriving():
-        computed = _only_computed(lazy)
-    elif lazy:
-        computed = EVALUATOR.claimed(tensors, _settled)
+        _check_readable(value, purpose)
+    computed = _only_computed(lazy) if deriving() else EVALUATOR.claimed(tensors, _settled)
     return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
+
+
+def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
+    """The elements of one tensor, as above: what lines of a script ask for one by one."""
+    value = t._value
+    note_reads((value,))
+    if not isinstance(value, Leaf):
+        _check_readable(value, purpose)
+        computed = _only_computed((value,)) if deriving() else EVALUATOR.claimed((t,), _settled)
+        return _elements(t, value, computed)
+    buffer: Buffer = value.buffer
+    return buffer
+
+
+def _check_readable(value: Value, purpose: str) -> None:
+    if value.scope is not None:
+        raise traced_value_error(value, purpose)
+    if purpose not in LOOKS and followed(value):
+        raise derivative_lost_error(value, purpose)
 
 
 def _only_computed(values: Sequence[Value]) -> Found:
     """The elements; tensors keep their graph."""
     values = list(dict.fromkeys(values))
-    return dict(zip(values, [found.buffer for found in _run(values, walked(values))], strict=True))
+    return dict(zip(values, _run(values, walked(values))[0], strict=True))
 
 
 def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
@@ -76,7 +89,7 @@ def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
             return found
         value = t._value  # another thread was first
     if not isinstance(value, Leaf):  # or writes to the tensor
-        return buffers_of((t,))[0]
+        return buffer_of(t)
     buffer: Buffer = value.buffer
     return buffer
 
@@ -89,29 +102,27 @@ def _settled(wanted: Wanted) -> Found:
     if from_variables(values):
         return _only_computed(values)
     walk = walked(values)
-    needed = still_needed(walk)
-    waiting = [(t, value) for t, value in needed.waiting if not from_variables([value])]
-    if waiting:
+    needed = still_needed(walk, wanted)
+    if waiting := [(t, value) for t, value in needed.waiting if not from_variables([value])]:
         more = {**wanted, **{id(t): (t, value) for t, value in waiting}}
         with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
             further = walked([value for _, value in more.values()])
-            return _kept(more, further, still_needed(further))
+            return _kept(more, further, still_needed(further, more))
     return _kept(wanted, walk, needed)
 
 
 def _kept(wanted: Wanted, walk: Walk, needed: Needed) -> Found:
     """Make these tensors, and those computed along, refer to their elements, and note the elements of values that
     unevaluated tensors need."""
-    together = dict(wanted)
-    for t, value in needed.along:
-        together.setdefault(id(t), (t, value))
-    evaluated = list(together.values())
-    values = list(dict.fromkeys([*[value for _, value in evaluated], *needed.read]))
-    computed = dict(zip(values, _run(values, walk), strict=True))
-    EVALUATOR.settle(evaluated, needed.read, computed, needed.generation)
-    buffers = {value: found.buffer for value, found in computed.items()}
-    _collect_garbage(sum([b.nbytes for b in buffers.values()]))
-    return buffers
+    evaluated = [*wanted.values(), *needed.along]
+    values = list(dict.fromkeys([value for _, value in evaluated]))
+    if needed.read:
+        values = list(dict.fromkeys([*values, *needed.read]))
+    buffers, committed = _run(values, walk)
+    computed = dict(zip(values, buffers, strict=True))
+    EVALUATOR.settle(evaluated, needed.read, Computed(computed, committed, needed.generation))
+    _collect_garbage(buffers)
+    return computed
 
 
 @cache
@@ -121,30 +132,38 @@ def _session() -> Callable[[Graph, Sequence[Value], str, Options], list[Buffer]]
     return evaluate_graph
 
 
-def _run(values: Sequence[Value], walk: Walk) -> list[ComputedElements]:
-    """The elements of each value that was walked to, one program a device, and whether the user chose the device."""
+def _run(values: Sequence[Value], walk: Walk) -> tuple[list[Buffer], Collection[Value]]:
+    """The elements of each value that was walked to, one program a device, and the values whose device the user
+    chose."""
+    if current_scope() is not None:
+        with enter(None):
+            return _run(values, walk)
     evaluate_graph, config = _session(), current()
-    with _NOWHERE if current_scope() is None else enter(None):
-        whole, leaves = walk.cut(values)
-        chosen = places_of_outputs(whole, leaves)
-        on = [place or config.device for place in chosen]
-        computed: dict[int, Buffer] = {}
-        for device in dict.fromkeys(on):
-            mine = [i for i, name in enumerate(on) if name == device]
-            part, given = whole, leaves
-            if len(mine) != len(on):
-                some = [values[i] for i in mine]
-                part, given = walked(some).cut(some)
-            buffers = evaluate_graph(part, given, device, config.options)
-            computed.update(zip(mine, buffers, strict=True))
-    return [ComputedElements(computed[i], place is not None) for i, place in enumerate(chosen)]
+    whole, leaves = walk.cut(values)
+    if not TensorLeaf.any_committed:
+        return evaluate_graph(whole, leaves, config.device, config.options), ()
+    chosen = places_of_outputs(whole, leaves)
+    on = [place or config.device for place in chosen]
+    computed: dict[int, Buffer] = {}
+    for device in dict.fromkeys(on):
+        mine = [i for i, name in enumerate(on) if name == device]
+        part, given = whole, leaves
+        if len(mine) != len(on):
+            some = [values[i] for i in mine]
+            part, given = walked(some).cut(some)
+        buffers = evaluate_graph(part, given, device, config.options)
+        computed.update(zip(mine, buffers, strict=True))
+    committed = {value for value, place in zip(values, chosen, strict=True) if place is not None}
+    return [computed[i] for i in range(len(values))], committed
 
 
-def _collect_garbage(nbytes: int) -> None:
+def _collect_garbage(buffers: Sequence[Buffer]) -> None:
     """Graphs are cycles that hold the leaves they read: the collector counts objects, this counts bytes."""
-    LIVE.garbage += nbytes
-    if LIVE.garbage > GARBAGE_LIMIT:
-        LIVE.garbage = 0
+    live = LIVE
+    for buffer in buffers:
+        live.garbage += buffer.nbytes
+    if live.garbage > GARBAGE_LIMIT:
+        live.garbage = 0
         gc.collect()
 
 
@@ -177,7 +196,7 @@ def _collect(tree: Any, found: list[TensorCore]) -> None:
 
 def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
     """The elements as a read-only NumPy array."""
-    buffer = buffers_of((t,), purpose)[0]
+    buffer = buffer_of(t, purpose)
     return get_device(buffer.device).get(buffer)
 
 
@@ -226,7 +245,7 @@ def to_device(t: TensorCore, device: str) -> Tensor:
     target = get_device(device)
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
-    buffer = move(buffers_of((t,), "to_device")[0], target)
+    buffer = move(buffer_of(t, "to_device"), target)
     history = History(computed_as(t))
     moved = wrap(TensorLeaf(buffer.type, buffer, history, committed=True), t._weak)
     moved._history = history

@@ -28,7 +28,7 @@ The tensors of the top level (`core.LIVE`) and the bytes until the next collecti
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -42,11 +42,13 @@ Wanted = dict[int, tuple[TensorCore, Value]]
 Found = dict[Value, Buffer]
 
 
-class ComputedElements(NamedTuple):
-    """What was computed; `committed`: on a device that the user chose."""
+class Computed(NamedTuple):
+    """The elements of an evaluation's values; `committed`: those that are on a device that the user chose.
+    `generation`: as a leaf's."""
 
-    buffer: Buffer
-    committed: bool
+    buffers: Found
+    committed: Collection[Value]
+    generation: int
 
 
 class Evaluator:
@@ -63,14 +65,18 @@ class Evaluator:
         thread computes them meanwhile. Waits for threads that already do."""
         mine = threading.Lock()
         values: list[Value] = []
-        live = LIVE
+        live, owners = LIVE, self._owners
         live.evaluating += 1
         try:
             with mine:
                 while True:
                     wanted = pending(tensors)
                     values = [value for _, value in wanted.values()]
-                    others = self._claim(values, mine)
+                    with self._changed:
+                        others = [owner for v in values if (owner := owners.get(v)) is not None and owner.locked()]
+                        if not others:
+                            for value in values:
+                                owners[value] = mine
                     if not others or live.evaluating > 1:
                         return compute(wanted)
                     for other in others:
@@ -78,29 +84,13 @@ class Evaluator:
                             """It has ended: look again."""
         finally:
             live.evaluating -= 1
-            self._forget(values, mine)
-
-    def _claim(self, values: Sequence[Value], mine: Any) -> list[Any]:
-        """Who computes some of these; where nobody does, they are claimed."""
-        owners = self._owners
-        with self._changed:
-            others = [owner for v in values if (owner := owners.get(v)) is not None and owner.locked()]
-            if not others:
-                owners.update(dict.fromkeys(values, mine))
-        return others
-
-    def _forget(self, values: Sequence[Value], mine: Any) -> None:
-        with self._changed:
-            for value in values:
-                if self._owners.get(value) is mine:
-                    del self._owners[value]
+            with self._changed:
+                for value in values:
+                    if owners.get(value) is mine:
+                        del owners[value]
 
     def settle(
-        self,
-        evaluated: Iterable[tuple[TensorCore, Value]],
-        read: Sequence[Value],
-        computed: Mapping[Value, ComputedElements],
-        generation: int,
+        self, evaluated: Iterable[tuple[TensorCore, Value]], read: Sequence[Value], computed: Computed
     ) -> None:
         """Make these tensors refer to their elements (their history stays reachable while they live), and note the
         elements of values that unevaluated tensors `read`."""
@@ -110,7 +100,7 @@ class Evaluator:
                 if t._value is not value:
                     continue  # written to, or another thread was first
                 history = History(value)
-                leaf = _leaf(computed[value], history, serial, generation)
+                leaf = _leaf(computed, value, history, serial)
                 t._history = history
                 t._value = leaf
                 if t._view is not None:
@@ -120,7 +110,7 @@ class Evaluator:
                 value.known = leaf if strong else ref(leaf)
             for value in read:
                 if known_leaf(value) is None:
-                    value.known = _leaf(computed[value], None, serial, generation)
+                    value.known = _leaf(computed, value, None, serial)
 
 
 EVALUATOR: Final = Evaluator()
@@ -153,8 +143,9 @@ def pending(tensors: Iterable[TensorCore]) -> Wanted:
     return found
 
 
-def _leaf(found: ComputedElements, history: History | None, serial: int, generation: int) -> TensorLeaf:
-    buffer, committed = found
-    leaf = TensorLeaf(buffer.type, buffer, history, computed=True, committed=committed, serial=serial)
+def _leaf(computed: Computed, value: Value, history: History | None, serial: int) -> TensorLeaf:
+    buffers, committed, generation = computed
+    buffer = buffers[value]
+    leaf = TensorLeaf(buffer.type, buffer, history, True, value in committed, serial)
     leaf.generation = generation
     return leaf

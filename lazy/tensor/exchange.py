@@ -13,7 +13,7 @@ import numpy as np
 
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, wrap
-from loopgrad.lazy.tensor.evaluation import buffers_of, device_of, to_device, to_numpy
+from loopgrad.lazy.tensor.evaluation import buffer_of, device_of, to_device, to_numpy
 from loopgrad.lazy.tensor.ongoing_derivations import followed
 from loopgrad.runtime.devices import CUDA_ARRAYS, SHARED_KINDS, get_device
 
@@ -42,7 +42,7 @@ def to_dlpack(
     t: TensorCore, stream: int | None, max_version: tuple[int, int] | None, wanted: Pair | None, copy: bool | None
 ) -> Any:
     """What `__dlpack__` returns, on the device `wanted`: the tensor's own, or the host."""
-    (buffer,) = buffers_of((t,), "dlpack")
+    buffer = buffer_of(t, "dlpack")
     own = _pair(buffer.device)
     target = own if wanted is None else (int(wanted[0]), int(wanted[1]))
     if target == own != HOST:
@@ -84,7 +84,7 @@ def cuda_interface(t: TensorCore) -> dict[str, Any]:
     from loopgrad.runtime.dlpack import own_stream, settle, typestr  # late, as above
 
     name = typestr(t._value.dtype)
-    (buffer,) = buffers_of((t,))
+    buffer = buffer_of(t)
     settle(buffer)
     finalize(t, _hold, buffer).atexit = False  # the consumer keeps the tensor, whose name may be rebound
     address = buffer.address if buffer.nbytes else 0

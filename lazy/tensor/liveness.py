@@ -25,7 +25,7 @@ from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import LIVE, TensorCore
-from loopgrad.lazy.tensor.evaluator import known_leaf
+from loopgrad.lazy.tensor.evaluator import Wanted, known_leaf
 from loopgrad.lazy.tensor.walk import Walk
 
 # Elements that cost nothing to compute again, or more to keep than to compute: what they are made of is kept.
@@ -47,17 +47,20 @@ class Needed(NamedTuple):
     `generation`: evaluations in a row that started from noted values. `waiting`: tensors that read such
     values for too long."""
 
-    along: list[Held]
-    read: list[Value]
+    along: Sequence[Held]
+    read: Sequence[Value]
     generation: int
-    waiting: list[Held]
+    waiting: Sequence[Held]
 
 
-def still_needed(walk: Walk) -> Needed:
-    """What an evaluation of the values from which that walk went should give beside them."""
-    held = _held_tensors()
-    if not held:
-        return Needed([], [], 0, [])
+NOTHING: Final = Needed((), (), 0, ())
+
+
+def still_needed(walk: Walk, wanted: Wanted) -> Needed:
+    """What an evaluation of the tensors that are wanted, from which that walk went, should give beside them."""
+    held = [h for h in _held_tensors() if id(h[0]) not in wanted]
+    if not held and not walk.starts:
+        return NOTHING
     computed: Collection[Node] = walk.nodes
     generation = max([leaf.generation + 1 for leaf in walk.starts.values()], default=0)
     if not walk.plain:
@@ -91,7 +94,8 @@ def _held_tensors() -> list[Held]:
     for reference in reversed(LIVE.tensors):
         t = reference()
         if t is not None and (value := t._value).node is not None:
-            held.setdefault(id(t), (reference, t, value))
+            if id(t) not in held:
+                held[id(t)] = reference, t, value
             if len(held) == _TENSOR_LIMIT:
                 break
     LIVE.tensors = [reference for reference, _, _ in reversed(held.values())]

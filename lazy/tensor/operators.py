@@ -12,7 +12,7 @@ from weakref import ref
 
 import numpy as np
 
-from loopgrad.graph.build import emit, emit_beside
+from loopgrad.graph.build import emit, emit_alike, emit_beside
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.numpy.views_and_assignment import assign
@@ -60,13 +60,10 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
                 return function(self, other)
             if self._weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
-        elif floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+            return _wrapped(self, emit_alike(op, (a, b), (t,)), self._weak)
+        if floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
             return _wrapped(self, emit_beside(op, a, other), self._weak)
-        elif isinstance(other, _OPERANDS):
-            return function(self, other)
-        else:
-            return NotImplemented
-        return _wrapped(self, emit(op, (a, b))[0], self._weak)
+        return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Any, other: Any) -> Any:
         t = self._value.type

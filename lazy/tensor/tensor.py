@@ -454,7 +454,6 @@ class Tensor(Operators):
 
     def __getattr__(self, name: str) -> Any:
         """NumPy's attributes that tensors lack: what to use instead."""
-        instead = absent_name("Tensor", name, TENSOR_ABSENT)
-        if instead is not None:
-            raise AttributeError(instead)
-        return object.__getattribute__(self, name)  # the error that was
+        if name in TENSOR_ABSENT:
+            raise AttributeError(absent_name("Tensor", name, TENSOR_ABSENT))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

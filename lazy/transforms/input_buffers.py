@@ -10,7 +10,7 @@ import numpy as np
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import TensorCore, unmasked
-from loopgrad.lazy.tensor.evaluation import buffers_of
+from loopgrad.lazy.tensor.evaluation import buffer_of, buffers_of
 from loopgrad.lazy.transforms.compiled_arguments import check_required
 from loopgrad.lazy.transforms.compiled_version import Version
 from loopgrad.runtime.buffers import Buffer, dtype_of
@@ -33,7 +33,7 @@ def input_buffers(leaves: Sequence[Any], version: Version) -> list[Buffer]:
 def _input(x: Any, type: TensorType, version: Version) -> Buffer:
     if isinstance(x, TensorCore):
         value = x._value
-        buffer = value.buffer if isinstance(value, Leaf) else buffers_of((x,))[0]
+        buffer = value.buffer if isinstance(value, Leaf) else buffer_of(x)
         return buffer if buffer.device == version.device.name else move(buffer, version.device)
     return borrowed(np.asarray(unmasked(x) if isinstance(x, np.ndarray) else x, type.dtype.np), version)
 

@@ -338,17 +338,24 @@ class CpuDirectProgram(DirectProgram):
         """All values, where the inputs are found."""
         found += self._constants
         for function, attrs, operands in self._operations:
-            arrays = [found[i] for i in operands]
-            found.append(function(*arrays) if attrs is None else function(attrs, *arrays)[0])
+            if attrs is not None:
+                found.append(function(attrs, *[found[i] for i in operands])[0])
+            elif len(operands) == 2:
+                i, j = operands
+                found.append(function(found[i], found[j]))
+            else:
+                found.append(function(*[found[i] for i in operands]))
         return found
 
 
 def _buffer(result: Any, type: TensorType) -> Buffer:
     """The elements, dense; nobody writes to them again."""
     array = np.asarray(result)
-    if array.base is not None or not array.flags.c_contiguous:
+    flags = array.flags
+    if array.base is not None or not flags.c_contiguous:
         array = array.copy(order="C")
-    array.flags.writeable = False
+        flags = array.flags
+    flags.writeable = False
     assert array.shape == type.shape, (array.shape, type)
     assert array.dtype == type.dtype.np, (array.dtype, type)
     return Buffer(array, DEVICE, type)

@@ -160,6 +160,10 @@ class GpuBuffer(Buffer):
         self.copied: weakref.ref[np.ndarray[Any, Any]] | None = None
         self.address = allocation.address
 
+    @property
+    def nbytes(self) -> int:
+        return self.type.nbytes
+
     def retyped(self, type: TensorType) -> Buffer:
         return GpuBuffer(self.allocation, self.device, type)
 
