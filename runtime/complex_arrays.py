@@ -80,6 +80,10 @@ class ComplexExecutable(Executable):
     def memory_stats(self) -> MemoryStats:
         return self.inner.memory_stats()
 
+    @property
+    def host_bytes(self) -> int:
+        return self.inner.host_bytes
+
 
 class ComplexDirectProgram(DirectProgram):
     """As above, of a program that isn't compiled."""

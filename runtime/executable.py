@@ -43,6 +43,11 @@ class Executable(ABC):
     def memory_stats(self) -> MemoryStats:
         """Bytes held and peaks."""
 
+    @property
+    @abstractmethod
+    def host_bytes(self) -> int:
+        """About how much memory of the host it takes while nothing runs, without the graph."""
+
     def capture(self, buffers: Sequence[Buffer]) -> DeviceReplay:
         """Run once and keep what is needed to run again at the least cost."""
         check_inputs(self.input_types, buffers, self.device)

@@ -86,6 +86,10 @@ class InterpreterExecutable(Executable):
     def memory_stats(self) -> MemoryStats:
         return MemoryStats()
 
+    @property
+    def host_bytes(self) -> int:
+        return 0
+
 
 class InterpreterRecording(Recording):
     """A call to repeat."""

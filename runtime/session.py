@@ -12,8 +12,7 @@ become inputs only where they were seen to differ, and not the first time: a scr
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,8 +31,11 @@ from loopgrad.runtime.complex_arrays import compiled, direct
 from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.processes import child_safe_lock
+from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
 
-CACHE_ENTRIES: Final = 1024
+LONG_ENTRIES: Final = 1024
+
+ENTRY_BYTES: Final = 1 << 12  # of a structure that runs directly, beside its graph
 
 EXACT_VERSIONS: Final = 2
 
@@ -44,14 +46,16 @@ Key = tuple[str, Options, Words | bytes]
 """Device, options, and the structure: words, or the digest of a graph that has none."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Versions:
     """What is compiled for one structure: `exact` have their numbers in the code, the first ones among them
     `constants`; `general` takes those in the `lifted` slots as inputs, the others being as in `constants`. Before
     anything is compiled, `direct` ran last, with the numbers beside it, and `spent` nanoseconds altogether; `varied`:
-    with several numbers."""
+    with several numbers. `forget` takes the structure out of the session, `used` as of runtime.program_memory."""
 
     constants: Numbers
+    forget: Callable[[], None]
+    used: bool = False
     exact: dict[Numbers, Executable] = field(default_factory=dict)
     general: Executable | None = None
     lifted: frozenset[int] = frozenset()
@@ -71,11 +75,11 @@ class Versions:
 
 
 class Session:
-    """The in-memory cache. The least recently made entries leave first. Threads that need different programs compile
-    side by side: what they share is locked for moments only, inside the lock of a structure or without one."""
+    """The in-memory cache; what has to leave, `PROGRAMS` says. Threads that need different programs compile side by
+    side: what they share is locked for moments only, inside the lock of a structure or without one."""
 
     def __init__(self) -> None:
-        self._versions: OrderedDict[Key, Versions] = OrderedDict()
+        self._versions: dict[Key, Versions] = {}
         self._long: dict[int, int] = {}  # nanoseconds that long programs have run directly, by a hash
         self._lock = child_safe_lock()
         self.compiled = 0
@@ -91,16 +95,19 @@ class Session:
         versions, constants = self._found(graph, device, options)
         executable = versions.exact.get(constants)
         if executable is not None:
+            versions.used = True
             return executable, ()
         with versions.lock:
             program = _direct(versions, graph, constants, device, options)
             if program is not None:
+                versions.used = versions.spent > program.work
                 return program, ()
             first = not versions.exact and not versions.varied
             if constants not in versions.exact and (first or versions.may_add(constants)):
-                versions.exact[constants] = self._compile(graph, device, options)
+                versions.exact[constants] = self._compile(versions, graph, device, options)
             if constants in versions.exact:
                 return versions.exact[constants], ()
+            versions.used = True
             executable = self._general(versions, graph, constants, device, options)
             inputs = [constants[i] for i in sorted(versions.lifted)]
         return executable, _constant_buffers(executable, inputs, device)
@@ -116,7 +123,7 @@ class Session:
         program = None if _worth_compiling(spent, graph) else direct(device, graph, options)
         if program is not None:
             with self._lock:
-                if len(self._long) >= CACHE_ENTRIES:
+                if len(self._long) >= LONG_ENTRIES:
                     self._long.clear()
                 self._long[place] = spent + program.work
         return program
@@ -131,7 +138,7 @@ class Session:
             place, constants, _ = abstract_key(graph)
         key = (device.name, options, place)
         versions = self._versions.get(key)
-        return (self._entry(key, constants) if versions is None else versions), constants
+        return (self._entry(key, constants, graph) if versions is None else versions), constants
 
     def _general(
         self, versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
@@ -141,25 +148,30 @@ class Session:
         if versions.general is None or not differing <= versions.lifted:
             floats = [i for i, number in enumerate(constants) if isinstance(number, float)]
             lifted = versions.lifted.union(differing, floats)
-            versions.general = self._compile(lift(graph, lifted)[0], device, options)
+            versions.general = self._compile(versions, lift(graph, lifted)[0], device, options)
             versions.lifted = lifted
         return versions.general
 
-    def _compile(self, graph: Graph, device: Device, options: Options) -> Executable:
+    def _compile(self, versions: Versions, graph: Graph, device: Device, options: Options) -> Executable:
         with self._lock:
             self.compiled += 1
-        return compiled(device, unbound(graph), options)
+        executable = compiled(device, unbound(graph), options)
+        PROGRAMS.add(versions, executable.host_bytes + graph_bytes(graph))
+        return executable
 
-    def _entry(self, key: Key, constants: Numbers) -> Versions:
+    def _entry(self, key: Key, constants: Numbers, graph: Graph) -> Versions:
         """What is known of a structure; the first to ask makes the entry."""
-        entries = self._versions
         with self._lock:
-            versions = entries.get(key)
-            if versions is None:
-                versions = entries[key] = Versions(constants)
-                while len(entries) > CACHE_ENTRIES:
-                    entries.popitem(last=False)
-            return versions
+            versions = self._versions.get(key)
+            if versions is not None:
+                return versions
+            versions = self._versions[key] = Versions(constants, lambda: self._forget(key))
+        PROGRAMS.add(versions, ENTRY_BYTES + graph_bytes(graph))
+        return versions
+
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            self._versions.pop(key, None)
 
     def clear(self) -> None:
         """Forget every compiled graph."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -55,6 +56,7 @@ from loopgrad.lazy.transforms.static_arguments import (
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled
 from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
@@ -179,6 +181,7 @@ class Compiled(Standing):
             self._last = (tuple(key), found)
         if version.stale:
             return None
+        version.used = True
         if version.written:
             return version.call(args, inputs)
         return version.results(version.executable.run([*inputs, *version.captured]))
@@ -199,6 +202,9 @@ class Compiled(Standing):
             reason = self._reason(key)
             self._versions.pop(key, None)
             version = self._versions.setdefault(key, self._trace(config, place, call, reason))  # or another thread's
+            PROGRAMS.add(version, version.size)
+        else:
+            version.used = True
         self._last = (key, version)
         return version, inputs, input_buffers(inputs, version)
 
@@ -255,9 +261,11 @@ class Compiled(Standing):
         returned = any(v in graph.inputs for v in graph.outputs)
         tree, form, written, required = found
         placed, parts = chosen is not None, call.parts
+        size = executable.host_bytes + graph_bytes(graph)
         version = Version(
-            executable, device, types, captured, tree, form, placed, returned, written, parts, required, reason
-        )
+            executable, device, types, captured, tree, form, placed, returned, written, parts, required, reason, size,
+            WeakMethod(self._forget),
+        )  # fmt: skip
         read_by(version, [*captures, *reads])
         return version
 
@@ -363,6 +371,14 @@ class Compiled(Standing):
         """
         self._versions.clear()
         self._last = None
+
+    def _forget(self, version: Version) -> None:
+        """One of them, which other programs need the memory of."""
+        last = self._last
+        if last is not None and last[1] is version:
+            self._last = None
+        for key in [key for key, other in list(self._versions.items()) if other is version]:
+            self._versions.pop(key, None)
 
 
 def _form_of(result: Tree, outputs: Sequence[Any]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import TensorLeaf, wrap
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Version:
     """One executable: `captured` are the buffers of closed-over tensors, appended to the inputs; `stale` once one of
-    those tensors was written to."""
+    those tensors was written to. `used` and `forget`: as of runtime.program_memory; it takes `size` bytes of memory."""
 
     executable: Executable
     device: Device
@@ -34,7 +35,16 @@ class Version:
     parts: tuple[Any, ...]  # what the static arguments were compared by
     required: tuple[tuple[int, int, int], ...]  # positions of ints, and between what they must lie
     reason: str
+    size: int
+    forgetting: WeakMethod[Callable[[Version], None]]
     stale: bool = False
+    used: bool = False
+
+    def forget(self) -> None:
+        """The compiled function traces again when it needs this version."""
+        forget = self.forgetting()
+        if forget is not None:
+            forget(self)
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[Buffer]) -> Any:
         """The results for the caller's arguments (those that are inputs), which are written to as the function does."""

@@ -36,6 +36,7 @@ DEVICE: Final = "cpu"
 MOST_ELEMENTS: Final = 1 << 16
 """Of a value. Beyond, memory and threads make up for the time that compiling takes."""
 
+MOST_ALONE: Final = 1 << 12  # operations that are remembered
 LONGEST: Final = 50_000_000
 """Nanoseconds that a program may take."""
 
@@ -90,6 +91,8 @@ class DirectPrograms:
         """One operation in the form that is scheduled; a power with an exponent that is known has one operand."""
         key = node.op, tuple([v.type for v in node.operands]), encode_attrs(node.attrs), repr(exponent)
         if key not in self._alone:
+            if len(self._alone) >= MOST_ALONE:
+                self._alone.clear()
             types = [v.type for v in node.operands]
             inputs = [Value(t) for t in types]
             nodes = []

@@ -33,6 +33,7 @@ from loopgrad.runtime.replay import Recording
 ENTRY: Final = "entry"
 ENTRY_TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 ARENA_WORD: Final = HEADER["arena"]
+LOADED_BYTES: Final = 1 << 16  # of a program beside its code and constants: its record, pages of its own, a context
 
 ALIVE: Final[Alive[CpuExecutable]] = Alive()
 Texts = Callable[[str], str]
@@ -57,6 +58,7 @@ class CpuExecutable(Executable):
         self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
         self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
         self._code = Code(code, (ENTRY,))
+        self._size = LOADED_BYTES + 2 * len(code) + len(constants)
         self._entry = ENTRY_TYPE(self._code.address(ENTRY))
         self._pool = pool
         self._texts = texts
@@ -239,6 +241,10 @@ class CpuExecutable(Executable):
 
     def explain(self) -> tuple[str, ...]:
         return (*self._origin, *map(str, self._routine_rows()), *self.program.notes)
+
+    @property
+    def host_bytes(self) -> int:
+        return self._size
 
     def memory_stats(self) -> MemoryStats:
         program, contexts = self.program, self._contexts.members()

@@ -116,13 +116,17 @@ class Commands(Work, Protocol):
 
 class Driver(Protocol):
     """One device. `lock` is reentrant and guards everything. `endless_loops`: loops in kernels run to their
-    own end, however long."""
+    own end, however long. `code_growth`: about how many bytes of the host's memory the driver takes for a byte of
+    code that is ready to be launched."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def endless_loops(self) -> bool: ...
+
+    @property
+    def code_growth(self) -> int: ...
 
     @property
     def lock(self) -> AbstractContextManager[Any]: ...

@@ -264,6 +264,10 @@ class GpuExecutable(Executable):
             program_stack_peak_bytes=saved,
         )
 
+    @property
+    def host_bytes(self) -> int:
+        return self.loaded.host_bytes
+
 
 def allocation_of(buffer: Buffer) -> Allocation:
     assert isinstance(buffer, GpuBuffer)

@@ -19,6 +19,7 @@ from loopgrad.runtime.gpu.driver import Driver, Image, Pipeline, product_shape, 
 from loopgrad.runtime.gpu.memory import Allocation
 
 LARGE_PRODUCT: Final = 1 << 30  # multiplications
+RECORD_BYTES: Final = 1 << 15  # of a program beside its code and constants
 
 
 class LoadedProgram:
@@ -45,6 +46,12 @@ class LoadedProgram:
         shapes = [(product_shape(step), slots[step.out].type.dtype) for step in products]
         large = [(s, dtype) for s, dtype in shapes if s.batch * s.m * s.k * s.n >= LARGE_PRODUCT]
         return any(self.driver.product(shape, dtype) is not None for shape, dtype in large)
+
+    @property
+    def host_bytes(self) -> int:
+        """About how much memory of the host it takes, with what the driver made of its code."""
+        code = len(self._code) * (1 + self.driver.code_growth)
+        return RECORD_BYTES + code + len(self._constants)
 
     def pipeline(self, module: int) -> Pipeline:
         """The module's kernel, ready to be launched."""

@@ -78,6 +78,10 @@ class VulkanDriver:
     def endless_loops(self) -> bool:
         return self.gpu.features.endless_loops
 
+    @property
+    def code_growth(self) -> int:
+        return 40 if self.gpu.kind == TYPE_CPU else 8  # lavapipe keeps its compiler's forms of every pipeline
+
     # memory
 
     @property

@@ -145,6 +145,7 @@ class SimulatorDriver:
 
     name = "simulator"
     endless_loops = True
+    code_growth = 4
     ledger = None
 
     def __init__(self) -> None:

@@ -111,6 +111,7 @@ class StreamDriver:
     its image, entry and workgroup size."""
 
     endless_loops = True
+    code_growth = 4
 
     def __init__(self, api: StreamApi, update_code: Callable[[], tuple[bytes, str, int]]) -> None:
         self.api = api
