@@ -11,7 +11,9 @@ fork: see `lost_in_children`.
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread
 import importlib
+import logging
 import os
 import sys
 import threading
@@ -112,6 +114,10 @@ def _in_child() -> None:
         device.lock = NoDevice()
     _llvm.release()
 
+
+# What is registered last is called first before a fork. These two take locks there, which a module that another thread
+# is importing may want: they are imported first, so that it is awaited before their locks are taken.
+BEFORE_US: Final = (logging, concurrent.futures.thread)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_llvm.release, after_in_child=_in_child)

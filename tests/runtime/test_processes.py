@@ -49,20 +49,50 @@ FORKS = """
         lg.synchronize()
 
     threads = start(False)
-    for _ in range(5):
-        time.sleep(random.random() * 0.2)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                child()
-            except BaseException as error:
-                print(repr(error), file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-    working = False
+    try:
+        for _ in range(5):
+            time.sleep(random.random() * 0.2)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    child()
+                except BaseException as error:
+                    print(repr(error), file=sys.stderr, flush=True)
+                    os._exit(1)
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        working = False
     for thread in threads:
         thread.join()
+    print("done")
+"""
+
+IMPORTING = """
+    import importlib.abc, importlib.util, os, signal, sys, threading, time
+    import loopgrad
+    import logging
+
+    class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name, path, target=None):
+            return importlib.util.spec_from_loader(name, self) if name == "loopgrad.slow" else None
+
+        def exec_module(self, module):
+            begun.set()
+            time.sleep(0.3)
+            logging.getLogger("slow")
+
+    signal.alarm(20)
+    begun = threading.Event()
+    sys.meta_path.insert(0, Slow())
+    thread = threading.Thread(target=lambda: importlib.import_module("loopgrad.slow"))
+    thread.start()
+    begun.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if hasattr(loopgrad, "slow") else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
     print("done")
 """
 
@@ -168,6 +198,11 @@ def done(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @forks
 def test_children_of_a_process_whose_threads_compile_and_evaluate() -> None:
     done(BUSY + FORKS)
+
+
+@forks
+def test_a_fork_while_a_thread_imports_what_wants_a_lock_of_the_standard_library() -> None:
+    done(IMPORTING)
 
 
 @forks

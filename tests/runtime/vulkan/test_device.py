@@ -96,7 +96,7 @@ def test_memory_is_used_again():
         held = heap.held
         for _ in range(50):
             heap.take(size)
-        assert heap.held == held
+        assert heap.held <= held, "less, where others' memory of no use goes back to the driver meanwhile"
 
 
 @needs_device
