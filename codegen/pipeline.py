@@ -16,8 +16,10 @@ from loopgrad.codegen.schedule import schedule
 from loopgrad.graph.nodes import Graph
 
 
-def build_program(graph: Graph, options: Options, library: frozenset[str] = frozenset()) -> Program:
-    """The steps, kernels and slots that compute `graph`, after the kernel passes. `library`: the routines that the
-    target calls a library for."""
-    program = schedule(graph, options, library)
+def build_program(
+    graph: Graph, options: Options, library: frozenset[str] = frozenset(), in_order: bool = False
+) -> Program:
+    """The steps, kernels and slots that compute `graph`, after the kernel passes. `library` and `in_order`: what the
+    target has (see `schedule`)."""
+    program = schedule(graph, options, library, in_order)
     return replace(program, kernels=tuple([optimise(kernel) for kernel in program.kernels]))

@@ -73,7 +73,7 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
     refused: dict[Node, Refusal] = {}
     graph = request.graph
     while True:
-        graph, decision = _decided(rewrite_block(graph), refused, builder)
+        graph, decision = _decided(rewrite_block(graph, builder.in_order), refused, builder)
         mark = builder.mark()
         try:
             return BlockScheduler(request, graph, decision, builder).run()

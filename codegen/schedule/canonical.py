@@ -7,7 +7,8 @@ reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
 concat of very many pieces              ->  concats of some of them each, concatenated
-scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather
+scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather; but where
+                                            lanes meet in their order, and little is computed for it
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.scalar.identities import of_nothing
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
+from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, alike, calls, pads
-from loopgrad.graph.primitives import COMBINES, REDUCTIONS
+from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.types import TensorType, bool_, float32, int64
+from loopgrad.graph.types import TensorType, bool_, float32, int32, int64
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
 LONG_COLUMN: Final = 1024
@@ -36,6 +38,7 @@ FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a r
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
 SHORT_BLOCK: Final = 64
 FEW_BLOCKS: Final = 4
+LIGHT: Final = 24.0  # of what one thread computes for a scatter, in units of `cost`
 MUCH: Final = 1 << 18
 MUCH_LEFT: Final = 1 << 13  # by blocks, of few columns
 MOST_PIECES: Final = 64  # of one concat
@@ -60,9 +63,9 @@ def through_pipeline(graph: Graph) -> Graph:
     return graph
 
 
-def rewrite_block(graph: Graph) -> Graph:
+def rewrite_block(graph: Graph, in_order: bool = False) -> Graph:
     """Reductions, scatters, sorts and products of `graph` itself in forms that kernels and routines have; its regions
-    stay."""
+    stay. `in_order`: lanes that meet in an element come one after the other, in their order."""
     graph = rewrite_products(rewrite_sorts(graph))
     builder = GraphBuilder()
     env: dict[Value, Value] = {}
@@ -73,7 +76,7 @@ def rewrite_block(graph: Graph) -> Graph:
         if current.op in REDUCTIONS:
             results = _reduce(current, builder)
         elif current.op == "scatter":
-            results = _scatter(current, builder)
+            results = _scatter(current, builder, in_order)
         elif current.op == "concat" and len(current.operands) > MOST_PIECES:
             results = [_in_pieces(current, builder)]
         if results is None:
@@ -260,20 +263,38 @@ def _extended(value: Value, builder: GraphBuilder, axis: int, extent: int, filli
 # ---- scatter
 
 
-def _scatter(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+def _scatter(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value] | None:
     table, indices, updates = node.operands[0], node.operands[1:-1], node.operands[-1]
-    if node.attrs["kind"] != "set" or no_duplicates(node):
+    if node.attrs["kind"] != "set" or no_duplicates(node) or (in_order and _light(node)):
         return None
     looked_up, index_shape = table.shape[: len(indices)], indices[0].shape
     count = prod(index_shape)
-    order = builder.value("iota", type=TensorType((count,), int64), axis=0)
+    narrow = int32 if count < 1 << 31 else int64
+    order = builder.value("iota", type=TensorType((count,), narrow), axis=0)
     order = builder.value("reshape", order, shape=index_shape)
-    none = builder.const(-1, TensorType(looked_up, int64))
+    none = builder.const(-1, TensorType(looked_up, narrow))
     winner = builder.value("scatter", none, *indices, order, kind="max")
     window = table.shape[len(indices) :]
     flat = builder.value("reshape", updates, shape=(count, *window))
-    zero = builder.const(0, TensorType(looked_up, int64))
+    zero = builder.const(0, TensorType(looked_up, narrow))
     found = builder.value("gather", flat, builder.value("max", winner, zero))  # -1, nobody's, isn't an index
     hit = builder.value("ge", winner, zero)
     dims = tuple(range(len(looked_up)))
     return [builder.value("select", builder.value("broadcast", hit, shape=table.shape, dims=dims), found, table)]
+
+
+def _light(scatter: Node) -> bool:
+    """Whether little is computed for the indices and updates of a scatter, in whose kernel that may happen."""
+    left, seen, total = list(scatter.operands[1:]), set[Node](), 0.0
+    while left:
+        node = left.pop().node
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.regions or PRIMITIVES[node.op].heavy:
+            return False
+        total += own_cost(node)
+        if total > LIGHT:
+            return False
+        left += node.operands
+    return True

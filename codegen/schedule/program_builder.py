@@ -30,9 +30,10 @@ class ProgramBuffer:
 
 @dataclass(slots=True)
 class ProgramBuilder:
-    """Shared by the blocks of one Program."""
+    """Shared by the blocks of one Program. `in_order`: as of `schedule`."""
 
     options: Options
+    in_order: bool = False
     buffers: list[ProgramBuffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)

@@ -13,10 +13,15 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 
 
-def schedule(graph: Graph, options: Options = DEFAULT_OPTIONS, library: frozenset[str] = frozenset()) -> Program:
+def schedule(
+    graph: Graph,
+    options: Options = DEFAULT_OPTIONS,
+    library: frozenset[str] = frozenset(),
+    in_order: bool = False,
+) -> Program:
     """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program. `library`: the routines that
-    the target calls a library for."""
-    builder = ProgramBuilder(options)
+    the target calls a library for; `in_order`: its lanes that meet in an element come one after the other."""
+    builder = ProgramBuilder(options, in_order)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
     ready = prepare(graph, library)
     outputs: dict[Value, ProgramBuffer] = {}

@@ -111,7 +111,7 @@ def compile_artifact(graph: Graph, options: Options) -> Artifact[CpuProgramRecor
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
     from loopgrad.codegen.targets.cpu.target import compile_program  # late, as above
 
-    return compile_program(build_program(graph, options, LIBRARY), options)
+    return compile_program(build_program(graph, options, LIBRARY, in_order=True), options)
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:

@@ -116,7 +116,7 @@ class DirectPrograms:
 def _prepared(graph: Graph) -> Graph:
     from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
 
-    return rewrite_block(prepare(graph))
+    return rewrite_block(prepare(graph), in_order=True)
 
 
 class Planner:

@@ -74,3 +74,42 @@ def test_a_vector_lies_along_a_row_on_the_cpu() -> None:
     with lg.default_device("cpu"):
         kernels = step.plan(lg.asarray(big), lg.asarray(positions())).kernels
     assert {kernel.width for kernel in kernels if kernel.domain == (PICKS, 8)} in ({4}, {8})
+
+
+def test_of_updates_that_meet_the_last_stays(compiled_device: str) -> None:
+    """Elements and rows, whether little or much is computed for them, negative positions and such out of range."""
+    rng = np.random.default_rng(3)
+    few, many = rng.integers(-60, 60, 3000).astype(np.int32), rng.integers(0, 50, (40, 7))
+    x, rows = rng.normal(size=3000), rng.normal(size=(3000, 5)).astype(np.float32)
+
+    def updated(x, rows, few, many):
+        return (
+            lg.zeros(50).at[few].set(x),
+            lg.ones((50, 5), dtype=lg.float32).at[few].set(rows),
+            lg.zeros(50).at[few].set(lg.sin(lg.exp(lg.cos(x)))),
+            lg.zeros(50, dtype=lg.bool_).at[many].set(x[:280].reshape(40, 7) > 0),
+            lg.zeros((50, 40)).at[many, lg.arange(40)[:, None]].set(x[:280].reshape(40, 7)),
+        )
+
+    def expected(table, positions, values):
+        held = np.array(table)
+        for place, value in zip(positions, values, strict=True):
+            if all(-n <= at < n for at, n in zip(place, held.shape, strict=False)):
+                held[place] = value
+        return held
+
+    got = lg.compile(updated)(x, rows, few, many)
+    single, spread = [(int(i),) for i in few], [(int(i),) for i in many.ravel()]
+    pairs = [(int(i), row) for row, found in enumerate(many) for i in found]
+    for found, wanted in zip(
+        got,
+        [
+            expected(np.zeros(50), single, x),
+            expected(np.ones((50, 5), np.float32), single, rows),
+            expected(np.zeros(50), single, np.sin(np.exp(np.cos(x)))),
+            expected(np.zeros(50, bool), spread, x[:280] > 0),
+            expected(np.zeros((50, 40)), pairs, x[:280]),
+        ],
+        strict=True,
+    ):
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12)

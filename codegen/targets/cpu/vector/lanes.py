@@ -294,9 +294,10 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     row, rows = prod(lane), prod(outer)
     if groups == 4 and not inner and row >= 16 * flight and sums_of_little(kernel):
         groups, flight = 8, 8 * width
-    sorting = kernel.order_key is not None and options.sort_lanes and not inner and 4 * flight <= row < 1 << 31
-    tile = SORT_TILE if sorting else None
     shared = sharing(ops)
+    ordered = kernel.order_key is None or any(kind == "set" for _, kind in shared)
+    sorting = not ordered and options.sort_lanes and not inner and 4 * flight <= row < 1 << 31
+    tile = SORT_TILE if sorting else None
     copies = copied_params(kernel, shared, total) if shared else ()
     chunk = chunk_lanes(cost(kernel.body) * max(prod(inner), 1), rows * row, flight, tile)
     if copies:

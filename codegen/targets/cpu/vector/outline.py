@@ -27,11 +27,11 @@ def accumulate_name(kind: str, dtype: DType, index: str, width: int) -> str:
 
 
 def accumulate_function(name: str, kind: str, dtype: DType, type: str, index: str, width: int) -> str:
-    """For each active lane in order: pointer[index] = pointer[index] kind x."""
+    """For each active lane in order: pointer[index] = pointer[index] kind x. Where all are, without a loop."""
     b = FunctionText(1, 1, "u")
-    old, new = Vector(type, ("%old",), True), Vector(type, ("%x",), True)
-    result = new if kind == "set" else combine(b, kind, dtype, old, new)
-    body = "\n".join(b.lines)
+    one = _one_lane(b, kind, dtype, type, index, "%lane", "")
+    every = [line for i in range(width) for line in _one_lane(b, kind, dtype, type, index, str(i), f".{i}")]
+    body, unrolled = ("\n".join([f"  {line}" for line in lines]) for lines in (one, every))
     return f"""
 define internal void @{name}(ptr %p, <{width} x {index}> %indices, <{width} x {type}> %values, <{width} x i1> %mask) {{
 entry:
@@ -41,19 +41,18 @@ entry:
   store <{width} x {type}> %values, ptr %xa
   %narrow = bitcast <{width} x i1> %mask to i{width}
   %bits0 = zext i{width} %narrow to i64
+  %all = icmp eq i{width} %narrow, -1
+  br i1 %all, label %every, label %some
+every:
+{unrolled}
+  ret void
+some:
   %none = icmp eq i64 %bits0, 0
   br i1 %none, label %done, label %loop
 loop:
-  %bits = phi i64 [ %bits0, %entry ], [ %rest, %loop ]
+  %bits = phi i64 [ %bits0, %some ], [ %rest, %loop ]
   %lane = call i64 @llvm.cttz.i64(i64 %bits, i1 true)
-  %ip = getelementptr {index}, ptr %ia, i64 %lane
-  %i = load {index}, ptr %ip
-  %xp = getelementptr {type}, ptr %xa, i64 %lane
-  %x = load {type}, ptr %xp
-  %at = getelementptr {type}, ptr %p, {index} %i
-  %old = load {type}, ptr %at
 {body}
-  store {type} {result.name}, ptr %at
   %less = sub i64 %bits, 1
   %rest = and i64 %bits, %less
   %end = icmp eq i64 %rest, 0
@@ -62,6 +61,23 @@ done:
   ret void
 }}
 """
+
+
+def _one_lane(b: FunctionText, kind: str, dtype: DType, type: str, index: str, lane: str, suffix: str) -> list[str]:
+    """The lines of one lane, whose number is `lane`; they end names with `suffix`."""
+    old, new = Vector(type, (f"%old{suffix}",), True), Vector(type, (f"%x{suffix}",), True)
+    b.lines.clear()
+    result = new if kind == "set" else combine(b, kind, dtype, old, new)
+    return [
+        f"%ip{suffix} = getelementptr {index}, ptr %ia, i64 {lane}",
+        f"%i{suffix} = load {index}, ptr %ip{suffix}",
+        f"%xp{suffix} = getelementptr {type}, ptr %xa, i64 {lane}",
+        f"%x{suffix} = load {type}, ptr %xp{suffix}",
+        f"%at{suffix} = getelementptr {type}, ptr %p, {index} %i{suffix}",
+        f"%old{suffix} = load {type}, ptr %at{suffix}",
+        *b.lines,
+        f"store {type} {result.name}, ptr %at{suffix}",
+    ]
 
 
 SORT = """
