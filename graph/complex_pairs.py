@@ -57,9 +57,13 @@ def paired_type(type: Type) -> TensorType:
 
 
 def _has_complex(graph: Graph) -> bool:
-    return any(map(is_complex, graph.input_types)) or any(
-        any(is_complex(r.type) for r in node.results) or any(map(_has_complex, node.regions)) for node in graph.nodes
-    )
+    met = {id(v.type): v.type for v in graph.inputs}
+    for node in graph.nodes:
+        for result in node.results:
+            met[id(result.type)] = result.type  # most are one object
+        if node.regions and any(map(_has_complex, node.regions)):
+            return True
+    return any(map(is_complex, met.values()))
 
 
 def _apart(b: GraphBuilder, pairs: Value) -> Parts:

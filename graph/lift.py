@@ -70,7 +70,8 @@ def slots(node: Node) -> list[NumberPlace]:
             return [NumberPlace(node, None)] if open_number(attrs) is not None else []
         case "slice":
             extents, kept = node.operands[0].shape, node.results[0].shape
-            return [NumberPlace(node, a) for a, n in enumerate(kept) if attrs["step"][a] == 1 and 0 < n < extents[a]]
+            steps = attrs["step"]
+            return [NumberPlace(node, a) for a, n in enumerate(kept) if steps[a] == 1 and 0 < n < extents[a]]
         case "pad":
             given = node.operands[0].shape
             return [NumberPlace(node, a) for a, n in enumerate(given) if n and attrs["low"][a] + attrs["high"][a]]
@@ -81,7 +82,8 @@ def without_slots(node: Node, found: Sequence[NumberPlace]) -> dict[str, Any]:
     """The node's attributes with the numbers of its slots blanked out."""
     attrs = dict(node.attrs)
     if node.op == "const":
-        return {**attrs, "value": None}
+        attrs["value"] = None
+        return attrs
     axes = {slot.axis for slot in found}
     names = ("start", "stop") if node.op == "slice" else ("low", "high")
     first, last = (attrs[name] for name in names)

@@ -13,6 +13,7 @@ those 0.0 and -0.0, 1 and True differ).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 from loopgrad.graph.key import RAISING, encode_attr
@@ -21,18 +22,17 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.types import DType, TensorType, scalar_text
 
 MOST_NODES: Final = 500
-"""Words of longer graphs would take more memory than is worth while: they have a digest only."""
+"""Words of longer graphs take more memory than is worth while: their digest is kept in their place."""
+
+_INTEGERS: Final = frozenset({int})
 
 Words = tuple[Any, ...]
 Numbers = tuple[float | int, ...]
 
 
-def structure(graph: Graph, most: int = MOST_NODES) -> tuple[Words, Numbers] | None:
-    """The words of a graph and the numbers that they leave open; None where only a digest will do, or where there are
-    more nodes than `most`."""
+def structure(graph: Graph) -> tuple[Words, Numbers] | None:
+    """The words of a graph and the numbers that they leave open; None where only a digest will do."""
     nodes = graph.nodes
-    if len(nodes) > most:
-        return None
     numbers: dict[Value, int] = {}
     words: list[Any] = [len(graph.inputs)]
     left_open: list[float | int] = []
@@ -60,6 +60,30 @@ def structure(graph: Graph, most: int = MOST_NODES) -> tuple[Words, Numbers] | N
     return tuple(words), tuple(left_open)
 
 
+def digest(words: Words) -> bytes:
+    """16 bytes for words: their text tells apart what they do, since names and attributes' texts are quoted there, and
+    numbers and dtypes aren't."""
+    return blake2b(repr(words).encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def outline(graph: Graph) -> tuple[Any, ...] | None:
+    """Operations and how they are connected, without attributes: less than words say, and in a fourth of their time.
+    None for a graph with regions."""
+    numbers: dict[Value, int] = {}
+    words: list[Any] = []
+    for value in graph.inputs:
+        words.append(value.type)
+        numbers[value] = len(numbers)
+    for node in graph.nodes:
+        if node.regions:
+            return None
+        words.append(node.op)
+        words += [numbers[operand] for operand in node.operands]
+        for result in node.results:
+            numbers[result] = len(numbers)
+    return tuple(words)
+
+
 def _add_attrs(node: Node, words: list[Any], left_open: list[float | int]) -> None:
     attrs = node.attrs
     if node.op == "const":  # the commonest by far
@@ -79,6 +103,6 @@ def _attr_words(attrs: Mapping[str, Any]) -> Words:
     words: list[Any] = []
     for name, value in attrs.items():
         kind = type(value)
-        plain = kind is int or kind is DType or (kind is tuple and all(type(i) is int for i in value))
+        plain = kind is int or kind is DType or (kind is tuple and _INTEGERS.issuperset(map(type, value)))
         words += (name, value if plain else encode_attr(value))
     return tuple(words)

@@ -24,7 +24,7 @@ from loopgrad.graph.extract import extract
 from loopgrad.graph.key import abstract_key
 from loopgrad.graph.lift import lift
 from loopgrad.graph.nodes import Graph, Leaf, Value
-from loopgrad.graph.structure import MOST_NODES, Numbers, Words, structure
+from loopgrad.graph.structure import MOST_NODES, Numbers, Words, digest, outline, structure
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled, direct
@@ -115,25 +115,26 @@ class Session:
     def _long_direct(self, graph: Graph, device: Device, options: Options) -> DirectProgram | None:
         """As `_direct`, for graphs whose words would take much memory, and whose digest much time. Two that share a
         hash are compiled sooner."""
-        found = structure(graph, len(graph.nodes))
-        if found is None:
+        shape = outline(graph)
+        if shape is None:
             return None
-        place = hash((device.name, options, found[0]))
+        place = hash((device.name, options, shape))
         spent = self._long.get(place, 0)
         program = None if _worth_compiling(spent, graph) else direct(device, graph, options)
-        if program is not None:
+        if program is not None and not _worth_compiling(program.work, graph):
             with self._lock:
                 if len(self._long) >= LONG_ENTRIES:
                     self._long.clear()
                 self._long[place] = spent + program.work
-        return program
+            return program
+        return None
 
     def _found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
         """What is known of a graph's structure, and its own numbers."""
         place: Words | bytes
         found = structure(graph)
         if found is not None:
-            place, constants = found
+            place, constants = found if len(graph.nodes) <= MOST_NODES else (digest(found[0]), found[1])
         else:
             place, constants, _ = abstract_key(graph)
         key = (device.name, options, place)
@@ -194,7 +195,7 @@ def _direct(
     program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
     if program is None:
         program = direct(device, graph, options)
-        if program is None:
+        if program is None or _worth_compiling(program.work, graph):
             return None
         versions.varied = versions.varied or constants != versions.constants
         versions.direct = constants, program

@@ -154,7 +154,7 @@ def _infer_slice(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
         if a < 0 or s == 0 or (b is not None and b < 0):
             raise shape_error("slice", "start >= 0, stop >= 0 or None, step != 0", (a, b, s), "count from the front")
         shape.append(len(range(*builtins.slice(a, b, s).indices(extent))))
-    return (TensorType(tuple(shape), t.dtype),)
+    return (sized("slice", shape, t.dtype),)
 
 
 def _slice(attrs: Attrs, x: Array) -> tuple[Array]:

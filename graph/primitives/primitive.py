@@ -191,6 +191,11 @@ def require_kinds(op: str, type: TensorType, kinds: str) -> None:
 
 def sized(op: str, shape: Sequence[int], dtype: DType) -> TensorType:
     """The type of a result whose size is new; refuses what 63 bits can't count in bytes."""
+    return _sized(op, tuple(shape), dtype)
+
+
+@lru_cache(maxsize=4096)
+def _sized(op: str, shape: tuple[int, ...], dtype: DType) -> TensorType:
     size = dtype.itemsize
     for extent in shape:
         if extent < 0:
@@ -198,7 +203,7 @@ def sized(op: str, shape: Sequence[int], dtype: DType) -> TensorType:
         size *= extent or 1  # an empty array of absurd extents is refused too, as in NumPy
     if size > LARGEST:
         raise shape_error(op, "fewer than 2**63 bytes", f"{dtype}[{','.join(map(str, shape))}]", "check the sizes")
-    return TensorType(tuple(shape), dtype)
+    return TensorType(shape, dtype)
 
 
 def axis_in_range(op: str, axis: int, rank: int) -> None:

@@ -137,6 +137,9 @@ def slice_spans(value: Value, spans: Sequence[tuple[int, int | None, int]]) -> V
 
 def plan_index(shape: Shape, index: Any) -> IndexPlan:
     """What `x[index]` does to an `x` of that shape."""
+    numbers = (index,) if type(index) is int else index if type(index) is tuple else ()
+    if 0 < len(numbers) <= len(shape) and {int}.issuperset(map(type, numbers)):
+        return _numbers_plan(shape, numbers)
     wide, index = _without_scalar_masks(shape, index)
     if wide != shape:
         return replace(plan_index(wide, index), widened=wide)
@@ -276,6 +279,15 @@ def _basic_plan(
     trivial = all(s == (0, n, 1) for s, n in zip(spans, shape, strict=True))
     kept = tuple(expanded)
     return IndexPlan(None if trivial else tuple(spans), (), (), (), kept, kept, tuple(range(len(kept))))
+
+
+def _numbers_plan(shape: Shape, numbers: tuple[int, ...]) -> IndexPlan:
+    """What `x[i]` and `x[i, j]` do, which scripts are full of."""
+    places = [_position(i, extent, axis) for axis, (i, extent) in enumerate(zip(numbers, shape, strict=False))]
+    kept = shape[len(places) :]
+    trivial = shape[: len(places)] == (1,) * len(places)
+    spans = None if trivial else (*[(i, i + 1, 1) for i in places], *[(0, extent, 1) for extent in kept])
+    return IndexPlan(spans, (), (), (), kept, kept, tuple(range(len(kept))))
 
 
 def _length(span: tuple[int, int | None, int], extent: int) -> int:

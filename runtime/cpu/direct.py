@@ -37,9 +37,6 @@ MOST_ELEMENTS: Final = 1 << 16
 """Of a value. Beyond, memory and threads make up for the time that compiling takes."""
 
 MOST_ALONE: Final = 1 << 12  # operations that are remembered
-LONGEST: Final = 50_000_000
-"""Nanoseconds that a program may take."""
-
 STEP: Final = 2_000  # nanoseconds of an operation, however few elements it has
 CALL: Final = 8_000  # of one that is a program of its own
 ORDERED: Final = 20_000  # of one in the order of generated code
@@ -81,10 +78,9 @@ class DirectPrograms:
             return None
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
-                program = Planner(self, graph, options, prepared=False).planned()
+                return Planner(self, graph, options, prepared=False).planned()
             except NotPrepared:
-                program = Planner(self, _prepared(unbound(graph)), options, prepared=True).planned()
-            return program if program.work <= LONGEST else None
+                return Planner(self, _prepared(unbound(graph)), options, prepared=True).planned()
         return None
 
     def alone(self, node: Node, exponent: float | None = None) -> CpuDirectProgram:
