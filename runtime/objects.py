@@ -19,7 +19,7 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.runtime import devices
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.cpu.device import CpuDevice
-from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.cpu.executable import CpuExecutable
 from loopgrad.runtime.session import SESSION
 
 FORMAT: Final = 3
@@ -51,7 +51,7 @@ class RecordingDevice(CpuDevice):
         self.data = data
         self.recorded: dict[tuple[bytes, str], CompiledGraph] = {}
 
-    def compile(self, graph: Graph, options: Options) -> Executable:
+    def compile(self, graph: Graph, options: Options) -> CpuExecutable:
         one = self.recorded.setdefault((key(graph), options.key()), CompiledGraph(graph, options))
         executable = super().compile(graph, options)
         if self.data and one.inputs is None:

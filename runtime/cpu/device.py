@@ -21,7 +21,7 @@ from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
-from loopgrad.runtime.executable import DirectProgram, Executable
+from loopgrad.runtime.executable import DirectProgram
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
 
@@ -47,7 +47,7 @@ class CpuDevice:
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         return buffer.array
 
-    def compile(self, graph: Graph, options: Options) -> Executable:
+    def compile(self, graph: Graph, options: Options) -> CpuExecutable:
         parts = ("program", key(graph).hex(), options.key(), *self.environment())
         artifact = self.cache.load(parts, CpuProgramRecord) if self.cache is not None else None
         if artifact is not None:

@@ -33,11 +33,18 @@ from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.executable import DirectProgram
 
 DEVICE: Final = "cpu"
-MOST_ELEMENTS: Final = 1 << 16
+MOST_TERMS: Final = 1 << 16
+"""Elements of an operand of a sum of floats, or of a product. Compiled code spreads more over threads."""
+
+MOST_ELEMENTS: Final = 1 << 20
 """Of a value. Beyond, memory and threads make up for the time that compiling takes."""
+
+KEPT: Final = 1 << 12
+"""Elements of a constant that a program holds, and of the values that it holds until it ends."""
 
 MOST_ALONE: Final = 1 << 12  # operations that are remembered
 STEP: Final = 2_000  # nanoseconds of an operation, however few elements it has
+ELEMENT: Final = 0.5  # of an element, for each unit of an operation's cost
 CALL: Final = 8_000  # of one that is a program of its own
 ORDERED: Final = 20_000  # of one in the order of generated code
 
@@ -59,6 +66,15 @@ class Operation(NamedTuple):
     function: Callable[..., Any]
     attrs: Attrs | None
     operands: tuple[int, ...]
+
+
+class LargeOperation(NamedTuple):
+    """One of a program with large values, whose memory counts: nobody needs what is in the places `last` afterwards,
+    and the result may take the place of what is in `over`."""
+
+    operation: Operation
+    last: tuple[int, ...]
+    over: int | None
 
 
 Planned = tuple[Callable[..., Any], Attrs | None, Sequence[Value]]
@@ -136,7 +152,7 @@ class Planner:
             type = results[0].type if len(results) == 1 and not node.regions else None
             if not isinstance(type, TensorType) or (type.shape and type.size > MOST_ELEMENTS):
                 raise NotDirect
-            if node.op in NULLARY:
+            if node.op in NULLARY and (node.op == "const" or type.size <= KEPT):
                 places[results[0]] = len(places)
                 constants.append(_constant(node, type))
             else:
@@ -149,6 +165,8 @@ class Planner:
             raise NotDirect  # one kernel may hold both, and has another order then
         outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
         program = CpuDirectProgram(len(graph.inputs), constants, operations, outputs, self.work)
+        if any(type.size > KEPT for _, type in computed):
+            program.large = _sparing(program, [type for _, type in computed])
         program.segments, program.loops = self.segments, self.loops
         return program
 
@@ -177,7 +195,7 @@ class Planner:
     def _operation(self, node: Node, size: int) -> Planned:
         """What computes a node."""
         primitive, operands = PRIMITIVES[node.op], node.operands
-        exact = primitive.exact is not None and primitive.exact(node)
+        exact = not operands or (primitive.exact is not None and primitive.exact(node))
         if not exact and node.attrs.get("contract"):
             if self._may_be_contracted(node):
                 raise NotDirect if self.prepared else NotPrepared
@@ -186,7 +204,7 @@ class Planner:
             return self._of_ours(node, size)
         if self.checks and node.op in INDEXING:
             raise NotDirect
-        self.work += STEP + (int(size * max(primitive.cost, 1.0)) if size > 1 else 0)
+        self.work += STEP + (int(size * max(primitive.cost, 1.0) * ELEMENT) if size > 1 else 0)
         function = primitive.function
         if function is not None and bfloat16 not in [v.dtype for v in operands]:
             return function, None, operands
@@ -199,6 +217,8 @@ class Planner:
         if node.results[0].dtype.kind != "f":
             raise NotDirect
         if kind in FOLDED:
+            if any(prod(v.shape) > MOST_TERMS for v in operands):
+                raise NotDirect
             if not self.prepared and operands[0] in self.varying:
                 return self._alone(node, None)
             return self._in_order(node, size)
@@ -208,7 +228,7 @@ class Planner:
             return self._alone(node, exponent)
         if not self.prepared and not (exponent is None and any(v in self.varying for v in operands)):
             raise NotPrepared
-        self.work += CALL + int(size * PRIMITIVES[node.op].cost)
+        self.work += CALL + int(size * PRIMITIVES[node.op].cost * ELEMENT)
         whole = None
         if exponent is not None:
             from loopgrad.codegen.lower.elementwise import whole_exponent  # late: as above
@@ -285,6 +305,28 @@ class Planner:
         return False
 
 
+def _sparing(program: CpuDirectProgram, types: Sequence[TensorType]) -> list[LargeOperation]:
+    """The operations of a program, whose results have these types, with what they may spare. Written over is only what
+    NumPy's functions of elements made and read: nothing else shares its memory."""
+    operations, first = program.operations, program.first
+    needed = {place for place, _ in program.outputs}
+    kept = {*needed, *[p for o in operations if not _of_elements(o) for p in o.operands]}
+    found: list[LargeOperation] = []
+    for number, operation in reversed([*enumerate(operations)]):
+        last = tuple({*operation.operands} - needed)
+        needed.update(last)
+        over = None
+        if _of_elements(operation) and types[number].shape:  # NumPy's scalars can't be written to
+            spare = [p for p in last if p >= first and p not in kept and _of_elements(operations[p - first])]
+            over = next((p for p in spare if types[p - first] == types[number]), None)
+        found.append(LargeOperation(operation, last, over))
+    return found[::-1]
+
+
+def _of_elements(operation: Operation) -> bool:
+    return isinstance(operation.function, np.ufunc)
+
+
 def _varies(node: Node, varying: set[Value]) -> bool:
     """Whether the result is one of `varying`, when these are."""
     operands, row = node.operands, PRIMITIVES[node.op]
@@ -297,8 +339,9 @@ def _varies(node: Node, varying: set[Value]) -> bool:
 
 
 def _constant(node: Node, type: TensorType) -> Any:
-    if node.op == "const" and not type.shape and type.dtype is not bfloat16:
-        return type.dtype.np.type(node.attrs["value"])
+    if node.op == "const" and type.dtype is not bfloat16 and (not type.shape or type.size > KEPT):
+        number = type.dtype.np.type(node.attrs["value"])
+        return np.broadcast_to(number, type.shape) if type.shape else number
     reference = PRIMITIVES[node.op].reference
     assert reference is not None
     return reference(node.attrs)[0]
@@ -319,24 +362,28 @@ class CpuDirectProgram(DirectProgram):
         work: int,
     ) -> None:
         self.work = work
+        self.operations = operations
+        self.outputs = outputs
+        self.first = inputs + len(constants)  # place of a result
+        self.large: Sequence[LargeOperation] = ()
         self._inputs = inputs
         self._constants = constants
-        self._operations = operations
-        self._outputs = outputs
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         with np.errstate(all="ignore"):
             found = self._computed([b.array for b in buffers])
-        return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self._outputs]
+        return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self.outputs]
 
     def compute(self, *arrays: Any) -> Any:
         """The only output for these inputs, as part of another program."""
-        return self._computed([*arrays])[self._outputs[0][0]]
+        return self._computed([*arrays])[self.outputs[0][0]]
 
     def _computed(self, found: list[Any]) -> list[Any]:
         """All values, where the inputs are found."""
         found += self._constants
-        for function, attrs, operands in self._operations:
+        if self.large:
+            return self._computed_sparingly(found)
+        for function, attrs, operands in self.operations:
             if attrs is not None:
                 found.append(function(attrs, *[found[i] for i in operands])[0])
             elif len(operands) == 2:
@@ -344,6 +391,20 @@ class CpuDirectProgram(DirectProgram):
                 found.append(function(found[i], found[j]))
             else:
                 found.append(function(*[found[i] for i in operands]))
+        return found
+
+    def _computed_sparingly(self, found: list[Any]) -> list[Any]:
+        """As above; what nobody needs any more goes."""
+        for (function, attrs, operands), last, over in self.large:
+            arrays = [found[i] for i in operands]
+            if attrs is not None:
+                result = function(attrs, *arrays)[0]
+            else:
+                result = function(*arrays) if over is None else function(*arrays, out=found[over])
+            del arrays
+            found.append(result)
+            for i in last:
+                found[i] = None
         return found
 
 

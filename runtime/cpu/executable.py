@@ -108,6 +108,21 @@ class CpuExecutable(Executable):
             return made
         return self.arrange(buffers, made)
 
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """As `run`, on elements at these addresses; the caller holds memory of the right sizes, and every output is
+        computed."""
+        assert self._plain, self.program.outputs
+        context = self._take()
+        words = context.words
+        for word, address in zip(self._input_words, inputs, strict=True):
+            words[word] = address
+        for (_, word), address in zip(self._made, outputs, strict=True):
+            words[word] = address
+        try:
+            self.call(context)
+        finally:
+            self._free.append(context)
+
     def _check(self, buffers: Sequence[Buffer]) -> None:
         types = self.input_types
         if len(types) != len(buffers):

@@ -1,7 +1,8 @@
 """Functions that our code generator expands (exp, sin, pow ...) and sums of rows, on arrays of any size: for programs
 that run directly.
 
-A function is a compiled program of its own for a fixed number of elements, which takes longer arrays in parts. An
+A function is a compiled program of its own for a fixed number of elements, which takes longer arrays in parts (where
+they lie). An
 element's bits don't depend on what is computed beside it, so they are those of any other program. A sum, product or
 extreme of a long row is a program for the next power of two, to which the row is filled up with what changes nothing:
 small kernels combine a row's elements in an order that depends on how many there are alone
@@ -11,7 +12,7 @@ small kernels combine a row's elements in an order that depends on how many ther
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,12 +21,14 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.cpu.executable import CpuExecutable
 from loopgrad.runtime.executable import Executable
 
 FEW: Final = 64  # elements of a program that most arrays fit in
 MANY: Final = 1024
+MOST: Final = 1 << 15  # which several threads compute
 
-Compile = Callable[[Graph, Options], Executable]
+Compile = Callable[[Graph, Options], CpuExecutable]
 Key = tuple[str, DType, int | None, int]
 
 
@@ -44,7 +47,9 @@ class Expanded:
         assert isinstance(type, TensorType)
         count = 1 if exponent is not None else len(node.operands)
         program = self._program((op, type.dtype, exponent, FEW if type.size <= FEW else MANY), count)
-        return program.run
+        if type.size < MOST:
+            return program.run
+        return Parts(self._program((op, type.dtype, exponent, MOST), count), program).run
 
     def rows(self, op: str, dtype: DType, extent: int, nothing: float) -> Callable[[Any], Array]:
         """What reduces each row of an array (rows, extent); `nothing` combines with any element to that."""
@@ -80,33 +85,64 @@ def _graph(key: Key, count: int) -> Graph:
 class BlockProgram:
     """A program of `size` elements, for arrays of other sizes."""
 
-    def __init__(self, executable: Executable, size: int) -> None:
+    def __init__(self, executable: CpuExecutable, size: int) -> None:
+        self.size = size
         self._executable = executable
-        self._size = size
         self._idle: list[Sequence[Buffer]] = []  # inputs that no call is using
 
     def run(self, *arrays: Any) -> Array:
         """The elements, in new memory."""
-        shape = np.shape(arrays[0])
         flat = [np.reshape(a, -1) for a in arrays]
-        result = np.empty(shape, flat[0].dtype)
-        target = result.reshape(-1)
+        result = np.empty(np.shape(arrays[0]), flat[0].dtype)
+        self.fill(result.reshape(-1), flat)
+        return result
+
+    def fill(self, target: Array, flat: Sequence[Array]) -> None:
+        """The elements of vectors, in memory that lies together."""
+        whole = self.whole(target, flat)
+        if whole == len(target):
+            return
         try:
             inputs = self._idle.pop()
         except IndexError:
             inputs = self._inputs()
-        for first in range(0, len(target), self._size):
-            part = target[first : first + self._size]
-            for buffer, elements in zip(inputs, flat, strict=True):
-                buffer.array[: len(part)] = elements[first : first + self._size]
-            part[...] = self._executable.run(inputs)[0].array[: len(part)]
+        part = target[whole:]
+        for buffer, elements in zip(inputs, flat, strict=True):
+            buffer.array[: len(part)] = elements[whole:]
+        part[...] = self._executable.run(inputs)[0].array[: len(part)]
         self._idle.append(inputs)
-        return result
+
+    def whole(self, target: Array, flat: Sequence[Array]) -> int:
+        """As many of them as fill whole blocks, computed where they lie; how many these are."""
+        whole = len(target) // self.size * self.size
+        if whole:
+            dense = [np.ascontiguousarray(a) for a in flat]
+            addresses = [a.ctypes.data for a in dense]
+            result, itemsize = target.ctypes.data, target.itemsize
+            for first in range(0, whole * itemsize, self.size * itemsize):
+                self._executable.run_at([a + first for a in addresses], (result + first,))
+        return whole
 
     def _inputs(self) -> Sequence[Buffer]:
         """Memory of our own, that nobody else sees."""
         types = self._executable.input_types
         return [Buffer(np.ones(t.shape, t.dtype.np), self._executable.device, t) for t in types]
+
+
+class Parts(NamedTuple):
+    """Long arrays: whole blocks of the one program, the rest by the other."""
+
+    most: BlockProgram
+    rest: BlockProgram
+
+    def run(self, *arrays: Any) -> Array:
+        """The elements, in new memory."""
+        flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
+        result = np.empty(np.shape(arrays[0]), flat[0].dtype)
+        target = result.reshape(-1)
+        whole = self.most.whole(target, flat)
+        self.rest.fill(target[whole:], [a[whole:] for a in flat])
+        return result
 
 
 class RowProgram:

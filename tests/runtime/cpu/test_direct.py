@@ -114,6 +114,31 @@ def test_functions_of_any_number_of_elements(count: int) -> None:
         assert same_bits(a.array, b.array)
 
 
+@pytest.mark.parametrize("count", [5_000, 32_768, 40_001])
+def test_large_arrays_have_the_bits_of_compiled_code_and_leave_inputs_alone(count: int) -> None:
+    def function(x: Value, y: Value, k: Value) -> tuple[Value, ...]:
+        once = ops.mul(x, y)
+        turned = ops.reshape(once, (count, 1))
+        early = ops.neg(turned)
+        last = ops.add(ops.add(once, y), x)  # doesn't write over it: a view of it is read later
+        chain = ops.add(ops.mul(ops.sub(x, y), y), ops.sin(x))
+        middle = ops.exp(ops.neg(ops.mul(chain, chain)))
+        places = ops.cast(ops.add(k, ops.iota(k.type, 0)), float64)
+        taken = ops.gather(ops.add(chain, ops.mul(middle, places)), k)
+        return (early, last, ops.add(turned, turned), middle, taken, chain, ops.full(0.3, x.type))
+
+    device, rng = CpuDevice(), np.random.default_rng(count)
+    types = [TensorType((count,), d) for d in (float64, float64, int64)]
+    given = [rng.normal(size=count), rng.normal(size=count), rng.integers(0, count, count)]
+    graph, buffers = trace(function, types)[0], [device.put(a) for a in given]
+    program = device.direct(graph, DEFAULT_OPTIONS)
+    assert program is not None
+    for a, b in zip(program.run(buffers), device.compile(graph, DEFAULT_OPTIONS).run(buffers), strict=True):
+        assert same_bits(a.array, b.array)
+    for buffer, array in zip(buffers, given, strict=True):
+        np.testing.assert_array_equal(buffer.array, array)
+
+
 def grown(x: Value) -> tuple[Value, ...]:
     return (ops.add(x, x),)
 
@@ -125,7 +150,10 @@ def test_what_is_compiled() -> None:
         return device.direct(trace(grown, [TensorType(shape, float32)])[0], options)
 
     assert of((3,)) is not None
+    assert of((direct.MOST_ELEMENTS,)) is not None
     assert of((direct.MOST_ELEMENTS + 1,)) is None
+    large = trace(lambda x: (ops.reduce_sum(x, (1,)),), [TensorType((direct.MOST_TERMS, 2), float32)])[0]
+    assert device.direct(large, DEFAULT_OPTIONS) is None
     assert of((3,), Options(fast_math=True)) is None
     gather = trace(lambda x, i: (ops.gather(x, i),), [TensorType((3,), float32), TensorType((2,), int64)])[0]
     assert device.direct(gather, DEFAULT_OPTIONS) is not None
