@@ -9,7 +9,9 @@ An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instr
 long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
 LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests marked `costly` (large programs, which a
 driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
-them, and the emulator none.
+them, and the emulator none. Where the simulator of CUDA runs beside Vulkan, the two share the tests of whole programs
+(those not below codegen/ and runtime/), each test on one of them, by the hash of its name; LOOPGRAD_TEST_SHARED=0 runs
+each on both. Real GPUs share nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 10))
 _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
+_SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
+_STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
 _owned_cache: str | None = None
 
 
@@ -95,8 +99,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the samples."""
-    dropped = {item for item in items if _share(item.nodeid) >= _sampled(item)}
+    """Leave the samples, and for each of the devices that share tests its own."""
+    sharing = _SHARED and set(_STAND_INS) <= set(chosen_devices())
+    dropped = {
+        item for item in items if _share(item.nodeid) >= _sampled(item) or (sharing and _left_to_another(item.nodeid))
+    }
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
         items[:] = [item for item in items if item not in dropped]
@@ -122,6 +129,14 @@ def _sampled(item: pytest.Item) -> float:
     if "emulator:" in item.name:
         return 0.0 if costly and _EMULATED < 1 else _EMULATED
     return _COSTLY if costly else 1.0
+
+
+def _left_to_another(test: str) -> bool:
+    """Whether the other of the two devices that share tests runs this one."""
+    if test.startswith(("tests/codegen/", "tests/runtime/")):
+        return False
+    device = next((name for name in _STAND_INS if name in test), None)
+    return device is not None and device != _STAND_INS[int(2 * _share(test.replace(device, "")))]
 
 
 def _share(name: str) -> float:

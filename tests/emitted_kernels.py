@@ -1,8 +1,9 @@
 """Kernels that tests emit, for whatever GPU, kept so that other compilers see them at the end of the run.
 
 `tests/run` asks for it by LOOPGRAD_TEST_JUDGED=1, since emitting and compiling everything again takes minutes.
-Those are kept that have an instruction, or two in a row, which no earlier one had, and a sample of the others
-(LOOPGRAD_TEST_SAMPLE is its share; with 1 every different kernel is kept). At the end of the run each judge sees
+Those are looked at that have an operation, or two in a row, which no earlier one of the process had, and kept if their
+instructions are new in the same sense, and a sample of the others (LOOPGRAD_TEST_SAMPLE is its share; with 1 every
+different kernel is kept). At the end of the run each judge sees
 the kept ones; what it rejects fails the run.
 """
 
@@ -13,11 +14,13 @@ import hashlib
 import json
 import os
 import pickle
+import random
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -66,15 +69,29 @@ def traits(function: str) -> set[str]:
     return {*lines, *[f"{x}\n{y}" for x, y in pairwise(kinds)]}
 
 
+def features(kernel: Any, fast: bool, shape: Any) -> set[Any]:
+    """The operations of a kernel with their types, alone and in pairs, and what its lanes' mapping has."""
+    from loopgrad.codegen.kernel.nodes import walk  # late: the library
+
+    operations = list(walk(kernel.body))
+    typed = {(op.opcode, *[v.dtype.name for v in (*op.operands, *op.results)], fast) for op in operations}
+    pairs = {(x.opcode, y.opcode) for x, y in pairwise(operations)}
+    parts = {(field.name, bool(getattr(x, field.name))) for x in (kernel, shape) for field in fields(x)}
+    sums = {(r.kind, r.dtype.name) for r in (*kernel.reductions, kernel.running) if r is not None}
+    return typed | pairs | parts | sums
+
+
 class Kernels:
     """Kernels in a folder that the workers of a run share, named by the content of their LLVM IR."""
 
     def __init__(self, folder: Path, judges: Sequence[Judge]) -> None:
         self.folder, self.judges = folder, judges
+        self.met: set[Any] = set()
         self.seen: set[str] = set()
         self.known: set[str] = set()
         self.verdicts: dict[str, list[str]] = {}
         self.count = 0
+        self.random = random.Random(0)
 
     def watch(self) -> None:
         """Look at whatever is emitted from now on."""
@@ -85,10 +102,19 @@ class Kernels:
         own = compile._Kernels.own
 
         def looked_at(kernels: Any, kernel: Any, *arguments: Any) -> int:
-            self.look(kernel, *arguments)
+            if self.interesting(kernel, *arguments):
+                self.look(kernel, *arguments)
             return own(kernels, kernel, *arguments)
 
         compile._Kernels.own = looked_at  # type: ignore[method-assign]
+
+    def interesting(self, kernel: Any, fast: bool, shape: Any) -> bool:
+        """Whether it has new features, is one of the sample, or is written for whole workgroups."""
+        new = features(kernel, fast, shape)
+        if new <= self.met and shape.program is None and self.random.random() >= SAMPLE:
+            return False
+        self.met |= new
+        return True
 
     def look(self, kernel: Any, *arguments: Any) -> None:
         from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage  # late, as above
@@ -134,7 +160,9 @@ class Kernels:
         chosen = list(self.chosen())
         self.count = len(chosen)
         if chosen:
-            self.verdicts = {judge.name: judge.judge(chosen, self.folder) for judge in self.judges}
+            with ThreadPoolExecutor(len(self.judges)) as pool:
+                found = pool.map(lambda judge: judge.judge(chosen, self.folder), self.judges)
+                self.verdicts = dict(zip([judge.name for judge in self.judges], found, strict=True))
         if any(self.verdicts.values()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -339,6 +339,7 @@ CONTROL: dict[str, list[Case]] = {
     "to_device": [],
 }
 
+
 def _parts(m: Any, z: Any) -> tuple[Any, Any]:
     return m.real(z), m.imag(z)
 

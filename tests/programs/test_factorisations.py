@@ -38,9 +38,7 @@ def test_lanes_with_trips_of_their_own(device, n):
     b, trips = RNG.standard_normal((lanes, n)), np.array([3, 0, 2])
 
     def one(a, b, count):
-        step = lambda k, x: 0.5 * x + lg.linalg.solve(
-            a + 0.1 * lg.eye(n) * lg.sum(x * x) / (1 + lg.sum(x * x)), b
-        )
+        step = lambda k, x: 0.5 * x + lg.linalg.solve(a + 0.1 * lg.eye(n) * lg.sum(x * x) / (1 + lg.sum(x * x)), b)
         return lg.fori_loop(0, count, step, b)
 
     expected = [refined(np, np.linalg.solve, a[i], b[i], trips[i]) for i in range(lanes)]

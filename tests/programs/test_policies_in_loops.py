@@ -131,9 +131,7 @@ LOOPS: dict[str, Any] = {
     "lanes in lanes": lambda step, x: lg.fori_loop(
         0, lg.asarray(TRIPS), lambda k, v: lg.fori_loop(0, k + 1, lambda _, u: step(0.1 * u), v), x
     ),
-    "triangle": lambda step, x: lg.fori_loop(
-        0, 4, lambda k, v: lg.fori_loop(0, k, lambda _, u: step(0.1 * u), v), x
-    ),
+    "triangle": lambda step, x: lg.fori_loop(0, 4, lambda k, v: lg.fori_loop(0, k, lambda _, u: step(0.1 * u), v), x),
     "while in for": lambda step, x: lg.fori_loop(
         0, 3, lambda k, v: lg.while_loop(lambda u: u < 2.0 + k, step, 0.3 * v), x
     ),
@@ -268,8 +266,8 @@ SAVING: dict[str, Any] = {
     "while": lambda step: lambda v: lg.while_loop(lambda u: lg.sum(u) < 9, lambda u: u + 0.3 * step(u) + 0.8, v),
     "branch": lambda step: lambda v: lg.cond(lg.sum(v) < 100, twice(step), lambda v: v, v),
     "branch of lanes": lambda step: lambda v: lg.cond(v < 0.5, twice(step), lambda v: v * v, v),
-    "branch in a loop": lambda step: lambda v: lg.fori_loop(
-        0, 2, lambda _, v: lg.cond(lg.sum(v) < 100, twice(step), lambda v: v, v), v
+    "branch in a loop": lambda step: (
+        lambda v: lg.fori_loop(0, 2, lambda _, v: lg.cond(lg.sum(v) < 100, twice(step), lambda v: v, v), v)
     ),
     "then another": and_then_another,
 }

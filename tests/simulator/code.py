@@ -21,9 +21,9 @@ from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
 from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
-from loopgrad.codegen.targets.llvm_gpu.backend import optimised
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+from loopgrad.codegen.targets.llvm_modules import parsed
 
 GROUP = 32
 UPDATE_GROUP = 4
@@ -117,9 +117,19 @@ def target_machine() -> Any:
 
 
 def generate(text: str) -> tuple[bytes, Mapping[str, str]]:
-    """A relocatable object."""
+    """A relocatable object. Its code runs once or twice, so that most of it isn't worth optimising."""
+    from llvmlite import binding
+
     machine = target_machine()
-    with optimised(text, machine, unroll=False) as module:
+    layout = f'target datalayout = "{machine.target_data}"\n'
+    with (
+        parsed(layout + text) as module,
+        binding.create_pipeline_tuning_options() as tuning,
+        binding.create_pass_builder(machine, tuning) as builder,
+        binding.create_new_module_pass_manager() as passes,
+    ):
+        passes.add_sroa_pass()
+        passes.run(module, builder)
         return bytes(machine.emit_object(module)), {}
 
 

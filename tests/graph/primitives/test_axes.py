@@ -31,10 +31,20 @@ CASES = {
     "argsort": [({"axis": 3}, [])],
     "top_positions": [({"axis": 3, "k": 1}, [])],
     "matmul": [({}, [(2, 3, 4, 5)])],
-    "conv": [(
-        {"strides": (1, 1), "low": (0, 1), "high": (0, 0), "spread": (1, 1), "dilation": (1, 1), "groups": 1,
-         "absent": False}, [(5, 3, 1, 2)],
-    )],
+    "conv": [
+        (
+            {
+                "strides": (1, 1),
+                "low": (0, 1),
+                "high": (0, 0),
+                "spread": (1, 1),
+                "dilation": (1, 1),
+                "groups": 1,
+                "absent": False,
+            },
+            [(5, 3, 1, 2)],
+        )
+    ],
     "gather": [({}, [INDEX]), ({}, [INDEX, INDEX])],
     "scatter": [({"kind": "add"}, [INDEX, (*INDEX.shape, 3, 1, 4)]), ({"kind": "set"}, [INDEX, INDEX, (2, 3, 1, 4)])],
 }

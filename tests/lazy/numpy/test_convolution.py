@@ -35,9 +35,7 @@ def per_dim(given: Any, dims: int) -> list[Any]:
 def windows(x: np.ndarray, window: Sequence[int], **keywords: Any) -> np.ndarray:
     """(N, C, *places, *window), with zeros around and between."""
     dims = len(window)
-    strides, dilation, spread = (
-        per_dim(keywords.get(k, 1), dims) for k in ("stride", "dilation", "input_dilation")
-    )
+    strides, dilation, spread = (per_dim(keywords.get(k, 1), dims) for k in ("stride", "dilation", "input_dilation"))
     for d in range(dims):
         if x.shape[2 + d]:
             x = np.insert(x, np.repeat(np.arange(1, x.shape[2 + d]), spread[d] - 1), 0, axis=2 + d)
