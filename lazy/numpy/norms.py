@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,7 +75,7 @@ def _size(t: Tensor, ord: float) -> Tensor:
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices (the last two axes): "fro" (Frobenius), the largest (smallest) sum of absolute values of
     a column for 1 (-1), of a row for infinity (its negative), the largest (smallest) singular value for 2 (-2), the sum
-    of all for "nuc".
+    of all for "nuc"; the largest of nothing is 0.
 
     Integers give the default float. Raises ShapeError for less than two axes, ValueError for another `ord`.
 
@@ -87,8 +87,9 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
         raise ShapeError(explained("matrix_norm", "at least 2 dimensions", t._value.type, "use vector_norm"))
     if ord == "fro":
         return vector_norm(t, axis=(-2, -1), keepdims=keepdims)
+    largest = max if 0 not in t._value.shape else partial(max, initial=0)  # of nothing it is 0, as in NumPy
     if ord in (2, -2, "nuc"):
-        combined = sum if ord == "nuc" else max if ord == 2 else min
+        combined = sum if ord == "nuc" else largest if ord == 2 else min
         result = combined(svdvals(t), axis=-1, keepdims=keepdims)
         return result[..., None] if keepdims else result
     if ord not in (1, -1, float("inf"), float("-inf")):
@@ -96,7 +97,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
         raise ValueError(explained("matrix_norm", "ord 'fro', 'nuc', 1, -1, 2, -2, inf or -inf", repr(ord), fix))
     summed, other = (-2, -1) if abs(ord) == 1 else (-1, -2)
     sums = sum(absolute(t), axis=summed, keepdims=True)
-    result = (max if ord > 0 else min)(sums, axis=other, keepdims=True)
+    result = (largest if ord > 0 else min)(sums, axis=other, keepdims=True)
     return result if keepdims else result[..., 0, 0]
 
 

@@ -133,11 +133,24 @@ def _session() -> Callable[[Graph, Sequence[Value], str, Options], list[Buffer]]
 
 
 def _run(values: Sequence[Value], walk: Walk) -> tuple[list[Buffer], Collection[Value]]:
-    """The elements of each value that was walked to, one program a device, and the values whose device the user
-    chose."""
+    """The elements of each value that was walked to, and the values whose device the user chose. Raises LinAlgError for
+    what `lazy.tensor.refusals` tests on the way."""
     if current_scope() is not None:
         with enter(None):
             return _run(values, walk)
+    marks = walk.marks()
+    if not marks:
+        return _computed(values, walk)
+    from loopgrad.lazy.tensor.refusals import check, with_tests  # late: few programs factorise
+
+    tested = with_tests(values, marks)
+    buffers, committed = _computed(tested, walked(tested))
+    check(marks, [get_device(b.device).get(b) for b in buffers[len(values) :]])
+    return buffers[: len(values)], committed
+
+
+def _computed(values: Sequence[Value], walk: Walk) -> tuple[list[Buffer], Collection[Value]]:
+    """As above, one program a device."""
     evaluate_graph, config = _session(), current()
     whole, leaves = walk.cut(values)
     if not TensorLeaf.any_committed:

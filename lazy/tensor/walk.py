@@ -11,12 +11,15 @@ node that runs, and no two inputs have one leaf, the walk itself is the graph; e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.lazy.tensor.core import TensorLeaf
 from loopgrad.lazy.tensor.evaluator import known_leaf
+
+REFUSED: Final = "refused"  # attribute of an `alias` whose value an evaluation tests (`lazy.tensor.refusals`)
 
 
 class Walk:
@@ -32,6 +35,10 @@ class Walk:
         self.inputs = inputs
         self.starts = starts
         self.plain = plain
+
+    def marks(self) -> list[Node]:
+        """The nodes whose values are tested."""
+        return [node for node in self.nodes if node.op == "alias" and REFUSED in node.attrs]
 
     def cut(self, outputs: Sequence[Value]) -> tuple[Graph, list[Value]]:
         """The graph that computes `outputs`, which are results of what was walked to, or its inputs, and the leaves

@@ -10,6 +10,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType, TensorType, complex_dtype_of
 from loopgrad.lazy.numpy.linalg.operands import float_values, is_empty, matrices, option, square
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
+from loopgrad.lazy.tensor.refusals import refused
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -54,8 +55,8 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular l with `l @ l.T = x` for symmetric positive definite matrices; l.T with `upper`.
 
     Shape (..., n, n) stays, integers give the default float. One triangle of x is read, the lower one (with `upper` the
-    other), and to it belongs the whole derivative. Raises LinAlgError for matrices that aren't square. A matrix that
-    isn't positive definite gives NaN.
+    other), and to it belongs the whole derivative. Raises LinAlgError for matrices that aren't square, and where one
+    that isn't positive definite is evaluated; in functions that are traced its factor is NaN.
 
     >>> lg.linalg.cholesky(lg.asarray([[4.0, 2.0], [2.0, 5.0]]))
     Tensor([[2., 0.],
@@ -65,7 +66,8 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     square("cholesky", a)
     if is_empty(a):
         return wrap(zeros(a.shape, a))
-    return wrap(mx.adjoint(mx.cholesky(mx.adjoint(a))) if upper else mx.cholesky(a))
+    factor = refused(mx.cholesky(mx.adjoint(a) if upper else a), "indefinite", "cholesky")
+    return wrap(mx.adjoint(factor) if upper else factor)
 
 
 def qr(x: ArrayLike, /, *, mode: str = "reduced") -> Any:
@@ -135,8 +137,9 @@ def eig(x: ArrayLike, /) -> EigResult:
     """Eigenvalues and eigenvectors of length 1 of square matrices: `x @ v = v * w`. Complex, also of real matrices.
 
     Shape (..., n, n) gives (..., n), in no order, and (..., n, n), whose columns are the vectors. float32 gives
-    complex64, float64 and integers complex128. Raises LinAlgError for matrices that aren't square. Where values are
-    equal, derivatives are infinite or NaN; those of vectors are right for what doesn't ask for their phases.
+    complex64, float64 and integers complex128. Raises LinAlgError for matrices that aren't square, and where infinities
+    or NaN are evaluated. Where values are equal, derivatives are infinite or NaN; those of vectors are right for what
+    doesn't ask for their phases.
 
     >>> lg.linalg.eig(lg.asarray([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
     Tensor([0.+1.j, 0.-1.j], dtype=complex128)
@@ -146,7 +149,7 @@ def eig(x: ArrayLike, /) -> EigResult:
     if is_empty(a):
         empty = ops.cast(zeros(a.shape, a), _complex(a))
         return EigResult(wrap(ops.cast(zeros(a.shape[:-1], a), _complex(a))), wrap(empty))
-    w, v = mx.eig(a)
+    w, v = mx.eig(refused(a, "not finite", "eig"))
     return EigResult(wrap(w), wrap(v))
 
 
@@ -160,7 +163,9 @@ def eigvals(x: ArrayLike, /) -> Tensor:
     """
     (a,) = float_values("eigvals", x)
     square("eigvals", a)
-    return wrap(ops.cast(zeros(a.shape[:-1], a), _complex(a)) if is_empty(a) else mx.eigvals(a))
+    if is_empty(a):
+        return wrap(ops.cast(zeros(a.shape[:-1], a), _complex(a)))
+    return wrap(mx.eigvals(refused(a, "not finite", "eigvals")))
 
 
 def _complex(v: Value) -> DType:
@@ -172,8 +177,9 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True, compute_uv: bool = True,
 
     With k = min(m, n), shape (..., m, n) gives (..., m, m), (..., k) and (..., n, n); (..., m, k) and (..., k, n) for
     the vectors without `full_matrices`; the values alone without `compute_uv`. `hermitian` reads the lower triangle of
-    symmetric matrices. Integers give the default float. Raises LinAlgError for less than two axes. Derivatives
-    (J. Townsend, 2016) are of the thin factors; those of vectors are infinite or NaN where values are equal.
+    symmetric matrices. Integers give the default float. Raises LinAlgError for less than two axes, and where a NaN is
+    evaluated. Derivatives (J. Townsend, 2016) are of the thin factors; those of vectors are infinite or NaN where
+    values are equal.
 
     >>> lg.linalg.svd(lg.asarray([[3.0, 0.0], [0.0, -4.0]])).S
     Tensor([4., 3.], dtype=float64)
@@ -184,6 +190,7 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True, compute_uv: bool = True,
     k = min(m, n)
     if hermitian:
         a = mx.hermitian_of_lower(a)
+    a = refused(a, "nan", "svd")
     if not compute_uv:
         return wrap(mx.real(zeros((*batch, k), a)) if is_empty(a) else mx.svdvals(a))
     if is_empty(a):

@@ -11,11 +11,12 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.linalg.decompositions import svdvals, zeros
 from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, square
-from loopgrad.lazy.numpy.linalg.solving import inv
+from loopgrad.lazy.numpy.linalg.solving import inverse
 from loopgrad.lazy.numpy.norms import norm
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, wrap
+from loopgrad.lazy.tensor.refusals import refused
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -28,8 +29,8 @@ def pinv(x: ArrayLike, /, rcond: ArrayLike | None = None, *, rtol: ArrayLike | N
 
     Singular values of up to `rtol` (or `rcond`, a number for each matrix) times the largest count as 0; the default is
     max(m, n) times the distance between 1 and the next float, NumPy's for `rtol`. Integers give the default float.
-    Raises LinAlgError for less than two axes. The derivative (G. Golub and V. Pereyra, 1973) is that for matrices of
-    the same rank.
+    Raises LinAlgError for less than two axes, and where a NaN is evaluated. The derivative (G. Golub and V. Pereyra,
+    1973) is that for matrices of the same rank.
 
     >>> lg.linalg.pinv(lg.asarray([[2.0, 0.0], [0.0, 0.0]]))
     Tensor([[0.5, 0. ],
@@ -40,6 +41,7 @@ def pinv(x: ArrayLike, /, rcond: ArrayLike | None = None, *, rtol: ArrayLike | N
     *batch, m, n = a.shape
     if is_empty(a):
         return wrap(zeros((*batch, n, m), a))
+    a = refused(a, "nan", "pinv")
     return wrap(mx.pinv(a, _ratio("pinv", a, rtol if rcond is None else rcond)))
 
 
@@ -58,7 +60,8 @@ def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Te
 
     Shapes (m, n) and (m, k) give (n, k), (k,) (where m > n, else (0,)), () and (min(m, n),); a `b` of shape (m,) is one
     column. `rcond` as for `pinv`. Unlike in NumPy, the rests are there where the rank is less than n, too. Raises
-    LinAlgError for other numbers of axes, ShapeError where the rows differ in number. By the pseudo-inverse.
+    LinAlgError for other numbers of axes and where a NaN is evaluated, ShapeError where the rows differ in number. By
+    the pseudo-inverse.
 
     >>> x, rest, rank, values = lg.linalg.lstsq(lg.asarray([[1.0], [1.0]]), lg.asarray([1.0, 3.0]))
     >>> x, rest, rank
@@ -77,7 +80,8 @@ def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Te
     if is_empty(left, rows):
         x, values = zeros((n, rows.shape[1]), left), mx.real(zeros((min(m, n),), left))
     else:
-        x, values = ops.matmul(mx.pinv(left, ratio), rows), mx.svdvals(left)
+        known = refused(left, "nan", "lstsq")
+        x, values = ops.matmul(mx.pinv(known, ratio), rows), mx.svdvals(known)
     rest = ops.sub(rows, ops.matmul(left, x)) if m > n else zeros((0, 0), left)
     lengths = ops.reduce_sum(mx.squared(rest), (0,))
     shaped = x if len(right.shape) == 2 else ops.reshape(x, (n,))
@@ -133,7 +137,7 @@ def cond(x: ArrayLike, /, p: Any = None) -> Tensor:
         ratio = values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
     else:
         square("cond", a)
-        ratio = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+        ratio = norm(x, p, (-2, -1)) * norm(wrap(inverse(a)), p, (-2, -1))
     given = wrap(ops.reduce_or(ops.is_nan(a), (len(a.shape) - 2, len(a.shape) - 1)))
     lost = wrap(ops.and_(ops.is_nan(ratio._value), ops.invert(given._value)))
     return where(lost, float("inf"), ratio)

@@ -13,6 +13,7 @@ from loopgrad.graph.types import TensorType
 from loopgrad.lazy.numpy.linalg.decompositions import cholesky, zeros
 from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, meeting, option, square
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, wrap
+from loopgrad.lazy.tensor.refusals import refused
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -28,7 +29,8 @@ def solve_triangular(
 
     SciPy's, for batches: shapes (..., n, n) and (..., n, k), or (n,) for one column. With `unit_diagonal` the diagonal
     counts as ones. Dtypes are promoted to one float. Raises LinAlgError for matrices that aren't square, ShapeError
-    where extents differ, ValueError for another `trans`. A 0 on the diagonal gives infinities or NaN.
+    where extents differ, ValueError for another `trans`. Where a 0 on the diagonal is evaluated, LinAlgError is raised;
+    in functions that are traced it gives infinities or NaN.
 
     >>> lg.linalg.solve_triangular(lg.asarray([[2.0, 0.0], [1.0, 4.0]]), lg.asarray([2.0, 9.0]), lower=True)
     Tensor([1., 2.], dtype=float64)
@@ -37,6 +39,8 @@ def solve_triangular(
     left, rows, vector = systems("solve_triangular", a, b)
     if is_empty(left, rows):
         return wrap(_as_given(zeros(rows.shape, rows), vector))
+    if not unit_diagonal:
+        left = refused(left, "singular", "solve_triangular")
     adjoint = trans in (2, "C")
     transpose = trans not in (0, "N")
     right = mx.conj(rows) if adjoint else rows

@@ -60,7 +60,7 @@ NEW = (
     "m.linalg.svd(x)",
     "m.linalg.expm(x[:, :3])",
     "m.linalg.solve_triangular(x[:, :3], x)",
-    "m.linalg.cho_factor(m.matmul(x, x.T) + 9.0 * m.eye(3))[0]",
+    "m.linalg.cho_factor(m.matmul(1.0 * x, x.T) + 9.0 * m.eye(3))[0]",
     "m.linalg.cho_solve((x[:, :3], True), x)",
     "m.linalg.lu(x)",
     "m.linalg.lu_factor(x)",

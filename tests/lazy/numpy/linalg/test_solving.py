@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -40,17 +43,83 @@ def test_as_numpy_takes_them(device: str) -> None:
 
 
 def test_without_a_factorisation(device: str) -> None:
-    """A matrix of a batch doesn't hurt the others."""
+    """In a compiled function a matrix of a batch doesn't hurt the others."""
     a = matrices(3, 3, 3)
     positive = a @ a.swapaxes(1, 2)
     indefinite = np.stack([positive[0], -positive[1], np.full((3, 3), np.nan)])
-    factors = np.asarray(lg.linalg.cholesky(indefinite))
+    factors = np.asarray(lg.compile(lg.linalg.cholesky)(indefinite))
     np.testing.assert_allclose(factors[0], np.linalg.cholesky(positive[0]))
     assert np.isnan(factors[1:]).all()
     singular = np.stack([a[0], np.ones((3, 3)), a[2]])
-    x = np.asarray(lg.linalg.solve(singular, np.arange(3.0)))
+    x = np.asarray(lg.compile(lg.linalg.solve)(singular, np.arange(3.0)))
     np.testing.assert_allclose(x[[0, 2]], np.linalg.solve(a[[0, 2]], np.arange(3.0)))
     assert not np.isfinite(x[1]).all()
+
+
+NAN, INF = np.nan, np.inf
+MATRICES: dict[str, object] = {
+    "good": [[4.0, 1.0], [1.0, 3.0]], "singular": [[1.0, 2.0], [2.0, 4.0]], "zero": [[0.0, 0.0], [0.0, 0.0]],
+    "indefinite": [[1.0, 2.0], [2.0, 1.0]], "a NaN": [[1.0, NAN], [NAN, 1.0]], "triangular": [[0.0, 0.0], [2.0, 1.0]],
+    "the other triangle": [[1.0, NAN], [2.0, 1.0]], "infinite": [[INF, 0.0], [0.0, 1.0]], "one row": [[0.0]],
+    "a batch": [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]], "complex": [[1j, 1.0], [1j, 1.0]],
+    "three rows": np.full((3, 3), NAN), "empty": np.zeros((0, 2, 2)), "no rows": np.zeros((2, 0, 0)),
+}  # fmt: skip
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "solve": lambda m, a: m.solve(a, np.ones((a.shape[-1], 2))),
+    "power": lambda m, a: m.matrix_power(a, -1),
+    "norm 2": lambda m, a: m.norm(a, 2, (-2, -1)),
+    "cond 1": lambda m, a: m.cond(a, 1) if a.size else 0.0,
+    "cond": lambda m, a: m.cond(a) if a.size else 0.0,
+    "norm": lambda m, a: m.norm(a),
+    **{name: lambda m, a, name=name: getattr(m, name)(a) for name in (
+        "inv", "det", "slogdet", "cholesky", "eigvals", "eig", "svd", "svdvals", "pinv", "matrix_rank",
+    )},
+}  # fmt: skip
+
+
+def outcome(function: Callable[[Any, Any], Any], module: Any, a: np.ndarray) -> str:
+    try:
+        result = function(module, lg.asarray(a) if module is lg.linalg else a)
+        np.asarray(result[0] if isinstance(result, tuple) else result)
+    except np.linalg.LinAlgError:
+        return "refused"
+    return "done"
+
+
+@pytest.mark.costly
+def test_what_numpy_refuses_is_refused_where_it_is_evaluated(device: str) -> None:
+    for name, function in FUNCTIONS.items():
+        for which, rows in MATRICES.items():
+            a = np.array(rows)
+            if not (name in {"cond", "cond 1"} and which == "no rows"):
+                with np.errstate(all="ignore"):
+                    expected = outcome(function, np.linalg, a)
+                assert outcome(function, lg.linalg, a) == expected, (name, which)
+
+
+def test_a_refused_matrix_is_named() -> None:
+    """By what asks for it, again and again, and in derivatives; not in functions that are traced."""
+    both = lg.asarray([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
+    inverses = lg.linalg.inv(both)
+    later = inverses @ both
+    for asked in (later, inverses, later):
+        with pytest.raises(lg.linalg.LinAlgError, match=r"inv: .*singular one at index \(1,\).*test_solving.py"):
+            lg.eval(asked)
+    assert lg.eval(both + 1.0) is None
+    with pytest.raises(lg.linalg.LinAlgError, match="singular"):
+        lg.eval(lg.grad(lambda a: lg.sum(lg.linalg.inv(a)))(both[1]))
+    with pytest.raises(lg.linalg.LinAlgError, match="solve_triangular"):
+        lg.eval(lg.linalg.solve_triangular(both[1] * 0.0, lg.ones(2)))
+
+    def rounds(a: lg.Tensor) -> Any:
+        return lg.fori_loop(0, 2, lambda _, x: lg.linalg.inv(x), a)
+
+    for traced in (lg.compile(lg.linalg.inv), lg.vmap(lg.linalg.inv), lg.vmap(rounds), lg.checkpoint(lg.linalg.inv)):
+        found = np.asarray(traced(both))
+        assert np.isfinite(found[0]).all()
+        assert not np.isfinite(found[1]).all()
+    replay = lg.compile(lg.linalg.cholesky).capture(both)
+    assert np.isnan(np.asarray(replay.replay(-both))).all()
 
 
 def test_errors_are_of_numpys_kinds() -> None:
