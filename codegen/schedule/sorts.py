@@ -4,13 +4,15 @@ sort {axis=0}(x)          ->  transpose(sort {axis=last}(transpose(x))): what is
                               makes the operand and reads the result transposes
 sort(x) and argsort(x)    ->  gather(x, argsort(x)) and argsort(x), as in the gradient of what was sorted: moving
                               elements costs less than sorting them
+sort(x), read at a few places  ->  sort {places}(x) (see `selection`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from loopgrad.codegen.schedule.selection import places_read
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import LIBRARY
 from loopgrad.graph.rebuild import GraphBuilder, renewed
@@ -27,7 +29,8 @@ def rewrite_sorts(graph: Graph) -> Graph:
     wanted: dict[Key, set[str]] = {}
     for node in [node for node in sorts if node.op != "top_positions"]:
         wanted.setdefault((node.operands[0], node.attrs["axis"]), set()).add(node.op)
-    rewriting = _Rewriting(frozenset([key for key, ops in wanted.items() if len(ops) > 1]))
+    both = frozenset([key for key, ops in wanted.items() if len(ops) > 1])
+    rewriting = _Rewriting(both, places_read(graph))
     return rewriting.graph(graph)
 
 
@@ -38,9 +41,11 @@ def _sorts(node: Node) -> bool:
 
 @dataclass(slots=True)
 class _Rewriting:
-    """`both`: what is sorted and argsorted as well. `orders`: how it lies for that, and the positions, once made."""
+    """`both`: what is sorted and argsorted as well. `orders`: how it lies for that, and the positions, once made.
+    `places`: which elements of a sort's rows are read, where not all are."""
 
     both: frozenset[Key]
+    places: Mapping[Value, tuple[int, ...]]
     builder: GraphBuilder = field(default_factory=GraphBuilder)
     orders: dict[Key, tuple[Value, Value]] = field(default_factory=dict)
 
@@ -65,6 +70,8 @@ class _Rewriting:
         perm[key[1]], perm[-1] = rank - 1, key[1]
         if key not in self.both or node.op == "top_positions":
             attrs = {**node.attrs, "axis": rank - 1}
+            if node.results[0] in self.places:
+                attrs["places"] = self.places[node.results[0]]
             return self.turned(self.builder.value(node.op, self.turned(operand, perm), **attrs), perm)
         if key not in self.orders:
             rows = self.turned(operand, perm)

@@ -90,7 +90,7 @@ def _quantile(
 
 def _of_sorted(rows: Tensor, at: Tensor, method: str, skip_nan: bool) -> Tensor:
     ordered = sort(rows)
-    missing = count_nonzero(isnan(ordered), axis=-1, keepdims=True)
+    missing = count_nonzero(isnan(rows), axis=-1, keepdims=True)
     present = subtract(rows._value.shape[-1], missing) if skip_nan else rows._value.shape[-1]
     places = _place_dtype(at._value.dtype, rows._value.shape[-1])
     count = cast(as_tensor(present), places)

@@ -6,7 +6,7 @@ by its NumPy reference, or where that is faster as `host_sort`, `host_lapack` an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +16,22 @@ from loopgrad.graph.primitives import REFERENCE
 from loopgrad.runtime import host_fourier, host_lapack
 from loopgrad.runtime.cpu import host_sort
 
-SORTS: Final = {"sort": host_sort.sort, "argsort": host_sort.argsort}
+Routine = Callable[[Mapping[str, Any], Any, int], Any]
+
 
 Array = np.ndarray[Any, Any]
+
+
+def _sort(attrs: Mapping[str, Any], x: Any, threads: int) -> Any:
+    places = attrs.get("places")  # as of codegen.schedule.selection
+    return host_sort.sort(x, threads) if places is None else host_sort.select(x, places, threads)
+
+
+SORTS: Final[dict[str, Routine]] = {
+    "sort": _sort,
+    "argsort": lambda _, x, threads: host_sort.argsort(x, threads),
+    "top_positions": lambda attrs, x, threads: host_sort.top_positions(x, attrs["k"], threads),
+}
 
 
 def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
@@ -46,7 +59,7 @@ def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Arr
     attrs, x = dict(step.attrs), operands[0]
     of_rows = step.name in SORTS and attrs["axis"] == x.ndim - 1 and x.size
     if of_rows and x.dtype.kind != "V":  # the dtypes of NumPy itself
-        return (SORTS[step.name](x, threads),)
+        return (SORTS[step.name](attrs, x, threads),)
     factorise = host_lapack.routine(step.name)
     return REFERENCE[step.name](attrs, *operands) if factorise is None else factorise(attrs, operands, threads)
 

@@ -4,12 +4,17 @@ The result is that of a stable sort, whatever is chosen here. Elements that are 
 sign and NaN with bits of their own, so of all others any sort will do; NumPy's fastest is of vector code, but for
 integers of 16 bits, which it sorts by digits. Positions of 32-bit elements and of halves are sorted in integers of 64
 bits, an element's order above, its position below.
+
+Where only some elements of sorted rows are read, or only the largest are wanted, rows aren't sorted: NumPy partitions
+them around those; and what isn't smaller than the k-th largest of some parts' largest elements has the k largest
+among it, and few others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +22,9 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 WORTH_THREADS: Final = 1 << 15  # elements of a thread
+TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they are looked through
+MOST_PLACES: Final = 4  # that cost less than a sort
+PARTS: Final = 4  # for each of the largest that are wanted
 LOW: Final = np.uint64((1 << 32) - 1)
 
 
@@ -30,14 +38,31 @@ def argsort(x: Array, threads: int) -> Array:
     return by_rows(_order_of_rows, x, np.empty(x.shape, np.int64), threads)
 
 
-def by_rows(function: Callable[[Array], Array], x: Array, result: Array, threads: int) -> Array:
-    """The function of some rows for each thread."""
-    rows, target = x.reshape(-1, x.shape[-1]), result.reshape(-1, x.shape[-1])
+def select(x: Array, places: Sequence[int], threads: int) -> Array:
+    """Elements in an order in which those at `places` of the last axis are as in `sort`."""
+    return by_rows(partial(_partitioned_rows, places=places), x, np.empty_like(x), threads)
+
+
+def top_positions(x: Array, k: int, threads: int) -> Array:
+    """Where the k largest of the last axis are, from the largest on, of equal ones the first; int64."""
+    result = np.empty((*x.shape[:-1], k), np.int64)
+    return by_rows(partial(_largest_of_rows, k=k), x, result, threads, TOGETHER) if k else result
+
+
+def by_rows(
+    function: Callable[[Array], Array], x: Array, result: Array, threads: int, together: int | None = None
+) -> Array:
+    """The function of some rows for each thread; at a time of those with as many elements as go `together`."""
+    rows, target = x.reshape(-1, x.shape[-1]), result.reshape(-1, result.shape[-1])
     parts = max(min(threads, len(rows), x.size // WORTH_THREADS), 1)
     bounds = [len(rows) * k // parts for k in range(parts + 1)]
 
+    step = len(rows) if together is None else max(together // x.shape[-1], 1)
+
     def part(k: int) -> None:
-        target[bounds[k] : bounds[k + 1]] = function(rows[bounds[k] : bounds[k + 1]])
+        for first in range(bounds[k], bounds[k + 1], step):
+            last = min(first + step, bounds[k + 1])
+            target[first:last] = function(rows[first:last])
 
     if parts == 1:
         part(0)
@@ -51,6 +76,39 @@ def by_rows(function: Callable[[Array], Array], x: Array, result: Array, threads
 def _sorted_rows(x: Array) -> Array:
     by_digits = x.dtype.kind != "f" and x.dtype.itemsize <= 2
     return np.sort(x, axis=-1, kind="stable" if by_digits or not _tells_all_apart(x) else None)
+
+
+def _partitioned_rows(x: Array, places: Sequence[int]) -> Array:
+    """What lies behind one place is partitioned around the next one: NumPy's vector code knows one place."""
+    if len(places) > MOST_PLACES or not _tells_all_apart(x):
+        return _sorted_rows(x)
+    result, behind = x.copy(), 0
+    for place in places:
+        result[:, behind:].partition(place - behind, axis=-1)
+        behind = place + 1
+    return result
+
+
+def _largest_of_rows(x: Array, k: int) -> Array:
+    """Rows are cut into parts of elements that lie `parts` apart. As many parts as there are elements wanted have one
+    that isn't less than `least`, so no smaller element is among the largest. NaN is larger than every number."""
+    rows, length = x.shape
+    x = x.view(np.uint8) if x.dtype.kind == "b" else x
+    parts = PARTS * k
+    if 2 * parts > length:
+        return _order_of_rows(~_ordered(x))[:, :k]
+    each = length // parts
+    of_parts = x[:, : each * parts].reshape(rows, each, parts).max(axis=1)
+    least = np.partition(of_parts, parts - k, axis=1)[:, parts - k, None]
+    among = ~(x < least)
+    counts = np.count_nonzero(among, axis=1)
+    if counts.sum() > 2 * parts * rows:  # many that are equal
+        return _order_of_rows(~_ordered(x))[:, :k]
+    found = np.flatnonzero(among)
+    order = np.lexsort((~_ordered(x.reshape(-1)[found]), found // length))
+    first = np.cumsum(counts) - counts
+    best: Array = found[order[first[:, None] + np.arange(k)]] % length
+    return best
 
 
 def _tells_all_apart(x: Array) -> bool:
@@ -85,7 +143,13 @@ def _ordered(x: Array) -> Array:
     if x.dtype.kind == "i":
         turned: Array = bits ^ top
         return turned
-    size = bits & (top - 1)
-    key: Array = np.where(bits > top, top - size, size | top)
-    key[np.isnan(x)] = -1 & (2 * int(top) - 1)
+    with np.errstate(invalid="ignore"):
+        negative = (x + x.dtype.type(0)).view(f"i{x.dtype.itemsize}")  # zeros have no sign
+    key: Array = negative >> (8 * x.dtype.itemsize - 1)  # no bit, or all
+    key |= top.astype(key.dtype)
+    key ^= negative
+    key = key.view(bits.dtype)
+    nan = np.isnan(x)
+    if nan.any():
+        key[nan] = -1 & (2 * int(top) - 1)
     return key

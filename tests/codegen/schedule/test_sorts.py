@@ -7,7 +7,7 @@ from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.types import TensorType, float32
+from loopgrad.graph.types import TensorType, float32, int64
 
 CUBE = TensorType((3, 4, 5), float32)
 X = np.random.default_rng(0).choice(np.array([0.0, -0.0, np.nan, 1.0, -2.0, 3.0], np.float32), CUBE.shape)
@@ -48,3 +48,46 @@ def test_of_what_was_sorted():
 def test_nothing_to_do():
     graph, _ = trace(lambda x: [ops.neg(x)], [CUBE])
     assert rewrite_sorts(graph) is graph
+
+
+LINES = TensorType((3, 100), float32)
+
+
+def places(function):
+    """Which places of sorted rows are all that is read, None for any."""
+    result = rewrite_sorts(trace(function, [LINES])[0])
+    return [node.attrs.get("places") for node in result.nodes if node.op == "sort"]
+
+
+def column(rows, k):
+    start, stop = (0,) * (len(rows.shape) - 1) + (k,), (*rows.shape[:-1], k + 1)
+    return ops.slice(rows, start, stop, (1,) * len(rows.shape))
+
+
+def test_places_that_are_read():
+    def in_front(v):
+        return ops.broadcast(ops.reshape(v, (1, 3, 100)), (2, 3, 100), (0, 1, 2))
+
+    def numbers(k):
+        return ops.full(k, TensorType((7,), int64))
+
+    def chosen(v, k):
+        return ops.gather(v, *[numbers(0)] * (len(v.shape) - 1), numbers(k))
+
+    assert places(lambda x: [column(ops.sort(x, 1), 7)]) == [(7,)]
+    assert places(lambda x: [column(s := ops.sort(x, 1), 70), column(s, 3)]) == [(3, 70)]
+    assert places(lambda x: [chosen(in_front(ops.sort(x, 1)), 50)]) == [(50,)]
+    assert places(lambda x: [chosen(ops.sort(x, 1), 1000), chosen(ops.sort(x, 1), -5)]) == [(99,), (0,)]
+
+
+def test_all_places_may_be_read():
+    assert places(lambda x: [s := ops.sort(x, 1), column(s, 7)]) == [None]
+    assert places(lambda x: [column(s := ops.sort(x, 1), 7), ops.reduce_sum(s, (1,))]) == [None]
+    assert places(lambda x: [column(ops.sort(x, 0), 7)]) == [None]
+    assert places(lambda x: [column(ops.reshape(ops.sort(x, 1), (6, 50)), 7)]) == [None]
+    assert places(lambda x: [ops.gather(ops.sort(x, 1), ops.full(2, TensorType((), int64)))]) == [None]
+
+    def at(x):
+        return ops.cast(ops.reshape(column(x, 0), (3,)), int64)
+
+    assert places(lambda x: [ops.gather(ops.sort(x, 1), ops.full(0, TensorType((3,), int64)), at(x))]) == [None]

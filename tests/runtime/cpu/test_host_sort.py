@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.graph.primitives import REFERENCE
 from loopgrad.runtime.cpu import host_sort
 
 DTYPES = ["bool", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
@@ -47,3 +48,26 @@ def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None
     sizes.clear()
     host_sort.sort(x[:10], 4)
     assert sizes == [10]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("special", [False, True])
+def test_the_largest_are_those_that_a_sort_finds(dtype: str, special: bool) -> None:
+    """Long rows of which few are wanted, rows of few elements, and all of a row; the order of equal elements too."""
+    for shape in [(3, 5000), (2, 3, 700), (40, 33), (4, 1)]:
+        x = elements(dtype, shape, special)
+        for k in sorted({0, 1, min(7, shape[-1]), min(150, shape[-1]), shape[-1]}):
+            (wanted,) = REFERENCE["top_positions"]({"axis": len(shape) - 1, "k": k}, x)
+            for threads in (1, 3):
+                np.testing.assert_array_equal(host_sort.top_positions(x, k, threads), wanted, f"{shape} {k}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("places", [(0,), (699,), (3, 4), (0, 1, 350, 699), tuple(range(0, 700, 50))], ids=len)
+def test_elements_at_some_places(dtype: str, special: bool, places: tuple[int, ...]) -> None:
+    x = elements(dtype, (90, 700), special)
+    given = x.copy()
+    wanted = np.sort(x, kind="stable")[:, places]
+    assert host_sort.select(x, places, 3)[:, places].tobytes() == wanted.tobytes()
+    np.testing.assert_array_equal(x, given)
