@@ -116,6 +116,8 @@ class _ProgramInterpreter:
         a = a.swapaxes(1, 2) if step.transpose_left else a
         b = b.swapaxes(1, 2) if step.transpose_right else b
         self.memory[step.out].reshape(-1)[:] = np.matmul(a, b).reshape(-1)
+        if step.epilogue is not None:
+            self.launch(step.epilogue)
 
     def call(self, step: RoutineStep) -> None:
         results = REFERENCE[step.name](dict(step.attrs), *[self.memory[i] for i in step.inputs])

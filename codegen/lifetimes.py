@@ -109,6 +109,8 @@ class Lifetimes:
                 yield from ((step.source, True), (step.target, False))
             case MatmulStep():
                 yield from ((step.left, True), (step.right, True), (step.out, False))
+                if step.epilogue is not None:
+                    yield from self._launch_accesses(step.epilogue)
             case RoutineStep():
                 yield from ((slot, True) for slot in step.inputs)
                 yield from ((slot, False) for slot in (*step.outputs, *step.scratch))

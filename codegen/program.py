@@ -57,7 +57,9 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True)
 class MatmulStep:
-    """out[b] = op(left[b]) @ op(right[b]), row-major; op transposes where the flag is set."""
+    """out[b] = op(left[b]) @ op(right[b]), row-major; op transposes where the flag is set. `epilogue`: a launch that
+    follows, lane by lane, and that whoever multiplies may do before an element leaves it; then `out` is only written
+    where it is `stored`."""
 
     left: int
     right: int
@@ -69,6 +71,8 @@ class MatmulStep:
     transpose_left: bool = False
     transpose_right: bool = False
     by: int | None = None
+    epilogue: LaunchStep | None = None
+    stored: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ def named(step: Step) -> Iterator[int]:
             yield from (step.source, step.target)
         case MatmulStep():
             yield from (step.left, step.right, step.out)
+            if step.epilogue is not None:
+                yield from named(step.epilogue)
         case RoutineStep():
             yield from (*step.inputs, *step.outputs, *step.scratch)
         case ReserveStep():
@@ -83,3 +85,8 @@ def named(step: Step) -> Iterator[int]:
             yield from (step.pred, *rotated(step))
         case SwitchStep():
             yield step.index
+
+
+def epilogue_slots(step: MatmulStep) -> list[int]:
+    """What backs the parameters of a product's kernel after those of the product itself."""
+    return [] if step.epilogue is None else [slot for slot in step.epilogue.slots if slot != step.out]

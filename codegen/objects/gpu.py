@@ -12,7 +12,7 @@ from loopgrad.codegen.kernel.nodes import ErrorSite, Kernel, StackSlot
 from loopgrad.codegen.objects.objects import Objects
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import MatmulStep, Program
-from loopgrad.codegen.steps import all_steps
+from loopgrad.codegen.steps import all_steps, epilogue_slots
 from loopgrad.codegen.targets.gpu.compile import ImageBuilder, compile_for
 from loopgrad.codegen.targets.gpu.interface import (
     ERROR_CODE,
@@ -94,7 +94,8 @@ def support_shapes(record: ProgramRecord) -> dict[int, tuple[int, int]]:
     for step in all_steps(record.steps):
         if isinstance(step, MatmulStep) and step.by is not None:
             launch = record.support[step.by]
-            found[launch.module] = (len((step.left, step.right, step.out)), launch.tiles)
+            arrays = (step.left, step.right, step.out, *epilogue_slots(step))
+            found[launch.module] = (len(arrays), launch.tiles)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep
+from loopgrad.codegen.steps import epilogue_slots
 from loopgrad.codegen.targets.gpu.interface import SCRATCH, Dispatch, KernelInterface
 from loopgrad.runtime.gpu.driver import Driver, product_shape
 from loopgrad.runtime.gpu.placement import SLOTS, SUPPORT, VOID, ZERO
@@ -106,4 +107,6 @@ class Launches:
         # a program that recordings hold with its loops has the same bits when it is driven
         library = work.program.straight or not work.loaded.recordable
         if not (library and self._recorder.multiply(product_shape(step), dtype, arrays)):
-            self.supported(step.by, arrays)
+            self.supported(step.by, [*arrays, *[SLOTS + slot for slot in epilogue_slots(step)]])
+        elif step.epilogue is not None:
+            self.kernel(step.epilogue)

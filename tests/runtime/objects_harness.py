@@ -84,7 +84,8 @@ class Harness:
 
     def MatmulStep(self, step: dict[str, Any]) -> None:
         assert self.about["support"][step["by"]]["lanes"] == step["batch"] * step["m"] * step["n"]
-        self.supported(step["by"], [self.slots[step[name]] for name in ("left", "right", "out")])
+        more = [] if step["epilogue"] is None else [s for s in step["epilogue"]["slots"] if s != step["out"]]
+        self.supported(step["by"], [self.slots[slot] for slot in (step["left"], step["right"], step["out"], *more)])
 
     def supported(self, number: int, arrays: list[Any]) -> None:
         self.support(self.about["support"][number], arrays)

@@ -68,12 +68,15 @@ Array = tuple[str, int]
 
 
 class Support(Protocol):
-    """Where kernels around a program's own come from: `add` gives the number of a kernel's module."""
+    """Where kernels around a program's own come from: `add` gives the number of a kernel's module, `own` that of one
+    that does what a kernel of the program does."""
 
     options: Options
     geometry: Geometry
 
     def add(self, kernel: Kernel, plan: LaneMapping = UNTILED) -> int: ...
+
+    def own(self, kernel: Kernel, fast: bool, shape: LaneMapping) -> int: ...
 
 
 def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:

@@ -28,7 +28,7 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
-from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
+from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
@@ -111,6 +111,7 @@ class LaneMapping:
     group: int = 0  # invocations of a workgroup; 0: the target's choice
     tiles: Tiles | None = None
     product: Product | None = None  # the kernel is a matrix product, which workgroups make in squares
+    epilogue: Epilogue | None = None  # the kernel's body is what goes on with the elements of the product
     boxes: Boxes | None = None  # workgroups run boxes of lanes
     program: GroupProgram | None = None  # what workgroups do in place of the kernel's body
     resumable: int = 0  # the most invocations of a kernel that can be left and continued; 0: it can't be (see resume)

@@ -86,6 +86,13 @@ class Product:
         return self.high * self.wide <= MOST_SUMS and self.elements * itemsize + NEXT * itemsize <= memory
 
 
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What goes on with the elements of a product. `stored`: something else reads them, too."""
+
+    stored: bool
+
+
 def squared(step: MatmulStep, dtype: DType, group: int, memory: int) -> Product | None:
     """The product in squares, or None where an invocation per element does as well. `group` and `memory`: of a
     workgroup of the target."""

@@ -2,10 +2,14 @@
 
 The elements of the next slab are loaded before the sums of this one, and stored behind them. The order in which an
 element's terms are added is fixed by the shape: those of a slice in the order of k, then the slices in their order.
+
+Where an epilogue is too long to be written for every element of an invocation, sums go through memory of the workgroup,
+one row of each invocation at a time, and one piece of code in a loop finishes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +17,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.lanes.product_plan import NEXT, Product
+from loopgrad.codegen.targets.gpu.lanes.product_results import StoredProduct
 from loopgrad.codegen.targets.gpu.lanes.tiles import divided
 
 
@@ -36,16 +41,16 @@ class Source(NamedTuple):
     place: Val
 
 
-def emit_square(e: Emitter, product: Product, number: Val) -> None:
-    """Square `number` of the product; params are left, right and out."""
-    Square(e, product, number).emit()
+def emit_square(e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
+    """Square `number` of the product; the first params are left, right and out."""
+    Square(e, product, results, number).emit()
 
 
 class Square:
     """`row`, `column` (i64): of its first element. `x`, `y`: this invocation's place in its slice."""
 
-    def __init__(self, e: Emitter, product: Product, number: Val) -> None:
-        self.e, self.b, self.product = e, e.b, product
+    def __init__(self, e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
+        self.e, self.b, self.product, self.results = e, e.b, product, results
         self.type = memory_type(e.kernel.params[2].dtype)
         self.batch, piece = divided(e, number, product.rows * product.columns)
         row, column = divided(e, piece, product.columns)
@@ -69,10 +74,12 @@ class Square:
         else:
             self._slab(sums, b.const("i32", 0))
             b.barrier()
-        if p.slices == 1:
+        if p.slices > 1:
+            self._join(sums)
+        elif self.results.direct(p.high * p.wide):
             self._store(sums)
         else:
-            self._join(sums)
+            self._store_by_rows(sums)
 
     def _turn(self, sums: list[list[Variable]], sources: list[list[Source]], count: int, number: Val) -> None:
         """Slab `number` of `count`; the next one is under way meanwhile, or the last one again."""
@@ -241,22 +248,65 @@ class Square:
             for column, variable in zip(columns, line, strict=True):
                 b.shared_set(self.memory, self._sum(first, column), b.get(variable, self.type))
         b.barrier()
-        for turn in range(area // p.group):
-            place = self._sum(self.own, turn * p.group)
-            total = b.shared_get(self.memory, place, self.type)
-            for part in range(1, p.slices):
-                more = b.shared_get(self.memory, self._sum(place, part * area), self.type)
-                total = b.exact("FAdd", self.type, total, more)
-            self._store_one(*self._split(place, p.side), total)
+        self._each(area, lambda place: self._store_one(*self._split(place, p.side), self._joined(place, area)))
         b.barrier()
 
+    def _joined(self, place: Val, area: int) -> Val:
+        b = self.b
+        total = b.shared_get(self.memory, place, self.type)
+        for part in range(1, self.product.slices):
+            more = b.shared_get(self.memory, self._sum(place, part * area), self.type)
+            total = b.exact("FAdd", self.type, total, more)
+        return total
+
+    def _each(self, count: int, body: Callable[[Val], None]) -> None:
+        """body(place) for so many places, of which this invocation takes every `group`th."""
+        p, b = self.product, self.b
+        turns = count // p.group
+        if self.results.direct(turns):
+            for turn in range(turns):
+                body(self._sum(self.own, turn * p.group))
+            return
+        counted(self.e, b.const("i32", turns), lambda turn: body(self._sum(self._times(turn, p.group), self.own)))
+
+    def _store_by_rows(self, sums: list[list[Variable]]) -> None:
+        """One row of every invocation at a time, through memory of the workgroup, where the slabs were."""
+        p, b = self.product, self.b
+        _, columns = self._mine()
+        run, down = min(NEXT, p.high), p.side // p.high
+        start = self._times(self.y, p.side)
+
+        def turn(number: Val) -> None:
+            for i, line in enumerate(sums):
+                here = b.inst("IEqual", "bool", number, b.const("i32", i))
+                self.e.when(here, partial(self._leave, start, columns, line))
+            b.barrier()
+            high, low = self._split(number, run)
+            self._each(p.side * down, partial(self._store_left, self._sum(self._times(high, run * down), low)))
+            b.barrier()
+
+        counted(self.e, b.const("i32", p.high), turn)
+
+    def _leave(self, start: Val, columns: list[Val], line: list[Variable]) -> None:
+        for column, variable in zip(columns, line, strict=True):
+            self.b.shared_set(self.memory, self._sum(start, column), self.b.get(variable, self.type))
+
+    def _store_left(self, row: Val, place: Val) -> None:
+        """`row`: of the first invocations' elements; those of the next ones are NEXT further."""
+        p = self.product
+        y, column = self._split(place, p.side)
+        value = self.b.shared_get(self.memory, place, self.type)
+        self._store_one(self._sum(row, self._times(y, min(NEXT, p.high))), column, value)
+
     def _store_one(self, row: Val, column: Val, value: Val) -> None:
-        p, e, b = self.product, self.e, self.b
+        p, e = self.product, self.e
         line, place = self._plus(self.row, row), self._plus(self.column, column)
         index = self._sum(self._times(line, p.n), place)
         address = e.at(self._matrix(2, p.m * p.n), index, SIZE[self.type])
         inside = self._both(self._below(line, p.m, p.side), self._below(place, p.n, p.side))
+        element = index if p.batch == 1 else self._sum(index, self._times(self.batch, p.m * p.n))
+        finish = partial(self.results.finish, e, element, address, value)
         if inside is None:
-            b.store(address, value)
+            finish()
         else:
-            e.when(inside, lambda: b.store(address, value))
+            e.when(inside, finish)

@@ -17,7 +17,7 @@ Launches in between that have nothing to do with the rows come after the stages,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
@@ -29,6 +29,7 @@ from loopgrad.codegen.program import ForStep, LaunchStep, Program, Step, SwitchS
 from loopgrad.codegen.steps import all_steps, named
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
+from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows, stage_tiles
 from loopgrad.graph.types import int64
 
@@ -83,7 +84,7 @@ class _Fusion:
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         done: list[Step] = []
-        rest = self.versions([self.inside(step) for step in steps])
+        rest = with_versions([self.inside(step) for step in steps], self.kernels, self.slots, self.uses)
         while rest:
             run, taken = self.run_from(rest)
             if run is None:
@@ -103,35 +104,6 @@ class _Fusion:
                 return replace(step, branches=tuple(map(self.block, step.branches)))
             case _:
                 return step
-
-    def versions(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps with a slot of its own for each array: one that serves again would keep stages apart. Slots of
-        which other blocks or steps know stay as they are."""
-        here = Counter([slot for step in steps if isinstance(step, LaunchStep) for slot in set(named(step))])
-        current = {s: s for s, n in here.items() if n == self.uses[s] and self.slots[s].kind == "temp"}
-        written: set[int] = set()
-        found: list[Step] = []
-        for step in steps:
-            if isinstance(step, LaunchStep):
-                for slot in self.begun(step) & current.keys():
-                    if slot in written:
-                        current[slot] = len(self.slots)
-                        self.slots.append(self.slots[slot])
-                    written.add(slot)
-                found.append(renamed := _with_slots(step, current))
-                self.uses.subtract(set(named(step)))
-                self.uses.update(set(named(renamed)))
-            else:
-                found.append(step)
-        return found
-
-    def begun(self, step: LaunchStep) -> set[int]:
-        """Slots that the launch writes anew."""
-        accesses: dict[int, set[str]] = {}
-        for slot, param in zip(step.slots, self.kernels[step.kernel].params, strict=True):
-            accesses.setdefault(slot, set()).add(param.access)
-        sources = {start.source for _, start in step.initials}
-        return {slot for slot, access in accesses.items() if access == {"write"} and slot not in sources}
 
     # ---- which launches
 
@@ -229,7 +201,7 @@ class _Fusion:
         slots = [slot for slot in params if slot not in between]
         numbers = {slot: i for i, slot in enumerate([*slots, *between])}
         whole = tuple([params[slot] for slot in numbers])
-        kernels = [_WithParams(s.kernel, whole, [numbers[slot] for slot in s.step.slots]).run() for s in run.stages]
+        kernels = [WithParams(s.kernel, whole, [numbers[slot] for slot in s.step.slots]).run() for s in run.stages]
         name = "_".join([kernels[0].name, *[k.name.partition("_")[2] for k in kernels[1:]]])
         domain = (run.rows, run.length)
         body = Block((KValue(int64), KValue(int64)))
@@ -280,14 +252,6 @@ def _launching(steps: Sequence[Step], numbers: dict[int, int]) -> tuple[Step, ..
     return tuple([one(step) for step in steps])
 
 
-def _with_slots(step: LaunchStep, current: dict[int, int]) -> LaunchStep:
-    initials = [
-        (i, start if start.source is None else replace(start, source=current.get(start.source, start.source)))
-        for i, start in step.initials
-    ]
-    return replace(step, slots=tuple([current.get(slot, slot) for slot in step.slots]), initials=tuple(initials))
-
-
 def suits(kernel: Kernel) -> bool:
     """Whether a kernel may be a stage: lanes in any order, which report nothing."""
     plain = straight(kernel) and not (kernel.stacks or kernel.errors or kernel.stages)
@@ -320,7 +284,7 @@ def with_rows(kernel: Kernel, rows: int, length: int) -> Kernel | None:
     return _WithRows(kernel, rows, length).run() if len(kernel.domain) == 1 else None
 
 
-class _WithParams(Rebuilder):
+class WithParams(Rebuilder):
     """The kernel with other parameters: those at `places`."""
 
     def __init__(self, kernel: Kernel, params: tuple[BufferParam, ...], places: Sequence[int]) -> None:
@@ -351,16 +315,23 @@ def keeps_lanes(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
     domain = stage.kernel.domain
     if prod(domain) != prod(rows) or any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions):
         return False
-    own = Linear(tuple([prod(domain[d + 1 :]) if n > 1 else 0 for d, n in enumerate(domain)]), 0)
-    return all(found == own for found in _indices(stage, slot))
+    return all(found == own_element(domain) for found in _indices(stage, slot))
+
+
+def own_element(domain: Sequence[int]) -> Linear:
+    """A lane's number."""
+    return Linear(tuple([prod(domain[d + 1 :]) if n > 1 else 0 for d, n in enumerate(domain)]), 0)
 
 
 def _indices(stage: _Stage, slot: int) -> list[Linear | None]:
     """Of every load and store of the slot."""
-    params = {i for i, s in enumerate(stage.step.slots) if s == slot}
-    forms = linear(stage.kernel)
-    ops = [op for op in walk(stage.kernel.body) if op.attrs.get("param") in params]
-    return [forms.get(op.operands[0]) for op in ops]
+    return indices(stage.kernel, {i for i, s in enumerate(stage.step.slots) if s == slot})
+
+
+def indices(kernel: Kernel, params: Collection[int]) -> list[Linear | None]:
+    """Of every load and store of these parameters."""
+    forms = linear(kernel)
+    return [forms.get(op.operands[0]) for op in walk(kernel.body) if op.attrs.get("param") in params]
 
 
 def _in_row(index: Linear, stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:

@@ -23,9 +23,10 @@ from loopgrad.codegen.program import (
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping
-from loopgrad.codegen.targets.gpu.lanes.product_plan import squared
+from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product, squared
 from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
 from loopgrad.codegen.targets.gpu.routines.table import provided
+from loopgrad.codegen.targets.gpu.support.product_kernels import epilogue_kernel, finished_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel, fill_kernel, matmul_kernel
 
 
@@ -50,7 +51,7 @@ def supported(program: Program, support: Support) -> Supported:
 
 class _Supported:
     def __init__(self, program: Program, support: Support) -> None:
-        self.slots, self.support = list(program.slots), support
+        self.slots, self.kernels, self.support = list(program.slots), program.kernels, support
         self.constants = Constants(self.slots, program.constants)
         self.routines: dict[RoutineRow, None] = {}
         self.launches: dict[SupportLaunch, int] = {}
@@ -102,5 +103,20 @@ class _Supported:
         dtype, geometry = self.slots[step.out].type.dtype, self.support.geometry
         product = squared(step, dtype, geometry.group, geometry.memory) if geometry.exchanges else None
         plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
-        module = self.support.add(matmul_kernel(step, dtype), plan)
-        return self.launch(module, step.batch * step.m * step.n, 0 if product is None else product.tiles)
+        lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
+        if step.epilogue is None:
+            return self.launch(self.support.add(matmul_kernel(step, dtype), plan), lanes, tiles)
+        epilogue = self.kernels[step.epilogue.kernel]
+        if product is None:
+            kernel = finished_kernel(step, dtype, epilogue)
+        else:
+            kernel, plan = epilogue_kernel(step, dtype, epilogue), replace(plan, epilogue=Epilogue(step.stored))
+        self.routines[self.row(step, epilogue.name, product)] = None
+        return self.launch(self.support.own(kernel, self.support.options.fast_math, plan), lanes, tiles)
+
+    def row(self, step: MatmulStep, name: str, product: Product | None) -> RoutineRow:
+        """What `plan` says of a product with an epilogue."""
+        operands = ", ".join([str(self.slots[slot].type) for slot in (step.left, step.right)])
+        how = "a lane for each element" if product is None else f"squares of {product.side}"
+        provider = f"own kernel ({how}) with {name} as its epilogue; where a library does it, {name} follows"
+        return RoutineRow("matmul", operands, provider)

@@ -20,7 +20,7 @@ FAN_IN: Final = 64
 
 
 @dataclass
-class _Body:
+class Body:
     """A block in the making."""
 
     ops: list[KOp] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Body:
 
     def loop(self, count: KValue, start: tuple[KValue, ...], step: Any) -> tuple[KValue, ...]:
         """start, then step(inner, k, *carried) `count` times."""
-        k, carried, inner = KValue(int64), [KValue(v.dtype) for v in start], _Body()
+        k, carried, inner = KValue(int64), [KValue(v.dtype) for v in start], Body()
         results = step(inner, k, *carried)
         block, dtypes = Block((k, *carried), inner.ops, tuple(results)), tuple([v.dtype for v in start])
         loop = KOp("for", (count, *start), dtypes, {"reverse": False}, (block,))
@@ -71,13 +71,13 @@ class _Body:
         return self.one("select", x.dtype, m, x, y)
 
 
-def _kernel(name: str, lane: KValue, body: _Body, params: tuple[BufferParam, ...], lanes: int) -> Kernel:
+def _kernel(name: str, lane: KValue, body: Body, params: tuple[BufferParam, ...], lanes: int) -> Kernel:
     return Kernel(name, (lanes,), params, Block((lane,), body.ops))
 
 
 def fill_kernel(dtype: DType, value: float | int | bool) -> Kernel:
     """param 0 [lane] = value."""
-    lane, body = KValue(int64), _Body()
+    lane, body = KValue(int64), Body()
     body.store(0, lane, body.const(value, dtype))
     return _kernel("fill", lane, body, (BufferParam(dtype, 1, "write"),), 1)
 
@@ -85,7 +85,7 @@ def fill_kernel(dtype: DType, value: float | int | bool) -> Kernel:
 def copy_kernel(itemsize: int) -> Kernel:
     """param 1 [lane] = param 0 [lane], elements of that many bytes."""
     dtype = DTYPES[f"int{8 * itemsize}"]
-    lane, body = KValue(int64), _Body()
+    lane, body = KValue(int64), Body()
     body.store(1, lane, body.one("load", dtype, lane, param=0))
     return _kernel("copy", lane, body, (BufferParam(dtype, 1, "read"), BufferParam(dtype, 1, "write")), 1)
 
@@ -94,7 +94,7 @@ def fold_kernel(reduction: Reduction, rows: int, length: int, targets: int, part
     """Every row of param 0 becomes one element; params 1 .. targets get equal parts of them. Its table lists a
     scratch block besides. `partial`: behind the elements of param 0 come their rests."""
     kind, dtype = reduction.kind, reduction.dtype
-    row, column, body = KValue(int64), KValue(int64), _Body()
+    row, column, body = KValue(int64), KValue(int64), Body()
     lane = column if rows == 1 else body.integer("add", body.integer("mul", row, length), column)
     body.ops.append(KOp("reduce", _elements(body, dtype, lane, rows * length, partial), (), {"slot": 0}))
     results = [BufferParam(dtype, rows // targets, "write")] * targets
@@ -103,7 +103,7 @@ def fold_kernel(reduction: Reduction, rows: int, length: int, targets: int, part
     return Kernel(f"fold_{kind}", (rows, length), params, Block((row, column), body.ops), (), reductions)
 
 
-def _elements(body: _Body, dtype: DType, place: KValue, apart: int, partial: bool) -> tuple[KValue, ...]:
+def _elements(body: Body, dtype: DType, place: KValue, apart: int, partial: bool) -> tuple[KValue, ...]:
     """The element of param 0 there, and its rest where it has one."""
     places = [place, body.integer("add", place, apart)] if partial else [place]
     return tuple([body.one("load", dtype, p, param=0) for p in places])
@@ -122,7 +122,7 @@ def tree_kernel(reduction: Reduction, rows: int, length: int, width: int, partia
     """param 1 [row, j] = the elements row, j + i * width of param 0, combined in the order of i. Of sums in several
     parts the rests come behind the elements, in param 0 where it is `partial`, in param 1 where it isn't the end."""
     kind, dtype, compensated = reduction.kind, reduction.dtype, parts(reduction) == 2
-    lane, body = KValue(int64), _Body()
+    lane, body = KValue(int64), Body()
     row, column = body.integer("div", lane, width), body.integer("rem", lane, width)
     start = body.integer("add", body.integer("mul", row, length), column)
     left = body.integer("sub", body.const(length - 1), column)
@@ -131,7 +131,7 @@ def tree_kernel(reduction: Reduction, rows: int, length: int, width: int, partia
     if compensated and not partial:
         first = (*first, body.const(identity(kind, dtype), dtype))
 
-    def step(inner: _Body, k: KValue, *carried: KValue) -> tuple[KValue, ...]:
+    def step(inner: Body, k: KValue, *carried: KValue) -> tuple[KValue, ...]:
         offset = inner.integer("mul", inner.integer("add", k, 1), width)
         found = _elements(inner, dtype, inner.integer("add", start, offset), rows * length, partial)
         if not compensated:
@@ -152,10 +152,10 @@ def tree_kernel(reduction: Reduction, rows: int, length: int, width: int, partia
 
 def combine_kernel(kind: str, dtype: DType, size: int, copies: int) -> Kernel:
     """param 1 [j] = param 1 [j] kind copy 0 [j] kind copy 1 [j] ..., copies of param 0 in order."""
-    lane, body = KValue(int64), _Body()
+    lane, body = KValue(int64), Body()
     first = body.one("load", dtype, lane, param=1)
 
-    def step(inner: _Body, k: KValue, carried: KValue) -> KValue:
+    def step(inner: Body, k: KValue, carried: KValue) -> KValue:
         index = inner.integer("add", inner.integer("mul", k, size), lane)
         return inner.one(kind, dtype, carried, inner.one("load", dtype, index, param=0))
 
@@ -166,7 +166,7 @@ def combine_kernel(kind: str, dtype: DType, size: int, copies: int) -> Kernel:
 
 def matmul_kernel(step: MatmulStep, dtype: DType) -> Kernel:
     """One lane per element of the product, its terms added in order."""
-    lane, body = KValue(int64), _Body()
+    lane, body = KValue(int64), Body()
     column = body.integer("rem", lane, step.n)
     rest = body.integer("div", lane, step.n)
     row, batch = body.integer("rem", rest, step.m), body.integer("div", rest, step.m)
@@ -176,7 +176,7 @@ def matmul_kernel(step: MatmulStep, dtype: DType) -> Kernel:
     right = body.integer("mul", batch, step.k * step.n)
     right = body.integer("add", right, body.integer("mul", column, right_column))
 
-    def term(inner: _Body, k: KValue, carried: KValue) -> KValue:
+    def term(inner: Body, k: KValue, carried: KValue) -> KValue:
         x = inner.one("load", dtype, inner.integer("add", left, inner.integer("mul", k, left_step)), param=0)
         y = inner.one("load", dtype, inner.integer("add", right, inner.integer("mul", k, right_step)), param=1)
         if dtype is bool_:
