@@ -16,10 +16,7 @@ from loopgrad.graph.errors import ShapeError, VerifyError
 from loopgrad.graph.interpret_regions import (
     Activation,
     check_indices,
-    run_call,
-    run_for,
-    run_switch,
-    run_while,
+    run_region,
     scatter_under,
 )
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -82,15 +79,9 @@ def run_graph(graph: Graph, inputs: list[Datum], frame: Activation) -> list[Datu
 def _run_node(node: Node, operands: list[Any], frame: Activation) -> Sequence[Datum]:
     if frame.check_indices and node.op in ("gather", "scatter"):
         check_indices(node, operands, frame.masks)
+    if node.regions:
+        return run_region(node, operands, frame)
     match node.op:
-        case "for":
-            return run_for(node, operands, frame)
-        case "while":
-            return run_while(node, operands, frame)
-        case "switch":
-            return run_switch(node, operands, frame)
-        case "call":
-            return run_call(node, operands, frame)
         case "stack_new":
             return (Stack(),)
         case "push":

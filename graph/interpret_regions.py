@@ -46,6 +46,17 @@ class Activation:
     check_indices: bool = False
 
 
+def run_region(node: Node, operands: list[Any], frame: Activation) -> list[Any]:
+    """The results of a node with regions."""
+    match Region.of(node):
+        case Loop() as loop:
+            return (run_for if loop.condition is None else run_while)(node, operands, frame)
+        case Switch():
+            return run_switch(node, operands, frame)
+        case _:
+            return run_call(node, operands, frame)
+
+
 def run_for(node: Node, operands: list[Any], frame: Activation) -> list[Any]:
     """k counts up from 0 (`reverse`: down to 0) over the largest count of an active lane."""
     loop = Loop.of(node)

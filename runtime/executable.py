@@ -54,13 +54,17 @@ class Executable(ABC):
         return DeviceReplay(self.input_types, self.device, self.record(buffers))
 
 
+class Outgrown(Exception):
+    """A program that was to run without being compiled takes longer than that: nothing was computed."""
+
+
 class DirectProgram(ABC):
     """A small graph that a device runs without compiling it, operation by operation, with the bits of compiled code.
     Safe to call from several threads."""
 
     work: int
-    """About how many nanoseconds a run takes."""
+    """About how many nanoseconds a run takes (where values decide, the last one took)."""
 
     @abstractmethod
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """As `Executable.run`."""
+        """As `Executable.run`; raises Outgrown, too."""

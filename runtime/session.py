@@ -29,7 +29,7 @@ from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled, direct
 from loopgrad.runtime.devices import Device, get_device
-from loopgrad.runtime.executable import DirectProgram, Executable
+from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
 from loopgrad.runtime.processes import child_safe_lock
 from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
 
@@ -39,6 +39,7 @@ ENTRY_BYTES: Final = 1 << 12  # of a structure that runs directly, beside its gr
 
 EXACT_VERSIONS: Final = 2
 
+NEVER_DIRECT: Final = 1 << 62  # nanoseconds
 COMPILING: Final = 20_000_000, 300_000
 """Nanoseconds that compiling takes, about: a program, and a node of it."""
 
@@ -85,9 +86,10 @@ class Session:
         self.compiled = 0
 
     def lookup(
-        self, graph: Graph, device: Device, options: Options
+        self, graph: Graph, device: Device, options: Options, outgrown: bool = False
     ) -> tuple[Executable | DirectProgram, tuple[Buffer, ...]]:
-        """What runs this graph, compiled at most once, and the inputs it takes at the end."""
+        """What runs this graph, compiled at most once (at once if it is `outgrown`), and the inputs it takes at the
+        end."""
         if len(graph.nodes) > MOST_NODES and options.direct:
             long = self._long_direct(graph, device, options)
             if long is not None:
@@ -98,6 +100,8 @@ class Session:
             versions.used = True
             return executable, ()
         with versions.lock:
+            if outgrown:
+                versions.spent = NEVER_DIRECT
             program = _direct(versions, graph, constants, device, options)
             if program is not None:
                 versions.used = versions.spent > program.work
@@ -226,7 +230,11 @@ def evaluate_graph(
         position = {v: i for i, v in enumerate(graph.inputs)}
         return [inputs[position[v]] for v in graph.outputs]
     executable, constants = SESSION.lookup(graph, target, options)
-    return executable.run([*inputs, *constants] if constants else inputs)
+    try:
+        return executable.run([*inputs, *constants] if constants else inputs)
+    except Outgrown:
+        executable, constants = SESSION.lookup(graph, target, options, outgrown=True)
+        return executable.run([*inputs, *constants])
 
 
 def _placed(leaf: Value, device: Device) -> Buffer:

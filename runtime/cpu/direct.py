@@ -1,9 +1,10 @@
-"""Small programs that nobody has seen before run at once, one operation after the other, to the bits of compiled code.
+"""Programs that nobody has seen before run at once, one operation after the other, to the bits of compiled code.
 
 An operation whose bits are settled by what it means (`Primitive.exact`) has them from NumPy. What our code generator
 decides as well follows generated code: a function that it expands (exp, pow, erf ...) is a program of its own
-(`expanded`), short sums of floats are added up in its order (`in_order`). What else there is (regions, long sums, large
-products) is compiled.
+(`expanded`), short sums of floats are added up in its order (`in_order`). Bodies of loops and branches are programs of
+their own (`direct_regions`). What else there is (long sums, large products, stacks, sums of floats beside loops, which
+kernels add up in other orders there) is compiled.
 
 Passes over the graph change no bits of exact operations. Of the others they decide what is left: `x ** 2` is a product,
 a function of constants is a constant. Where all of those work on what surely is no constant, each is brought into the
@@ -22,17 +23,17 @@ import numpy as np
 
 from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.graph import region_flow
 from loopgrad.graph.build import unbound
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.types import TensorType, bfloat16
-from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.cpu.direct_program import Bodies, CpuDirectProgram, Operation, Outputs, RegionalProgram, sparing
+from loopgrad.runtime.cpu.direct_regions import PASS, RegionOperation
 from loopgrad.runtime.cpu.expanded import Expanded
-from loopgrad.runtime.executable import DirectProgram
 
-DEVICE: Final = "cpu"
 MOST_TERMS: Final = 1 << 16
 """Elements of an operand of a sum of floats, or of a product. Compiled code spreads more over threads."""
 
@@ -59,24 +60,6 @@ class NotPrepared(Exception):
     """The graph has to be brought into the form that is scheduled first."""
 
 
-class Operation(NamedTuple):
-    """`attrs` None: the function takes arrays alone, and gives its result alone; else it takes them first, and gives a
-    tuple. `operands` are places; the result has the next one."""
-
-    function: Callable[..., Any]
-    attrs: Attrs | None
-    operands: tuple[int, ...]
-
-
-class LargeOperation(NamedTuple):
-    """One of a program with large values, whose memory counts: nobody needs what is in the places `last` afterwards,
-    and the result may take the place of what is in `over`."""
-
-    operation: Operation
-    last: tuple[int, ...]
-    over: int | None
-
-
 Planned = tuple[Callable[..., Any], Attrs | None, Sequence[Value]]
 """Function and attributes as in an Operation, and the operands."""
 
@@ -96,6 +79,8 @@ class DirectPrograms:
             try:
                 return Planner(self, graph, options, prepared=False).planned()
             except NotPrepared:
+                if any(node.regions for node in graph.nodes):
+                    return None
                 return Planner(self, _prepared(unbound(graph)), options, prepared=True).planned()
         return None
 
@@ -131,14 +116,28 @@ def _prepared(graph: Graph) -> Graph:
     return rewrite_block(prepare(graph), in_order=True)
 
 
+class Inside(NamedTuple):
+    """Of a region: its inputs that surely are no constants, and the programs of all regions so far."""
+
+    varying: set[Value]
+    bodies: Bodies
+
+
 class Planner:
     """One walk over a graph. `prepared`: it is in the form that is scheduled."""
 
-    def __init__(self, programs: DirectPrograms, graph: Graph, options: Options, prepared: bool) -> None:
+    def __init__(
+        self, programs: DirectPrograms, graph: Graph, options: Options, prepared: bool,
+        inside: Inside | None = None,
+    ) -> None:  # fmt: skip
         self.programs = programs
         self.graph = graph
+        self.options = options
         self.checks = options.check_indices
         self.prepared = prepared
+        self.bodies: Bodies | None = None
+        if inside is not None or any(node.regions for node in graph.nodes):
+            self.varying, self.bodies = (set(graph.inputs), {}) if inside is None else inside
         self.work = 0
         self.segments: set[tuple[int, int]] = set()  # of reductions across lanes: lanes of the kernel, elements of one
         self.loops = False  # inside a lane
@@ -149,26 +148,39 @@ class Planner:
         places = {v: i for i, v in enumerate(graph.inputs)}
         for node in graph.nodes:
             results = node.results
-            type = results[0].type if len(results) == 1 and not node.regions else None
-            if not isinstance(type, TensorType) or (type.shape and type.size > MOST_ELEMENTS):
+            types = [r.type for r in results if isinstance(r.type, TensorType) and not r.type.size > MOST_ELEMENTS]
+            if len(types) < len(results) or not (len(results) == 1 or node.regions):
                 raise NotDirect
+            type = types[0]
             if node.op in NULLARY and (node.op == "const" or type.size <= KEPT):
                 places[results[0]] = len(places)
                 constants.append(_constant(node, type))
             else:
                 computed.append((node, type))
         for node, type in computed:
-            function, attrs, operands = self._operation(node, type.size if type.shape else 1)
+            if node.regions:
+                function, attrs, operands = self._regions(node)
+            else:
+                function, attrs, operands = self._operation(node, type.size if type.shape else 1)
+                if self.bodies is not None:
+                    note_varying(node, self.varying)
             operations.append(Operation(function, attrs, tuple([places[v] for v in operands])))
-            places[node.results[0]] = len(places)
+            for result in node.results:
+                places[result] = len(places)
         if self.segments and (self.loops or len({lanes for lanes, _ in self.segments}) < len(self.segments)):
             raise NotDirect  # one kernel may hold both, and has another order then
         outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
-        program = CpuDirectProgram(len(graph.inputs), constants, operations, outputs, self.work)
-        if any(type.size > KEPT for _, type in computed):
-            program.large = _sparing(program, [type for _, type in computed])
+        program = self._program(constants, operations, outputs)
+        if self.bodies is None and any(type.size > KEPT for _, type in computed):
+            program.large = sparing(program, [type for _, type in computed])
         program.segments, program.loops = self.segments, self.loops
         return program
+
+    def _program(self, constants: Sequence[Any], operations: Sequence[Operation], outputs: Outputs) -> CpuDirectProgram:
+        inputs, bodies = len(self.graph.inputs), self.bodies
+        if bodies is None:
+            return CpuDirectProgram(inputs, constants, operations, outputs, self.work)
+        return RegionalProgram(inputs, constants, operations, outputs, self.work, bodies)
 
     @cached_property
     def made(self) -> dict[Value, Node]:
@@ -177,12 +189,36 @@ class Planner:
 
     @cached_property
     def varying(self) -> set[Value]:
-        """Values that passes leave something of that depends on the inputs, whatever these are."""
+        """Values that passes leave something of that depends on the inputs, whatever these are. Beside regions they
+        are noted on the way, as what comes out of those is known then."""
         varying = set(self.graph.inputs)
         for node in self.graph.nodes:
-            if node.operands and _varies(node, varying):
-                varying.add(node.results[0])
+            note_varying(node, varying)
         return varying
+
+    def _regions(self, node: Node) -> Planned:
+        """What computes a loop or branches whose bodies run directly."""
+        bodies = self.bodies
+        assert bodies is not None
+        if self.prepared or not region_flow.whole_tensors_only(node):
+            raise NotDirect
+        inside: dict[Graph, set[Value]] = {}
+        trips = self._trips(node)
+        for body in region_flow.running(node):
+            varying = region_flow.entering(node, self.varying)
+            planner = Planner(self.programs, body, self.options, False, Inside(varying, bodies))
+            planned = planner.planned()
+            assert isinstance(planned, RegionalProgram)
+            bodies[body], inside[body] = planned, planner.varying
+            self.work += trips * (planned.work + PASS)
+        self.varying.update(region_flow.leaving(node, self.varying, inside))
+        return RegionOperation(node), None, node.operands
+
+    def _trips(self, node: Node) -> int:
+        """How many a loop takes, where it says so; else 1."""
+        count = region_flow.count_of(node)
+        made = None if count is None else self.made.get(count)
+        return max(int(made.attrs["value"]), 0) if made is not None and made.op == "const" else 1
 
     @cached_property
     def partition(self) -> Any:
@@ -197,6 +233,8 @@ class Planner:
         primitive, operands = PRIMITIVES[node.op], node.operands
         exact = not operands or (primitive.exact is not None and primitive.exact(node))
         if not exact and node.attrs.get("contract"):
+            if self.bodies is not None:
+                raise NotDirect
             if self._may_be_contracted(node):
                 raise NotDirect if self.prepared else NotPrepared
             exact = True
@@ -217,8 +255,8 @@ class Planner:
         if node.results[0].dtype.kind != "f":
             raise NotDirect
         if kind in FOLDED:
-            if any(prod(v.shape) > MOST_TERMS for v in operands):
-                raise NotDirect
+            if self.bodies is not None or any(prod(v.shape) > MOST_TERMS for v in operands):
+                raise NotDirect  # beside loops kernels combine elements in other orders
             if not self.prepared and operands[0] in self.varying:
                 return self._alone(node, None)
             return self._in_order(node, size)
@@ -226,7 +264,8 @@ class Planner:
             raise NotDirect
         if not self.prepared and exponent is not None and operands[0] in self.varying:
             return self._alone(node, exponent)
-        if not self.prepared and not (exponent is None and any(v in self.varying for v in operands)):
+        depends = operands[1:] if node.op == "pow" else operands  # an exponent that becomes a constant is part of code
+        if not self.prepared and not (exponent is None and any(v in self.varying for v in depends)):
             raise NotPrepared
         self.work += CALL + int(size * PRIMITIVES[node.op].cost * ELEMENT)
         whole = None
@@ -305,26 +344,9 @@ class Planner:
         return False
 
 
-def _sparing(program: CpuDirectProgram, types: Sequence[TensorType]) -> list[LargeOperation]:
-    """The operations of a program, whose results have these types, with what they may spare. Written over is only what
-    NumPy's functions of elements made and read: nothing else shares its memory."""
-    operations, first = program.operations, program.first
-    needed = {place for place, _ in program.outputs}
-    kept = {*needed, *[p for o in operations if not _of_elements(o) for p in o.operands]}
-    found: list[LargeOperation] = []
-    for number, operation in reversed([*enumerate(operations)]):
-        last = tuple({*operation.operands} - needed)
-        needed.update(last)
-        over = None
-        if _of_elements(operation) and types[number].shape:  # NumPy's scalars can't be written to
-            spare = [p for p in last if p >= first and p not in kept and _of_elements(operations[p - first])]
-            over = next((p for p in spare if types[p - first] == types[number]), None)
-        found.append(LargeOperation(operation, last, over))
-    return found[::-1]
-
-
-def _of_elements(operation: Operation) -> bool:
-    return isinstance(operation.function, np.ufunc)
+def note_varying(node: Node, varying: set[Value]) -> None:
+    if node.operands and _varies(node, varying):
+        varying.add(node.results[0])
 
 
 def _varies(node: Node, varying: set[Value]) -> bool:
@@ -345,77 +367,3 @@ def _constant(node: Node, type: TensorType) -> Any:
     reference = PRIMITIVES[node.op].reference
     assert reference is not None
     return reference(node.attrs)[0]
-
-
-class CpuDirectProgram(DirectProgram):
-    """See the module. Safe to call from several threads. `segments`, `loops`: see Planner."""
-
-    segments: set[tuple[int, int]]
-    loops: bool
-
-    def __init__(
-        self,
-        inputs: int,
-        constants: Sequence[Any],
-        operations: Sequence[Operation],
-        outputs: Sequence[tuple[int, TensorType]],
-        work: int,
-    ) -> None:
-        self.work = work
-        self.operations = operations
-        self.outputs = outputs
-        self.first = inputs + len(constants)  # place of a result
-        self.large: Sequence[LargeOperation] = ()
-        self._inputs = inputs
-        self._constants = constants
-
-    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        with np.errstate(all="ignore"):
-            found = self._computed([b.array for b in buffers])
-        return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self.outputs]
-
-    def compute(self, *arrays: Any) -> Any:
-        """The only output for these inputs, as part of another program."""
-        return self._computed([*arrays])[self.outputs[0][0]]
-
-    def _computed(self, found: list[Any]) -> list[Any]:
-        """All values, where the inputs are found."""
-        found += self._constants
-        if self.large:
-            return self._computed_sparingly(found)
-        for function, attrs, operands in self.operations:
-            if attrs is not None:
-                found.append(function(attrs, *[found[i] for i in operands])[0])
-            elif len(operands) == 2:
-                i, j = operands
-                found.append(function(found[i], found[j]))
-            else:
-                found.append(function(*[found[i] for i in operands]))
-        return found
-
-    def _computed_sparingly(self, found: list[Any]) -> list[Any]:
-        """As above; what nobody needs any more goes."""
-        for (function, attrs, operands), last, over in self.large:
-            arrays = [found[i] for i in operands]
-            if attrs is not None:
-                result = function(attrs, *arrays)[0]
-            else:
-                result = function(*arrays) if over is None else function(*arrays, out=found[over])
-            del arrays
-            found.append(result)
-            for i in last:
-                found[i] = None
-        return found
-
-
-def _buffer(result: Any, type: TensorType) -> Buffer:
-    """The elements, dense; nobody writes to them again."""
-    array = np.asarray(result)
-    flags = array.flags
-    if array.base is not None or not flags.c_contiguous:
-        array = array.copy(order="C")
-        flags = array.flags
-    flags.writeable = False
-    assert array.shape == type.shape, (array.shape, type)
-    assert array.dtype == type.dtype.np, (array.dtype, type)
-    return Buffer(array, DEVICE, type)

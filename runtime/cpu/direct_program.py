@@ -1,0 +1,176 @@
+"""What runs a graph directly, operation by operation, once `runtime.cpu.direct` has planned it.
+
+Values have places, in the order of inputs, constants, results. Where arrays are large, a program lets go of what nobody
+needs any more, and writes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from loopgrad.graph.interpret_regions import Activation
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.primitives.primitive import Attrs
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.cpu.direct_regions import Budget, RegionOperation, arrays_of
+from loopgrad.runtime.executable import DirectProgram
+
+DEVICE: Final = "cpu"
+
+Outputs = Sequence[tuple[int, TensorType]]
+"""Places, and the types of what is there."""
+
+
+class Operation(NamedTuple):
+    """`attrs` None: the function takes arrays alone, and gives its result alone; else it takes them first, and gives a
+    tuple. `operands` are places; the result has the next one."""
+
+    function: Callable[..., Any]
+    attrs: Attrs | None
+    operands: tuple[int, ...]
+
+
+class LargeOperation(NamedTuple):
+    """One of a program with large values, whose memory counts: nobody needs what is in the places `last` afterwards,
+    and the result may take the place of what is in `over`."""
+
+    operation: Operation
+    last: tuple[int, ...]
+    over: int | None
+
+
+class CpuDirectProgram(DirectProgram):
+    """See the module. Safe to call from several threads. `segments`, `loops`: see Planner."""
+
+    segments: set[tuple[int, int]]
+    loops: bool
+
+    def __init__(
+        self,
+        inputs: int,
+        constants: Sequence[Any],
+        operations: Sequence[Operation],
+        outputs: Outputs,
+        work: int,
+    ) -> None:
+        self.work = work
+        self.operations = operations
+        self.outputs = outputs
+        self.first = inputs + len(constants)  # place of a result
+        self.large: Sequence[LargeOperation] = ()
+        self._inputs = inputs
+        self._constants = constants
+
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        with np.errstate(all="ignore"):
+            found = self._computed([b.array for b in buffers])
+        return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self.outputs]
+
+    def compute(self, *arrays: Any) -> Any:
+        """The only output for these inputs, as part of another program."""
+        return self._computed([*arrays])[self.outputs[0][0]]
+
+    def _computed(self, found: list[Any]) -> list[Any]:
+        """All values, where the inputs are found."""
+        found += self._constants
+        if self.large:
+            return self._computed_sparingly(found)
+        for function, attrs, operands in self.operations:
+            if attrs is not None:
+                found.append(function(attrs, *[found[i] for i in operands])[0])
+            elif len(operands) == 2:
+                i, j = operands
+                found.append(function(found[i], found[j]))
+            else:
+                found.append(function(*[found[i] for i in operands]))
+        return found
+
+    def _computed_sparingly(self, found: list[Any]) -> list[Any]:
+        """As above; what nobody needs any more goes."""
+        for (function, attrs, operands), last, over in self.large:
+            arrays = [found[i] for i in operands]
+            if attrs is not None:
+                result = function(attrs, *arrays)[0]
+            else:
+                result = function(*arrays) if over is None else function(*arrays, out=found[over])
+            del arrays
+            found.append(result)
+            for i in last:
+                found[i] = None
+        return found
+
+
+class RegionalProgram(CpuDirectProgram):
+    """One with loops or branches, or in them. `bodies`: the programs of regions, all that are inside each other."""
+
+    def __init__(
+        self, inputs: int, constants: Sequence[Any], operations: Sequence[Operation],
+        outputs: Outputs, work: int, bodies: Bodies,
+    ) -> None:  # fmt: skip
+        super().__init__(inputs, constants, operations, outputs, work)
+        self._own = work
+        self._bodies = bodies
+
+    def _computed(self, found: list[Any]) -> list[Any]:
+        budget = Budget()
+
+        def run(graph: Graph, inputs: list[Any], frame: Activation) -> list[Any]:
+            body = self._bodies[graph]
+            budget.spend(body.work)
+            return arrays_of(body.computed_in([*inputs], frame), body.outputs)
+
+        found = self.computed_in(found, Activation(run))
+        self.work = max(budget.spent, self._own)
+        return found
+
+    def computed_in(self, found: list[Any], frame: Activation) -> list[Any]:
+        found += self._constants
+        for function, attrs, operands in self.operations:
+            arrays = [found[i] for i in operands]
+            if isinstance(function, RegionOperation):
+                found += function(arrays, frame)
+            else:
+                found.append(function(*arrays) if attrs is None else function(attrs, *arrays)[0])
+        return found
+
+
+Bodies = dict[Graph, RegionalProgram]
+
+
+def _buffer(result: Any, type: TensorType) -> Buffer:
+    """The elements, dense; nobody writes to them again."""
+    array = np.asarray(result)
+    flags = array.flags
+    if array.base is not None or not flags.c_contiguous:
+        array = array.copy(order="C")
+        flags = array.flags
+    flags.writeable = False
+    assert array.shape == type.shape, (array.shape, type)
+    assert array.dtype == type.dtype.np, (array.dtype, type)
+    return Buffer(array, DEVICE, type)
+
+
+def sparing(program: CpuDirectProgram, types: Sequence[TensorType]) -> list[LargeOperation]:
+    """The operations of a program, whose results have these types, with what they may spare. Written over is only what
+    NumPy's functions of elements made and read: nothing else shares its memory."""
+    operations, first = program.operations, program.first
+    needed = {place for place, _ in program.outputs}
+    kept = {*needed, *[p for o in operations if not _of_elements(o) for p in o.operands]}
+    found: list[LargeOperation] = []
+    for number, operation in reversed([*enumerate(operations)]):
+        last = tuple({*operation.operands} - needed)
+        needed.update(last)
+        over = None
+        if _of_elements(operation) and types[number].shape:  # NumPy's scalars can't be written to
+            spare = [p for p in last if p >= first and p not in kept and _of_elements(operations[p - first])]
+            over = next((p for p in spare if types[p - first] == types[number]), None)
+        found.append(LargeOperation(operation, last, over))
+    return found[::-1]
+
+
+def _of_elements(operation: Operation) -> bool:
+    return isinstance(operation.function, np.ufunc)
