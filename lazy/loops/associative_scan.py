@@ -9,7 +9,7 @@ from loopgrad.graph.associative import RunningCombination, Values
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.loops.traced_functions import as_result, tensor_type
-from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, wrap
+from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, is_scalar, wrap
 from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, matching, unflatten
 
@@ -52,14 +52,16 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Tree, reverse: bool =
     def combine(left: Values, right: Values) -> Values:
         made = fn(*[unflatten(structure, [wrap(v) for v in side]) for side in (left, right)])
         found = matching("the function of associative_scan", structure, made)
-        return [_like(as_result("associative_scan", x)._value, v) for x, v in zip(found, right, strict=True)]
+        return [_like(x, v) for x, v in zip(found, right, strict=True)]
 
     return unflatten(structure, [wrap(v) for v in RunningCombination(combine, axes).run(values, reverse)])
 
 
-def _like(made: Value, given: Value) -> Value:
-    """A result of the function, which must be of its argument's type; a number stands for equal elements."""
-    made = made if made.shape else broadcast_value(made, given.shape)
+def _like(result: Any, given: Value) -> Value:
+    """A result of the function, which must be of its argument's type; a Python number stands for equal elements. A
+    tensor without axes doesn't: a sum, say, of all elements that happen to be combined side by side means nothing."""
+    made = as_result("associative_scan", result)._value
+    made = broadcast_value(made, given.shape) if is_scalar(result) else made
     if made.shape != given.shape:
         fix = "combine elements that stand at the same place along the axis"
         raise ShapeError(explained("associative_scan", f"a result of shape {given.shape}", made.shape, fix))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any, Final
 
 from loopgrad.graph import ops, region_ops
@@ -46,8 +47,8 @@ def scan(
     results' second part has f's structure of y, each leaf with a first axis of n. `reverse` goes from the last row to
     the first; y of row k stands in row k nonetheless. The carry, `memory_budget` and `name` are as for `while_loop`.
 
-    Raises ShapeError where the first axes differ or n isn't given, DTypeError where f returns no pair or changes the
-    type of a carry.
+    Raises ShapeError where the first axes differ or n isn't given, DTypeError where f returns no pair, changes the type
+    of a carry, or `length` isn't whole.
 
     >>> last, sums = lg.scan(lambda total, x: (total + x, total + x), 0.0, lg.asarray([1.0, 2.0, 4.0]))
     >>> last, sums
@@ -82,11 +83,19 @@ def _scan_length(tables: Sequence[Value], length: int | None) -> int:
         raise ShapeError(explained("scan", "xs with at least one axis", "a scalar", "pass it through the carry"))
     extents = {t.shape[0] for t in tables}
     if length is not None:
-        extents.add(max(int(length), 0))
+        extents.add(max(_whole(length), 0))
     if len(extents) != 1:
         fix = "give xs equal first axes, and length that extent" if extents else "pass xs or length"
         raise ShapeError(explained("scan", "one length", sorted(extents) or "none", fix))
     return extents.pop()
+
+
+def _whole(length: Any) -> int:
+    try:
+        return index(length)
+    except TypeError:
+        fix = "convert it to an int"
+        raise DTypeError(explained("scan", "a whole number as length", repr(length), fix)) from None
 
 
 def _carried_part(body: Traced, structure: Any) -> Traced:

@@ -109,10 +109,13 @@ def _alias(what: str, x: Any, name: str, integers: bool) -> Tensor:
 def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]:
     given = [argnums] if isinstance(argnums, int) else list(argnums)
     for a in given:
-        if not -count <= a < count:
+        if not isinstance(a, int) or not -count <= a < count:
             fix = "arguments to differentiate are passed by position"
-            raise GradientError(explained(what, f"argnums below {count} (the positional arguments)", a, fix))
-    return [a % count for a in given]
+            raise GradientError(explained(what, f"argnums below {count} (the positional arguments)", repr(a), fix))
+    found = [a % count for a in given]
+    if len(set(found)) != len(found):
+        raise GradientError(explained(what, "argnums that name each argument once", argnums, "leave one of them out"))
+    return found
 
 
 def _require_kind(what: str, values: Sequence[Value], holomorphic: bool, which: str) -> None:
@@ -178,7 +181,8 @@ def value_and_grad(
     The gradient by a complex array points where the loss grows fastest: dL/d(re z) + i dL/d(im z). With `holomorphic`
     arguments and loss are complex, and the result is the complex derivative of a holomorphic function.
 
-    Raises GradientError for arguments that aren't float, a loss that isn't one float, and argnums out of range.
+    Raises GradientError for arguments that aren't float, a loss that isn't one float, and argnums out of range or named
+    twice.
 
     >>> lg.value_and_grad(lambda x: lg.sum(x**2))(lg.asarray([1.0, 2.0, 3.0]))
     (Tensor(14., dtype=float64), Tensor([2., 4., 6.], dtype=float64))

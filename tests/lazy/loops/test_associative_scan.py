@@ -121,6 +121,10 @@ def test_compiled_and_in_a_loop(device: str) -> None:
     check(twice(lg.asarray(x)), np.cumsum(np.cumsum(x)))
 
 
+def test_a_number_stands_for_equal_elements() -> None:
+    check(lg.associative_scan(lambda a, b: 2.0, lg.arange(9.0)), np.array([0.0] + [2.0] * 8))
+
+
 def test_what_is_refused() -> None:
     x = lg.ones((4, 3))
     with pytest.raises(lg.ShapeError, match="associative_scan"):
@@ -131,6 +135,8 @@ def test_what_is_refused() -> None:
         lg.associative_scan(lambda a, _: a, ())
     with pytest.raises(lg.ShapeError, match="a result of shape"):
         lg.associative_scan(lambda a, b: lg.concat([a, b]), x)
+    with pytest.raises(lg.ShapeError, match=r"a result of shape \(1,\)"):  # what stands side by side isn't to be summed
+        lg.associative_scan(lambda a, b: lg.sum(a + b), lg.arange(9.0))
     with pytest.raises(lg.DTypeError, match="convert elems to float64"):
         lg.associative_scan(lambda a, b: a * 0.5 + b, lg.ones(4, dtype=lg.int32))
     with pytest.raises(lg.StructureError, match="the function of associative_scan"):

@@ -257,6 +257,8 @@ def test_scan_refuses() -> None:
         lg.scan(lambda c, x: (c, x), 0.0, (lg.ones(3), lg.ones(4)))
     with pytest.raises(lg.ShapeError, match="none"):
         lg.scan(lambda c, x: (c, x), 0.0)
+    with pytest.raises(lg.DTypeError, match=r"whole number as length, got 2\.5"):
+        lg.scan(lambda c, _: (c, c), 0.0, None, length=2.5)  # type: ignore[arg-type]
     with pytest.raises(lg.DTypeError, match="pair"):
         lg.scan(lambda c, _: c, 0.0, lg.ones(3))
     with pytest.raises(lg.StructureError):
