@@ -124,12 +124,13 @@ class BatchAnalysis:
         return RegionPlan(*marks.seen)
 
     def _ruled(self, call: Call, operands: Flags, masked: bool) -> RegionPlan:
-        """A result is batched where the function or a rule makes it so. Under a mask all operands are: a cotangent that
-        were summed over the batch would mix lanes."""
+        """A result is batched where the function or a rule makes it so. With a rule of cotangents all of them are: each
+        batch element has its own then, of which the rule makes what the batch shares is added up from. Under a mask all
+        operands are: a cotangent that were summed over the batch would mix lanes."""
         flags = tuple([masked or b for b in operands])
         tangents = tuple([flags[i] for i in call.moving_operands]) if call.kind == "jvp" else ()
         places = [*range(len(call.node.results)), *(call.moving_results if call.kind == "jvp" else [])]
-        results = [False] * len(call.node.results)
+        results = [call.kind == "vjp" and any(flags)] * len(call.node.results)
         for region, inputs in ((call.function, flags), (call.rules[0], flags + tangents)):
             inside = self.batched(region, inputs, masked)
             for p, output in zip(places, region.outputs, strict=False):

@@ -126,7 +126,7 @@ def _placed(value: Value, batched: bool, axis: int | None, size: int) -> Value:
     if axis is None:
         if batched:
             fix = "name the axis it shall get"
-            raise ShapeError(explained("vmap", "a result that all examples share", "one that differs", fix))
+            raise ShapeError(explained("vmap", "a result that all examples share", "one that may differ", fix))
         return value
     if not batched:
         value = ops.broadcast_to(value, (size, *value.shape))

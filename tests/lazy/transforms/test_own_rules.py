@@ -231,6 +231,20 @@ def test_one_cotangent_for_the_whole_batch(device: str) -> None:
     np.testing.assert_allclose(each, [100 * X, 200 * X])
 
 
+def test_results_that_a_batch_shares_have_cotangents_of_their_own(device: str) -> None:
+    """What doesn't depend on the batch beside what does; one rule isn't linear in its cotangent."""
+    f = lg.custom_vjp(lambda x, a: (lg.sin(a), x * a))
+    f.defvjp(lambda x, a: (f(x, a), (x, a)), lambda r, ct: (ct[1] * r[1], ct[0] ** 2 * lg.cos(r[1]) + ct[1] * r[0]))
+    rows, weights = np.stack([X, 2 * X, X + 1]), np.arange(9.0).reshape(3, 3)
+
+    def loss(a: Any) -> Any:
+        shared, own = lg.vmap(f, in_axes=(0, None))(lg.asarray(rows), a)
+        return lg.sum(shared * weights) + lg.sum(own)
+
+    expected = (weights**2).sum(axis=0) * np.cos(X) + rows.sum(axis=0)
+    np.testing.assert_allclose(lg.grad(loss)(lg.asarray(X)), expected)
+
+
 def test_jacobians(device: str) -> None:
     f = doubled_cos(lg.sin)
     np.testing.assert_allclose(lg.jacrev(f)(lg.asarray(X)), np.diag(2 * np.cos(X)), rtol=1e-12)
