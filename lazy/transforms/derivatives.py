@@ -107,7 +107,7 @@ def _alias(what: str, x: Any, name: str, integers: bool) -> Tensor:
 
 
 def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]:
-    given = [argnums] if isinstance(argnums, int) else list(argnums)
+    given = list(argnums) if isinstance(argnums, Sequence) else [argnums]
     for a in given:
         if not isinstance(a, int) or not -count <= a < count:
             fix = "arguments to differentiate are passed by position"
