@@ -61,8 +61,21 @@ ABSENT: Final[dict[str, str]] = {
 RANDOM_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(
         (
-            "rand", "randn", "randint", "random_sample", "ranf", "sample", "normal", "uniform", "choice", "permutation",
-            "shuffle", "exponential", "standard_normal", "random_integers", "bytes",
+            "rand",
+            "randn",
+            "randint",
+            "random_sample",
+            "ranf",
+            "sample",
+            "normal",
+            "uniform",
+            "choice",
+            "permutation",
+            "shuffle",
+            "exponential",
+            "standard_normal",
+            "random_integers",
+            "bytes",
         ),
         "make rng = lg.random.default_rng(seed), whose methods draw",
     ),

@@ -186,4 +186,3 @@ def _turned_around(t: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
         t = concat([subtract(multiply(2, first), before), t, subtract(multiply(2, last), after)], axis=axis)
         low, high = low - take_low, high - take_high
     return t
-

@@ -267,5 +267,3 @@ def unpackbits(x: ArrayLike, /, axis: int | None = None, count: int | None = Non
     if length > extent:
         bits = pad(bits, [*[(0, 0)] * (len(bits._value.shape) - 1), (0, length - extent)])
     return moveaxis(bits, -1, d).copy()
-
-

@@ -138,9 +138,7 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(signbit(wrap(b)), negative(size), size)
 
 
-def nan_to_num(
-    x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+def nan_to_num(x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told.
 
     Shape and dtype stay; bools and integers are copied. The derivative is 0 where something was replaced.

@@ -89,9 +89,7 @@ class Evaluator:
                     if owners.get(value) is mine:
                         del owners[value]
 
-    def settle(
-        self, evaluated: Iterable[tuple[TensorCore, Value]], read: Sequence[Value], computed: Computed
-    ) -> None:
+    def settle(self, evaluated: Iterable[tuple[TensorCore, Value]], read: Sequence[Value], computed: Computed) -> None:
         """Make these tensors refer to their elements (their history stays reachable while they live), and note the
         elements of values that unevaluated tensors `read`."""
         serial, kept = next_serial(), set(read)

@@ -31,6 +31,8 @@ from loopgrad.graph.types import uint16 as uint16
 from loopgrad.graph.types import uint32 as uint32
 from loopgrad.graph.types import uint64 as uint64
 from loopgrad.graph.types import uint8 as uint8
+from loopgrad.lazy.clusters.shards import map_shards as map_shards
+from loopgrad.lazy.clusters.sweeps import sweep as sweep
 from loopgrad.lazy.files.exported import Exported as Exported
 from loopgrad.lazy.files.exported import export as export
 from loopgrad.lazy.files.exported import load_exported as load_exported

@@ -36,7 +36,7 @@ FREQUENCIES = "fftfreq rfftfreq"
 PROGRAMS = """
     __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
-    eval_shape export linear_transpose load load_exported save
+    eval_shape export linear_transpose load load_exported map_shards save sweep
     options promote_types register_pytree register_static result_type set_default_dtype shape size
     iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text
 """

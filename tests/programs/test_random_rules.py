@@ -9,7 +9,7 @@ import pytest
 from random_rules import check_rules
 from rule_programs import KINDS, Draw
 
-SEEDS = [*range(3), 1094, 1157, 1162, 1189, 1209]  # the last ones found something
+SEEDS = [1094, 1157, 1162, 1189, 1209]  # the last ones found something
 
 
 @pytest.mark.costly

@@ -1,0 +1,77 @@
+"""`lg.map_shards`: a sum over the parts of a data set, which the workers of a Dask cluster compute.
+
+The results of shards are added in a tree over their positions, which neither the number of workers nor who computed
+what, when, or how often changes: the sum has the same bits on any cluster, also where workers come, go or die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from loopgrad.graph.errors import explained
+from loopgrad.lazy.clusters.tasks import added, as_arrays, as_tensors, described, kind_of, program, run, same, unknown
+from loopgrad.lazy.tensor.trees import Tree, check_function
+
+PUBLIC: Final = "map_shards"
+ATTEMPTS: Final = 3
+
+
+def map_shards(
+    client: Any, step: Callable[[Any, Any], Any], params: Tree, shards: Sequence[Any], *, retries: int = ATTEMPTS
+) -> Tree:
+    """The sum over all shards of `step(params, shard)`, computed by the workers of a Dask cluster.
+
+    `client` is a `distributed.Client`. `step` is a function of two trees, an `lg.Exported` or one that is exported here
+    for the shards' shapes and dtypes (`lg.export`: no Python code travels), and gives a tree of arrays, for instance
+    the value and gradient of a loss. A shard is a tree of arrays, a Dask future of one, or a function without arguments
+    that the worker calls to read it. `params` are sent to each worker once. A shard whose worker dies is computed by
+    another; one whose step fails is tried `retries` times again.
+
+    The sum is formed in a fixed tree over the positions of shards: it has the same bits on any cluster. Use it for
+    steps of 100 ms and more, since each shard costs Dask some milliseconds.
+
+    Raises ValueError where there are no shards, what `step` raises, and `distributed.KilledWorker` where a shard has
+    ended several workers.
+
+    >>> import distributed
+    >>> client = distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
+    >>> loss = lg.value_and_grad(lambda w, x: lg.sum((x * w) ** 2))
+    >>> lg.map_shards(client, loss, 2.0, [lg.ones(3), lg.ones(4)])
+    (Tensor(28., dtype=float64), Tensor(28., dtype=float64))
+    >>> client.close()
+    """
+    check_function("map_shards", step)
+    parts = [shard if _is_elsewhere(shard) else as_arrays(shard) for shard in shards]
+    if not parts:
+        raise ValueError(explained("map_shards", "at least one shard", "none", "pass a list of arrays or functions"))
+    parameters = as_arrays(params)
+    held = client.submit(same, parameters, pure=False)
+    results: dict[int, Any] = {}
+    programs: dict[Any, bytes] = {}
+    waiting = {0: client.submit(described, parts[0], pure=False, retries=retries).result()}
+    while len(results) < len(parts):  # once for each kind of shards
+        for kind in waiting.values():
+            data = program(step, (parameters, kind))
+            programs.setdefault(kind_of(kind), data)
+        sent = client.submit(same, programs, pure=False)
+        left = [i for i in range(len(parts)) if i not in results]
+        found = [client.submit(run, sent, held, parts[i], pure=False, retries=retries) for i in left]
+        told = client.gather([client.submit(unknown, result, pure=False) for result in found])
+        waiting = {i: kind for i, kind in zip(left, told, strict=True) if kind is not None}
+        results |= {i: result for i, result in zip(left, found, strict=True) if i not in waiting}
+    return as_tensors(_total(client, [results[i] for i in range(len(parts))], retries).result())
+
+
+def _is_elsewhere(shard: Any) -> bool:
+    """Whether a worker has or reads it."""
+    return callable(shard) or (hasattr(shard, "key") and hasattr(shard, "result"))
+
+
+def _total(client: Any, results: Sequence[Any], retries: int) -> Any:
+    """The future of the sum: the two halves' sums, added."""
+    if len(results) == 1:
+        return results[0]
+    half = len(results) // 2
+    halves = [_total(client, part, retries) for part in (results[:half], results[half:])]
+    return client.submit(added, *halves, pure=False, retries=retries)

@@ -1,0 +1,164 @@
+"""`lg.map_shards` and `lg.sweep` on real Dask workers, which come, go and die."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's own threads and sockets
+
+LENGTHS = [40, 40, 41, 40, 1, 40, 0, 41, 40]
+
+
+def shard(number: int) -> Callable[[], Any]:
+    """What a worker calls to read a part."""
+    return lambda: {"x": np.random.default_rng(number).normal(size=LENGTHS[number]), "weight": number}
+
+
+def loss(w: Any, part: Any) -> Any:
+    def grown(x: Any) -> Any:
+        return lg.while_loop(lambda v: v < 9.0, lambda v: v * (1.0 + w["rate"]) + w["shift"], x)
+
+    lanes = lg.vmap(grown)(lg.abs(part["x"]))
+    return lg.sum(lg.sin(lanes)) * part["weight"]
+
+
+WEIGHTS = {"rate": 0.3, "shift": np.array(0.2)}
+STEP = lg.value_and_grad(loss)
+
+
+def halves(parts: list[Any]) -> Any:
+    """The sum in the tree that is promised, by NumPy."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    left, right = halves(parts[:half]), halves(parts[half:])
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Any]:
+    step = lg.compile(STEP)
+    return halves([[np.asarray(x) for x in lg.tree.leaves(step(WEIGHTS, shard(i)()))] for i in range(len(LENGTHS))])
+
+
+def check(found: Any, expected: list[Any]) -> None:
+    for x, y in zip(lg.tree.leaves(found), expected, strict=True):
+        assert isinstance(x, lg.Tensor)
+        np.testing.assert_array_equal(np.asarray(x), y)
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+        yield client
+
+
+def test_the_sum_is_that_of_the_tree_however_shards_are_given(client: Any, expected: list[Any]) -> None:
+    readers = [shard(i) for i in range(len(LENGTHS))]
+    check(lg.map_shards(client, STEP, WEIGHTS, readers), expected)
+    arrays = [read() for read in readers]
+    check(lg.map_shards(client, lg.compile(STEP), WEIGHTS, arrays), expected)
+    mixed = [*arrays[:4], *client.map(lambda i: shard(i)(), range(4, len(LENGTHS)))]
+    check(lg.map_shards(client, STEP, WEIGHTS, mixed), expected)
+
+
+def test_bad_arguments_and_steps_that_fail(client: Any) -> None:
+    with pytest.raises(ValueError, match="expected at least one shard"):
+        lg.map_shards(client, STEP, WEIGHTS, [])
+    with pytest.raises(lg.ShapeError, match="reshape"):
+        lg.map_shards(client, lambda w, x: lg.reshape(w * x, (7,)), 1.0, [np.ones(3)])
+    with pytest.raises(OSError, match="no such part"):
+        lg.map_shards(client, STEP, WEIGHTS, [_missing], retries=1)
+    limited = lg.export(
+        lambda w, x: lg.while_loop(lambda v: v < w, lambda v: v + 1, x[0], max_steps=5), 1.0, np.ones(1)
+    )
+    with pytest.raises(lg.LoopLimitError):
+        lg.map_shards(client, limited, 100.0, [np.zeros(1), np.ones(1)], retries=0)
+    with pytest.raises(lg.ShapeError, match="as it was exported"):
+        lg.map_shards(client, limited, 2.0, [np.ones(3)], retries=0)
+    with pytest.raises(ValueError, match="at least one value of every parameter"):
+        lg.sweep(client, lambda p: p["a"], {"a": []})
+    with pytest.raises(ValueError, match="pass \\[x\\] for one value"):
+        lg.sweep(client, lambda p: p["a"], {"a": 1.0})
+
+
+def _missing() -> Any:
+    raise OSError("no such part")
+
+
+def test_a_sweep_gives_each_point_its_place(client: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def f(point: dict[str, Any]) -> Any:
+        grown = lg.fori_loop(0, point["n"], lambda _, v: v * point["a"], lg.ones(2))
+        return {"grown": grown, "slope": lg.grad(lambda a: lg.sum(a**3))(point["a"]), "row": point["rows"] * 2}
+
+    grid = {"a": np.array([0.5, 1.5, 2.0]), "n": [1, 3], "rows": lg.asarray([[1.0, 2.0], [3.0, 4.0]])}
+    found = lg.sweep(client, f, grid, progress=True)
+    assert "100%" in capsys.readouterr().out
+    a, n = np.array(grid["a"])[:, None, None], np.array([1, 3])[None, :, None]
+    np.testing.assert_array_equal(found["grown"], np.broadcast_to((a**n)[..., None], (3, 2, 2, 2)))
+    np.testing.assert_allclose(found["slope"], np.broadcast_to(3 * a**2, (3, 2, 2)))
+    np.testing.assert_array_equal(found["row"], np.broadcast_to(2 * np.asarray(grid["rows"]), (3, 2, 2, 2)))
+
+
+WORKERS = """
+    import os, pathlib, signal, sys, time
+    import numpy as np
+    import distributed
+    import loopgrad as lg
+    from tests.lazy.clusters import test_clusters as cases
+
+    def deadly(number, folder, phase):
+        '''The part is read; once in this run its worker dies, before or while others depend on it.'''
+        def read():
+            mark = pathlib.Path(folder, f"{phase}.died")
+            if number == phase and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return cases.shard(number)()
+        return read
+
+    def main():
+        folder = sys.argv[1]
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        )
+        with cluster, distributed.Client(cluster) as client:
+            for phase in (0, len(cases.LENGTHS) - 1):
+                shards = [deadly(i, folder, phase) for i in range(len(cases.LENGTHS))]
+                found = lg.map_shards(client, cases.STEP, cases.WEIGHTS, shards)
+                lg.save(pathlib.Path(folder, str(phase)), [np.asarray(x) for x in lg.tree.leaves(found)])
+            cluster.scale(1)
+            shards = [cases.shard(i) for i in range(len(cases.LENGTHS))]
+            found = lg.map_shards(client, cases.STEP, cases.WEIGHTS, shards)
+            lg.save(pathlib.Path(folder, "scaled"), [np.asarray(x) for x in lg.tree.leaves(found)])
+        print("done")
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_workers_that_are_killed_and_go_change_no_bit(tmp_path: Path, expected: list[Any]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(WORKERS))
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    run = subprocess.run(
+        [sys.executable, script, tmp_path], capture_output=True, text=True, timeout=250, env=environment, check=False
+    )
+    assert run.stdout.endswith("done\n"), run.stderr[-4000:]
+    for name in ("0", str(len(LENGTHS) - 1), "scaled"):
+        check(lg.load(tmp_path / name), expected)
+    assert len(list(tmp_path.glob("*.died"))) == 2
