@@ -28,7 +28,7 @@ import pytest
 from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
 
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
-_EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 10))
+_EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
 _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen

@@ -42,7 +42,8 @@ def test_integers(device: str, dtype: str, reverse: bool) -> None:
     rng = np.random.default_rng(3)
     for i, (shape, axis) in enumerate(few(device, SHAPES, int(reverse))):
         x = rng.integers(0, 120, shape).astype(dtype)
-        for name in few(device, list(UFUNCS), i % 2):
+        names = list(UFUNCS)
+        for name in names if device == "interpreter" else names[i % 2 :: 2]:
             got = np.asarray(getattr(lg, name)(lg.asarray(x), axis, reverse=reverse, dtype=dtype))
             np.testing.assert_array_equal(got, expected(name, x, axis, reverse), f"{name} {shape} {axis}")
 

@@ -89,6 +89,7 @@ def test_stacks_grow_while_lanes_are_left():
             np.testing.assert_array_equal(device().get(result), array)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("endless", [False, True])
 def test_more_lanes_than_run_at_a_time(monkeypatch, endless):
     """Also on a driver that would let loops run to their end, and where the host sees what it fetches only."""
