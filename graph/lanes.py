@@ -331,7 +331,8 @@ class _LaneWalk:
             results = self.loop(region, accesses)
         else:
             for v, access in zip(region.lead, accesses, strict=False):
-                self.decides(region, v, access)
+                if len(region.bodies) > 1:  # an only branch is taken by all
+                    self.decides(region, v, access)
             outputs = [self.region(body, accesses[region.first :]) for body in region.bodies]
             results = [self.merged(region, r, [o[j] for o in outputs]) for j, r in enumerate(node.results)]
         self.diverged = outside

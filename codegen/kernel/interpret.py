@@ -52,6 +52,11 @@ class _Stack:
         return result
 
 
+def _undefined(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """What an array that nobody has written holds: what shows, where it is used."""
+    return np.full(shape, np.nan if dtype.kind == "f" else 77, dtype)
+
+
 class _KernelInterpreter:
     def __init__(self, kernel: Kernel, arrays: Sequence[Array]) -> None:
         self.kernel = kernel
@@ -59,6 +64,7 @@ class _KernelInterpreter:
         self.lanes = int(np.prod(kernel.domain, dtype=np.int64))
         self.env: dict[KValue, Array] = {}
         self.stacks = [_Stack(self.lanes, s.dtype.np) for s in kernel.stacks]
+        self.held: list[Array] = [_undefined((a.size, self.lanes), a.dtype.np) for a in kernel.arrays]
 
     def run(self) -> None:
         grid = np.indices(self.kernel.domain, dtype=np.int64).reshape(len(self.kernel.domain), self.lanes)
@@ -126,6 +132,19 @@ class _KernelInterpreter:
 
     def pop(self, op: KOp, _operands: list[Array], active: Array) -> Sequence[Array]:
         return [self.stacks[op.attrs["stack"]].pop(active)]
+
+    def array_load(self, op: KOp, operands: list[Array], active: Array) -> Sequence[Array]:
+        cells = self.held[op.attrs["array"]]
+        index = np.where(active, operands[0], 0)
+        assert ((index >= 0) & (index < len(cells))).all(), "index of a lane's array out of range"
+        return [cells[index, np.arange(self.lanes)]]
+
+    def array_store(self, op: KOp, operands: list[Array], active: Array) -> Sequence[Array]:
+        index, value = operands
+        cells, lanes = self.held[op.attrs["array"]], np.flatnonzero(active)
+        assert ((index[lanes] >= 0) & (index[lanes] < len(cells))).all(), "index of a lane's array out of range"
+        cells[index[lanes], lanes] = value[lanes]
+        return []
 
     def reduce(self, op: KOp, operands: list[Array], _active: Array) -> Sequence[Array]:
         reduction = self.kernel.reductions[op.attrs["slot"]]
@@ -202,6 +221,8 @@ _HANDLERS: dict[str, Callable[[_KernelInterpreter, KOp, list[Array], Array], Seq
     "if": _KernelInterpreter.if_,
     "push": _KernelInterpreter.push,
     "pop": _KernelInterpreter.pop,
+    "array_load": _KernelInterpreter.array_load,
+    "array_store": _KernelInterpreter.array_store,
     "reduce": _KernelInterpreter.reduce,
     "scan": _KernelInterpreter.scan,
     "check": _KernelInterpreter.check,

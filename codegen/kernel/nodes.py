@@ -23,6 +23,8 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
     if           (pred: bool); blocks then () -> results, else () -> results
     push         (x) attrs stack                      (index into Kernel.stacks)
     pop          () attrs stack                       -> the value
+    array_load   (i: int64) attrs array               -> element i of the lane's Kernel.arrays[array], which was stored
+    array_store  (i: int64, x) attrs array            before; i is in range
     reduce       (x) or (x, rest) attrs slot          contributes x to Kernel.reductions[slot], or x + rest, which
                  is a sum so far (see codegen.math.compensated); only in the top block, once per slot
     scan         (x)                                  the lane's term of Kernel.running; only in the top block, once
@@ -93,18 +95,27 @@ class BufferParam:
 class StackSlot:
     """A per-lane stack that lives and dies in this kernel. `depth_param` is the read parameter
     (one int64) that holds the depth known before the launch, None where it is measured. `residual`: the row of
-    the program's saved values that it belongs to, one scalar of it."""
+    the program's saved values that it belongs to, `elements` scalars of it: pushed for each unit of depth."""
 
     dtype: DType
     depth_param: int | None
     name: str
     loc: Location | None
     residual: int = 0
+    elements: int = 1
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
+        """Bytes of one unit of depth."""
+        return self.dtype.itemsize * self.elements
+
+
+@dataclass(frozen=True, slots=True)
+class OwnArray:
+    """Memory of each lane by itself, `size` elements that may be looked up at a computed index. It begins undefined."""
+
+    dtype: DType
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,7 @@ class Kernel:
     order_key: Block | None = None
     stages: tuple[Kernel, ...] = ()
     running: RunningTotal | None = None
+    arrays: tuple[OwnArray, ...] = ()
 
 
 def walk(block: Block) -> Iterator[KOp]:

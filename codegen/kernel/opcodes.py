@@ -64,6 +64,8 @@ OPCODES: Final[dict[str, Opcode]] = {
     "if": Opcode(blocks=("then", "else")),
     "push": Opcode(effect=True, leaves=True),
     "pop": Opcode(effect=True),
+    "array_load": Opcode(effect=True, cost=1),
+    "array_store": Opcode(effect=True, cost=1),
     "reduce": Opcode(effect=True, needed=True, leaves=True, cost=1),
     "scan": Opcode(effect=True, needed=True, leaves=True, cost=1),
     "check": Opcode(effect=True, needed=True),

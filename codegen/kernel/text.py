@@ -57,7 +57,10 @@ def print_kernel(kernel: Kernel) -> str:
     printer.lines.append(f"kernel {kernel.name} <{domain}> ({params})")
     for i, s in enumerate(kernel.stacks):
         depth = "measured" if s.depth_param is None else f"p{s.depth_param}"
-        printer.lines.append(f'  stack s{i}: {s.dtype.name} depth {depth} "{s.name}"')
+        times = f" x {s.elements}" if s.elements > 1 else ""
+        printer.lines.append(f'  stack s{i}: {s.dtype.name} depth {depth}{times} "{s.name}"')
+    for i, a in enumerate(kernel.arrays):
+        printer.lines.append(f"  array a{i}: {a.dtype.name}[{a.size}]")
     for i, r in enumerate(kernel.reductions):
         printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}")
     if kernel.running is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, OwnArray
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.graph.errors import VerifyError
@@ -109,6 +109,20 @@ class _KernelVerifier:
     def check_push(self, op: KOp) -> None:
         slot = self.kernel.stacks[op.attrs["stack"]]
         self.expect(op.operands[0].dtype is slot.dtype, "push: value is not the stack's dtype")
+
+    def check_array_load(self, op: KOp) -> None:
+        self.expect(op.results[0].dtype is self.array(op).dtype, f"{op.opcode}: result is not the array's dtype")
+
+    def check_array_store(self, op: KOp) -> None:
+        self.expect(op.operands[1].dtype is self.array(op).dtype, f"{op.opcode}: value is not the array's dtype")
+
+    def array(self, op: KOp) -> OwnArray:
+        index, number = op.operands[0], int(op.attrs["array"])
+        slot = self.kernel.arrays[number]
+        self.expect(index.dtype is int64, f"{op.opcode}: index is not int64")
+        if index.op is not None and index.op.opcode == "const":
+            self.expect(0 <= index.op.attrs["value"] < slot.size, f"{op.opcode}: index out of range")
+        return slot
 
     def check_pop(self, op: KOp) -> None:
         slot = self.kernel.stacks[op.attrs["stack"]]

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from loopgrad.codegen.kernel.nodes import BufferParam, ErrorSite, KValue, StackSlot
+from loopgrad.codegen.kernel.nodes import BufferParam, ErrorSite, KValue, OwnArray, StackSlot
 from loopgrad.codegen.lower.emitter import Index, KernelBuilder, Part, Position
 from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.types import TensorType, int64
+from loopgrad.graph.types import DType, TensorType, int64
 
 Shape = tuple[int, ...]
 
@@ -55,6 +55,14 @@ class Registers:
 
 
 @dataclass(frozen=True, slots=True)
+class InArray:
+    """In an array of the lane (`Kernel.arrays`), one element after the other; `lane` as for Registers."""
+
+    array: int
+    lane: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Outer:
     """The value of an enclosing frame."""
 
@@ -64,9 +72,10 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class StackRef:
-    """One kernel stack per trailing position of the element."""
+    """One kernel stack per trailing position of the element; or one for all `elements` in turn."""
 
     slots: tuple[int, ...]
+    elements: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ class AccumulatorRef:
     exclusive: bool
 
 
-Binding = Stored | Registers | Outer | StackRef | AccumulatorRef
+Binding = Stored | Registers | InArray | Outer | StackRef | AccumulatorRef
 
 
 @dataclass(slots=True, eq=False)
@@ -150,6 +159,8 @@ class Lowering:
         self.accumulators: dict[Value, AccumulatorRef] = {}  # results of top-level regions
         self.params = Params()
         self.stacks: list[StackSlot] = []
+        self.arrays: list[OwnArray] = []
+        self.rolled = False  # values of many elements are kept in arrays
         self.errors: list[ErrorSite] = []
         self.split: set[int] = set()  # extents below which lane digits were divided
         self.mismatched: list[Value] = []  # read at an index that isn't the lane's, as far as digits tell
@@ -292,6 +303,9 @@ class Lowering:
                 return self._read(value, binding, index)
             case Registers():
                 return self._register(value, binding, index)
+            case InArray():
+                trailing = self._trailing(value, index) if binding.lane else index
+                return self.element(binding.array, self.emitter.linear(trailing))
         raise NotLaneLocal(value)
 
     def _read(self, value: Value, stored: Stored, index: Index) -> KValue:
@@ -311,17 +325,30 @@ class Lowering:
             return held.values[0]
         if not held.lane:
             return self.choose(self.emitter.linear(index), held.values)
-        trailing = self._beyond_lane(index)
-        if trailing is None:
-            self.mismatched.append(value)
-            trailing = ()
-        at = self.emitter.linear(trailing)
+        at = self.emitter.linear(self._trailing(value, index))
         return held.values[at] if isinstance(at, int) else self.choose(at, held.values)
 
-    def _beyond_lane(self, index: Index) -> Index | None:
-        """The digits after the lane's own; None where the leading digits are another lane's."""
+    def _trailing(self, value: Value, index: Index) -> Index:
+        """The digits after the lane's own; none, and a note of it, where the leading digits are another lane's."""
         count = len(self.lane_index)
-        return index[count:] if index[:count] == self.lane_index else None
+        if index[:count] == self.lane_index:
+            return index[count:]
+        self.mismatched.append(value)
+        return ()
+
+    # ---- arrays of the lane
+
+    def new_array(self, dtype: DType, size: int) -> int:
+        self.arrays.append(OwnArray(dtype, size))
+        return len(self.arrays) - 1
+
+    def element(self, array: int, at: Position) -> KValue:
+        """Read here: what is stored later doesn't change it."""
+        e = self.emitter
+        return e.effect("array_load", (e.value(at),), (self.arrays[array].dtype,), {"array": array})[0]
+
+    def put(self, array: int, at: Position, x: KValue) -> None:
+        self.emitter.effect("array_store", (self.emitter.value(at), x), (), {"array": array})
 
     def choose(self, at: Position, values: Sequence[KValue]) -> KValue:
         """values[at], by selects where `at` is only known at run time."""

@@ -13,10 +13,12 @@ from math import prod
 from typing import Any, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import KValue, StackSlot
+from loopgrad.codegen.lower import arrays
 from loopgrad.codegen.lower.context import (
     AccumulatorRef,
     Binding,
     Frame,
+    InArray,
     Lowering,
     NotLaneLocal,
     Outer,
@@ -25,6 +27,7 @@ from loopgrad.codegen.lower.context import (
     Stored,
 )
 from loopgrad.codegen.lower.emitter import Index
+from loopgrad.codegen.lower.factorisations.table import ROUTINES
 from loopgrad.codegen.lower.indexing import scatter_into
 from loopgrad.codegen.lower.liveness import Live
 from loopgrad.graph.accumulators import chain_from
@@ -42,16 +45,31 @@ class Carry(NamedTuple):
     scalars: int
 
 
-def emit_effects(ctx: Lowering, frame: Frame, live: Live) -> None:
-    """Emit the effects among the live nodes, in order."""
+def emit_effects(ctx: Lowering, frame: Frame, live: Live, outputs: Iterable[Value] | None) -> None:
+    """Emit the effects among the live nodes, in order; of a rolled region also what is computed once for `outputs` and
+    others. None: outside of regions, where no value but the lanes' own is."""
+    known = _settled(ctx, live, outputs)
     for node, results in live.needed.items():
-        if node.regions or node.op in STACKS:
+        target = _memory(frame, node.operands[0]) if node.op == "scatter" else None
+        if isinstance(target, AccumulatorRef):
+            scatter_into(ctx, frame, node, target, lane_prefix(ctx, node.operands[-1]))
+            frame.bindings[node.results[0]] = target
+        elif node.regions or node.op in STACKS:
             emit_effect(ctx, frame, node, frozenset(results))
-        elif node.op == "scatter":
-            _, _, target = frame.resolve(node.operands[0])
-            if isinstance(target, AccumulatorRef):
-                scatter_into(ctx, frame, node, target, lane_prefix(ctx, node.operands[-1]))
-                frame.bindings[node.results[0]] = target
+        elif node.op in ROUTINES:
+            ROUTINES[node.op](ctx, frame, node)
+        elif node.results[0] in known:
+            arrays.settle(ctx, frame, node.results[0], known[node.results[0]])
+
+
+def _settled(ctx: Lowering, live: Live, outputs: Iterable[Value] | None) -> Mapping[Value, bool]:
+    if not ctx.rolled:
+        return {}
+
+    def count(value: Value) -> int:
+        return ctx.register_count(value.shape) if outputs is not None or ctx.leads(value.shape) else arrays.MOST + 1
+
+    return arrays.kept_values(list(live.needed), outputs or (), count)
 
 
 def lane_prefix(ctx: Lowering, updates: Value) -> Index:
@@ -95,6 +113,9 @@ def _new_stack(ctx: Lowering, frame: Frame, node: Node) -> StackRef:
     first = len(ctx.stacks)
     count = ctx.register_count(element.shape)
     name, row = node.attrs.get("name") or "stack", ctx.settings.residual(node)
+    if ctx.rolled and count > arrays.FEW:
+        ctx.stacks.append(StackSlot(element.dtype, depth, name, node.loc, row, count))
+        return StackRef((first,), count)
     for t in range(count):
         label = name if count == 1 else f"{name}.{t}"
         ctx.stacks.append(StackSlot(element.dtype, depth, label, node.loc, row))
@@ -111,6 +132,10 @@ def _stack_of(frame: Frame, value: Value) -> StackRef:
 def _push(ctx: Lowering, frame: Frame, node: Node) -> None:
     stack, value = node.operands
     ref = _stack_of(frame, stack)
+    if ref.elements > 1:
+        arrays.push(ctx, frame, value, ref)
+        frame.bindings[node.results[0]] = ref
+        return
     for slot, x in zip(ref.slots, ctx.pull_all(frame, value), strict=True):
         ctx.emitter.effect("push", (x,), (), {"stack": slot})
     frame.bindings[node.results[0]] = ref
@@ -119,6 +144,9 @@ def _push(ctx: Lowering, frame: Frame, node: Node) -> None:
 def _pop(ctx: Lowering, frame: Frame, node: Node) -> None:
     ref = _stack_of(frame, node.operands[0])
     rest, value = node.results
+    if ref.elements > 1:
+        frame.bindings[rest], frame.bindings[value] = ref, arrays.popped(ctx, value, ref)
+        return
     popped = [ctx.emitter.effect("pop", (), (value.dtype,), {"stack": slot})[0] for slot in ref.slots]
     frame.bindings[rest] = ref
     frame.bindings[value] = Registers(tuple(popped), ctx.leads(value.shape))
@@ -137,6 +165,7 @@ def _loop(ctx: Lowering, frame: Frame, loop: Loop, needed: frozenset[int]) -> No
     node, liveness = loop.node, ctx.settings.liveness
     inner: dict[Value, Binding] = {}
     carries: list[Carry] = []
+    kept: dict[int, InArray] = {}
     inits: list[KValue] = []
     for c in sorted(liveness.carries(loop, needed)):
         init, result = loop.init(c), node.results[c]
@@ -146,16 +175,27 @@ def _loop(ctx: Lowering, frame: Frame, loop: Loop, needed: frozenset[int]) -> No
             continue
         _check_own(ctx, loop, c)
         assert isinstance(init.type, TensorType)
+        if arrays.keeps(ctx, init):
+            inner[loop.argument(c)] = held = arrays.computed(ctx, frame, init)
+            kept[c] = held
+            continue
         carries.append(Carry(c, init.dtype, ctx.register_count(init.shape)))
         inits.extend(ctx.pull_all(frame, init))
     inner |= _outer_captures(frame, loop, loop.body)
     captured = loop.captured
     _hoist(ctx, frame, node, [i for i in liveness.operands(node, needed) if i in captured])
     if loop.condition is None:
-        results = _for(ctx, frame, loop, inner, carries, inits)
+        results = _for(ctx, frame, loop, inner, carries, kept, inits)
     else:
-        results = _while(ctx, frame, loop, loop.condition, inner, carries, inits)
+        results = _while(ctx, frame, loop, loop.condition, inner, carries, kept, inits)
     _bind_results(ctx, frame, node, carries, results)
+    _bind_kept(frame, node, kept)
+
+
+def _bind_kept(frame: Frame, node: Node, kept: Mapping[int, InArray]) -> None:
+    for c, held in kept.items():
+        if not isinstance(frame.bindings.get(node.results[c]), Stored):
+            frame.bindings[node.results[c]] = held
 
 
 def _outer_captures(frame: Frame, loop: Loop, region: Graph) -> dict[Value, Binding]:
@@ -213,9 +253,13 @@ def _bind_carries(
         at += c.scalars
 
 
-def _run_body(ctx: Lowering, frame: Frame, body: Graph, carries: Sequence[Carry], live: Iterable[int]) -> list[KValue]:
-    emit_effects(ctx, frame, ctx.settings.liveness.graph(body, live))
-    return [x for c in carries for x in ctx.pull_all(frame, body.outputs[c.position])]
+def _run_body(
+    ctx: Lowering, frame: Frame, body: Graph, carries: Sequence[Carry], kept: Mapping[int, InArray], live: Sequence[int]
+) -> list[KValue]:
+    emit_effects(ctx, frame, ctx.settings.liveness.graph(body, live), [body.outputs[i] for i in live])
+    yields = [x for c in carries for x in ctx.pull_all(frame, body.outputs[c.position])]
+    arrays.replace(ctx, frame, {held.array: body.outputs[c] for c, held in kept.items()})
+    return yields
 
 
 def _for(
@@ -224,6 +268,7 @@ def _for(
     loop: Loop,
     inner: dict[Value, Binding],
     carries: Sequence[Carry],
+    kept: Mapping[int, InArray],
     inits: Sequence[KValue],
 ) -> Sequence[KValue]:
     e = ctx.emitter
@@ -233,7 +278,7 @@ def _for(
     (index,), own, _ = loop.split(loop.body.inputs)
     bindings = {index: Registers((k,), False, splat=True), **inner}
     _bind_carries(ctx, bindings, own, carries, arguments)
-    yields = _run_body(ctx, Frame(bindings), loop.body, carries, _live_outputs(loop, inner, carries))
+    yields = _run_body(ctx, Frame(bindings), loop.body, carries, kept, _live_outputs(loop, inner, carries))
     block = e.close(yields)
     return e.effect("for", (count, *inits), dtypes, {"reverse": bool(loop.node.attrs["reverse"])}, (block,))
 
@@ -251,20 +296,22 @@ def _while(
     condition: Graph,
     inner: dict[Value, Binding],
     carries: Sequence[Carry],
+    kept: Mapping[int, InArray],
     inits: Sequence[KValue],
 ) -> Sequence[KValue]:
     e, node = ctx.emitter, loop.node
     dtypes = [c.dtype for c in carries for _ in range(c.scalars)]
     arguments = e.open(dtypes)
     bindings = _outer_captures(frame, loop, condition)
-    _bind_carries(ctx, bindings, loop.split(condition.inputs).carries, carries, arguments)
-    inside = Frame(bindings)
-    emit_effects(ctx, inside, ctx.settings.liveness.graph(condition, (0,)))
+    seen = loop.split(condition.inputs).carries
+    _bind_carries(ctx, bindings, seen, carries, arguments)
+    inside = Frame(bindings | {seen[c]: held for c, held in kept.items()})
+    emit_effects(ctx, inside, ctx.settings.liveness.graph(condition, (0,)), condition.outputs[:1])
     block = e.close((_decision(ctx, inside, condition.outputs[0]),))
     arguments = e.open(dtypes)
     bindings = dict(inner)
     _bind_carries(ctx, bindings, loop.split(loop.body.inputs).carries, carries, arguments)
-    yields = _run_body(ctx, Frame(bindings), loop.body, carries, _live_outputs(loop, inner, carries))
+    yields = _run_body(ctx, Frame(bindings), loop.body, carries, kept, _live_outputs(loop, inner, carries))
     attrs: dict[str, Any] = {"max_steps": node.attrs["max_steps"]}
     if attrs["max_steps"] is not None:
         message = f"while loop: expected to end within max_steps={attrs['max_steps']} trips in lane {{lane}}"
@@ -291,9 +338,45 @@ def _switch(ctx: Lowering, frame: Frame, switch: Switch, needed: frozenset[int])
             results.append(Carry(r, result.dtype, ctx.register_count(result.shape)))
     read = ctx.settings.liveness.operands(node, needed)
     _hoist(ctx, frame, node, [i for i in read if i >= switch.first])
+    if len(switch.branches) == 1:
+        _only_branch(ctx, frame, switch, inside | memory, needed, results)
+        return
     index = _decision(ctx, frame, switch.index)
-    values = _branches(ctx, switch.branches, inside | memory, needed, results, index, 0)
+    many = [c.position for c in results if arrays.keeps(ctx, node.results[c.position])]
+    kept = {r: arrays.new_kept(ctx, node.results[r]) for r in many}
+    results = [c for c in results if c.position not in kept]
+    values = _branches(ctx, switch.branches, inside | memory, needed, results, kept, index, 0)
     _bind_results(ctx, frame, node, results, values)
+    _bind_kept(frame, node, kept)
+
+
+def _only_branch(
+    ctx: Lowering,
+    frame: Frame,
+    switch: Switch,
+    bindings: Mapping[int, Binding],
+    needed: frozenset[int],
+    results: Sequence[Carry],
+) -> None:
+    """Nothing is chosen; what is in an array stays there. `unrolled`: its values are registers all the same."""
+    (branch,) = switch.branches
+    inside, outside = Frame({v: bindings[i] for i, v in enumerate(branch.inputs)}), ctx.rolled
+    ctx.rolled = outside and not switch.node.attrs.get("unrolled", False)
+    emit_effects(ctx, inside, ctx.settings.liveness.graph(branch, needed), [branch.outputs[r] for r in sorted(needed)])
+    for c in results:
+        value, output = switch.node.results[c.position], branch.outputs[c.position]
+        if isinstance(frame.bindings.get(value), Stored):
+            continue
+        held = inside.resolve(output)[2]
+        if isinstance(held, InArray):
+            frame.bindings[value] = held
+        elif ctx.rolled and c.scalars > arrays.FEW:
+            frame.bindings[value] = arrays.computed(ctx, inside, output)
+        elif outside and c.scalars > arrays.FEW:
+            frame.bindings[value] = arrays.gathered(ctx, value, ctx.pull_all(inside, output))
+        else:
+            frame.bindings[value] = Registers(tuple(ctx.pull_all(inside, output)), ctx.leads(value.shape))
+    ctx.rolled = outside
 
 
 def memory_source(region: Region, result: int) -> int | None:
@@ -314,6 +397,7 @@ def _branches(
     bindings: Mapping[int, Binding],
     needed: frozenset[int],
     results: Sequence[Carry],
+    kept: Mapping[int, InArray],
     index: KValue,
     position: int,
 ) -> Sequence[KValue]:
@@ -321,22 +405,29 @@ def _branches(
     e = ctx.emitter
     last = min(len(branches), 2 if index.dtype is bool_ else len(branches)) - 1
     if position == last:
-        return _branch(ctx, branches[position], bindings, needed, results)
+        return _branch(ctx, branches[position], bindings, needed, results, kept)
     if index.dtype is bool_:
         here = e.op("invert", (index,), bool_)
     else:
         here = e.compare("le", index, e.const(position, index.dtype))
     dtypes = [c.dtype for c in results for _ in range(c.scalars)]
     e.open((), fence=True)
-    then = e.close(_branch(ctx, branches[position], bindings, needed, results))
+    then = e.close(_branch(ctx, branches[position], bindings, needed, results, kept))
     e.open((), fence=True)
-    other = e.close(_branches(ctx, branches, bindings, needed, results, index, position + 1))
+    other = e.close(_branches(ctx, branches, bindings, needed, results, kept, index, position + 1))
     return e.effect("if", (here,), dtypes, {}, (then, other))
 
 
 def _branch(
-    ctx: Lowering, branch: Graph, bindings: Mapping[int, Binding], needed: frozenset[int], results: Sequence[Carry]
+    ctx: Lowering,
+    branch: Graph,
+    bindings: Mapping[int, Binding],
+    needed: frozenset[int],
+    results: Sequence[Carry],
+    kept: Mapping[int, InArray],
 ) -> list[KValue]:
     inside = Frame({v: bindings[i] for i, v in enumerate(branch.inputs)})
-    emit_effects(ctx, inside, ctx.settings.liveness.graph(branch, needed))
+    emit_effects(ctx, inside, ctx.settings.liveness.graph(branch, needed), [branch.outputs[r] for r in sorted(needed)])
+    for position, held in kept.items():
+        arrays.fill(ctx, inside, branch.outputs[position], held.array)
     return [x for c in results for x in ctx.pull_all(inside, branch.outputs[c.position])]

@@ -161,8 +161,22 @@ def _update(ctx: Lowering, frame: Frame, node: Node, target: AccumulatorRef, at:
     e = ctx.emitter
     extents, index_shape, window = _lookup_sizes(node)
     point, below = ctx.cuts(at, (prod(index_shape), prod(window)))
+    places, pred = places_of(ctx, frame, node, point)
+    if pred is False:
+        return
+    x = ctx.pull(frame, node.operands[-1], at)
+    position = e.linear((*[Part(n, p) for n, p in zip(extents, places, strict=True)], *below))
+    flag = e.const(True, bool_) if isinstance(pred, bool) else pred
+    attrs = {"param": target.param, "kind": node.attrs["kind"], "exclusive": target.exclusive}
+    e.effect("accumulate", (e.value(position), x, flag), (), attrs)
+
+
+def places_of(ctx: Lowering, frame: Frame, node: Node, point: Index) -> tuple[list[Position], bool | KValue]:
+    """Where a scatter's update at this point of its indices goes, and whether that is inside of the table."""
+    e = ctx.emitter
+    extents, index_shape, _ = _lookup_sizes(node)
     inside: list[bool | KValue] = []
-    digits: list[Part] = []
+    places: list[Position] = []
     for extent, i in zip(extents, node.operands[1:-1], strict=True):
         axis = iota_axis(i)
         if axis is not None and index_shape[axis] <= extent:
@@ -171,15 +185,8 @@ def _update(ctx: Lowering, frame: Frame, node: Node, target: AccumulatorRef, at:
             place = _wide(ctx, ctx.pull(frame, i, point))
             _check(ctx, node, place, extent)
             inside.append(e.inside(place, extent))
-        digits.append(Part(extent, place))
-    pred = e.all_of(inside)
-    if pred is False:
-        return
-    x = ctx.pull(frame, node.operands[-1], at)
-    position = e.linear((*digits, *below))
-    flag = e.const(True, bool_) if isinstance(pred, bool) else pred
-    attrs = {"param": target.param, "kind": node.attrs["kind"], "exclusive": target.exclusive}
-    e.effect("accumulate", (e.value(position), x, flag), (), attrs)
+        places.append(place)
+    return places, e.all_of(inside)
 
 
 RULES: Final = {"gather": _gather, "scatter": _scatter}

@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction, RunningTotal
-from loopgrad.codegen.lower import control, elementwise, indexing, linalg, movement, reduction
+from loopgrad.codegen.lower import arrays, control, elementwise, indexing, linalg, movement, reduction
 from loopgrad.codegen.lower.context import (
     AccumulatorRef,
     CannotPredict,
@@ -89,7 +89,8 @@ Root = Store | Reduce | ScatterUpdates | Scan | Accumulate
 
 @dataclass(frozen=True, slots=True)
 class KernelRequest:
-    """`nodes`: what may be computed inside, in topological order; `stored`: what is loaded."""
+    """`nodes`: what may be computed inside, in topological order; `stored`: what is loaded. `rolled`: values of many
+    elements are kept in arrays of the lane."""
 
     name: str
     lanes: int
@@ -97,6 +98,7 @@ class KernelRequest:
     nodes: Sequence[Node]
     stored: Mapping[Value, Stored]
     roots: Sequence[Root]
+    rolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ class _Builder:
     def __init__(self, request: KernelRequest, settings: Settings, dims: tuple[int, ...]) -> None:
         self.request = request
         self.ctx = Lowering(settings, RULES, dims, request.lane_loops)
+        self.ctx.rolled = request.rolled
         self.frame = Frame(dict(request.stored))
         self.reductions: list[Reduction] = []
         self.running: RunningTotal | None = None
@@ -183,7 +186,7 @@ class _Builder:
         self._bind_accumulators()
         regions = [Region.of(n) for n in live.needed if n.regions]
         self.counts = [r.count for r in regions if isinstance(r, Loop) and r.count is not None]
-        control.emit_effects(self.ctx, self.frame, live)
+        control.emit_effects(self.ctx, self.frame, live, None)
         for root in self.request.roots:
             match root:
                 case Store():
@@ -225,10 +228,23 @@ class _Builder:
         if leading_dims(type.shape, ctx.lanes) is None:
             self._store_once(root.value, param)
             return
+        if arrays.keeps(ctx, root.value):
+            self._store_all(root.value, param)
+            return
         for t in range(type.size // ctx.lanes):
             index = ctx.lane_at(type.shape, t)
             x = ctx.pull(self.frame, root.value, index)
             ctx.emitter.effect("store", (ctx.emitter.value(ctx.emitter.linear(index)), x), (), {"param": param})
+
+    def _store_all(self, value: Value, param: int) -> None:
+        ctx, e = self.ctx, self.ctx.emitter
+
+        def store(parts: Index) -> None:
+            index = (*ctx.lane_index, *parts)
+            x = ctx.pull(self.frame, value, index)
+            e.effect("store", (e.value(e.linear(index)), x), (), {"param": param})
+
+        arrays.nest(e, arrays.own_dims(ctx, value), store)
 
     def _store_once(self, value: Value, param: int) -> None:
         """A value that every lane holds whole: the first lane writes it."""
@@ -320,6 +336,7 @@ class _Builder:
             tuple(ctx.errors),
             key,
             running=self.running,
+            arrays=tuple(ctx.arrays),
         )
         return BuiltKernel(kernel, tuple(ctx.params.buffers))
 

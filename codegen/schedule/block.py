@@ -27,6 +27,7 @@ from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, MatmulStep, RoutineStep, Step
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
+from loopgrad.codegen.schedule.lane_bills import memory_operand
 from loopgrad.codegen.schedule.order import reads_first
 from loopgrad.codegen.schedule.partition import (
     SMALL_CONSTANT,
@@ -36,7 +37,7 @@ from loopgrad.codegen.schedule.partition import (
     scatter_exclusive,
 )
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
-from loopgrad.codegen.schedule.regions import Decision, Refusal, decide, memory_operand
+from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -233,14 +234,14 @@ class BlockScheduler:
         return {v: s for v in values if isinstance(s := self.storage.get(v), Stored)}
 
     def _kernel(self, group: Group) -> None:
-        lane_loops = any(self.partition.role[n] is Role.LANES for n in group.nodes)
+        regions = [n for n in group.nodes if self.partition.role[n] is Role.LANES]
+        rolled = any(self.partition.decision.kernel[n].rolled for n in regions)
         initials: dict[int, Initial] = {}
         roots = [self._root(v, group, initials) for v in group.roots if prod(v.shape)]
         if not roots:
             return
-        request = KernelRequest(
-            self._name(group.nodes), group.lanes, lane_loops, list(group.nodes), self._stored(list(group.loads)), roots
-        )
+        name, stored = self._name(group.nodes), self._stored(list(group.loads))
+        request = KernelRequest(name, group.lanes, bool(regions), list(group.nodes), stored, roots, rolled)
         try:
             self._launch(request, initials)
         except NotLaneLocal as error:

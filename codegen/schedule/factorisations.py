@@ -10,13 +10,15 @@ the host. The choice depends on shapes, the target and where the operation stand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from loopgrad.codegen.factorisations import in_lanes, one_sided, reflections, rotations, whole
 from loopgrad.codegen.factorisations.in_lanes import Form
+from loopgrad.codegen.schedule.lane_bills import rolled_routine
 from loopgrad.codegen.schedule.regions import Refusal, fits
-from loopgrad.graph.build import at, trace
+from loopgrad.graph.build import at, emit, trace
 from loopgrad.graph.complex_pairs import in_pairs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import factorisations
@@ -26,7 +28,8 @@ from loopgrad.graph.types import TensorType, int64
 
 FORMS: Final[dict[str, Form]] = {**in_lanes.FORMS, **reflections.FORMS, **rotations.FORMS, **one_sided.FORMS}
 MADE_OF_OTHERS: Final[dict[str, Form]] = {"pinv": whole.pinv}
-LARGEST: Final = 16  # rows of what a lane factorises
+LARGEST: Final = 16  # rows of what a lane factorises by operations on elements
+LARGEST_UNROLLED: Final = 8  # the same where a lane could do it in loops, which is little slower and much less code
 LARGEST_BESIDE: Final = 8  # the same where a library is there, outside of loops
 WORTH_LANES: Final = 64  # matrices, for which lanes are better than a library
 
@@ -44,7 +47,7 @@ def rewrite_factorisations(graph: Graph, library: frozenset[str]) -> Graph:
         if node.op in MADE_OF_OTHERS:
             return inlined(node, builder, MADE_OF_OTHERS[node.op], library)
         called = node.op in library and builder.original in top
-        found = _in_lanes(node, builder) if _small(node, called) else None
+        found = _in_lanes(node, builder, called)
         if found is not None or node.op in library or node.op not in forms_of(node, whole.FORMS):
             return found
         return inlined(node, builder, whole.FORMS[node.op], library)
@@ -77,20 +80,42 @@ def _any(graph: Graph) -> bool:
 
 def _small(node: Node, called: bool) -> bool:
     """Whether lanes may do it; `called`: a library would otherwise."""
-    sizes = [n for v in node.operands for n in v.shape[batch_rank(node) :]]
     if called and prod(node.operands[0].shape[: batch_rank(node)]) < WORTH_LANES:
         return False
-    return node.op in forms_of(node, FORMS) and min(sizes) > 0 and max(sizes) <= (LARGEST_BESIDE if called else LARGEST)
+    return node.op in forms_of(node, FORMS) and 0 < _largest(node) <= (LARGEST_BESIDE if called else LARGEST)
 
 
-def _in_lanes(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    """A region of its own, computed once by each lane; None where that is too much for one."""
-    body = _traced(node, FORMS[node.op])
+def _largest(node: Node) -> int:
+    """Rows or columns of its matrices; 0 where one has no elements."""
+    sizes = [n for v in node.operands for n in v.shape[batch_rank(node) :]]
+    return max(sizes) if min(sizes) > 0 else 0
+
+
+def _in_lanes(node: Node, builder: GraphBuilder, called: bool) -> Sequence[Value] | None:
+    """A region of its own, computed once by each lane: operations on elements where those are few, else a routine in
+    loops. None where that is too much for one."""
+    forms = [(FORMS[node.op], True)] if _small(node, called) else []
+    if not called and rolled_routine(node):
+        in_loops = (partial(_emitted, node.op), False)
+        forms = [*forms, in_loops] if _largest(node) <= LARGEST_UNROLLED else [in_loops, *forms]
+    for form, unrolled in forms:
+        region = _region(node, builder, _traced(node, form), unrolled)
+        if region is not None:
+            return region
+    return None
+
+
+def _emitted(op: str, attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]:
+    return emit(op, operands, attrs)
+
+
+def _region(node: Node, builder: GraphBuilder, body: Graph, unrolled: bool) -> Sequence[Value] | None:
     lanes = node.operands[0].shape[: batch_rank(node)]
     zero = builder.const(0, TensorType(lanes, int64))
-    attrs = {"lanes": len(lanes), "shared": ()}
+    attrs = {"lanes": len(lanes), "shared": (), "unrolled": unrolled}
     region = Node("switch", (zero, *node.operands), tuple([r.type for r in node.results]), attrs, (body,), node.loc)
-    if isinstance(fits(region, lanes), Refusal):
+    found = fits(region, lanes)
+    if isinstance(found, Refusal) or (unrolled and found.rolled):
         builder.nodes.pop()
         return None
     builder.nodes.append(region)

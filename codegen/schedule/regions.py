@@ -1,9 +1,10 @@
 """Deciding, for each loop and branch, between one kernel and a sub-program.
 
 A region node becomes part of a kernel when it is lane-local (graph.lanes) for some lane shape and what a
-lane does is affordable: its carries fit in registers, its body unrolls to a reasonable size, and a few
-lanes don't do work that many could share. Nodes that hand a stack to each other must agree, since kernel
-stacks live in one kernel. What fails runs as steps; loops with lanes of their own are masked first.
+lane does is affordable (lane_bills): its carries fit in registers and its body unrolls to a reasonable size,
+or both take arrays and loops; and a few lanes don't do work that many could share. Nodes that hand a stack to
+each other must agree, since kernel stacks live in one kernel. What fails runs as steps; loops with lanes of
+their own are masked first.
 """
 
 from __future__ import annotations
@@ -12,22 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from loopgrad.codegen.lower.context import leading_dims
-from loopgrad.codegen.lower.control import memory_source
-from loopgrad.graph.accumulators import is_accumulator
+from loopgrad.codegen.schedule.lane_bills import may_be_rolled, memory_operand, unaffordable, unaffordable_rolled
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
-from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, RUNNING_TOTALS, STACKS, Kind
-from loopgrad.graph.regions import Loop, Region
+from loopgrad.graph.nodes import Graph, Node
+from loopgrad.graph.primitives import STACKS
+from loopgrad.graph.regions import Region
 from loopgrad.graph.stacks import handled_in_lanes
-from loopgrad.graph.types import StackType, TensorType
-
-MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
-MAX_CARRIES = 4096
-MAX_OPS = 6000  # operations of a body, unrolled, beyond one a node
-MAX_UNROLL = 256  # elements of one value computed separately
-FREE_WORK = 4096  # elements a lone lane may process per pass
-WORK_PER_LANE = 256
+from loopgrad.graph.types import StackType
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +29,7 @@ class KernelRegion:
     lanes: int
     report: LaneReport
     memory: frozenset[int]  # operands whose memory the lanes scatter into
+    rolled: bool = False  # values of many elements are kept in arrays of the lane
 
     def exclusive(self, operand: int) -> bool:
         """Whether no two lanes update one element of the accumulator."""
@@ -157,95 +150,10 @@ def fits(node: Node, shape: tuple[int, ...]) -> KernelRegion | Refusal:
         where = f" at {report.culprit.loc}" if report.culprit is not None and report.culprit.loc else ""
         return Refusal(node, f"{report.reason}{where}")
     lanes = prod(shape)
-    bill = _Bill(lanes)
-    bill.region_node(node)
-    reason = bill.verdict()
+    reason, rolled = unaffordable(node, lanes), False
+    if reason is not None and may_be_rolled(node):
+        reason, rolled = unaffordable_rolled(node, lanes), True
     if reason is not None:
         return Refusal(node, reason)
     memory = [memory_operand(Region.of(node), j) for j in range(len(node.results))]
-    return KernelRegion(lanes, report, frozenset([i for i in memory if i is not None]))
-
-
-class _Bill:
-    """What one lane does in one pass through all bodies, roughly."""
-
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
-        self.ops = 0
-        self.nodes = 0
-        self.work = 0
-        self.reason: str | None = None
-
-    def verdict(self) -> str | None:
-        if self.reason is not None:
-            return self.reason
-        if self.ops > MAX_OPS + self.nodes:
-            return f"its body unrolls to about {self.ops} operations per lane (limit {MAX_OPS + self.nodes})"
-        limit = FREE_WORK + WORK_PER_LANE * (self.lanes - 1)
-        if self.ops + self.work > limit:
-            return f"each of {self.lanes} lanes would process about {self.ops + self.work} elements per pass"
-        return None
-
-    def scalars(self, value: Value) -> int:
-        """Elements of a value that belong to one lane."""
-        type = value.type.element if isinstance(value.type, StackType) else value.type
-        assert isinstance(type, TensorType)
-        if self.lanes > 1 and leading_dims(type.shape, self.lanes) is not None:
-            return type.size // self.lanes
-        return type.size
-
-    def region_node(self, node: Node) -> None:
-        region = Region.of(node)
-        loop = region if isinstance(region, Loop) else None
-        held = [r for j, r in enumerate(node.results) if j not in region.shared]
-        if loop is not None:
-            held = [r for r in held if memory_operand(loop, r.index) is None]
-        count, carried = len(held), sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
-        if loop is not None and any(self.scalars(v) > MAX_UNROLL for v in held):
-            carried = count + MAX_REGISTERS + 1
-        limit = min(count + MAX_REGISTERS, MAX_CARRIES)
-        if carried > limit:
-            self.reason = self.reason or f"each lane would hold {carried} scalars (limit {limit})"
-        if loop is not None and loop.lanes and self.lanes == 1 and self.scalars(loop.decider) > 1:
-            self.reason = self.reason or "its lanes differ from those of the loop around it"
-        for graph in node.regions:
-            for inner in graph.nodes:
-                self.node(inner)
-
-    def node(self, node: Node) -> None:
-        if node.regions:
-            self.region_node(node)
-            return
-        if node.op in LIBRARY:
-            self.reason = self.reason or f"{node.op} isn't done inside a lane"
-            return
-        self.nodes += 1
-        count = max([self.scalars(r) for r in node.results], default=0)
-        if PRIMITIVES[node.op].cost == 0:
-            return
-        if node.op == "scatter":
-            self.spend(self.scalars(node.operands[-1]) * (1 if count > MAX_UNROLL else count))
-        elif node.op == "matmul":
-            self.spend(count * node.operands[0].shape[-1] * 2)
-        elif PRIMITIVES[node.op].kind is Kind.REDUCTION:
-            self.spend(self.scalars(node.operands[0]))
-        elif node.op in RUNNING_TOTALS:
-            self.spend(count * 2)
-        else:
-            self.spend(count)
-
-    def spend(self, elements: int) -> None:
-        if elements <= MAX_UNROLL:
-            self.ops += elements
-        else:
-            self.ops += 8
-            self.work += elements
-
-
-def memory_operand(region: Region, result: int) -> int | None:
-    """The operand of a top-level region whose memory a result is: one that scatters combine into."""
-    if not isinstance(region, Loop):
-        return memory_source(region, result) if result in region.shared else None
-    if result in region.shared or (not region.lanes and is_accumulator(region, result)):
-        return region.source(result)
-    return None
+    return KernelRegion(lanes, report, frozenset([i for i in memory if i is not None]), rolled)

@@ -29,9 +29,9 @@ def refined(m, solve, a, b, trips):
     return x
 
 
-@pytest.mark.parametrize("n", [2, 5, pytest.param(18, marks=pytest.mark.costly)])
+@pytest.mark.parametrize("n", [2, 5, pytest.param(34, marks=pytest.mark.costly)])
 def test_lanes_with_trips_of_their_own(device, n):
-    """Newton-like steps with a system each, of which a lane takes its own number. Systems of 18 rows are too large for
+    """Newton-like steps with a system each, of which a lane takes its own number. Systems of 34 rows are too large for
     lanes, which then go together, masked."""
     lanes = 3
     a = RNG.standard_normal((lanes, n, n)) + (3 + n**0.5) * np.eye(n)

@@ -1,4 +1,4 @@
-"""Dead code goes: unused results, loop carries that only feed themselves, stacks never read.
+"""Dead code goes: unused results, loop carries that only feed themselves, stacks and arrays of lanes never read.
 
     for %n (%v, %w) do (%k, %a, %b)          for %n (%v) do (%k, %a)
       yield %a2, %b2                   ->      yield %a2
@@ -21,9 +21,11 @@ class _Liveness:
         self.live: set[KValue] = set()
         self.live_ops: set[KOp] = set()
         self.live_stacks: set[int] = set()
+        self.live_arrays: set[int] = set()
         self.owner: dict[KValue, tuple[KOp, int]] = {}  # loop block argument -> loop, carry (-1: index)
         self.parents: dict[KOp, KOp | None] = {}
         self.stack_ops: dict[int, list[KOp]] = {}
+        self.array_stores: dict[int, list[KOp]] = {}
         self.pending: list[KValue] = []
         roots: list[KOp] = []
         self.scan(kernel.body, None, roots)
@@ -39,6 +41,8 @@ class _Liveness:
                 roots.append(op)
             if op.opcode in ("push", "pop"):
                 self.stack_ops.setdefault(op.attrs["stack"], []).append(op)
+            if op.opcode == "array_store":
+                self.array_stores.setdefault(op.attrs["array"], []).append(op)
             for inner in op.blocks:
                 shift = 1 if op.opcode == "for" else 0
                 for i, argument in enumerate(inner.arguments):
@@ -64,6 +68,8 @@ class _Liveness:
                 self.need(v)
         if op.opcode == "pop":
             self.keep_stack(op.attrs["stack"])
+        if op.opcode == "array_load":
+            self.keep_array(op.attrs["array"])
         parent = self.parents.get(op)
         if parent is not None:
             self.keep(parent)
@@ -72,6 +78,12 @@ class _Liveness:
         if stack not in self.live_stacks:
             self.live_stacks.add(stack)
             for op in self.stack_ops[stack]:
+                self.keep(op)
+
+    def keep_array(self, array: int) -> None:
+        if array not in self.live_arrays:
+            self.live_arrays.add(array)
+            for op in self.array_stores.get(array, ()):
                 self.keep(op)
 
     def visit(self, value: KValue) -> None:
@@ -101,10 +113,12 @@ class _Sweep(Rebuilder):
         super().__init__(kernel)
         self.liveness = _Liveness(kernel)
         self.stack_number = {s: i for i, s in enumerate(sorted(self.liveness.live_stacks))}
+        self.array_number = {a: i for i, a in enumerate(sorted(self.liveness.live_arrays))}
 
     def run(self) -> Kernel:
         swept = replace(self.kernel, body=self.block(self.kernel.body))
-        return replace(swept, stacks=tuple([self.kernel.stacks[s] for s in self.stack_number]))
+        stacks = tuple([self.kernel.stacks[s] for s in self.stack_number])
+        return replace(swept, stacks=stacks, arrays=tuple([self.kernel.arrays[a] for a in self.array_number]))
 
     def body(self, block: Block) -> None:
         for op in block.ops:
@@ -120,6 +134,8 @@ class _Sweep(Rebuilder):
         if op.opcode in ("push", "pop"):
             attrs = {**attrs, "stack": self.stack_number[attrs["stack"]]}
         blocks = tuple([self.narrowed(op, b, kept) for b in op.blocks])
+        if op.opcode in ("array_load", "array_store"):
+            attrs = {**attrs, "array": self.array_number[attrs["array"]]}
         copy = KOp(
             op.opcode,
             tuple([self.env[v] for v in operands]),

@@ -187,6 +187,18 @@ class LlvmAssembler:
     def set(self, variable: str, value: Val) -> None:
         self._put(f"store {llvm_type(value.type)} {value.id}, {variable}")
 
+    def array_of(self, type: str, count: int) -> str:
+        name, space = self._name(), self.flavour.space(self.flavour.local)
+        kind = f"[{count} x {llvm_type(type)}]"
+        self._locals.append(f"  {name} = alloca {kind}, align {SIZE[type]}{', ' * bool(space)}{space}")
+        return name
+
+    def array_get(self, array: str, index: Val, type: str) -> Val:
+        return self._read(self._cell(self.flavour.local, array, type, index), type)
+
+    def array_set(self, array: str, index: Val, value: Val) -> None:
+        self._write(self._cell(self.flavour.local, array, value.type, index), value)
+
     def guard_get(self, index: Val) -> Val:
         """Nobody stops loops here."""
         return self.const("i32", 0)

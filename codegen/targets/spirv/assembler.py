@@ -107,6 +107,17 @@ class SpirvAssembler(Words):
     def _cell(self, storage: int, type: str, array: int, index: Val) -> int:
         return self.raw("AccessChain", self.pointer(storage, self.type(type)), array, index.id)
 
+    # arrays of the invocation
+
+    def array_of(self, type: str, count: int) -> int:
+        return self.local_of(self.array(type, count))
+
+    def array_get(self, array: int, index: Val, type: str) -> Val:
+        return self.get(self._cell(FUNCTION, type, array, index), type)
+
+    def array_set(self, array: int, index: Val, value: Val) -> None:
+        self.set(self._cell(FUNCTION, value.type, array, index), value)
+
     # guards
 
     def _guard(self, index: Val) -> int:

@@ -1,4 +1,5 @@
-"""Random structured kernels: nests of for, while and if over int32 and float32 carries, with stacks."""
+"""Random structured kernels: nests of for, while and if over int32 and float32 carries, with stacks and
+arrays of lanes."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, Reduction, StackSlot
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, OwnArray, Reduction, StackSlot
 from loopgrad.graph.types import bool_, float32, int32, int64
 
 LANES = 37
@@ -18,6 +19,7 @@ class Builder:
         self.random = random.Random(seed)
         self.block: list[KOp] = []
         self.stacks: list[StackSlot] = []
+        self.arrays: list[OwnArray] = []
         self.budget = 40
 
     def op(self, opcode, operands, dtypes, attrs=None, blocks=()):
@@ -73,6 +75,8 @@ class Builder:
                 self.branch(pool, depth)
             elif choice < 0.65:
                 self.stack_pair(pool)
+            elif choice < 0.7:
+                self.array(pool)
             else:
                 pool.append(self.expression(pool, self.random.choice([float32, int32])))
 
@@ -133,9 +137,38 @@ class Builder:
         pool += self.op("for", (count, forward[0]), (float32,), {"reverse": True}, (block,))
 
 
-def random_kernel(seed: int) -> tuple[Kernel, list[np.ndarray]]:
-    """A kernel over LANES lanes and fresh arrays for its parameters."""
+    def place(self, pool):
+        """An index below 4, of all lanes or of each."""
+        if self.random.random() < 0.4:
+            return self.const(self.random.randrange(4), int64)
+        return self.one("cast", (self.one("and", (self.expression(pool, int32), self.const(3, int32)), int32),), int64)
+
+    def array(self, pool):
+        """All elements are stored, some again where a lane goes there, and some are looked up."""
+        self.budget -= 8
+        array, dtype = len(self.arrays), self.random.choice([float32, int32])
+        self.arrays.append(OwnArray(dtype, 4))
+        k = KValue(int64)
+        with self.inside() as ops:
+            number = self.one("cast", (k,), int32)
+            self.op("array_store", (k, self.expression([*pool, number], dtype)), (), {"array": array})
+        self.op("for", (self.const(4, int64),), (), {"reverse": False}, (Block((k,), ops),))
+        count, i = self.bounded(pool), KValue(int32)
+        with self.inside() as ops:
+            inner = [*pool, i, self.one("array_load", (self.place([*pool, i]),), dtype, array=array)]
+            self.op("array_store", (self.place(inner), self.expression(inner, dtype)), (), {"array": array})
+        self.op("for", (count,), (), {"reverse": False}, (Block((i,), ops),))
+        pred = self.expression(pool, bool_)
+        with self.inside() as ops:
+            self.op("array_store", (self.place(pool), self.expression(pool, dtype)), (), {"array": array})
+        self.op("if", (pred,), (), {}, (Block((), ops), Block()))
+        pool += [self.one("array_load", (self.place(pool),), dtype, array=array) for _ in range(2)]
+
+
+def random_kernel(seed: int, budget: int = 40) -> tuple[Kernel, list[np.ndarray]]:
+    """A kernel over LANES lanes and fresh arrays for its parameters. `budget`: about how many statements."""
     builder = Builder(seed)
+    builder.budget = budget
     lane = KValue(int64)
     pool = [
         builder.one("load", (lane,), float32, param=0),
@@ -163,6 +196,7 @@ def random_kernel(seed: int) -> tuple[Kernel, list[np.ndarray]]:
         Block((lane,), builder.block),
         tuple(builder.stacks),
         (Reduction("add", float32, 5, 1),),
+        arrays=tuple(builder.arrays),
     )
     rng = np.random.default_rng(seed)
     arrays = [

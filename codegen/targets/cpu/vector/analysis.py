@@ -79,7 +79,7 @@ class Analysis:
             return
         result = op.results[0]
         uniform = all(self.uniform(v) for v in op.operands)
-        if op.opcode == "pop":
+        if op.opcode in ("pop", "array_load"):
             uniform = self.layout.single
         self.forms[result] = self.zero if uniform else None
         if result.dtype.is_integer and not uniform:

@@ -17,7 +17,17 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface, StackInterface
-from loopgrad.codegen.targets.cpu.vector import control, copies, elementwise, memory, order, reduce, running, stacks
+from loopgrad.codegen.targets.cpu.vector import (
+    arrays,
+    control,
+    copies,
+    elementwise,
+    memory,
+    order,
+    reduce,
+    running,
+    stacks,
+)
 from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.lanes import copy_bytes, plan_lanes
 from loopgrad.codegen.targets.cpu.vector.math_calls import crowded
@@ -35,6 +45,7 @@ VALUES = {
     "whole_power": elementwise.emit_whole_power,
     "load": memory.emit_load,
     "pop": stacks.emit_pop,
+    "array_load": arrays.emit_array_load,
 }
 EFFECTS = {
     "store": memory.emit_store,
@@ -43,6 +54,7 @@ EFFECTS = {
     "while": control.emit_while,
     "if": control.emit_if,
     "push": stacks.emit_push,
+    "array_store": arrays.emit_array_store,
     "reduce": reduce.emit_reduce,
     "scan": running.emit_scan,
     "check": control.emit_check,
@@ -129,7 +141,7 @@ class KernelEmission:
             lanes_in_flight=layout.flight,
             serial=layout.serial,
             scratch=reduce.partial_bytes(kernel, layout) + copies + running.scratch_bytes(kernel, layout),
-            stacks=tuple([StackInterface(stacks.row_bytes(s.dtype, layout), s.depth_param) for s in kernel.stacks]),
+            stacks=tuple([StackInterface(stacks.depth_bytes(s, layout), s.depth_param) for s in kernel.stacks]),
             errors=len(kernel.errors),
             interruptible=self.e.interruptible,
             cleared=running.cleared_bytes(kernel, layout),
@@ -150,6 +162,7 @@ class KernelEmission:
         for i in range(len(kernel.reductions)):
             e.entry.append(f"  %partials.{i} = getelementptr i8, ptr %p{len(kernel.params) + i}, i64 0")
         stacks.declare_stacks(e)
+        arrays.declare_arrays(e)
         reduce.declare_accumulators(e)
         running.declare_carry(e)
         if self.layout.sort_tile is not None:

@@ -39,6 +39,7 @@ LINE = 256  # bytes that come from memory together: a line and those that are fe
 LITTLE = 24  # operations of a lane
 FEW_VECTORS = 4  # of a row
 FEW_ROWS = 128
+ARRAYS_IN_FLIGHT = 1 << 15  # bytes of lanes' arrays, which a core's nearest cache holds
 STRETCH = 1 << 15  # elements of a row that a core's cache keeps until they are read again
 
 
@@ -110,6 +111,11 @@ def group_count(ops: list[KOp], machine: Machine) -> int:
         carried = max([len(op.results) for op in loops])
         return 4 if size <= 64 and carried <= 4 else 2 if carried <= 24 else 1
     return 4 if size <= 40 else 2 if size <= 100 else 1
+
+
+def array_bytes(kernel: Kernel) -> int:
+    """Of the arrays of one lane."""
+    return sum([a.size * a.dtype.itemsize for a in kernel.arrays])
 
 
 def along_rows(kernel: Kernel, machine: Machine) -> bool:
@@ -285,6 +291,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
         width, groups = vectors_of_rows(kernel, width, groups)
     widest = 2 * total if kernel.running is None else prod(kernel.running.shape[1:])
     while groups > 1 and width * groups > widest:
+        groups //= 2
+    while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
         groups //= 2
     flight = width * groups
     across = None if single or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, KOp
+from loopgrad.codegen.kernel.nodes import Block, KOp, StackSlot
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.control import first_lane
 from loopgrad.codegen.targets.cpu.vector.interruption import context
@@ -38,6 +38,11 @@ def row_bytes(dtype: DType, layout: LaneLayout) -> int:
     return vector_bytes(dtype, layout.width) * layout.groups
 
 
+def depth_bytes(slot: StackSlot, layout: LaneLayout) -> int:
+    """Bytes of one unit of depth."""
+    return row_bytes(slot.dtype, layout) * slot.elements
+
+
 def declare_stacks(e: VectorEmitter) -> None:
     """Entry-block addresses, capacities and depth counters of every stack."""
     if not e.kernel.stacks:
@@ -48,7 +53,8 @@ def declare_stacks(e: VectorEmitter) -> None:
     for s, slot in enumerate(e.kernel.stacks):
         row = row_bytes(slot.dtype, e.layout)
         lines.append(f"  %capacity.at.{s} = getelementptr i64, ptr %control, i64 {s}")
-        lines.append(f"  %capacity.{s} = load i64, ptr %capacity.at.{s}, !invariant.load !1")
+        lines.append(f"  %rows.{s} = load i64, ptr %capacity.at.{s}, !invariant.load !1")
+        lines.append(f"  %capacity.{s} = mul i64 %rows.{s}, {slot.elements}")
         lines.append(f"  %needed.{s} = getelementptr i64, ptr %control, i64 {count + s}")
         lines.append(f"  %stack.{s} = getelementptr i8, ptr {previous}, i64 0")
         lines.append(f"  %bytes.{s} = mul i64 %capacity.{s}, {row}")
@@ -67,7 +73,7 @@ def row_sums(e: VectorEmitter) -> dict[int, int]:
     if e.row_sums is None:
         together = list(_pushes(e.kernel.body))
         times = Counter(s for stacks in together for s in stacks)
-        size = {s: row_bytes(e.kernel.stacks[s].dtype, e.layout) for s in times}
+        size = {s: depth_bytes(e.kernel.stacks[s], e.layout) for s in times}
         e.row_sums = dict(size)
         for stacks in together:
             once = [s for s in stacks if times[s] == 1]
@@ -121,8 +127,12 @@ def emit_push(e: VectorEmitter, op: KOp) -> None:
     with b.scope():
         b.outlined.setdefault("lg.overflow", overflow_function)
         lane = b.const("i64", 0) if e.layout.single else first_lane(e, e.mask, [e.row_lane()])[0]
+        rows, elements = deeper, e.kernel.stacks[s].elements
+        if elements > 1:
+            rows = b.scalar("i64", f"add nuw nsw i64 {deeper.name}, {elements - 1}")
+            rows = b.scalar("i64", f"udiv i64 {rows.name}, {elements}")
         b.line(
-            f"call void @lg.overflow(ptr %needed.{s}, i64 {deeper.name}, ptr %overflow.lane, i64 {lane.name}, "
+            f"call void @lg.overflow(ptr %needed.{s}, i64 {rows.name}, ptr %overflow.lane, i64 {lane.name}, "
             f"i64 {row_sums(e)[s]}, ptr {context(e)})"
         )
     b.jump(done)

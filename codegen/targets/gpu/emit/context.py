@@ -214,7 +214,7 @@ NONE_SHARED: Final = SharedParams()
 
 class Emitter(Instructions):
     """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`. `arrays`: parameters
-    that are arrays of the tile."""
+    that are arrays of the tile, `own_arrays`: those of the lane."""
 
     def __init__(
         self,
@@ -238,6 +238,9 @@ class Emitter(Instructions):
         self.guards = LoopGuards() if guards is None else guards
         self.contribution = NoContribution() if contribution is None else contribution
         self.continuation = RunsThrough() if continuation is None else continuation
+        types = [register_type(a.dtype) for a in kernel.arrays]
+        sizes = [a.size for a in kernel.arrays]
+        self.own_arrays = [b.array_of(GROUP_TYPE.get(t, t), size) for t, size in zip(types, sizes, strict=True)]
         self.ranges = Ranges(kernel)
         self.values: dict[KValue, Val] = {}
         self.lane, self.position = NO_VALUE, Val(0, "i32")

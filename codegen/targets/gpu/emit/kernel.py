@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
-from loopgrad.codegen.targets.gpu.emit import control, elementwise, memory, stacks
+from loopgrad.codegen.targets.gpu.emit import arrays, control, elementwise, memory, stacks
 from loopgrad.codegen.targets.gpu.emit.context import (
     SIZE,
     Accumulation,
@@ -57,6 +57,7 @@ VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
     "stop_gradient": lambda e, op: e.get(op.operands[0]),
     "load": memory.emit_load,
     "pop": stacks.emit_pop,
+    "array_load": arrays.emit_array_load,
     **dict.fromkeys(FLOAT_ORDER, elementwise.emit_compare),
     **dict.fromkeys(PREDICATES, elementwise.emit_predicate),
 }
@@ -66,6 +67,7 @@ EFFECT: Final[dict[str, Callable[[Emitter, KOp], None]]] = {
     "reduce": memory.emit_reduce,
     "scan": memory.emit_scan,
     "push": stacks.emit_push,
+    "array_store": arrays.emit_array_store,
     "check": control.emit_check,
 }
 REGION: Final[dict[str, Callable[[Emitter, KOp, control.EmitBlock], None]]] = {
@@ -103,7 +105,7 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
     shared, resume = shared_params(kernel, b, plan, table, len(blocks)), None
     if plan.resumable:
         start.stacks.spilled = None  # it wouldn't know after a pause
-        resume = Resume(b, table, start.stacks, plan.resumable)
+        resume = Resume(kernel, b, table, start.stacks, plan.resumable)
     e = Emitter(
         kernel,
         b,
@@ -148,11 +150,11 @@ def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> 
     first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)
     between = range(len(kernel.params), len(kernel.stages[0].params))
     types = {p: register_type(kernel.stages[0].params[p].dtype) for p in between}
-    arrays = {p: GroupArray(first, type, size) for p, type in types.items()}
+    shared = {p: GroupArray(first, type, size) for p, type in types.items()}
     stages = []
     for stage, tiles in zip(kernel.stages, plan.stages, strict=True):
         table = replace(start.table, partials=places[left:])
-        e = Emitter(stage, b, fast, table=table, reporting=start.reporting, arrays=arrays)
+        e = Emitter(stage, b, fast, table=table, reporting=start.reporting, arrays=shared)
         stages.append((e, tiles, ShortRows(e, tiles) if tiles.row_length else None))
         left += 0 if reduces_rows(stage, kernel.domain[0]) else len(stage.reductions)
 
@@ -242,7 +244,10 @@ def prologue(kernel: Kernel, b: Assembler, scratch: int) -> Prologue:
         size = SIZE[memory_type(slot.dtype)]
         base = i.at(word(), invocation, size)
         pitch = i.resize(b.inst("IMul", "i64", resident, b.const("i64", size)), "i32")
-        stacks.append(LaneStack(base, pitch, i.resize(word(), "i32"), b.local("i32")))
+        capacity = i.resize(word(), "i32")
+        if slot.elements > 1:
+            capacity = b.inst("IMul", "i32", capacity, b.const("i32", slot.elements))
+        stacks.append(LaneStack(base, pitch, capacity, b.local("i32")))
     return Prologue(
         LaunchWords(*words),
         KernelTable(params, blocks, (), invocation, opaque[1]),

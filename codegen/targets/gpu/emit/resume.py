@@ -8,7 +8,7 @@ between loops is computed again. On that way nothing is stored, and a value that
 since then (a pop, a load of what the kernel writes) is one that was kept.
 
 State block, words of 8 bytes, [word][invocation]: lanes that are done, where the current lane was left (0:
-it has not begun), then the depths of stacks, then the variables.
+it has not begun), then the depths of stacks, the elements of arrays, then the variables.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
+from loopgrad.codegen.targets.gpu.emit.arrays import restore_arrays, save_arrays
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, KernelTable, LaneStacks
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
-from loopgrad.codegen.targets.gpu.emit.stacks import overflow
+from loopgrad.codegen.targets.gpu.emit.stacks import overflow, units
 from loopgrad.codegen.targets.gpu.interface import TRUNCATED, UNFINISHED
 
 TRIPS: Final = 4000  # 16 lanes that share an instruction stream and take turns stay below 65,535
@@ -31,8 +32,13 @@ WORD: Final = 8
 
 def state_words(kernel: Kernel) -> int:
     """Words of the state block per invocation."""
-    fixed = DEPTHS + len(kernel.stacks)
+    fixed = DEPTHS + len(kernel.stacks) + elements(kernel)
     return fixed + sum(kept_by(kernel, op) for op in walk(kernel.body))
+
+
+def elements(kernel: Kernel) -> int:
+    """Of all arrays of a lane."""
+    return sum(a.size for a in kernel.arrays)
 
 
 def kept_by(kernel: Kernel, op: KOp) -> int:
@@ -45,21 +51,23 @@ def kept_by(kernel: Kernel, op: KOp) -> int:
 
 def changeable(kernel: Kernel, op: KOp) -> bool:
     """Whether the operation may give something else when it is done again."""
-    return op.opcode == "pop" or (op.opcode == "load" and kernel.params[op.attrs["param"]].access != "read")
+    written = op.opcode == "load" and kernel.params[op.attrs["param"]].access != "read"
+    return written or op.opcode in ("pop", "array_load")
 
 
 class Resume:
     """Implements Continuation: the state of one kernel while it is emitted. The state block is the table's last one,
     `rows` its width."""
 
-    def __init__(self, b: Assembler, table: KernelTable, stacks: LaneStacks, rows: int) -> None:
+    def __init__(self, kernel: Kernel, b: Assembler, table: KernelTable, stacks: LaneStacks, rows: int) -> None:
         self.b = b
         self.column, self.pitch = Instructions(b).at(table.scratch[-1], table.invocation, WORD), WORD * rows
         self.returning, self.spent, self.where = b.local("bool"), b.local("i32"), b.local("i32")
         b.set(self.spent, b.const("i32", 0))
         self.depths = [(stack.depth, "i32", DEPTHS + s) for s, stack in enumerate(stacks.stacks)]
         self.cells: list[tuple[Variable, str, int]] = []
-        self.words = DEPTHS + len(self.depths)
+        self.arrays = DEPTHS + len(self.depths)
+        self.words = self.arrays + elements(kernel)
         self.sites = 0
 
     # the state block
@@ -129,6 +137,7 @@ class Resume:
             e.when(b.inst("IEqual", "bool", b.get(self.where, "i32"), site), arrive)
 
         def arrive() -> None:
+            restore_arrays(e, self._place(self.arrays), self.pitch)
             b.set(self.spent, b.const("i32", 0))  # so that every launch makes a trip at least
             self._restore(self.depths)
             b.set(self.returning, b.const("bool", False))
@@ -163,9 +172,10 @@ class Resume:
         for s, (variable, type, _) in enumerate(self.depths):
             depth = self.b.get(variable, type)
             over = self.b.inst("ULessThan", "bool", e.stacks[s].capacity, depth)
-            e.when(over, partial(overflow, e, s, depth))
+            e.when(over, partial(overflow, e, s, units(e, s, depth)))
         for variable, type, word in [*self.depths, *self.cells]:
             self._put(word, self.b.get(variable, type))
+        save_arrays(e, self._place(self.arrays), self.pitch)
         self._put(WHERE, site)
         self.b.atomic("AtomicOr", e.reporting.control(self.b, TRUNCATED), self.b.const("i32", UNFINISHED))
         self.b.store(e.reporting.void(self.b), self.b.const("i32", 1))

@@ -103,9 +103,19 @@ def pushing(e: Emitter, op: KOp, endless: Callable[[], Val | None]) -> Iterator[
     for s in sorted(new if short(e, op) else deepened):
         depth = e.b.get(e.stacks[s].depth, "i32")
         over = e.b.inst("ULessThan", "bool", e.stacks[s].capacity, depth)
+        rows = units(e, s, depth)
         if left is not None:
-            over, depth = e.either(over, left), e.select(left, e.b.const("i32", UNCOUNTED - (1 << 32)), depth)
-        e.continuation.effect(e, partial(e.when, over, partial(overflow, e, s, depth)))
+            over, rows = e.either(over, left), e.select(left, e.b.const("i32", UNCOUNTED - (1 << 32)), rows)
+        e.continuation.effect(e, partial(e.when, over, partial(overflow, e, s, rows)))
+
+
+def units(e: Emitter, s: int, pushed: Val) -> Val:
+    """The depth that holds so many elements."""
+    elements = e.kernel.stacks[s].elements
+    if elements == 1:
+        return pushed
+    last = e.b.inst("IAdd", "i32", pushed, e.b.const("i32", elements - 1))
+    return e.b.inst("UDiv", "i32", last, e.b.const("i32", elements))
 
 
 def overflow(e: Emitter, s: int, depth: Val) -> None:
@@ -128,7 +138,7 @@ def emit_push(e: Emitter, op: KOp) -> None:
         inside = fits(e, s, depth)
         e.when(inside, lambda: b.store(address(e, s, depth), value))
         if s not in e.stacks.watched:
-            e.when(b.inst("LogicalNot", "bool", inside), lambda: overflow(e, s, deeper))
+            e.when(b.inst("LogicalNot", "bool", inside), lambda: overflow(e, s, units(e, s, deeper)))
 
     e.continuation.effect(e, push)
 

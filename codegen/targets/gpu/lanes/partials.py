@@ -10,6 +10,7 @@ from loopgrad.codegen.kernel.nodes import Reduction
 from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
 from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.emit.arrays import narrowed, widened
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
@@ -60,22 +61,10 @@ class GroupArray:
         self.array: Variable = e.b.shared(self.stored, count)
 
     def set(self, index: Val, value: Val) -> None:
-        self.b.shared_set(self.array, index, self._stored(value))
-
-    def _stored(self, value: Val) -> Val:
-        if self.type == self.stored:
-            return value
-        if self.type == "bool":
-            return self.b.inst("Select", "i32", value, self.b.const("i32", 1), self.b.const("i32", 0))
-        return self.b.inst("FConvert" if self.type == "f16" else "UConvert", self.stored, value)
+        self.b.shared_set(self.array, index, widened(self.b, self.type, value))
 
     def get(self, index: Val) -> Val:
-        found = self.b.shared_get(self.array, index, self.stored)
-        if self.type == self.stored:
-            return found
-        if self.type == "bool":
-            return self.b.inst("INotEqual", "bool", found, self.b.const("i32", 0))
-        return self.b.inst("FConvert" if self.type == "f16" else "UConvert", self.type, found)
+        return narrowed(self.b, self.type, self.b.shared_get(self.array, index, self.stored))
 
 
 class GroupPartials:

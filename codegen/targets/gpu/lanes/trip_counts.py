@@ -17,7 +17,8 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight_of
 from loopgrad.graph.types import int64
 
-REFUSED: Final = frozenset({"pop", "check"})  # without checks an index may be outside, and a loop may not end
+# without checks an index may be outside, and a loop may not end; arrays are filled once
+REFUSED: Final = frozenset({"pop", "check", "array_load", "array_store"})
 SORTING: Final = 10  # percent that sorting costs besides
 
 

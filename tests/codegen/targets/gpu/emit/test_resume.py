@@ -28,6 +28,14 @@ def test_random_kernels(seed):
     check(kernel, arrays, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.costly
+@pytest.mark.parametrize("seed", [2, 12])
+def test_arrays_of_lanes_are_what_they_were(seed):
+    kernel, arrays = random_kernel(seed, budget=9)
+    assert kernel.arrays
+    check(kernel, arrays, rtol=1e-5, atol=1e-5)
+
+
 def nested(size):
     """Two loops in a loop, one after the other, with stacks that the second empties; then a loop that empties
     what remains, and accumulations on the way."""

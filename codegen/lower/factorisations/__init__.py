@@ -1,0 +1,1 @@
+"""Factorisations of a lane's matrices as loops over its arrays."""

@@ -1,0 +1,228 @@
+"""What lanes can afford to do by themselves: registers and code for each element, or arrays and loops over these
+(`codegen.lower.arrays`).
+
+The first, as long as a lane holds little. Where it doesn't, a region may be rolled, if its lanes have an end or a
+branch of their own, for which all of them together would wait, or factorise matrices. Other regions are better
+off as steps, whose products are those of a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from loopgrad.codegen.lower.arrays import FEW, kept_values
+from loopgrad.codegen.lower.context import leading_dims
+from loopgrad.codegen.lower.control import memory_source
+from loopgrad.codegen.lower.factorisations.table import ROUTINES
+from loopgrad.graph.accumulators import is_accumulator
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, STACKS, Kind
+from loopgrad.graph.regions import Loop, Region
+from loopgrad.graph.types import StackType, TensorType
+
+MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
+MAX_CARRIES = 4096
+MAX_OPS = 6000  # operations of a body, unrolled, beyond one a node
+MAX_UNROLL = 256  # elements of one value computed separately
+FREE_WORK = 4096  # elements a lone lane may process per pass
+WORK_PER_LANE = 256
+LARGEST: Final = 32  # rows of a matrix that a lane factorises
+LONGEST: Final = 64  # terms of a product's elements, which are written out
+MAX_BYTES: Final = 1 << 16  # of a lane's arrays
+CODE_OF_ROUTINE: Final = 200  # operations
+MAX_WORK: Final = 1 << 18  # elements that each of several lanes may process per pass
+
+
+def unaffordable(node: Node, lanes: int) -> str | None:
+    """Why lanes can't hold all values of a region in registers and have code for each element."""
+    bill = _Bill(lanes)
+    bill.region_node(node)
+    return bill.verdict()
+
+
+def scalars(value: Value, lanes: int) -> int:
+    """Elements of a value that belong to one lane."""
+    type = value.type.element if isinstance(value.type, StackType) else value.type
+    assert isinstance(type, TensorType)
+    if lanes > 1 and leading_dims(type.shape, lanes) is not None:
+        return type.size // lanes
+    return type.size
+
+
+class _Bill:
+    """What one lane does in one pass through all bodies, roughly."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.ops = 0
+        self.nodes = 0
+        self.work = 0
+        self.reason: str | None = None
+
+    def verdict(self) -> str | None:
+        if self.reason is not None:
+            return self.reason
+        if self.ops > MAX_OPS + self.nodes:
+            return f"its body unrolls to about {self.ops} operations per lane (limit {MAX_OPS + self.nodes})"
+        limit = FREE_WORK + WORK_PER_LANE * (self.lanes - 1)
+        if self.ops + self.work > limit:
+            return f"each of {self.lanes} lanes would process about {self.ops + self.work} elements per pass"
+        return None
+
+    def scalars(self, value: Value) -> int:
+        return scalars(value, self.lanes)
+
+    def region_node(self, node: Node) -> None:
+        region = Region.of(node)
+        loop = region if isinstance(region, Loop) else None
+        held = [r for j, r in enumerate(node.results) if j not in region.shared]
+        if loop is not None:
+            held = [r for r in held if memory_operand(loop, r.index) is None]
+        count, carried = len(held), sum(self.scalars(r) for r in held if isinstance(r.type, TensorType))
+        if loop is not None and any(self.scalars(v) > MAX_UNROLL for v in held):
+            carried = count + MAX_REGISTERS + 1
+        limit = min(count + MAX_REGISTERS, MAX_CARRIES)
+        if carried > limit:
+            self.reason = self.reason or f"each lane would hold {carried} scalars (limit {limit})"
+        if loop is not None and loop.lanes and self.lanes == 1 and self.scalars(loop.decider) > 1:
+            self.reason = self.reason or "its lanes differ from those of the loop around it"
+        for graph in node.regions:
+            for inner in graph.nodes:
+                self.node(inner)
+
+    def node(self, node: Node) -> None:
+        if node.regions:
+            self.region_node(node)
+            return
+        if node.op in LIBRARY:
+            self.reason = self.reason or f"{node.op} isn't done inside a lane"
+            return
+        self.nodes += 1
+        count = max([self.scalars(r) for r in node.results], default=0)
+        if PRIMITIVES[node.op].cost == 0:
+            return
+        if node.op == "scatter":
+            self.spend(self.scalars(node.operands[-1]) * (1 if count > MAX_UNROLL else count))
+        elif node.op == "matmul":
+            self.spend(count * node.operands[0].shape[-1] * 2)
+        elif PRIMITIVES[node.op].kind is Kind.REDUCTION:
+            self.spend(self.scalars(node.operands[0]))
+        elif node.op in RUNNING_TOTALS:
+            self.spend(count * 2)
+        else:
+            self.spend(count)
+
+    def spend(self, elements: int) -> None:
+        if elements <= MAX_UNROLL:
+            self.ops += elements
+        else:
+            self.ops += 8
+            self.work += elements
+
+
+def memory_operand(region: Region, result: int) -> int | None:
+    """The operand of a top-level region whose memory a result is: one that scatters combine into."""
+    if not isinstance(region, Loop):
+        return memory_source(region, result) if result in region.shared else None
+    if result in region.shared or (not region.lanes and is_accumulator(region, result)):
+        return region.source(result)
+    return None
+
+
+# ---- rolled
+
+
+def rolled_routine(node: Node) -> bool:
+    """Whether a lane can do the factorisation in loops."""
+    batch = len(node.operands[0].shape) - 2
+    sizes = [n for v in (*node.operands, *node.results) for n in v.shape[batch:]]
+    return node.op in ROUTINES and "pairs" not in node.attrs and min(sizes) > 0 and max(sizes) <= LARGEST
+
+
+def may_be_rolled(node: Node) -> bool:
+    return Region.of(node).lanes > 0 or any(map(_factorises, node.regions))
+
+
+def _factorises(graph: Graph) -> bool:
+    return any(node.op in ROUTINES or any(map(_factorises, node.regions)) for node in graph.nodes)
+
+
+def unaffordable_rolled(node: Node, lanes: int) -> str | None:
+    """Why lanes can't hold the values of a region in arrays, and have loops over these."""
+    bill = _RolledBill(lanes)
+    bill.region_node(node)
+    return bill.verdict()
+
+
+class _RolledBill:
+    """What one lane holds, and does in one pass through all bodies, roughly."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.code = self.work = self.bytes = 0
+        self.reason: str | None = None
+
+    def verdict(self) -> str | None:
+        if self.reason is not None:
+            return self.reason
+        if self.bytes > MAX_BYTES:
+            return f"each lane would hold about {self.bytes} bytes in arrays (limit {MAX_BYTES})"
+        if self.code > MAX_OPS:
+            return f"its code would be about {self.code} operations (limit {MAX_OPS})"
+        if self.work > (MAX_WORK if self.lanes > 1 else FREE_WORK):
+            return f"each of {self.lanes} lanes would process about {self.work} elements per pass"
+        return None
+
+    def hold(self, values: Sequence[Value]) -> None:
+        for v in values:
+            if isinstance(v.type, TensorType) and (count := scalars(v, self.lanes)) > FEW:
+                self.bytes += count * v.dtype.itemsize
+
+    def region_node(self, node: Node) -> None:
+        region = Region.of(node)
+        if isinstance(region, Loop) and region.lanes and self.lanes == 1 and scalars(region.decider, 1) > 1:
+            self.reason = self.reason or "its lanes differ from those of the loop around it"
+        if len(node.regions) == 1 and not isinstance(region, Loop) and node.attrs.get("unrolled"):
+            self.reason = self.reason or unaffordable(node, self.lanes)
+            self.hold(node.results)
+            self.code += sum(len(graph.nodes) for graph in node.regions)
+            return
+        held = [r for j, r in enumerate(node.results) if memory_operand(region, j) is None]
+        self.hold(held)
+        if isinstance(region, Loop):
+            self.hold(held)  # what is carried, and what will be
+        for graph in node.regions:
+            kept = kept_values(graph.nodes, graph.outputs, lambda v: scalars(v, self.lanes))
+            self.hold([v for v, many in kept.items() if many])
+            for inner in graph.nodes:
+                self.node(inner)
+
+    def node(self, node: Node) -> None:
+        if node.regions:
+            self.region_node(node)
+            return
+        count = max([scalars(r, self.lanes) for r in node.results], default=0)
+        if node.op in LIBRARY:
+            if not rolled_routine(node):
+                self.reason = self.reason or f"{node.op} isn't done inside a lane"
+            self.hold(node.results)
+            self.code += CODE_OF_ROUTINE
+            self.work += count * max(v.shape[-1] for v in node.operands)
+            return
+        if node.op == "pop":
+            self.hold(node.results[1:])
+        if PRIMITIVES[node.op].cost == 0 or node.op in STACKS:
+            return
+        self.code += 2
+        if node.op == "matmul":
+            *_, m, depth = node.operands[0].shape
+            if max(m, depth, node.results[0].shape[-1]) > LONGEST:
+                self.reason = self.reason or f"{node.op} of {node.operands[0].type} isn't done inside a lane"
+            self.code += 4 * depth
+            self.work += 2 * count * depth
+        elif node.op in REDUCTIONS:
+            self.code += 2 * min(scalars(node.operands[0], self.lanes) // max(count, 1), LONGEST)
+            self.work += scalars(node.operands[0], self.lanes)
+        else:
+            self.work += count * (scalars(node.operands[0], self.lanes) if node.op in RUNNING_TOTALS else 1)

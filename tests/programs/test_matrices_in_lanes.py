@@ -1,0 +1,85 @@
+"""What a lane keeps in arrays of its own, in loops of lanes with ends of their own: carried, solved, factorised; by
+NumPy, gradients through all of it by differences. One program a case, since devices compile slowly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+RNG = np.random.default_rng(5)
+LANES = 40
+TRIPS = np.arange(LANES) % 4
+
+
+def solved(m, n):
+    """Systems whose rows must change places, which depend on the solution before."""
+    matrix = np.eye(n)[::-1] * 3.0
+
+    def step(a, x):
+        return 0.5 * x + m.linalg.solve(a + matrix + 0.1 * m.sum(x * x) / (1 + m.sum(x * x)) * np.eye(n), x)
+
+    return step
+
+
+def filtered(m, n):
+    """A covariance, that of what is measured, its factor, and products."""
+    move = np.eye(n) + 0.1 * np.cos(np.arange(n * n).reshape(n, n))
+    transposed = (lambda v: v.T) if m is np else lg.matrix_transpose
+
+    def step(a, p):
+        p = move @ p @ move.T + 0.1 * np.eye(n)
+        factor = m.linalg.cholesky(p + a @ transposed(a) + np.eye(n))
+        gain = m.linalg.solve(factor, p) if m is np else lg.linalg.solve_triangular(factor, p, lower=True)
+        return p - transposed(gain) @ gain
+
+    return step
+
+
+def start(name, n):
+    a = RNG.standard_normal((LANES, n, n)) / n
+    return a, RNG.standard_normal((LANES, n)) if name == "solved" else np.stack([np.eye(n)] * LANES)
+
+
+def looped(step, trips, value):
+    return lg.while_loop(lambda s: s[0] < trips, lambda s: (s[0] + 1, step(s[1])), (0, value))[1]
+
+
+def by_hand(step, trips, value):
+    for _ in range(trips):
+        value = step(value)
+    return value
+
+
+def agrees(device, make, n, a, x):
+    """Value and gradient of a program that makes as many steps as a lane has trips."""
+
+    def loss(a):
+        one = lambda a, x, trips: looped(lambda v: make(lg, n)(a, v), trips, x)
+        found = lg.vmap(one)(a, lg.asarray(x), lg.asarray(TRIPS))
+        return lg.sum(found * lg.cos(found)), found
+
+    compiled = lg.compile(lg.value_and_grad(loss, has_aux=True))
+    (_, found), slope = compiled(lg.asarray(a))
+    one = lambda a, x, trips: by_hand(lambda v: make(np, n)(a, v), trips, x)
+    expected = lambda a: np.stack([one(*lane) for lane in zip(a, x, TRIPS, strict=True)])
+    np.testing.assert_allclose(np.asarray(found), expected(a), rtol=1e-9, atol=1e-9)
+    direction, step = np.cos(np.arange(a.size)).reshape(a.shape), 1e-6
+    ends = [np.sum(v * np.cos(v)) for v in (expected(a + step * direction), expected(a - step * direction))]
+    near = (ends[0] - ends[1]) / (2 * step)
+    np.testing.assert_allclose(np.sum(np.asarray(slope) * direction), near, rtol=1e-5, atol=1e-6)
+    if device != "interpreter":
+        assert "lockstep" not in str(compiled.plan(lg.asarray(a)))
+
+
+def test_many_carried_elements(device):
+    """More than a lane has registers for: they are in arrays, and saved one after the other."""
+    make = lambda m, n: lambda a, x: m.sin(x) * a + 0.5 * x[::-1]
+    agrees(device, make, 300, RNG.standard_normal((LANES, 300)), RNG.standard_normal((LANES, 300)))
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("name", ["solved", "filtered"])
+def test_factorised(device, name):
+    agrees(device, {"solved": solved, "filtered": filtered}[name], 12, *start(name, 12))
