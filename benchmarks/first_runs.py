@@ -72,11 +72,41 @@ def sums(rng: np.random.Generator) -> tuple[Expression, list[np.ndarray]]:
     return run, [a]  # type: ignore[return-value]
 
 
+def large(rng: np.random.Generator) -> tuple[Expression, list[np.ndarray]]:
+    """Ten multiply-adds of 100,000 elements, each time of another length."""
+    a = rng.uniform(0.5, 1.0, 100_000 + int(rng.integers(0, 10_000)))
+
+    def run(xp: Any, x: Any) -> Any:
+        y = x
+        for _ in range(10):
+            y = y * x + 0.5
+        return y
+
+    return run, [a]
+
+
+def loops(rng: np.random.Generator) -> tuple[Expression, list[np.ndarray]]:
+    """Twenty trips, each time over another length."""
+    a = rng.uniform(0.5, 1.0, int(rng.integers(2, 5_000)))
+
+    def run(xp: Any, x: Any) -> Any:
+        if xp is lg:
+            return lg.fori_loop(0, 20, lambda _i, v: v * 0.5 + x, x)
+        v = x
+        for _ in range(20):
+            v = v * 0.5 + x
+        return v
+
+    return run, [a]
+
+
 ROWS: dict[str, Callable[[np.random.Generator], Any]] = {
     "elementwise": elementwise,
     "movement": movement,
     "functions": functions,
     "sums": sums,
+    "large arrays": large,
+    "loops of 20 trips": loops,
 }
 
 

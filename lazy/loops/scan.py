@@ -26,6 +26,7 @@ from loopgrad.lazy.loops.traced_functions import (
 )
 from loopgrad.lazy.loops.trip_count import note_span
 from loopgrad.lazy.tensor.core import as_tensor, constant, wrap
+from loopgrad.lazy.tensor.errors import TracedValueError
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, unflatten
 
 PUBLIC: Final = "scan"
@@ -93,6 +94,8 @@ def _scan_length(tables: Sequence[Value], length: int | None) -> int:
 def _whole(length: Any) -> int:
     try:
         return index(length)
+    except TracedValueError:
+        raise  # which says what to do
     except TypeError:
         fix = "convert it to an int"
         raise DTypeError(explained("scan", "a whole number as length", repr(length), fix)) from None

@@ -85,6 +85,13 @@ def read(value: Value, plan: IndexPlan) -> Value:
     return ops.transpose(ops.reshape(value, plan.expanded), plan.perm)
 
 
+def element(vector: Value, index: int) -> Value:
+    """`x[i]` of a vector, as a plan reads it: the commonest subscript of all."""
+    extent = vector.shape[0]
+    place = _position(index, extent, 0)
+    return ops.reshape(vector if extent == 1 else ops.slice(vector, (place,), (place + 1,), (1,)), ())
+
+
 def _without_scalar_masks(shape: Shape, index: Any) -> tuple[Shape, Any]:
     """The index, and the shape of what it is used on, where a mask without axes (True, False) takes all of a new axis
     of extent 1, or nothing of it: what such a mask means in NumPy."""

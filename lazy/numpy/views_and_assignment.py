@@ -20,7 +20,7 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType
 from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
-from loopgrad.lazy.numpy.indexing import IndexPlan, plan_index, read
+from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, cast_value, wrap
 from loopgrad.lazy.tensor.operands import positions
 from loopgrad.lazy.tensor.storage import as_array, is_number, viewed, whole, write, written_to
@@ -103,6 +103,8 @@ def _is_array(item: Any) -> bool:
 def subscript(x: Tensor, index: Any) -> Tensor:
     """`x[index]`."""
     value = x._value
+    if type(index) is int and len(value.shape) == 1:
+        return wrap(element(value, index), x._weak)
     plan = plan_index(value.shape, index)
     result = read(value, plan)
     if plan.widened is not None:  # by a mask, if one without axes
