@@ -152,6 +152,49 @@ def nests(n: int) -> Callable[[], Any]:
     return _gradient(lambda x: lg.sum(slope(x) ** 2), lg.asarray(np.linspace(0, 1, 8)))
 
 
+def functions(n: int) -> Callable[[], Any]:
+    """What is long in code: logarithms of the gamma function, and powers."""
+    import loopgrad as lg
+
+    x = lg.asarray(np.linspace(0.5, 2, 1000))
+    return lambda: _repeated(n, lambda v: lg.exp(lg.lgamma(lg.abs(v) + 1.0)) ** 0.3, x)
+
+
+def different_layers(n: int) -> Callable[[], Any]:
+    """Layers of which no two have the same shape, as long as there are shapes."""
+    import loopgrad as lg
+
+    rng, widths = np.random.default_rng(0), [8 + 7 * i % 57 for i in range(n + 1)]
+    weights = [lg.asarray(rng.normal(size=(widths[i + 1], widths[i])) / 8) for i in range(n)]
+    functions = (lg.tanh, lg.sin, lg.exp, lg.square)
+
+    def loss(weights: Any) -> Any:
+        h = lg.ones(widths[0])
+        for i, w in enumerate(weights):
+            h = functions[i % 4](w @ h)
+        return lg.sum(h)
+
+    return _gradient(loss, weights)
+
+
+def second_order(n: int) -> Callable[[], Any]:
+    import loopgrad as lg
+
+    slope = lg.grad(lambda x: lg.sum(_repeated(n, lambda v: lg.sin(v) * x + 0.1 * v, x)))
+    return _gradient(lambda x: lg.sum(slope(x) ** 2), lg.asarray(np.linspace(0, 1, 50)))
+
+
+def loops_in_a_row(n: int) -> Callable[[], Any]:
+    import loopgrad as lg
+
+    def loss(x: Any) -> Any:
+        for i in range(n):
+            x = lg.fori_loop(0, 3 + i % 4, lambda _, v: lg.sin(v) * 0.9 + 0.1, x)
+        return lg.sum(x)
+
+    return _gradient(loss, lg.asarray(np.linspace(0, 1, 50)))
+
+
 PROGRAMS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, ...]]]] = {
     "sines": (sines, (25, 100, 400, 1600)),
     "layers": (layers, (25, 100, 400, 1600)),
@@ -163,6 +206,10 @@ PROGRAMS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, .
     "assignments": (assignments, (25, 100, 500, 2000)),
     "scalars": (scalars, (25, 100, 900, 4000)),
     "nests": (nests, (1, 2, 3)),
+    "functions": (functions, (10, 50, 200, 800)),
+    "different_layers": (different_layers, (25, 100, 400)),
+    "second_order": (second_order, (25, 100, 400)),
+    "loops_in_a_row": (loops_in_a_row, (25, 50, 100, 200)),
 }
 
 
@@ -280,7 +327,7 @@ def main() -> None:
         parser.error(f"expected some of {', '.join(PROGRAMS)}, got {', '.join(sorted(unknown))}")
     here = Path(__file__).parent.parent
     checkouts = [here, *([asked.against] if asked.against else [])]
-    head = f"{'':14}{'n':>8}{'passed':>9}{'total':>9}{'growth':>8}"
+    head = f"{'':16}{'n':>8}{'passed':>9}{'total':>9}{'growth':>8}"
     print(head + "".join(f"{stage:>10}" for stage in SHOWN), flush=True)
     for program in asked.programs or PROGRAMS:
         sizes = PROGRAMS[program][1]
@@ -289,11 +336,11 @@ def main() -> None:
             runs = [[in_process(program, n, asked.device, c) for c in checkouts] for _ in range(asked.runs)]
             ours, *others = [_median([run[i] for run in runs]) for i in range(len(checkouts))]
             if isinstance(ours, str):
-                print(f"{program:14}{n:8}  {ours}", flush=True)
+                print(f"{program:16}{n:8}  {ours}", flush=True)
                 break
             total = _total(ours)
             growth = f"{math.log(total / before[1]) / math.log(n / before[0]):8.2f}" if before else " " * 8
-            row = f"{program:14}{n:8}{ours['passed']:9.2f}{total:9.2f}{growth}"
+            row = f"{program:16}{n:8}{ours['passed']:9.2f}{total:9.2f}{growth}"
             row += "".join(f"{ours[stage]:10.3f}" for stage in SHOWN)
             for other in others:
                 row += f"  other: {other}" if isinstance(other, str) else f"  other: {_total(other) / total:.2f}x"
