@@ -19,7 +19,8 @@ class Options:
     which are known or, on a GPU, measured (same result, other order). `deterministic=False` lets a GPU's lanes that
     add floats to shared elements do so by float atomics where it has them, in any order: faster, but every addition
     is rounded, and bits may differ from run to run. `direct=False` compiles every program before its first run; small
-    ones that nobody has seen run operation by operation otherwise, to the same bits."""
+    ones that nobody has seen run operation by operation otherwise, to the same bits. `fast_collectives` lets the engine
+    of a mesh add up sums of floats in its own order: less is sent, and bits depend on the number of processes."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
@@ -27,6 +28,7 @@ class Options:
     sort_lanes: bool = True
     deterministic: bool = True
     direct: bool = True
+    fast_collectives: bool = False
 
     def check(self) -> None:
         """Refuse values of other types."""
@@ -34,7 +36,7 @@ class Options:
         if capacity is not None and (type(capacity) is not int or capacity < 0):
             fix = "leave it out to let stacks grow"
             raise TypeError(explained("options", "stack_capacity as an int of at least 0", repr(capacity), fix))
-        for name in ("check_indices", "fast_math", "sort_lanes", "deterministic", "direct"):
+        for name in ("check_indices", "fast_math", "sort_lanes", "deterministic", "direct", "fast_collectives"):
             value = getattr(self, name)
             if type(value) is not bool:
                 raise TypeError(explained("options", f"{name} as a bool", repr(value), "pass True or False"))

@@ -11,8 +11,8 @@ from loopgrad.graph.location import describe, located, user_location
 from loopgrad.graph.nodes import Location
 
 PUBLIC: Final = (
-    "AxisError DTypeError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError NestingError "
-    "ShapeError"
+    "AxisError DTypeError DeviceError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError "
+    "NestingError ShapeError"
 )
 PUBLIC_LINALG: Final = "LinAlgError"
 
@@ -31,6 +31,10 @@ class AxisError(ShapeError, np.exceptions.AxisError):
 
 class DTypeError(LoopgradError, TypeError):
     """An element type an operation isn't defined for, or operands whose types differ."""
+
+
+class DeviceError(LoopgradError, ValueError):
+    """Operands that were put on different devices, or lanes of several processes that an operation would move."""
 
 
 class LinAlgError(LoopgradError, np.linalg.LinAlgError):

@@ -183,6 +183,11 @@ def _is_zero(v: Value) -> bool:
     return v.node is not None and v.node.op == "const" and v.node.attrs["value"] == 0
 
 
+def gathered(x: Value) -> Value:
+    """x, of whose lanes each process has all (`graph.placement`)."""
+    return emit("alias", (x,), {"gathered": True})[0]
+
+
 def upper_bound(x: Value) -> Value:
     """`x`, where anything larger would do as well: vmap takes the largest of the batch, so that what depends
     on the bound alone (a schedule) stays the same for all batch elements."""

@@ -7,7 +7,6 @@ own memory subclasses Buffer and copies in `Device.get`.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,15 +30,6 @@ def dtype_of(dtype: np.dtype[Any]) -> DType:
     return known
 
 
-def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Where the first element of a dense array lies; by another way than NumPy's, of ten times the cost, where it can
-    be exported as writable memory."""
-    if array.flags.writeable and array.size and array.dtype.kind != "V":  # bfloat16's
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    address: int = array.ctypes.data
-    return address
-
-
 class Buffer:
     """The elements of one tensor on one device."""
 
@@ -61,6 +51,11 @@ class Buffer:
     def nbytes(self) -> int:
         return self.array.nbytes
 
+    @property
+    def part(self) -> str:
+        """What the process has of the elements, where these are on several; empty where it has all."""
+        return ""
+
     def retyped(self, type: TensorType) -> Buffer:
         """The same memory as an array of another shape and dtype, of as many bytes."""
         other = Buffer(self.array.reshape(-1).view(type.dtype.np).reshape(type.shape), self.device, type)
@@ -70,7 +65,7 @@ class Buffer:
     def locate(self) -> int:
         """The address of the first element in host memory."""
         if self.address is None:
-            self.address = address_of(self.array)
+            self.address = self.array.ctypes.data
         return self.address
 
     def __repr__(self) -> str:

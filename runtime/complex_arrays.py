@@ -65,6 +65,9 @@ class ComplexExecutable(Executable):
         check_inputs(self.input_types, buffers, self.device)
         return _retyped(buffers, self.inner.input_types)
 
+    def expect(self, buffers: Sequence[Buffer]) -> None:
+        self.inner.expect(self.pairs(buffers))
+
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return ComplexRecording(self, self.inner.record(self.pairs(buffers)))
 

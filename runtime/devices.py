@@ -75,6 +75,14 @@ def _interpreter() -> Device:
     return InterpreterDevice()
 
 
+def _mesh(name: str) -> Device:
+    """The device that the processes of a launcher make up, each with the device named behind the prefix."""
+    from loopgrad.runtime.mesh.device import PREFIX, MeshDevice  # late, as above
+    from loopgrad.runtime.mesh.world import world  # late: few programs have several processes
+
+    return MeshDevice(get_device(name.removeprefix(PREFIX)), world())
+
+
 def _vulkan(position: int) -> Device:
     from loopgrad.runtime.vulkan.device import VulkanDevice  # late: it loads the driver
 
@@ -167,7 +175,7 @@ def get_device(name: str) -> Device:
     made = _made.get(name)
     if made is not None:
         return made
-    maker = MAKERS.get(name) or _numbered(name)
+    maker = MAKERS.get(name) or _shared(name) or _numbered(name)
     if maker is None:
         known = ", ".join(status.name for status in devices())
         fix = "lg.devices() says more of each"
@@ -176,6 +184,11 @@ def get_device(name: str) -> Device:
         if name not in _made:
             _made[name] = maker()
         return _made[name]
+
+
+def _shared(name: str) -> Callable[[], Device] | None:
+    """The maker of a device of many processes, which `lg.mesh` names."""
+    return (lambda: _mesh(name)) if isinstance(name, str) and name.startswith("mesh:") else None
 
 
 def _numbered(name: str) -> Callable[[], Device] | None:

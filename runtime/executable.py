@@ -23,6 +23,10 @@ class Executable(ABC):
         """The outputs for these inputs. Raises the errors of `graph.errors`, MemoryError, and
         whatever a host call raises; after any of them the next call works."""
 
+    def expect(self, buffers: Sequence[Buffer]) -> None:
+        """What `plan` and `text` are asked about next: a call with these inputs."""
+        check_inputs(self.input_types, buffers, self.device)
+
     @abstractmethod
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         """A device's own form of one call, to be submitted again and again."""

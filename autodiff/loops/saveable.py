@@ -195,7 +195,7 @@ def _unmarked(node: Node, builder: GraphBuilder, addition: str) -> Sequence[Valu
         return None
     attrs = {name: value for name, value in node.attrs.items() if name != _MARK}
     if node.op == "alias":
-        own = node.attrs[_MARK] != "passing" and attrs.get("name")
+        own = attrs.get("gathered") or (node.attrs[_MARK] != "passing" and attrs.get("name"))
         return builder.emit("alias", node.operands, attrs) if own else node.operands
     return builder.emit(node.op, node.operands, {**attrs, "name": attrs["name"] + addition})
 

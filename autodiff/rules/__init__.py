@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.autodiff.rules import (
+    collectives,
     complex_parts,
     convolution,
     elementwise,
@@ -33,11 +34,13 @@ PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.
 VJP: Final[dict[str, Rule]] = {
     **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
     **factorisations.VJP, **spectral.VJP, **fourier.VJP, **stack.VJP, **complex_parts.VJP,
+    **collectives.VJP,
 }  # fmt: skip
 
 JVP: Final[dict[str, Rule]] = {
     **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
     **factorisations.JVP, **spectral.JVP, **fourier.JVP, **stack.JVP, **complex_parts.JVP,
+    **collectives.JVP,
 }  # fmt: skip
 
 NONDIFFERENTIABLE: Final[dict[str, str]] = {

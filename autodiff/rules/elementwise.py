@@ -51,6 +51,11 @@ def _same(t: Value, node: Node) -> Value:
     return t
 
 
+def _of_alias(t: Value, node: Node) -> Value:
+    """Where lanes of several processes were brought together, so are their tangents; cotangents are already."""
+    return ops.gathered(t) if node.attrs.get("gathered") else t
+
+
 def _opposite(t: Value, node: Node) -> Value:
     return ops.neg(t)
 
@@ -110,7 +115,7 @@ UNARY: Final[dict[str, Partials]] = {
     "erfc": _in_operand(lambda t, x: ops.mul(t, _gaussian(x, -2 / sqrt(pi)))),
     "lgamma": _in_operand(lambda t, x: ops.mul(t, ops.digamma(x))),
     "digamma": _in_operand(lambda t, x: ops.mul(t, trigamma(x))),
-    "alias": (_same,),
+    "alias": (_of_alias,),
     "cast": (_cast,),
 }  # fmt: skip
 

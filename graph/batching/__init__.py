@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.graph.batching import control, convolution, elementwise, indexing, linalg, movement, stack
+from loopgrad.graph.batching import collectives, control, convolution, elementwise, indexing, linalg, movement, stack
 from loopgrad.graph.batching.analysis import BatchAnalysis
 from loopgrad.graph.batching.row import BatchContext, Row, in_front
 from loopgrad.graph.batching.walk import walk
@@ -29,6 +29,7 @@ ROWS: Final[dict[str, Row]] = {
     **convolution.ROWS,
     **control.ROWS,
     **stack.ROWS,
+    **collectives.ROWS,
 }
 
 

@@ -44,7 +44,7 @@ def run(graph: Graph) -> Graph:
 
 
 def _is_mergeable(node: Node) -> bool:
-    if node.op in STACKS or node.op == "alias":
+    if node.op in STACKS or node.op == "alias" or PRIMITIVES[node.op].collective:
         return False
     if not node.regions:
         return True

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE, KEEPING_SPLATS, REFERENCE
+from loopgrad.graph.primitives import ELEMENTWISE, KEEPING_SPLATS, PRIMITIVES, REFERENCE
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.regions import Loop, Switch
@@ -40,6 +40,8 @@ def _fold(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         case "for":
             return _known_count(node, builder)
     if node.op not in REFERENCE or not node.operands or not all(_is_constant(v) for v in node.operands):
+        return None
+    if PRIMITIVES[node.op].collective:
         return None
     (result,) = node.results
     assert isinstance(result.type, TensorType)

@@ -12,8 +12,8 @@ several loops at once; branches of a switch are never left.
 
 Operations are total, so computing one for a loop that then doesn't run is safe (with index checks on, a
 gather that left a loop is checked even if the loop doesn't run). Loops and switches can be long: they
-leave only a `for` of constant positive count. Stack operations stay. Constants, iotas and what is merely
-moved from them stay too: a body is better off knowing them.
+leave only a `for` of constant positive count. Stack operations stay, and what processes do together.
+Constants, iotas and what is merely moved from them stay too: a body is better off knowing them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes.fold import known_scalar
-from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY, STACKS
+from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY, PRIMITIVES, STACKS
 from loopgrad.graph.rebuild import renewed, substituted
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType
@@ -101,8 +101,13 @@ def copied(node: Node, env: dict[Value, Value], nodes: list[Node]) -> None:
     env.update(zip(node.results, copy.results, strict=True))
 
 
+def _communicates(node: Node) -> bool:
+    """Whether processes meet in a node, or in its regions."""
+    return PRIMITIVES[node.op].collective or any(_communicates(n) for region in node.regions for n in region.nodes)
+
+
 def _may_leave(node: Node, certain: bool) -> bool:
-    if node.op in STACKS:
+    if node.op in STACKS or _communicates(node):
         return False
     if not node.regions:
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.graph.primitives import (
+    collectives,
     complex_parts,
     control,
     convolution,
@@ -43,6 +44,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "random": random.ROWS,
     "stack": stack.ROWS,
     "complex_parts": complex_parts.ROWS,
+    "collectives": collectives.ROWS,
 }
 
 PRIMITIVES: Final[dict[str, Primitive]] = {
@@ -58,6 +60,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **random.ROWS,
     **stack.ROWS,
     **complex_parts.ROWS,
+    **collectives.ROWS,
 }
 
 INFER: Final[dict[str, Infer]] = {op: row.infer for op, row in PRIMITIVES.items()}

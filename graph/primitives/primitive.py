@@ -86,6 +86,7 @@ class Primitive:
                         elements of that are equal, so are the result's
     updates             the first result is the first operand after an update, in the same memory
     combine             the elementwise primitive of which it is the fold: reduce_sum is that of add
+    collective          all processes of a mesh do it together: it is neither merged nor moved nor computed beforehand
     pairs               complex numbers reach it whole, as pairs of reals; the attribute `pairs` says of which operands
     combine_parts       of a test that takes complex numbers: the primitive that combines the answers of both parts
     mirrored, negated   of a comparison: the one with its operands exchanged; the one that is true where it is false
@@ -116,6 +117,7 @@ class Primitive:
     updates: bool = False
     combine: str = ""
     combine_parts: str = ""
+    collective: bool = False
     pairs: bool = False
     mirrored: str = ""
     negated: str = ""

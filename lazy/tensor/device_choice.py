@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopgrad.graph.errors import explained
+from loopgrad.graph.errors import DeviceError, explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf
-from loopgrad.lazy.tensor.errors import DeviceError
 
 
 def places(values: Sequence[Value]) -> list[str | None]:

@@ -8,7 +8,7 @@ from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Value
 
-PUBLIC: Final = "DeviceError HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
+PUBLIC: Final = "HistoryError StaleCaptureError StaticArgumentError StructureError TracedValueError"
 _INSTEAD = {
     "bool": "branch with lg.cond or lg.where, loop with lg.while_loop, or name the argument in static_argnums",
     "int": "pass it as a bound to lg.fori_loop, index with the tensor itself, or name the argument in static_argnums",
@@ -24,10 +24,6 @@ _UNFOLLOWED = {
     "to_device": "move the arguments before they are differentiated, or move lg.stop_gradient(x)",
     "pickle": "return it and pickle it there, or pickle lg.stop_gradient(x)",
 }
-
-
-class DeviceError(LoopgradError, ValueError):
-    """Operands that were put on different devices."""
 
 
 class TracedValueError(LoopgradError, TypeError):

@@ -213,6 +213,11 @@ def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
     return get_device(buffer.device).get(buffer)
 
 
+def part_of(t: TensorCore) -> str:
+    """What this process has of elements that are on several; empty where it has all. Evaluates."""
+    return buffers_of((t,), "text")[0].part
+
+
 def device_of(t: TensorCore) -> str:
     """Where the elements are, or will be."""
     value = t._value

@@ -44,7 +44,7 @@ from loopgrad.lazy.numpy.views_and_assignment import assign, set_item, subscript
 from loopgrad.lazy.tensor import exchange
 from loopgrad.lazy.tensor.core import ArrayLike, copied
 from loopgrad.lazy.tensor.errors import traced_value_error
-from loopgrad.lazy.tensor.evaluation import device_of, to_device, to_numpy
+from loopgrad.lazy.tensor.evaluation import device_of, part_of, to_device, to_numpy
 from loopgrad.lazy.tensor.operators import Operators
 from loopgrad.lazy.tensor.promotion import as_dtype
 from loopgrad.lazy.tensor.storage import as_array, viewed, whole
@@ -242,12 +242,14 @@ class Tensor(Operators):
     def __repr__(self) -> str:
         if self._value.scope is not None:
             return f"Tensor({self._described()})"
+        if part := part_of(self):
+            return f"Tensor({part}, shape={self.shape}, dtype={self.dtype})"
         array = to_numpy(self, "text")
         body = np.array2string(array, separator=", ", prefix="Tensor(", threshold=1000, edgeitems=3)
         return f"Tensor({body}, dtype={self.dtype})"
 
     def __str__(self) -> str:
-        return self.__repr__() if self._value.scope is not None else str(to_numpy(self, "text"))
+        return self.__repr__() if self._value.scope is not None or part_of(self) else str(to_numpy(self, "text"))
 
     def __format__(self, spec: str) -> str:
         if self._value.scope is not None:
@@ -265,7 +267,7 @@ class Tensor(Operators):
         state = "evaluated" if isinstance(self._value, Leaf) else "lazy"
         if self._value.scope is not None:
             return f"<code>Tensor({escape(self._described())})</code>"
-        text = escape(np.array2string(to_numpy(self, "text"), separator=", ", threshold=200))
+        text = part_of(self) or escape(np.array2string(to_numpy(self, "text"), separator=", ", threshold=200))
         head = f"Tensor <b>{escape(str(self._value.type))}</b> on {escape(self.device)}, {state}"
         return f"<div><div>{head}</div><pre>{text}</pre></div>"
 

@@ -8,6 +8,7 @@ from loopgrad import tree as tree
 from loopgrad.codegen.options import Options as Options
 from loopgrad.graph.errors import AxisError as AxisError
 from loopgrad.graph.errors import DTypeError as DTypeError
+from loopgrad.graph.errors import DeviceError as DeviceError
 from loopgrad.graph.errors import GradientError as GradientError
 from loopgrad.graph.errors import IndexRangeError as IndexRangeError
 from loopgrad.graph.errors import LeakedValueError as LeakedValueError
@@ -46,6 +47,13 @@ from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
 from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
+from loopgrad.lazy.mesh.meshes import Mesh as Mesh
+from loopgrad.lazy.mesh.meshes import mesh as mesh
+from loopgrad.lazy.mesh.sharding import gather_all as gather_all
+from loopgrad.lazy.mesh.sharding import pmax as pmax
+from loopgrad.lazy.mesh.sharding import pmean as pmean
+from loopgrad.lazy.mesh.sharding import psum as psum
+from loopgrad.lazy.mesh.sharding import shard as shard
 from loopgrad.lazy.numpy.complex_functions import angle as angle
 from loopgrad.lazy.numpy.complex_functions import conj as conj
 from loopgrad.lazy.numpy.complex_functions import imag as imag
@@ -384,7 +392,6 @@ from loopgrad.lazy.tensor.config import default_device as default_device
 from loopgrad.lazy.tensor.config import default_dtype as default_dtype
 from loopgrad.lazy.tensor.config import options as options
 from loopgrad.lazy.tensor.config import set_default_dtype as set_default_dtype
-from loopgrad.lazy.tensor.errors import DeviceError as DeviceError
 from loopgrad.lazy.tensor.errors import HistoryError as HistoryError
 from loopgrad.lazy.tensor.errors import StaleCaptureError as StaleCaptureError
 from loopgrad.lazy.tensor.errors import StaticArgumentError as StaticArgumentError
@@ -434,6 +441,7 @@ from loopgrad.runtime.replay import ReplayStats as ReplayStats
 
 __version__: str
 bool = bool_
+all_gather = gather_all
 conjugate = conj
 __array_api_version__ = array_api_version
 abs = absolute

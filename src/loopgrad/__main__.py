@@ -20,6 +20,14 @@ targets:
 """
 
 
+RUN = """\
+Start several processes of a program, one device each, by the mpiexec that is there: the one beside this Python, or on
+PATH. Cores are dealt out evenly (LOOPGRAD_NUM_THREADS says otherwise), and GPUs by lg.mesh("cuda").
+docs/scale.md explains what the processes share. For several machines, call mpiexec or srun yourself:
+    mpiexec -n 64 --hostfile hosts python -m mpi4py fit.py
+"""
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m loopgrad", description="Commands of loopgrad.")
     commands = made.add_subparsers(dest="command", required=True, metavar="command")
@@ -34,11 +42,27 @@ def parser() -> argparse.ArgumentParser:
     objects.add_argument("--data", action="store_true", help="write what the first run of each graph took and gave")
     objects.add_argument("program", type=Path, help="the Python file to run")
     objects.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    run = commands.add_parser(
+        "run",
+        help="start several processes of a program",
+        description=RUN,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("-n", required=True, type=int, metavar="COUNT", help="how many processes")
+    run.add_argument("program", type=Path, help="the Python file to run")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
+    if given.command == "run":
+        from loopgrad.runtime.mesh.start import StartError, run  # late: as below
+
+        try:
+            return run(given.n, given.program, given.arguments)
+        except StartError as failed:
+            return refuse(str(failed), "run")
     return objects(given.target, given.out, given.program, given.arguments, given.data)
 
 
@@ -68,8 +92,8 @@ def objects(target: str, out: Path, program: Path, arguments: Sequence[str], dat
     return 0
 
 
-def refuse(text: str) -> int:
-    sys.stderr.write(f"python -m loopgrad objects: {text}\n")
+def refuse(text: str, command: str = "objects") -> int:
+    sys.stderr.write(f"python -m loopgrad {command}: {text}\n")
     return 2
 
 

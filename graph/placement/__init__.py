@@ -1,0 +1,1 @@
+"""Programs of one process of a mesh, made of programs over whole arrays (`partition`)."""

@@ -1,0 +1,270 @@
+"""The program of one process, of a program over whole arrays.
+
+Enters: a Graph, the places of its inputs (`places`), and which process this is. Leaves: the Graph that this process
+runs: where a value has lanes, of its own lanes; and collectives, where lanes of all processes meet.
+
+    (%x: float64[100] lanes, %p: float64[])             process 1 of 2: (%x: float64[50], %p: float64[])
+    %1 = mul(%x, broadcast(%p))                         %1 = mul(%x, broadcast(%p))
+    %2 = reduce_sum(%1) {axes=(0,)}               ->    %2 = rows of the own subtrees of shards of %1 (`sums`)
+    return %2                                           %3, %4 = all_gather(token, %2)
+                                                        return the tree over %4
+
+Operations are emitted by how many collectives come before them, so that reductions that don't wait for each other
+travel together: one collective for a value and all cotangents. Collectives thread a token, through loops as well, so
+that all processes meet in the same order whatever their compilers leave out. What is alike along lanes, constants and
+broadcasts, is made for the own lanes only; a replicated value that lanes use is cut, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from loopgrad.graph.errors import DeviceError
+from loopgrad.graph.lane_axes import moved_axes
+from loopgrad.graph.location import located
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.placement.layout import ProcessPart
+from loopgrad.graph.placement.places import (
+    REPLICATED,
+    Place,
+    PlaceAnalysis,
+    Places,
+    is_reduced,
+    meets,
+)
+from loopgrad.graph.placement.sums import resized
+from loopgrad.graph.primitives import NULLARY, PRIMITIVES
+from loopgrad.graph.primitives.collectives import TOKEN
+from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.types import StackType, TensorType
+
+Type = TensorType | StackType
+
+
+@dataclass(slots=True)
+class MeshPartition:
+    """One run over a graph and its regions. `fast`: the engine may add up in its own order. `emit`: the rules of nodes.
+    `notes`: what whoever asks for the plan should know."""
+
+    part: ProcessPart
+    fast: bool
+    emit: Callable[[GraphPartition, Node], None]
+    analysis: PlaceAnalysis = field(default_factory=PlaceAnalysis)
+    notes: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What a collective is to make whole: rows of this process, how many each process has, what becomes of all rows.
+    `added`: the engine adds the rows up, of which there is one."""
+
+    rows: Value
+    counts: tuple[int, ...]
+    finish: Callable[[Value], Value]
+    result: Value
+    added: bool = False
+
+
+def localised(type: Type, place: Place, part: ProcessPart) -> Type:
+    """The type of what this process has of a value; of a private accumulator that of its element."""
+    if place.axis is None:
+        return type
+    if isinstance(type, StackType):
+        element = localised(type.element, place, part)
+        assert isinstance(element, TensorType)
+        return StackType(element)
+    own = len(part.lanes(type.shape[place.axis]))
+    return TensorType(resized(type.shape, place.axis, own), type.dtype)
+
+
+class GraphPartition:
+    """One graph. `env`: what stands for a value at its place, `cuts`: for a replicated one, this process' lanes of it.
+    `deferred`: what is made where it is wanted. `inside`: in lanes that end on their own, where nobody can meet;
+    `lanes`: how many these are, of all processes."""
+
+    def __init__(
+        self, partition: MeshPartition, graph: Graph, inputs: Places, inside: bool = False, lanes: int = 0
+    ) -> None:
+        self.partition = partition
+        self.part: Final = partition.part
+        self.graph = graph
+        self.builder = GraphBuilder()
+        self.places = partition.analysis.of(graph, inputs)
+        self.env: dict[Value, Value] = {}
+        self.cuts: dict[tuple[Value, int], Value] = {}
+        self.deferred: dict[Value, Node] = {}
+        self.meetings: list[Meeting] = []
+        self.inside = inside
+        self.lanes = lanes
+        self.met = False
+        self.depths = self._depths()
+        self._token: Value | None = None
+
+    # ---- collectives
+
+    @property
+    def token(self) -> Value:
+        if self._token is None:
+            self._token = self.builder.const(0, TOKEN)
+        return self._token
+
+    @token.setter
+    def token(self, value: Value) -> None:
+        self._token = value
+
+    def meet(self, meeting: Meeting, node: Node) -> None:
+        if self.inside:
+            text = (
+                f"{node.op}: expected lanes that end on their own to need no others, got an operation in their loop in "
+                "which lanes of several processes meet; take it out of the loop, or give all lanes to each process "
+                "with lg.gather_all(x) first"
+            )
+            raise DeviceError(located(text, node.loc))
+        self.meetings.append(meeting)
+
+    def flush(self) -> None:
+        """One collective for all that is waiting."""
+        meetings, self.meetings = self.meetings, []
+        for added in (True, False):
+            mine = [m for m in meetings if m.added == added]
+            found = self._exchanged(mine, added) if self.part.size > 1 and mine else [m.rows for m in mine]
+            for m, rows in zip(mine, found, strict=True):
+                self.env[m.result] = m.finish(rows)
+
+    def _exchanged(self, meetings: Sequence[Meeting], added: bool) -> Sequence[Value]:
+        rows = [m.rows for m in meetings]
+        self.met = True
+        if added:
+            self.token, *found = self.builder.emit("all_sum", (self.token, *rows), {"final": False})
+        else:
+            attrs = {"counts": tuple([m.counts for m in meetings]), "part": self.part.rank, "final": False}
+            self.token, *found = self.builder.emit("all_gather", (self.token, *rows), attrs)
+        return found
+
+    # ---- values
+
+    def at(self, value: Value, place: Place) -> Value:
+        """What stands for a value at a place: its own, or lanes of a replicated one."""
+        if place.axis is None or self.places[value].axis is not None or place.private:
+            return self._own(value)
+        known = self.cuts.get((value, place.axis))
+        if known is None:
+            known = self.cuts[value, place.axis] = self._cut(value, place.axis)
+        return known
+
+    def _own(self, value: Value) -> Value:
+        node = self.deferred.get(value)
+        if node is not None and value not in self.env:
+            operands = [self.at(v, REPLICATED) for v in node.operands]
+            self.env.update(zip(node.results, self.builder.emit(node.op, operands, node.attrs), strict=True))
+        return self.env[value]
+
+    def _cut(self, value: Value, axis: int) -> Value:
+        node, b = self.deferred.get(value), self.builder
+        local = localised(value.type, Place(axis), self.part)
+        if node is not None and node.op == "stack_new":
+            assert isinstance(local, StackType)
+            operands = [self.at(v, REPLICATED) for v in node.operands]
+            return b.emit(node.op, operands, {**node.attrs, "element": local.element})[0]
+        assert isinstance(local, TensorType)
+        if node is not None and node.op == "const":
+            return b.const(node.attrs["value"], local)
+        lanes = self.part.lanes(value.shape[axis])
+        if node is not None and node.op == "iota":
+            found = b.value("iota", type=local, axis=node.attrs["axis"])
+            if node.attrs["axis"] == axis and lanes.start:
+                found = b.value("add", found, b.const(lanes.start, local))
+            return found
+        if node is not None and node.op == "broadcast":
+            dims: tuple[int, ...] = node.attrs["dims"]
+            (source,) = node.operands
+            along = [j for j, d in enumerate(dims) if d == axis and source.shape[j] == value.shape[axis] != 1]
+            given = self.at(source, Place(along[0]) if along else REPLICATED)
+            return b.value("broadcast", given, shape=local.shape, dims=dims)
+        start, stop = resized([0] * len(local.shape), axis, lanes.start), resized(value.shape, axis, lanes.stop)
+        return b.value("slice", self._own(value), start=start, stop=stop, step=(1,) * len(local.shape))
+
+    def own_positions(self, like: Value, axis: int) -> Value:
+        """What numbers lanes along `axis`, from this process' first on."""
+        local = localised(like.type, Place(axis), self.part)
+        return self.builder.value("iota", type=local, axis=axis)
+
+    # ---- walking
+
+    def run(self, inputs: Sequence[Value], outputs: Places) -> tuple[Value, ...]:
+        """Emit the graph; its outputs at these places."""
+        self.env.update(zip(self.graph.inputs, inputs, strict=True))
+        level = 0
+        for now, _, node in sorted(self._levels(), key=lambda entry: entry[:2]):
+            if now > level:
+                self.flush()
+                level = now
+            self.builder.loc = node.loc
+            self.partition.emit(self, node)
+        self.flush()
+        return tuple([self.at(v, p) for v, p in zip(self.graph.outputs, outputs, strict=True)])
+
+    def _levels(self) -> list[tuple[int, int, Node]]:
+        """Each node with how many collectives come before it."""
+        known: dict[Value, int] = {}
+        found: list[tuple[int, int, Node]] = []
+        for i, node in enumerate(self.graph.nodes):
+            level = max([known.get(v, 0) for v in node.operands], default=0)
+            found.append((level, i, node))
+            waits = self.waits(node) and not self.depths.issuperset(node.results)
+            known.update(dict.fromkeys(node.results, level + waits))
+        return found
+
+    def waits(self, node: Node) -> bool:
+        """Whether a node's results come from a collective of this graph."""
+        operands = tuple([self.places[v] for v in node.operands])
+        if node.op == "alias":
+            return bool(node.attrs.get("gathered")) and operands[0].axis is not None
+        if node.regions:
+            inside = self.partition.analysis.region(node, operands)
+            return any(p.private and not q.private for p, q in zip(inside.inner, inside.results, strict=True))
+        return is_reduced(node, operands) or (
+            meets(node, operands, self.places[node.results[0]]) and not operands[0].private
+        )
+
+    def _depths(self) -> set[Value]:
+        """Largest counts that only say how deep stacks are: each process needs those of its own lanes."""
+        read: dict[Value, list[str]] = {}
+        for node in self.graph.nodes:
+            for v in node.operands:
+                read.setdefault(v, []).append(node.op)
+        for v in self.graph.outputs:
+            read.setdefault(v, []).append("return")
+        largest = [v for v in read if v.node is not None and v.node.op == "reduce_max"]
+        return {v for v in largest if set(read[v]) == {"stack_new"}}
+
+    def operands_of(self, node: Node, axis: int) -> list[Value]:
+        """The operands of a node whose results have lanes along `axis`: cut where they have that axis too."""
+        return [self.at(v, self._needed(node, i, axis)) for i, v in enumerate(node.operands)]
+
+    def _needed(self, node: Node, operand: int, axis: int) -> Place:
+        value = node.operands[operand]
+        if self.places[value].axis is not None or not isinstance(value.type, TensorType):
+            return self.places[value]
+        if PRIMITIVES[node.op].axes is None:
+            return REPLICATED
+        for a in range(len(value.shape)):
+            if moved_axes(node, operand, (a,)) == (axis,):
+                return Place(a)
+        return REPLICATED
+
+    def is_deferred(self, node: Node) -> bool:
+        """Whether a node is made where it is wanted, and as it is wanted there."""
+        if node.op in NULLARY or node.op == "stack_new":
+            return True
+        return node.op == "broadcast" and self.places[node.operands[0]].axis is None
+
+    def attrs_of(self, node: Node, axis: int) -> dict[str, Any]:
+        """The attributes with which a node works on this process' lanes."""
+        attrs = dict(node.attrs)
+        if node.op in ("broadcast", "reshape"):
+            own = len(self.part.lanes(node.results[0].shape[axis]))
+            attrs["shape"] = resized(attrs["shape"], axis, own)
+        return attrs

@@ -1,0 +1,140 @@
+"""How one process' part of loops, branches and calls is emitted (see `partition`).
+
+A region in which processes meet takes a token and gives one: loops carry it.
+"""
+
+from __future__ import annotations
+
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.placement.partition import GraphPartition, localised
+from loopgrad.graph.placement.places import Place, Places, RegionPlaces
+from loopgrad.graph.placement.rules import added_to, private_type
+from loopgrad.graph.primitives.collectives import TOKEN
+from loopgrad.graph.regions import Call, Loop, Region, Switch
+from loopgrad.graph.types import TensorType
+
+
+def emit_region(walk: GraphPartition, node: Node) -> None:
+    """Emit a node with regions."""
+    places = walk.partition.analysis.region(node, tuple([walk.places[v] for v in node.operands]))
+    region = Region.of(node)
+    if isinstance(region, Loop):
+        _loop(walk, region, places)
+    elif isinstance(region, Switch):
+        _switch(walk, region, places)
+    else:
+        assert isinstance(region, Call)
+        _call(walk, region, places)
+
+
+def _input(walk: GraphPartition, node: Node, value: Value, place: Place, lanes: int) -> Value:
+    """The input of a region for an argument."""
+    if place.private:
+        assert isinstance(value.type, TensorType)
+        return Value(private_type(walk, node, value.type, lanes))
+    return Value(localised(value.type, place, walk.part))
+
+
+class _Inside:
+    """A region walked: its inputs, outputs and nodes, and the token that goes in and comes out."""
+
+    def __init__(
+        self, walk: GraphPartition, node: Node, graph: Graph, inputs: Places, outputs: Places, split: int | None
+    ) -> None:
+        lanes = walk.lanes
+        if split is not None:
+            lanes = Region.of(node).lane_shape[split]
+        inside = walk.inside or split is not None
+        self.walk = GraphPartition(walk.partition, graph, inputs, inside, lanes)
+        self.inputs = [_input(walk, node, v, p, lanes) for v, p in zip(graph.inputs, inputs, strict=True)]
+        self.token = Value(TOKEN)
+        self.walk.token = self.token
+        self.outputs = self.walk.run(self.inputs, outputs)
+        self.met = self.walk.met
+
+    def closed(self, at: int, gives: bool = True) -> Graph:
+        """The region with a token, before input `at`, and as the last output."""
+        outputs = (*self.outputs, self.walk.token) if gives else self.outputs
+        return Graph((*self.inputs[:at], self.token, *self.inputs[at:]), tuple(self.walk.builder.nodes), outputs)
+
+    def plain(self) -> Graph:
+        return Graph(tuple(self.inputs), tuple(self.walk.builder.nodes), self.outputs)
+
+
+def _loop(walk: GraphPartition, loop: Loop, places: RegionPlaces) -> None:
+    node, width, first = loop.node, loop.width, loop.first
+    carried = places.inner
+    body = _Inside(walk, node, loop.body, places.arguments, carried, places.split)
+    condition = None
+    if loop.condition is not None:
+        decides = Place(places.split)
+        condition = _Inside(walk, node, loop.condition, places.arguments, (decides,), places.split)
+    given = [_argument(walk, node, v, p, body.walk.lanes) for v, p in zip(node.operands, places.operands, strict=True)]
+    lead, inits, captures = loop.split(given)
+    met = body.met or (condition is not None and condition.met)
+    at = first + width
+    if met:
+        walk.met = True
+        inits = [*inits, walk.token]
+    form = loop.rebuilt(
+        count=lead[0] if lead else None,
+        inits=inits,
+        captures=captures,
+        condition=None if condition is None else condition.closed(at, gives=False) if met else condition.plain(),
+        body=body.closed(at) if met else body.plain(),
+    )
+    results = walk.builder.emit(*form)
+    if met:
+        walk.token, results = results[-1], results[:-1]
+    for j, (result, made, place) in enumerate(zip(node.results, results, carried, strict=True)):
+        if place.private and not walk.places[loop.inits[j]].private:
+            added_to(walk, node, result, loop.inits[j], made, body.walk.lanes)
+        else:
+            walk.env[result] = made
+
+
+def _argument(walk: GraphPartition, node: Node, value: Value, place: Place, lanes: int) -> Value:
+    """What is handed to a region: private accumulators start with nothing."""
+    if place.private and not walk.places[value].private:
+        assert isinstance(value.type, TensorType)
+        return walk.builder.const(0, private_type(walk, node, value.type, lanes))
+    return walk.at(value, place)
+
+
+def _switch(walk: GraphPartition, switch: Switch, places: RegionPlaces) -> None:
+    node = switch.node
+    branches = [
+        _Inside(walk, node, branch, places.arguments, places.inner, places.split) for branch in switch.branches
+    ]
+    lanes = branches[0].walk.lanes
+    index, *handed = [_argument(walk, node, v, p, lanes) for v, p in zip(node.operands, places.operands, strict=True)]
+    met = any(branch.met for branch in branches)
+    if met:
+        walk.met = True
+        handed.append(walk.token)
+    regions = [branch.closed(len(branch.inputs)) if met else branch.plain() for branch in branches]
+    results = walk.builder.emit(*switch.rebuilt(index=index, operands=handed, branches=regions))
+    if met:
+        walk.token, results = results[-1], results[:-1]
+    for result, made, place in zip(node.results, results, places.inner, strict=True):
+        source = node.operands[switch.source(result.index)] if place.private else None
+        if source is not None and not walk.places[source].private:
+            added_to(walk, node, result, source, made, lanes)
+        else:
+            walk.env[result] = made
+
+
+def _call(walk: GraphPartition, call: Call, places: RegionPlaces) -> None:
+    """A function: one whose derivative is stated is plain now."""
+    node = call.node
+    inside = _Inside(walk, node, call.function, places.arguments, places.inner, None)
+    given = [walk.at(v, p) for v, p in zip(node.operands, places.operands, strict=True)]
+    attrs = {**node.attrs, "kind": "plain"} if call.own else node.attrs
+    region = inside.closed(len(inside.inputs)) if inside.met else inside.plain()
+    if inside.met:
+        walk.met = True
+        given.append(walk.token)
+    results = walk.builder.emit("call", given, attrs, (region,))
+    if inside.met:
+        walk.token, results = results[-1], results[:-1]
+    walk.env.update(zip(node.results, results, strict=True))

@@ -1,0 +1,294 @@
+"""How one process' part of each plain operation is emitted (see `partition`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from loopgrad.graph.errors import DeviceError
+from loopgrad.graph.location import located
+from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.placement import sums
+from loopgrad.graph.placement.partition import GraphPartition, Meeting
+from loopgrad.graph.placement.places import REPLICATED, Place, Places, is_reduced, meets
+from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, Kind
+from loopgrad.graph.types import TensorType, float32
+
+ORDERED_BY_SHAPE: Final = (Kind.LIBRARY, Kind.RUNNING_TOTAL, Kind.CONTRACTION)
+PRIVATE_BYTES: Final = 1 << 32  # of accumulators of which each lane has one
+
+
+def emit_node(walk: GraphPartition, node: Node) -> None:
+    """Emit a node, or note that it is made later or by the next collective."""
+    operands = tuple([walk.places[v] for v in node.operands])
+    if walk.is_deferred(node):
+        walk.deferred[node.results[0]] = node
+    elif node.op in ("push", "pop"):
+        place = walk.places[node.results[0]]
+        _put(walk, node, [walk.at(v, place) for v in node.operands])
+    elif node.op == "alias" and node.attrs.get("gathered"):
+        _gathered(walk, node, operands[0])
+    elif is_reduced(node, operands):
+        _reduced(walk, node, operands)
+    elif node.op == "scatter":
+        _scatter(walk, node, operands)
+    else:
+        _kept(walk, node, operands)
+
+
+def _put(walk: GraphPartition, node: Node, operands: Sequence[Value], **changed: object) -> None:
+    attrs = {**node.attrs, **changed} if changed else node.attrs
+    walk.env.update(zip(node.results, walk.builder.emit(node.op, operands, attrs), strict=True))
+
+
+def _kept(walk: GraphPartition, node: Node, operands: Places) -> None:
+    """What keeps lanes, or has none."""
+    axis = walk.places[node.results[0]].axis
+    if axis is None:
+        _put(walk, node, [walk.at(v, REPLICATED) for v in node.operands])
+    elif node.op == "gather" and operands[0].axis is not None and operands[0].axis < len(node.operands) - 1:
+        table, *indices = [walk.at(v, Place(axis) if i else operands[0]) for i, v in enumerate(node.operands)]
+        indices[operands[0].axis] = walk.own_positions(node.operands[1 + operands[0].axis], axis)
+        _put(walk, node, (table, *indices))
+    elif node.op in REDUCTIONS and node.operands[0].dtype.is_float and not walk.inside:
+        walk.builder.loc = node.loc
+        x = walk.at(node.operands[0], operands[0])
+        walk.env[node.results[0]] = _folded(walk, x, node.attrs["axes"], COMBINES[node.op])
+    elif node.op == "matmul" and node.operands[0].dtype.is_float and axis >= len(node.results[0].shape) - 2:
+        _product(walk, node, axis)
+    else:
+        _note_order(walk, node)
+        _put(walk, node, walk.operands_of(node, axis), **walk.attrs_of(node, axis))
+
+
+def _note_order(walk: GraphPartition, node: Node) -> None:
+    """What adds floats up in an order that may depend on how many rows there are."""
+    row = PRIMITIVES[node.op]
+    exact = row.exact is not None and row.exact(node)
+    if row.kind in ORDERED_BY_SHAPE and not exact and any(v.dtype.is_float for v in node.results):
+        where = f" at {node.loc}" if node.loc else ""
+        walk.partition.notes[f"{node.op}{where}: done by shape, so bits may depend on the number of processes"] = None
+
+
+def _product(walk: GraphPartition, node: Node, axis: int) -> None:
+    """A product of matrices whose rows or columns are lanes, shard by shard: how large products are cut depends on how
+    many rows they have, and with it the order of sums."""
+    b, part = walk.builder, walk.part
+    n, side = node.results[0].shape[axis], axis - len(node.results[0].shape) + 2
+    operands = walk.operands_of(node, axis)
+    own = len(part.shards(n))
+    if own:
+        operands[side] = sums.sharded(b, operands[side], axis, n, part)
+        other = operands[1 - side]
+        dims = tuple(range(1, len(other.shape) + 1))
+        operands[1 - side] = b.value("broadcast", other, shape=(own, *other.shape), dims=dims)
+    product = b.value("matmul", *operands)
+    if own:
+        order = list(range(1, len(product.shape)))
+        order.insert(axis, 0)
+        product = b.value("transpose", product, perm=tuple(order))
+        kept = (*product.shape[:axis], own * product.shape[axis + 1], *product.shape[axis + 2 :])
+        product = sums.cut(b, b.value("reshape", product, shape=kept), axis, 0, len(part.lanes(n)))
+    walk.env[node.results[0]] = product
+
+
+# ---- what lanes of all processes make
+
+
+def _reduced(walk: GraphPartition, node: Node, operands: Places) -> None:
+    if node.op == "matmul":
+        _contracted(walk, node, operands)
+        return
+    x, place = walk.at(node.operands[0], operands[0]), operands[0]
+    combine, axes = COMBINES[node.op], node.attrs["axes"]
+    assert place.axis is not None
+    n = node.operands[0].shape[place.axis]
+    if node.results[0] in walk.depths:
+        local = _exact(walk, node, x)
+        walk.env[node.results[0]] = local
+    elif not node.operands[0].dtype.is_float or (walk.partition.fast and combine == "add"):
+        _met_exactly(walk, node, _exact(walk, node, x), combine)
+    else:
+        others = [a for a in axes if a != place.axis]
+        kept = place.axis - sum(a < place.axis for a in others)
+        _met_by_shards(walk, node, _folded(walk, x, others, combine), kept, n, combine)
+
+
+def _exact(walk: GraphPartition, node: Node, x: Value) -> Value:
+    """The reduction of the own lanes, in any order."""
+    result = node.results[0]
+    if x.type.size == 0:  # type: ignore[union-attr]
+        return walk.builder.const(sums.identity(COMBINES[node.op], x.dtype), TensorType(result.shape, x.dtype))
+    return walk.builder.value(node.op, x, **node.attrs)
+
+
+def _met_exactly(walk: GraphPartition, node: Node, own: Value, combine: str) -> None:
+    """One row a process, which are combined in any order."""
+    b, size = walk.builder, walk.part.size
+    result = node.results[0]
+    if own.dtype.is_float:
+        walk.meet(Meeting(own, (), lambda total: total, result, added=True), node)
+        return
+
+    def finish(rows: Value) -> Value:
+        parts = [b.value("reshape", sums.cut(b, rows, 0, i, i + 1), shape=own.shape) for i in range(size)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = b.value(combine, total, part)
+        return total
+
+    walk.meet(Meeting(b.value("reshape", own, shape=(1, *own.shape)), (1,) * size, finish, result), node)
+
+
+def _met_by_shards(walk: GraphPartition, node: Node, x: Value, axis: int, n: int, combine: str) -> None:
+    """A float reduction of lanes along one axis, the others staying: shard by shard, then over shards."""
+    b = walk.builder
+    wide, narrow = _widened(walk, x)
+    shards = sums.sharded(b, wide, axis, n, walk.part, combine)
+    if shards.shape[0]:
+        shards = sums.without(b, sums.tree(b, shards, 1 + axis, combine), 1 + axis)
+        rows = sums.subtree_rows(b, shards, n, walk.part, combine)
+    else:
+        rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+        rows = b.const(sums.identity(combine, wide.dtype), TensorType((0, *rest), wide.dtype))
+    _met_rows(walk, node, rows, n, combine, narrow)
+
+
+def _met_rows(walk: GraphPartition, node: Node, rows: Value, n: int, combine: str, narrow: str | None) -> None:
+    b, part = walk.builder, walk.part
+    (result,) = node.results
+
+    def finish(gathered: Value) -> Value:
+        total = sums.whole(b, gathered, n, part, combine)
+        return total if narrow is None else b.value("cast", total, dtype=result.dtype)
+
+    counts = tuple([len(part.of(rank).subtrees(n)) for rank in range(part.size)])
+    walk.meet(Meeting(rows, counts, finish, result), node)
+
+
+def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:
+    """Halves are added up as float32."""
+    if x.dtype.bits > 16:
+        return x, None
+    return walk.builder.value("cast", x, dtype=float32), x.dtype.name
+
+
+def _folded(walk: GraphPartition, x: Value, axes: Sequence[int], combine: str) -> Value:
+    """A reduction of floats over axes without lanes, in an order that their extents decide."""
+    wide, narrow = _widened(walk, x)
+    found = sums.folded(walk.builder, wide, axes, combine)
+    return found if narrow is None else walk.builder.value("cast", found, dtype=x.dtype)
+
+
+def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
+    """A product of matrices that adds up over lanes: a product for each shard."""
+    b, part, rank = walk.builder, walk.part, len(node.operands[0].shape)
+    left, right = (walk.at(v, Place(rank - 1 - i)) for i, v in enumerate(node.operands))
+    n = node.operands[0].shape[-1]
+    if walk.partition.fast or not node.operands[0].dtype.is_float:
+        _met_exactly(walk, node, b.value("matmul", left, right), "add")
+        return
+    shards = [sums.sharded(b, v, rank - 1 - i, n, part) for i, v in enumerate((left, right))]
+    # the shard's lanes are at axis 1 + rank - 1 of the left, 1 + rank - 2 of the right, as a product has them
+    rows = sums.subtree_rows(b, b.value("matmul", *shards), n, part, "add")
+    _met_rows(walk, node, rows, n, "add", None)
+
+
+def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
+    """Lanes of all processes, to each."""
+    x, b, axis = walk.at(node.operands[0], place), walk.builder, place.axis
+    if axis is None:
+        walk.env[node.results[0]] = x
+        return
+    order = (axis, *[d for d in range(len(x.shape)) if d != axis])
+    rows = x if axis == 0 else b.value("transpose", x, perm=order)
+
+    def finish(rows: Value) -> Value:
+        back = [order.index(d) for d in range(len(order))]
+        return rows if axis == 0 else b.value("transpose", rows, perm=tuple(back))
+
+    counts = walk.part.each(node.results[0].shape[axis])
+    walk.meet(Meeting(rows, counts, finish, node.results[0]), node)
+
+
+# ---- scatters
+
+
+def _scatter(walk: GraphPartition, node: Node, operands: Places) -> None:
+    table, updates = node.operands[0], node.operands[-1]
+    place = walk.places[node.results[0]]
+    ranks = len(node.operands[1].shape)
+    if meets(node, operands, place):
+        _accumulated(walk, node, operands)
+        return
+    if place.axis is None:
+        _put(walk, node, [walk.at(v, REPLICATED) for v in node.operands])
+        return
+    if place.axis >= len(node.operands) - 2:  # lanes in the windows
+        window = place.axis - (len(node.operands) - 2) + ranks
+        middle = [walk.at(v, REPLICATED) for v in node.operands[1:-1]]
+        _put(walk, node, (walk.at(table, place), *middle, walk.at(updates, Place(window))))
+        return
+    index = node.operands[1 + place.axis]
+    along = walk.places[index].position
+    assert along is not None
+    rest = [walk.at(v, Place(along)) for v in node.operands[1:]]
+    rest[place.axis] = walk.own_positions(index, along)
+    _put(walk, node, (walk.at(table, place), *rest))
+
+
+def _accumulated(walk: GraphPartition, node: Node, operands: Places) -> None:
+    """Lanes that meet in elements that all processes have: each lane adds into an accumulator of its own, and those are
+    added up in the order of all sums."""
+    b, table = walk.builder, node.operands[0]
+    axis = next(p.axis for p in operands[1:] if p.axis is not None)
+    n = node.operands[1].shape[axis]
+    rest = [walk.at(v, Place(axis)) for v in node.operands[1:]]
+    if operands[0].private:
+        _put(walk, node, (walk.at(table, operands[0]), walk.own_positions(node.operands[1], axis), *rest))
+        return
+    type = table.type
+    assert isinstance(type, TensorType)
+    if walk.partition.fast:
+        zeros = b.const(0, type)
+        own = b.emit("scatter", (zeros, *rest), node.attrs)[0]
+        added_to(walk, node, node.results[0], table, own, None)
+        return
+    zeros = b.const(0, private_type(walk, node, type, n))
+    own = b.emit("scatter", (zeros, walk.own_positions(node.operands[1], axis), *rest), node.attrs)[0]
+    added_to(walk, node, node.results[0], table, own, n)
+
+
+def private_type(walk: GraphPartition, node: Node, type: TensorType, n: int) -> TensorType:
+    own = TensorType((len(walk.part.lanes(n)), *type.shape), type.dtype)
+    if own.nbytes > PRIVATE_BYTES:
+        text = (
+            f"{node.op}: expected accumulators of at most {PRIVATE_BYTES:,} bytes, got {own} for the lanes of this "
+            "process, of which each has its own so that sums are the same on any number of processes; use more "
+            "processes, or lg.options(fast_collectives=True), which adds lanes up in any order"
+        )
+        raise DeviceError(located(text, node.loc))
+    return own
+
+
+def added_to(walk: GraphPartition, node: Node, result: Value, table: Value, own: Value, n: int | None) -> None:
+    """The table, and what the lanes of all processes add to it: `own`, one accumulator for each of n lanes, or one for
+    all lanes of this process."""
+    b = walk.builder
+    start = walk.at(table, REPLICATED)
+    if n is None and own.dtype.is_float:
+        walk.meet(Meeting(own, (), lambda total: b.value("add", start, total), result, added=True), node)
+        return
+    count = len(walk.meetings)
+    stand_in = Node("scatter", (), (result.type,), {}, (), node.loc)
+    if n is None:
+        _met_exactly(walk, stand_in, own, "add")
+    elif own.dtype.is_float:
+        _met_by_shards(walk, stand_in, own, 0, n, "add")
+    else:
+        local = b.value("reduce_sum", own, axes=(0,))
+        _met_exactly(walk, stand_in, local, "add")
+    made = walk.meetings[count]
+    walk.meetings[count] = Meeting(
+        made.rows, made.counts, lambda rows: b.value("add", start, made.finish(rows)), result, made.added
+    )

@@ -1,0 +1,119 @@
+"""Collectives: operations in which all processes of a mesh take part, each at the same place of its program.
+
+`graph.placement` emits them, after derivatives, into the part of a program that one process runs.
+
+    all_gather   (token, x, ...)   ->  token, the rows of every process' x along axis 0, in the order of processes
+                                       attrs counts: per operand how many rows each process has; part: this process;
+                                       final: no other collective follows in a call
+    all_sum      (token, x, ...)   ->  token, the sum of every process' x, in the order that the engine likes
+                                       attrs final
+
+One node carries any number of operands in one message. The token (an int64 scalar) threads collectives, as stacks are
+threaded: each takes the one that the last gave, so that all processes meet in the same order, whatever else their
+programs leave out.
+
+The transposes are the pair of JAX's JEP 17111: what all processes know and each uses for its own part has a cotangent
+that is summed over processes; of an all-sum, every process has the cotangent already, and nothing is sent.
+
+The references hand the arrays to the engine of the call (`ENGINE`), which the runtime sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from loopgrad.graph.errors import LoopgradError
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.primitive import (
+    Array,
+    Attrs,
+    Axes,
+    Kind,
+    Primitive,
+    Types,
+    dtype_error,
+    shape_error,
+    table,
+    tensor_type,
+)
+from loopgrad.graph.types import TensorType, int64
+
+TOKEN: Final = TensorType((), int64)
+
+
+class Engine(Protocol):
+    """What moves arrays between processes."""
+
+    def all_gather(self, attrs: Attrs, parts: Sequence[Array]) -> list[Array]:
+        """The rows of all processes, operand by operand."""
+        ...
+
+    def all_sum(self, attrs: Attrs, parts: Sequence[Array]) -> list[Array]:
+        """The sums over all processes, operand by operand."""
+        ...
+
+
+ENGINE: Final[ContextVar[Engine]] = ContextVar("engine of collectives")
+
+
+def _engine() -> Engine:
+    engine = ENGINE.get(None)
+    if engine is None:
+        raise LoopgradError("expected a collective inside a call of its mesh, got one outside: a bug of the library")
+    return engine
+
+
+def _parts(op: str, operands: Sequence[Value]) -> list[TensorType]:
+    if not operands or operands[0].type != TOKEN:
+        raise dtype_error(op, f"a token of type {TOKEN} in front", operands[:1], "thread the last collective's")
+    return [tensor_type(op, v) for v in operands[1:]]
+
+
+def _infer_all_gather(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    parts, counts, part = _parts("all_gather", operands), attrs["counts"], attrs["part"]
+    if len(counts) != len(parts):
+        raise shape_error("all_gather", f"counts of {len(parts)} operands", len(counts), "count the rows of each")
+    gathered = []
+    for t, rows in zip(parts, counts, strict=True):
+        if not t.shape or not 0 <= part < len(rows) or t.shape[0] != rows[part]:
+            raise shape_error("all_gather", f"the rows of process {part} of {rows}", t, "count the rows of each part")
+        gathered.append(TensorType((sum(rows), *t.shape[1:]), t.dtype))
+    return (TOKEN, *gathered)
+
+
+def _infer_all_sum(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    parts = _parts("all_sum", operands)
+    for t in parts:
+        if t.dtype.kind == "b":
+            raise dtype_error("all_sum", "numbers", t, "cast the operand")
+    return (TOKEN, *parts)
+
+
+def _all_gather(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
+    return (np.asarray(token + 1), *_engine().all_gather(attrs, parts))
+
+
+def _all_sum(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
+    return (np.asarray(token + 1), *_engine().all_sum(attrs, parts))
+
+
+def _gathered_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return None if 0 in axes else axes
+
+
+def _summed_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return axes
+
+
+def _row(name: str, **rules: Any) -> Primitive:
+    return Primitive(name=name, public=None, kind=Kind.LIBRARY, linear=True, heavy=True, collective=True, **rules)
+
+
+ROWS: Final[dict[str, Primitive]] = table(
+    _row("all_gather", infer=_infer_all_gather, reference=_all_gather, axes=_gathered_axes),
+    _row("all_sum", kinds="iufc", infer=_infer_all_sum, reference=_all_sum, axes=_summed_axes),
+)

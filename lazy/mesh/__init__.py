@@ -1,0 +1,1 @@
+"""Many processes: lanes that they share, and what all of them know."""

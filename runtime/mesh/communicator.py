@@ -1,0 +1,63 @@
+"""What moves bytes between processes: the protocol, and what stands for it where there is one process.
+
+Nothing here is a transport: `MpiCommunicator` (`mpi.py`) hands bytes to MPI. Another engine for device memory, as NCCL,
+is another adapter of this protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Array = np.ndarray[Any, Any]
+
+
+class Communicator(Protocol):
+    """The processes of one program. All call the same methods in the same order."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def local_rank(self) -> int:
+        """Which of the processes on this machine."""
+        ...
+
+    def gather(self, message: Bytes) -> Bytes:
+        """Every process' message, a row each; all have the same length."""
+        ...
+
+    def gather_ragged(self, own: Bytes, lengths: Sequence[int]) -> Bytes:
+        """The bytes of all processes, one behind the other."""
+        ...
+
+    def total(self, array: Array) -> Array:
+        """The sum over processes, in the engine's own order. The same on all of them."""
+        ...
+
+
+class Alone:
+    """The communicator of a program that no launcher started."""
+
+    name = "no engine"
+    rank = 0
+    size = 1
+    local_rank = 0
+
+    def gather(self, message: Bytes) -> Bytes:
+        return message[None]
+
+    def gather_ragged(self, own: Bytes, lengths: Sequence[int]) -> Bytes:
+        return own
+
+    def total(self, array: Array) -> Array:
+        return array

@@ -1,0 +1,261 @@
+"""The device that the processes of a mesh make up: a device of this process, and lanes that all share.
+
+Arrays on it are replicated, or each process has lanes of them. A program is made for each combination of places of its
+inputs (`graph.placement`), and runs on this process' device.
+
+Circle: `runtime/devices.py` makes it when it is asked for, and says here what a device is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from loopgrad.codegen.options import Options
+from loopgrad.graph.errors import explained
+from loopgrad.graph.key import key
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.placement.layout import ProcessPart
+from loopgrad.graph.placement.places import Place, Places
+from loopgrad.graph.placement.program import new_partition, partitioned
+from loopgrad.graph.primitives.collectives import ENGINE
+from loopgrad.graph.types import TensorType
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.mesh.buffers import MeshBuffer, local_array
+from loopgrad.runtime.mesh.collective_call import CollectiveCall
+from loopgrad.runtime.mesh.communicator import Communicator
+from loopgrad.runtime.plan import MemoryStats, Plan
+from loopgrad.runtime.processes import child_safe_lock
+from loopgrad.runtime.replay import Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loopgrad.runtime.devices import Device
+
+KIND: Final = "mesh"
+PREFIX: Final = f"{KIND}:"
+PLACEMENT: Final = "placement"
+Axes = tuple[int | None, ...]
+
+
+class MeshDevice:
+    """`inner` is this process' own device."""
+
+    kind = KIND
+
+    def __init__(self, inner: Device, communicator: Communicator) -> None:
+        self.name = PREFIX + inner.name
+        self.inner = inner
+        self.communicator = communicator
+        self.part = ProcessPart(communicator.rank, communicator.size)
+
+    def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
+        local = self.inner.put(array, copy)
+        return MeshBuffer(local, self.name, local.type, None)
+
+    def put_lanes(self, own: np.ndarray[Any, Any], n: int) -> MeshBuffer:
+        """This process' lanes of an array of n along axis 0."""
+        local = self.inner.put(own, True)
+        return MeshBuffer(local, self.name, TensorType((n, *local.type.shape[1:]), local.type.dtype), 0)
+
+    def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = local_array(buffer, self.inner.get)
+        return found
+
+    def compile(self, graph: Graph, options: Options) -> Executable:
+        return MeshExecutable(self, graph, options)
+
+    def direct(self, graph: Graph, options: Options) -> None:
+        return None  # who has which lanes isn't known yet
+
+    def memory_stats(self) -> MemoryStats:
+        return self.inner.memory_stats()
+
+    def finish(self) -> None:
+        self.inner.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalProgram:
+    """What this process runs for inputs at some places."""
+
+    executable: Executable
+    inputs: Places
+    outputs: Places
+    types: tuple[TensorType, ...]
+    digest: bytes
+    met: bool
+    notes: tuple[str, ...]
+
+
+class MeshExecutable(Executable):
+    """A graph over whole arrays: a program of this process for each combination of places of its inputs."""
+
+    def __init__(self, device: MeshDevice, graph: Graph, options: Options) -> None:
+        self.device = device.name
+        self._mesh = device
+        self._graph = graph
+        self._options = options
+        self.input_types = tuple([t for t in graph.input_types if isinstance(t, TensorType)])
+        self.output_types = tuple([t for t in graph.output_types if isinstance(t, TensorType)])
+        self._programs: dict[Axes, LocalProgram] = {}
+        self._latest: LocalProgram | None = None
+        self._lock = child_safe_lock()
+
+    # ---- running
+
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        program = self.program(buffers)
+        own = [b.local for b in buffers]  # type: ignore[attr-defined]
+        if not program.met:
+            return self.shared(program, program.executable.run(own))
+        with self.meeting(program):
+            return self.shared(program, program.executable.run(own))
+
+    @contextmanager
+    def meeting(self, program: LocalProgram) -> Iterator[None]:
+        """Inside, collectives reach the other processes; they are told of an error."""
+        call = CollectiveCall(self._mesh.communicator, program.digest)
+        before = ENGINE.set(call)
+        try:
+            yield
+        except Exception as error:
+            call.failed(error)
+            raise
+        finally:
+            ENGINE.reset(before)
+
+    def shared(self, program: LocalProgram, own: Sequence[Buffer]) -> list[Buffer]:
+        """The results of this process as arrays of the mesh."""
+        name = self.device
+        return [
+            MeshBuffer(b, name, type, place.axis)
+            for b, type, place in zip(own, program.types, program.outputs, strict=False)
+        ]
+
+    def expect(self, buffers: Sequence[Buffer]) -> None:
+        self.program(buffers)
+
+    def program(self, buffers: Sequence[Buffer]) -> LocalProgram:
+        """The program for inputs where these are; it is the latest then."""
+        axes = tuple([b.axis for b in buffers])  # type: ignore[attr-defined]
+        program = self._programs.get(axes)
+        if program is None:
+            with self._lock:
+                program = self._programs.get(axes) or self._made(axes)
+                self._programs[axes] = program
+        self._latest = program
+        return program
+
+    def _made(self, axes: Axes) -> LocalProgram:
+        mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
+        partition = new_partition(mesh.part, self._options.fast_collectives)
+        graph, found, met = partitioned(self._graph, places, partition)
+        executable = mesh.inner.compile(graph, self._options)
+        parts = (key(self._graph), repr(axes).encode(), self._options.key().encode())
+        digest = blake2b(b"\0".join(parts), digest_size=8).digest()
+        return LocalProgram(executable, places, found, self.output_types, digest, met, tuple(partition.notes))
+
+    def record(self, buffers: Sequence[Buffer]) -> Recording:
+        return MeshRecording(self, buffers)
+
+    # ---- looking inside
+
+    def plan(self) -> Plan:
+        plan = self._called().executable.plan()
+        return replace(plan, device=self.device, notes=(*self.notes(), *plan.notes))
+
+    def text(self, stage: str) -> str:
+        if stage == PLACEMENT:
+            return self._placement()
+        return self._called().executable.text(stage)
+
+    def explain(self) -> tuple[str, ...]:
+        if self._latest is None:
+            return ("not called yet: which process has which lanes isn't known",)
+        return (*self.notes(), *self._latest.executable.explain())
+
+    def notes(self) -> tuple[str, ...]:
+        """Where inputs and results are, and how processes meet."""
+        program, mesh = self._called(), self._mesh
+        part, size = mesh.part, mesh.part.size
+        notes = [f"process {part.rank} of {size}, by {mesh.communicator.name}"]
+        for what, types, places in (
+            ("input", self.input_types, program.inputs),
+            ("result", self.output_types, program.outputs),
+        ):
+            for i, (type, place) in enumerate(zip(types, places, strict=True)):
+                if place.axis is not None:
+                    own = part.lanes(type.shape[place.axis])
+                    notes.append(f"{what} {i}: {place} {own.start}:{own.stop} of {type}")
+        if program.met and mesh.inner.kind not in ("cpu", "interpreter"):
+            notes.append("collectives go through the host's memory")
+        return (*notes, *program.notes)
+
+    def memory_stats(self) -> MemoryStats:
+        return self._called().executable.memory_stats()
+
+    @property
+    def host_bytes(self) -> int:
+        return sum([program.executable.host_bytes for program in list(self._programs.values())])
+
+    def _called(self) -> LocalProgram:
+        if self._latest is None:
+            fix = "call it, or pass arguments"
+            raise ValueError(explained("mesh", "a program whose arguments were seen", "no call yet", fix))
+        return self._latest
+
+    def _placement(self) -> str:
+        """The graph over whole arrays, with the place of each input and result of a node."""
+        program = self._called()
+        found = new_partition(self._mesh.part, self._options.fast_collectives).analysis.of(self._graph, program.inputs)
+        lines = [f"%{i}: {v.type}  {found[v]}" for i, v in enumerate(self._graph.inputs)]
+        for node in self._graph.nodes:
+            results = ", ".join(f"{r.type} {found[r]}" for r in node.results)
+            lines.append(f"{node.op}: {results}  # {node.loc}")
+        return "\n".join(lines)
+
+
+class MeshRecording(Recording):
+    """A recorded call of this process' program; other processes submit theirs at the same time."""
+
+    def __init__(self, executable: MeshExecutable, buffers: Sequence[Buffer]) -> None:
+        self._executable = executable
+        self._program = executable.program(buffers)
+        self._places = [p.axis for p in self._program.inputs]
+        self._inner: Recording = self._together(lambda: self._program.executable.record(self._own(buffers)))
+
+    def _own(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        axes = [b.axis for b in buffers]  # type: ignore[attr-defined]
+        if axes != self._places:
+            fix = "capture again for these"
+            raise ValueError(explained("replay", f"lanes along the axes {self._places}", axes, fix))
+        return [b.local for b in buffers]  # type: ignore[attr-defined]
+
+    def _together(self, do: Callable[[], Any]) -> Any:
+        if not self._program.met:
+            return do()
+        with self._executable.meeting(self._program):
+            return do()
+
+    def bind(self, buffers: Sequence[Buffer]) -> None:
+        self._inner.bind(self._own(buffers))
+
+    def submit(self) -> None:
+        self._together(self._inner.submit)
+
+    def settle(self) -> bool:
+        return self._inner.settle()
+
+    def outputs(self) -> list[Buffer]:
+        return self._executable.shared(self._program, self._inner.outputs())
+
+    def growths(self) -> int:
+        return self._inner.growths()

@@ -1,0 +1,101 @@
+"""Programs of several processes, run by threads of this one: what each gives, collectives through shared memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopgrad.graph.interpret import interpret
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.placement.layout import ProcessPart
+from loopgrad.graph.placement.places import Place
+from loopgrad.graph.placement.program import new_partition, partitioned
+from loopgrad.graph.primitives.collectives import ENGINE
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+class Meeting:
+    """A room for `size` threads."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=20)
+        self.parts: list[Any] = [None] * size
+        self.count = 0
+
+
+class ThreadEngine:
+    """The engine of one of these threads."""
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        self.meeting, self.rank = meeting, rank
+
+    def _exchanged(self, parts: Sequence[Any]) -> list[Any]:
+        m = self.meeting
+        m.parts[self.rank] = [np.array(part) for part in parts]  # the memory is written again in the next trip
+        m.barrier.wait()
+        found = list(m.parts)
+        if m.barrier.wait() == 0:
+            m.count += 1
+        return found
+
+    def all_gather(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
+        each = self._exchanged(parts)
+        return [np.concatenate(column) for column in zip(*each, strict=True)]
+
+    def all_sum(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
+        each = self._exchanged(parts)
+        return [np.asarray(sum(column)) for column in zip(*each, strict=True)]
+
+
+def run_parts(
+    graph: Graph, places: tuple[Place, ...], arrays: Arrays, size: int, fast: bool = False,
+    run: Callable[[Graph, Arrays], Sequence[Any]] = lambda graph, arrays: interpret(graph, arrays, False),
+) -> tuple[list[list[Any]], tuple[Place, ...], int]:  # fmt: skip
+    """What each of `size` processes gives for whole arrays as inputs, where its results are, how often they met."""
+    meeting, results, failed = Meeting(size), [None] * size, []
+
+    def process(rank: int) -> None:
+        try:
+            part = ProcessPart(rank, size)
+            local, found, _ = partitioned(graph, places, new_partition(part, fast))
+            given = [own(a, p, part) for a, p in zip(arrays, places, strict=True)]
+            ENGINE.set(ThreadEngine(meeting, rank))
+            outputs = run(local, given)
+            results[rank] = (list(outputs)[: len(found)], found)
+        except BaseException as error:
+            failed.append(error)
+            meeting.barrier.abort()
+
+    threads = [threading.Thread(target=process, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise next((e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0])
+    return [r[0] for r in results], results[0][1], meeting.count
+
+
+def own(array: Any, place: Place, part: ProcessPart) -> Any:
+    if place.axis is None:
+        return array
+    lanes = part.lanes(array.shape[place.axis])
+    return np.ascontiguousarray(np.take(array, np.arange(lanes.start, lanes.stop), axis=place.axis))
+
+
+def together(outputs: list[list[Any]], places: Sequence[Place]) -> Arrays:
+    """Whole arrays of what the processes gave; those that all have must be the same."""
+    found = []
+    for i, place in enumerate(places):
+        each = [o[i] for o in outputs]
+        if place.axis is None:
+            for other in each[1:]:
+                assert np.asarray(other).tobytes() == np.asarray(each[0]).tobytes(), f"result {i} differs"
+            found.append(np.asarray(each[0]))
+        else:
+            found.append(np.concatenate(each, axis=place.axis))
+    return found

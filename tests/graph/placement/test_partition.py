@@ -1,0 +1,250 @@
+"""Programs of one process against the whole program, and against each other: bit by bit on any number of processes.
+
+The processes are threads. tests/runtime/mesh has real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.codegen.options import Options
+from loopgrad.graph.interpret import interpret
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.placement.layout import ProcessPart, shard_count
+from loopgrad.graph.placement.places import Place
+from loopgrad.lazy.tensor.graph_export import graph_of
+from loopgrad.runtime.devices import get_device
+from tests.graph.placement.processes import run_parts, together
+
+RNG = np.random.default_rng(0)
+COUNTS = (0, 1, 5, 100)
+
+
+class Case(NamedTuple):
+    """A program of lanes and of what all processes have, how many arrays are lanes, how often processes meet."""
+
+    program: Callable[..., Any]
+    arrays: Callable[[int], list[Any]]
+    lanes: int
+    meetings: int = 1
+
+
+def _ragged(x, k, p):
+    return lg.value_and_grad(lambda p: lg.sum(lg.fori_loop(0, k, lambda _, v: lg.sin(p[0] * v) + p[1], x)))(p)
+
+
+def _table_in_loop(x, t):
+    def loss(t):
+        def step(s):
+            return s[0] * t[s[1] % 4] + 0.1, s[1] + 1
+
+        v, _ = lg.while_loop(lambda s: (s[0] < 5.0) & (s[1] < 20), step, (x, lg.zeros(len(x), dtype=lg.int64)))
+        return lg.sum(v**2)
+
+    return lg.value_and_grad(loss)(t)
+
+
+def _dense(x, w):
+    return lg.value_and_grad(lambda w: lg.sum(lg.sum(lg.tanh(x @ w), axis=1) ** 2))(w)
+
+
+def _columns(x, w):
+    return lg.value_and_grad(lambda w: lg.sum(lg.tanh(w @ x.T)))(w)
+
+
+def _kinds_of_sums(x):
+    k = lg.astype(x * 10.0, lg.int32)
+    small = [lg.sum(lg.astype(x, d)) for d in (lg.float16, lg.float32)]
+    return lg.sum(x, axis=0), lg.sum(k), lg.any(x > 0.5), lg.all(x < 2.0), lg.prod(1.0 + x / 100.0), *small
+
+
+def _extremes(x):
+    return lg.max(x), lg.min(x), lg.max(lg.astype(x * 10.0, lg.int32)), lg.max(-0.0 * x)
+
+
+def _uniform_loop(x, p):
+    """The condition and the body reduce: processes meet in every trip."""
+
+    def condition(s):
+        return (lg.sum(lg.abs(s[0])) > 1.0) & (s[1] < 5)
+
+    return lg.while_loop(condition, lambda s: (s[0] * 0.8 - p * lg.sum(s[0]) * 1e-3, s[1] + 1), (x, 0))
+
+
+def _descent(x, p):
+    """Gradients inside a loop, differentiated again."""
+
+    def loss(p):
+        return lg.sum((x * p - 1.0) ** 2)
+
+    return lg.value_and_grad(lambda q: loss(lg.fori_loop(0, 3, lambda _, v: v - 1e-3 * lg.grad(loss)(v), q)))(p)
+
+
+def _batched(x, p):
+    walk = lg.vmap(lambda v: lg.while_loop(lambda s: s < 3.0, lambda s: s * p + 0.3, v))
+    return lg.value_and_grad(lambda p: lg.sum(lg.vmap(lambda v: lg.sin(v * p))(x)))(p), walk(x)
+
+
+def _positions(x):
+    return lg.sum(x * lg.arange(len(x))) + lg.sum(lg.arange(len(x)) * 1.0), x + lg.arange(len(x))
+
+
+def _table(x, t):
+    return lg.value_and_grad(lambda t: lg.sum(t[lg.astype(x * 5.0, lg.int64)] * x))(t)
+
+
+def _own_rows(x, k):
+    return lg.value_and_grad(lambda x: lg.sum(lg.take_along_axis(x, k[:, None] % 3, axis=1) ** 2))(x)
+
+
+def _branches(x, k, p):
+    def loss(p):
+        return lg.sum(lg.switch(k % 3, [lambda v: v * p, lambda v: v + p, lambda v: lg.sin(p * v)], x))
+
+    return lg.value_and_grad(loss)(p)
+
+
+def _gathered(x, p):
+    return lg.value_and_grad(lambda p: lg.sum(lg.sort(lg.gather_all(x * p)) * lg.arange(len(x))))(p)
+
+
+def _complex(x, p):
+    return lg.value_and_grad(lambda p: lg.sum(lg.abs(lg.exp(1j * x * p) + p)))(p)
+
+
+def _checkpoint(x, p):
+    return lg.value_and_grad(lambda p: lg.sum(lg.checkpoint(lambda v: lg.exp(lg.sin(v * p)))(x)))(p)
+
+
+def _nested(x, k, p):
+    def loss(p):
+        inner = lambda _, v: lg.while_loop(lambda s: s > 1.0, lambda s: s * p[1], v + p[0])  # noqa: E731
+        return lg.sum(lg.fori_loop(0, k, inner, x))
+
+    return lg.value_and_grad(loss)(p)
+
+
+def _lanes(n: int) -> list[Any]:
+    return [RNG.random(n)]
+
+
+def _counts(n: int) -> list[Any]:
+    return [RNG.random(n), RNG.integers(0, 9, n)]
+
+
+def _with(*more: Any, lanes: Callable[[int], list[Any]] = _lanes) -> Callable[[int], list[Any]]:
+    return lambda n: [*lanes(n), *map(np.asarray, more)]
+
+
+CASES = {
+    "ragged": Case(_ragged, _with([1.0, 0.1], lanes=_counts), 2),
+    "table in a loop": Case(_table_in_loop, _with([1.0, 1.1, 1.2, 1.3]), 1),
+    "dense": Case(_dense, lambda n: [RNG.random((n, 4)), RNG.random((4, 3))], 1),
+    "columns": Case(_columns, lambda n: [RNG.random((n, 4)), RNG.random((3, 4))], 1),
+    "sums": Case(_kinds_of_sums, _lanes, 1),
+    "extremes": Case(_extremes, _lanes, 1),
+    "uniform loop": Case(_uniform_loop, _with(0.1), 1, 0),
+    "descent": Case(_descent, _with(0.5), 1, 0),
+    "vmap": Case(_batched, _with(1.5), 1),
+    "positions": Case(_positions, _lanes, 1),
+    "table": Case(_table, _with([0.5, 1.5, 2.5, 3.5, 4.5]), 1),
+    "own rows": Case(_own_rows, lambda n: [RNG.random((n, 3)), RNG.integers(0, 9, n)], 2),
+    "branches": Case(_branches, _with(1.1, lanes=_counts), 2),
+    "gathered": Case(_gathered, _with(1.1), 1, 0),
+    "checkpoint": Case(_checkpoint, _with(1.1), 1, 0),
+    "nested": Case(_nested, _with([2.0, 0.5], lanes=_counts), 2),
+}
+
+
+def _traced(case: Case, n: int) -> tuple[Graph, tuple[Place, ...], list[Any]]:
+    arrays = case.arrays(n)
+    tensors = [lg.asarray(a) for a in arrays]
+    graph = graph_of(*lg.tree.leaves(case.program(*tensors)))
+    order = [next(i for i, t in enumerate(tensors) if t._value is v) for v in graph.inputs]
+    return graph, tuple([Place(0) if i < case.lanes else Place() for i in order]), [arrays[i] for i in order]
+
+
+def _compiled(graph: Graph, arrays: list[Any]) -> list[Any]:
+    device = get_device("cpu")
+    return [device.get(b) for b in device.compile(graph, Options()).run([device.put(a) for a in arrays])]
+
+
+def _bytes(arrays: list[Any]) -> list[bytes]:
+    return [np.asarray(a).tobytes() for a in arrays]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_the_same_on_any_number_of_processes(name):
+    case = CASES[name]
+    for n in COUNTS:
+        if n == 0 and case.program is _extremes:  # there is no largest of none
+            continue
+        graph, places, arrays = _traced(case, n)
+        expected, alone = interpret(graph, arrays, False), None
+        for size in (1, 2, 3, 8):
+            outputs, found, met = run_parts(graph, places, arrays, size)
+            results = together(outputs, found)
+            for result, reference in zip(results, expected, strict=True):
+                loose = 1e-2 if reference.dtype == np.float16 else 1e-6 if reference.dtype == np.float32 else 1e-11
+                np.testing.assert_allclose(result, reference, rtol=loose, atol=1e-12)
+            alone = alone or _bytes(results)
+            assert _bytes(results) == alone, (n, size)
+            if case.meetings and size > 1:
+                assert met == case.meetings
+
+
+@pytest.mark.parametrize("name", ["ragged", "table in a loop", "dense", "uniform loop"])
+def test_bits_are_the_same_in_compiled_programs(name):
+    graph, places, arrays = _traced(CASES[name], 150)
+    alone = None
+    for size in (1, 3):
+        outputs, found, _ = run_parts(graph, places, arrays, size, run=_compiled)
+        results = _bytes(together(outputs, found))
+        alone = alone or results
+        assert results == alone
+
+
+def test_the_engine_may_add_up_in_its_own_order():
+    for name in ("ragged", "table", "dense"):
+        graph, places, arrays = _traced(CASES[name], 100)
+        outputs, found, met = run_parts(graph, places, arrays, 3, fast=True)
+        assert met == 1
+        for result, reference in zip(together(outputs, found), interpret(graph, arrays, False), strict=True):
+            np.testing.assert_allclose(result, reference, rtol=1e-11)
+
+
+MOVING = {
+    "sort": lg.sort,
+    "roll": lambda x: lg.roll(x, 1),
+    "shift": lambda x: x[1:] - x[:-1],
+    "total": lg.cumsum,
+    "pairs": lambda x: x[:, None] * x[None, :],
+    "one of them": lambda x: x[3],
+    "in a loop of lanes": lambda x: lg.while_loop(lambda v: v < 1.0, lambda v: v + lg.sum(v), x),
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_what_moves_lanes_is_refused_by_its_line(name):
+    graph = graph_of(MOVING[name](lg.asarray(RNG.random(10))))
+    with pytest.raises(lg.DeviceError, match=r"(?s)lg\.gather_all\(x\).*at .*test_partition\.py"):
+        run_parts(graph, (Place(0),), [RNG.random(10)], 2)
+
+
+def test_shards_are_shared_evenly():
+    for n in (0, 1, 2, 63, 64, 65, 1000, 12345):
+        for size in (1, 2, 3, 7, 64, 100):
+            parts = [ProcessPart(rank, size) for rank in range(size)]
+            assert [i for p in parts for i in p.lanes(n)] == list(range(n))
+            each = [len(p.shards(n)) for p in parts]
+            assert sum(each) == shard_count(n)
+            assert max(each) - min(each) <= 1
+            roots = [place for p in parts for place in p.subtrees(n)]
+            assert [first for first, _ in roots] == sorted(first for first, _ in roots)
+            assert shard_count(n) <= sum(1 << height for _, height in roots) < 2 * max(shard_count(n), 1)
+            assert len(roots) <= 1 or size > 1

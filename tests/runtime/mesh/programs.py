@@ -1,0 +1,123 @@
+"""What each process of a mesh runs: `python -m loopgrad run -n 3 tests/runtime/mesh/programs.py DIR`.
+
+Writes DIR/RANK.json: of every program the digest of its results, of every error what was raised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import loopgrad as lg
+from loopgrad.runtime.cpu.executable import CpuExecutable
+from tests.graph.placement import test_partition
+from tests.graph.placement.test_partition import CASES
+
+COMPILED = ("ragged", "table in a loop", "uniform loop")
+
+
+def digest(results: Any) -> str:
+    return hashlib.md5(b"".join([np.asarray(r).tobytes() for r in lg.tree.leaves(results)])).hexdigest()
+
+
+def sharded(arrays: list[Any], lanes: int, mesh: lg.Mesh) -> list[Any]:
+    """Lanes from a function where they are odd ones, else from arrays."""
+    found: list[Any] = []
+    for i, array in enumerate(arrays[:lanes]):
+        load = lambda start, stop, array=array: array[start:stop]  # noqa: E731
+        found.append(lg.shard(load, len(array), mesh) if i % 2 else lg.shard(array, mesh))
+    return [*found, *arrays[lanes:]]
+
+
+def results_of_cases(mesh: lg.Mesh, names: Any, count: int) -> dict[str, str]:
+    found = {}
+    for name in names:
+        test_partition.RNG = np.random.default_rng(count)
+        case = CASES[name]
+        arguments = sharded(case.arrays(count), case.lanes, mesh)
+        together = lambda *a, case=case: [lg.gather_all(r) for r in lg.tree.leaves(case.program(*a))]  # noqa: E731
+        found[f"{name}, {count} lanes on {mesh.device}"] = digest(lg.compile(together)(*arguments))
+    return found
+
+
+def walk(x: Any, p: Any, limit: int) -> Any:
+    """As many steps as a lane says."""
+    step = lambda s: (s[0] - 1.0, lg.sin(s[1] * p))  # noqa: E731
+    return lg.sum(lg.while_loop(lambda s: s[0] > 0.0, step, (x, x), max_steps=limit)[1])
+
+
+def replayed_and_eager(mesh: lg.Mesh) -> dict[str, str]:
+    """A captured call with other lanes, a stack that grows on one process, and operations one by one."""
+    short, long = np.full(20, 3.0), np.where(np.arange(20) == 19, 900.0, 3.0)
+    step = lg.compile(lg.value_and_grad(lambda p, x: walk(x, p, 1000)))
+    first, second = lg.shard(short, mesh), lg.shard(long, mesh)
+    replay = step.capture(1.1, first)
+    found = {"replayed": digest(replay.replay(1.1, second)), "called": digest(step(1.1, second))}
+    assert found["replayed"] == found["called"]
+    (row,) = [r for r in step.plan(1.1, second).residuals if r.depth]
+    held = 19 in range(20)[slice(*mesh_range(mesh, 20))]
+    assert (row.depth >= 900) == held, (row, mesh)
+    y = second * 2.0
+    mean = lg.pmean(y)
+    found["eager"] = digest([mean, lg.pmax(y - mean), lg.psum(lg.exp(-y)), lg.gather_all(y), lg.sum(y[:, None])])
+    with lg.options(fast_collectives=True):
+        value, slope = lg.value_and_grad(lambda p: lg.mean(lg.sin(p * first)))(1.1)
+    np.testing.assert_allclose([float(value), float(slope)], [np.sin(3.3), 3.0 * np.cos(3.3)])
+    return found
+
+
+def mesh_range(mesh: lg.Mesh, n: int) -> tuple[int, int]:
+    seen: list[tuple[int, int]] = []
+    lg.shard(lambda start, stop: (seen.append((start, stop)), np.zeros(stop - start))[1], n, mesh)
+    return seen[0]
+
+
+def raised(function: Any, *arguments: Any) -> str:
+    try:
+        digest(function(*arguments))
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+
+def errors(mesh: lg.Mesh) -> dict[str, str]:
+    """What one process fails with, all raise; the next call works."""
+    x = lg.shard(np.where(np.arange(10) == 9, 50.0, 2.0), mesh)
+    step = lg.compile(lg.value_and_grad(lambda p, x: walk(x, p, 10)))
+    found = {"a loop without end in one lane": raised(step, 1.1, x)}
+    fine = lg.compile(lambda x: lg.sum(x))
+    fine(x)
+    run = CpuExecutable.run
+    if mesh.rank == mesh.size - 1:
+
+        def refused(*_: Any) -> Any:
+            raise MemoryError("there is none left")
+
+        CpuExecutable.run = refused  # type: ignore[method-assign]
+    found["no memory on one process"] = raised(fine, x)
+    CpuExecutable.run = run  # type: ignore[method-assign]
+    if mesh.size > 1:
+        found["another program"] = raised(lg.compile(lambda x: lg.sum(x * float(mesh.rank))), x)
+    found["elements of lanes"] = raised(lambda x: np.asarray(x), x)
+    found["moved lanes"] = raised(lg.compile(lg.sort), x)
+    found["afterwards"] = digest(fine(x))
+    return found
+
+
+def main(folder: Path) -> None:
+    small = lg.mesh("interpreter")
+    found = {**results_of_cases(small, CASES, 5), **results_of_cases(small, CASES, 130)}
+    mesh = lg.mesh()
+    found.update(results_of_cases(mesh, COMPILED, 150))
+    found.update(replayed_and_eager(mesh))
+    found.update(errors(mesh))
+    (folder / f"{mesh.rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
