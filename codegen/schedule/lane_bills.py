@@ -1,9 +1,9 @@
 """What lanes can afford to do by themselves: registers and code for each element, or arrays and loops over these
 (`codegen.lower.arrays`).
 
-The first, as long as a lane holds little. Where it doesn't, a region may be rolled, if its lanes have an end or a
-branch of their own, for which all of them together would wait, or factorise matrices. Other regions are better
-off as steps, whose products are those of a library.
+The first, as long as a lane holds little. Where it doesn't, a region may be rolled if its lanes factorise matrices that
+are too large for that. Other regions are better off as steps, which write to carried arrays in place, and whose
+products are those of a library.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def rolled_routine(node: Node) -> bool:
 
 
 def may_be_rolled(node: Node) -> bool:
-    return Region.of(node).lanes > 0 or any(map(_factorises, node.regions))
+    """Whether the region has factorisations that are done in loops."""
+    return any(map(_factorises, node.regions))
 
 
 def _factorises(graph: Graph) -> bool:
