@@ -16,11 +16,13 @@ from loopgrad.lazy.tensor.evaluator import known_leaf
 
 
 class _Calls(threading.local):
-    """This thread's calls of users' functions: how deep, what the innermost `lg.compile` has read, and values that
-    were seen not to depend on a variable (a later variable doesn't change that)."""
+    """This thread's calls of users' functions: how deep, how many of them for a derivative, what the innermost
+    `lg.compile` has read, and values that were seen not to depend on a variable (a later variable doesn't change
+    that)."""
 
     def __init__(self) -> None:
         self.depth = 0
+        self.orders = 0
         self.reads: list[Value] | None = None
         self.apart: set[Value] = set()
 
@@ -35,6 +37,7 @@ def derivation(variables: Sequence[Value] = (), reads: list[Value] | None = None
     evaluated tensors is added to `reads`."""
     outer = _calls.reads
     _calls.depth += 1
+    _calls.orders += bool(variables)
     _calls.reads = outer if reads is None else reads
     _variables.update(dict.fromkeys(variables))
     try:
@@ -43,14 +46,15 @@ def derivation(variables: Sequence[Value] = (), reads: list[Value] | None = None
         for v in variables:
             _variables.pop(v, None)
         _calls.reads = outer
+        _calls.orders -= bool(variables)
         _calls.depth -= 1
         if not _calls.depth:
             _calls.apart.clear()
 
 
 def derivations() -> int:
-    """How many calls of users' functions by transforms are under way in this thread, inside each other."""
-    return _calls.depth
+    """How many calls of users' functions for a derivative are under way in this thread, inside each other."""
+    return _calls.orders
 
 
 def deriving() -> bool:

@@ -52,18 +52,22 @@ ORDERS: Final = 2  # that are taken of what was computed before, without naming 
 
 
 class _Tracing(threading.local):
-    """How many orders of derivatives a function called now shall have rules for, in rules that are traced `inside` so
-    many derivations: each that has begun since then asks for one."""
+    """How many orders of derivatives will be taken of the rules that are being traced, `inside` so many derivations
+    (None: no rule is being traced)."""
 
-    orders: int = ORDERS
-    inside: int = 0
+    orders: int = 0
+    inside: int | None = None
 
 
 _tracing = _Tracing()
 
 
 def _orders() -> int:
-    return max(_tracing.orders, derivations() - _tracing.inside)
+    """Of how many orders a function called now shall have rules. In a rule those that are taken of it come to the
+    derivations that have begun in it."""
+    if _tracing.inside is None:
+        return max(ORDERS, derivations())
+    return _tracing.orders + derivations() - _tracing.inside
 
 
 @contextmanager

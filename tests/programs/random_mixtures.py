@@ -10,8 +10,10 @@ derivatives instead, which are exact. A failing program is made smaller before i
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 from mixture.checking import check_mixture
 from mixture.drawing import Block, Draw, Mixture, blocks_of
@@ -70,6 +72,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="for making a failing program smaller")
     chosen = parser.parse_args()
     ways = chosen.ways and chosen.ways.split(",")
+    if "simulator" in chosen.devices:
+        sys.path.insert(0, str(Path(__file__).parents[2]))
+        from tests.simulator.device import install  # late: only where it is asked for
+
+        install()
     failures, seen, unsuitable, names = 0, 0, 0, Counter[str]()
     for seed in range(chosen.first, chosen.first + chosen.count):
         program = Draw(seed).program()

@@ -30,7 +30,7 @@ def test_derivatives_of_a_random_program(seed):
 def test_each_operation_in_a_batch(slot):
     for name in TABLES[slot]:
         block = (("op", slot, name, 0.43), ("op", "v", "positions", 0.3))
-        program = Mixture(5, 3, (("batch", 2, -1, 1, block),))
+        program = Mixture(5, 3, (("batch", 2, "vwzmk", -1, 1, block),))
         assert check_mixture(program, "interpreter", ("values", "gradient")), name
 
 

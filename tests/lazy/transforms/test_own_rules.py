@@ -245,6 +245,32 @@ def test_results_that_a_batch_shares_have_cotangents_of_their_own(device: str) -
     np.testing.assert_allclose(lg.grad(loss)(lg.asarray(X)), expected)
 
 
+def by_its_own_derivative(g: Any) -> Any:
+    f = lg.custom_vjp(lambda x: g(x))
+    f.defvjp(lambda x: (g(x), x), lambda x, ct: (lg.vjp(g, x)[1](ct)[0],))
+    return f
+
+
+def test_rules_that_differentiate_loops_of_functions_with_rules(device: str) -> None:
+    """A derivation in a rule comes to those that are taken of the rule."""
+
+    def three(g: Any) -> Any:
+        return lambda x: lg.fori_loop(0, 3, lambda _, c: g(c), x)
+
+    plain = three(lambda x: lg.sin(x) * x)
+    ruled = by_its_own_derivative(three(by_its_own_derivative(by_its_own_derivative(lambda x: lg.sin(x) * x))))
+    for _ in range(3):
+        plain, ruled = lg.grad(plain), lg.grad(ruled)
+        np.testing.assert_allclose(ruled(1.3), plain(1.3), rtol=1e-12)
+
+
+def test_a_rule_that_batches_its_own_function(device: str) -> None:
+    f = lg.custom_vjp(lambda x: lg.sin(x))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct * lg.sum(lg.vmap(f)(lg.stack([x, 2 * x]))),))
+    np.testing.assert_allclose(lg.grad(f)(0.3), np.sin(0.3) + np.sin(0.6))
+    np.testing.assert_allclose(lg.grad(lg.grad(f))(0.3), np.sin(0.3) + 3 * np.sin(0.6) + 2 * np.sin(1.2))
+
+
 def test_jacobians(device: str) -> None:
     f = doubled_cos(lg.sin)
     np.testing.assert_allclose(lg.jacrev(f)(lg.asarray(X)), np.diag(2 * np.cos(X)), rtol=1e-12)

@@ -17,6 +17,7 @@ Statement = tuple[Any, ...]
 Block = tuple[Statement, ...]
 LOOPS = ("for", "trips", "while", "scan", "lanes")
 CONTROL = (*LOOPS, "cond", "switch", "batch", "checkpoint", "rule", "tangent rule", "write")
+BATCHED = ("vz", "v", "w", "z", "m", "k", "vk", "wm", "vwzmk")  # what differs between members, the rest is shared
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Draw:
             case "switch":
                 return kind, inner(), inner(), inner()
             case "batch":
-                return kind, self.one_of((1, 2, 3)), self.one_of((0, 1, -1)), self.one_of((0, 1, -1)), inner()
+                axes = self.one_of((0, 1, -1)), self.one_of((0, 1, -1))
+                return kind, self.one_of((1, 2, 3)), self.one_of(BATCHED), *axes, inner()
             case "lanes":
                 return kind, self.one_of((2, 4)), self.one_of((False, True)), self.number()
             case "write":

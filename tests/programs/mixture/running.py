@@ -14,9 +14,14 @@ from .libraries import Eager, Loopgrad
 from .operations import TABLES, State, kept
 
 
-def scale_of(index: Any) -> Any:
-    """By what a batch's member differs from the others."""
-    return 1.0 - 0.15 * index
+def member(s: State, names: str, b: int) -> State:
+    """A member of a batch, in which these differ from the others'."""
+    changed = {n: s[n] * (1.0 - 0.15 * b) for n in names if n != "k"}
+    if "z" in names:
+        changed["z"] = changed["z"] * 1j**b
+    if "k" in names:
+        changed["k"] = (s["k"] + b) % s["k"].shape[0]
+    return {**s, **changed}
 
 
 def floats(s: State) -> State:
@@ -103,12 +108,9 @@ class EagerRunning(Running):
     def _switch(self, s: State, *blocks: Block) -> State:
         return self.run(blocks[min(int(self.decide(s["k"][0])), len(blocks) - 1)], s)
 
-    def _batch(self, s: State, count: int, _: int, __: int, body: Block) -> State:
+    def _batch(self, s: State, count: int, names: str, _: int, __: int, body: Block) -> State:
         xp = self.o.xp
-        members = [
-            self.run(body, {**s, "v": s["v"] * scale_of(b), "z": s["z"] * scale_of(b) * 1j**b})
-            for b in range(count)
-        ]
+        members = [self.run(body, member(s, names, b)) for b in range(count)]
         found = {name: sum(m[name] for m in members) / count for name in "vwzm"}
         return {**found, "k": xp.max(xp.stack([m["k"] for m in members]), axis=0)}
 
@@ -175,13 +177,10 @@ class LoopgradRunning(Running):
     def _switch(self, s: State, *blocks: Block) -> State:
         return lg.switch(s["k"][0], [lambda s, b=b: self.run(b, s) for b in blocks], s)
 
-    def _batch(self, s: State, count: int, into: int, out: int, body: Block) -> State:
-        b = lg.arange(count, dtype=lg.int64)
-        scales = scale_of(lg.astype(b, s["v"].dtype))
-        turns = lg.asarray([1j**k for k in range(count)], dtype=s["z"].dtype)
-        many = {**s, "v": scales[:, None] * s["v"], "z": (scales * turns)[:, None] * s["z"]}
-        batched = {name: into if name in "vz" else None for name in s}
-        many = {name: x if batched[name] is None else lg.moveaxis(x, 0, into) for name, x in many.items()}
+    def _batch(self, s: State, count: int, names: str, into: int, out: int, body: Block) -> State:
+        batched = {name: into if name in names else None for name in s}
+        members = [member(s, names, b) for b in range(count)]
+        many = {name: lg.stack([m[name] for m in members], axis=into) if name in names else s[name] for name in s}
         found = lg.vmap(lambda s: self.run(body, s), in_axes=(batched,), out_axes=out)(many)
         found = {name: lg.moveaxis(x, out, 0) for name, x in found.items()}
         return {**{name: lg.mean(found[name], axis=0) for name in "vwzm"}, "k": lg.max(found["k"], axis=0)}
