@@ -10,7 +10,7 @@ Placement is greedy, largest first (of very many: in the order of first use), lo
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -80,19 +80,19 @@ def _place(lives: Sequence[_Life], alignment: int) -> int:
     """Set every offset; the number of bytes needed."""
     if len(lives) > MANY:
         return _place_in_order(lives, alignment)
-    placed: list[_Life] = []
+    placed: list[_Life] = []  # by offset
     total = 0
     for life in sorted(lives, key=lambda item: (-item.size, item.first)):
         size = _rounded(life.size, alignment)
         offset = 0
-        for other in sorted(placed, key=lambda item: item.offset):
+        for other in placed:
             if other.last < life.first or life.last < other.first:
                 continue
             if offset + size <= other.offset:
                 break
             offset = max(offset, other.offset + _rounded(other.size, alignment))
         life.offset = offset
-        placed.append(life)
+        insort(placed, life, key=lambda item: item.offset)
         total = max(total, offset + size)
     return total
 

@@ -55,7 +55,8 @@ def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> tuple[l
     """The leaves in order, and the structure; what `is_leaf` is true of isn't looked into."""
     optree = _optree()
     leaves, structure = optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
-    fresh = [cls for cls in set(map(type, leaves)) if has_fields(cls) and not is_node(cls)]
+    classes = {*map(type, leaves)}
+    fresh = [c for c in classes if not issubclass(c, TensorCore) and has_fields(c) and not is_node(c)]
     if fresh:
         for cls in fresh:
             register_fields(cls)

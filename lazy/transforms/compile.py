@@ -26,10 +26,11 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.loops.traced_functions import as_result
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import TensorCore, tracing, wrap
+from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, tracing, wrap
 from loopgrad.lazy.tensor.device_choice import common, place_of, place_of_arguments
 from loopgrad.lazy.tensor.evaluation import buffers_of
 from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
+from loopgrad.lazy.tensor.promotion import scalar_dtype
 from loopgrad.lazy.tensor.staleness import read_by
 from loopgrad.lazy.tensor.static_identity import Standing
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, odd_keys, unflatten
@@ -37,6 +38,7 @@ from loopgrad.lazy.transforms.captured_call import Replay
 from loopgrad.lazy.transforms.compiled_arguments import (
     ARRAY,
     argument,
+    check_required,
     is_weak,
     kind_of_input,
     type_of,
@@ -83,6 +85,14 @@ class BoundArguments(NamedTuple):
             return self.leaves
         fixed = frozenset(self.fixed)
         return [x for i, x in enumerate(self.leaves) if i not in fixed]
+
+
+class BoundVersion(NamedTuple):
+    """What runs for one call: a version, the arguments that are its inputs, and their buffers."""
+
+    version: Version
+    leaves: Sequence[Any]
+    inputs: list[Buffer]
 
 
 class Compiled(Standing):
@@ -135,58 +145,75 @@ class Compiled(Standing):
         """The results, computed."""
         if tracing() or deriving():
             return self._fun(*args, **kwargs)  # part of a larger program: that one is compiled
-        if not kwargs and not self._static:
-            fast = self._fast(args)
-            if fast is not None:
-                return fast
-        version, leaves, inputs = self._version(args, kwargs)
-        return version.call(leaves, inputs)
+        if self._static:
+            found = None
+        elif kwargs or (found := self._known(args, None)) is None:
+            found = self._known_tree(args, kwargs)
+        if found is None:
+            version, leaves, inputs = self._version(args, kwargs)
+            return version.call(leaves, inputs)
+        version, leaves, inputs = found
+        if version.written:
+            return version.call(leaves, inputs)
+        return version.results(version.executable.run([*inputs, *version.captured]))
 
-    def _fast(self, args: tuple[Any, ...]) -> Any:
-        """The result where all arguments are evaluated tensors or arrays of the kinds of the last call."""
+    def _known_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundVersion | None:
+        """As `_known`, for trees of the structure of the last call."""
+        last = self._last
+        expected = None if last is None else last[0][1]
+        if expected is None or type(expected) is tuple:
+            return None
+        leaves, structure = flatten((args, kwargs))
+        return self._known(leaves, expected) if structure == expected else None
+
+    def _known(self, leaves: Sequence[Any], structure: Any) -> BoundVersion | None:
+        """The version for these arguments, which are all inputs, and their buffers, where they are evaluated tensors,
+        arrays and numbers of the kinds of an earlier call; None where more is to be looked at."""
         last = self._last
         if last is None:
             return None
-        config = current()
-        key: list[Any] = [config, None, ()]  # as `_version` makes it, which one function for both would slow down
+        config, version = current(), last[1]
+        key: list[Any] = [config, structure, ()]  # as `_version` makes it, which one function for both would slow down
         inputs: list[Buffer] = []
-        version = last[1]
         device = version.device
+        name = device.name
         placed = False
-        for x in args:
+        for x in leaves:
             kind = type(x)
-            if kind is np.ndarray:
+            if isinstance(x, TensorCore):
+                value = x._value
+                if x._weak or not isinstance(value, Leaf):
+                    return None
+                buffer = value.buffer
+                key.append(value.type if x._view is None or value.shape else (value.type, ARRAY))
+                if buffer.device != name:
+                    return None
+                placed = placed or place_of(value) is not None
+            elif kind is np.ndarray:
                 buffer = borrowed(x, version)
                 key.append(buffer.type if x.shape else (buffer.type, ARRAY))
-            elif isinstance(x, TensorCore) and not x._weak and isinstance(x._value, Leaf):
-                buffer = x._value.buffer
-                type_ = x._value.type
-                key.append(type_ if x._view is None or x._value.shape else (type_, ARRAY))
-                if buffer.device != device.name:
-                    return None
-                placed = placed or place_of(x._value) is not None
-            elif kind is float:
-                buffer = borrowed(np.array(x, config.dtype.np), version)
-                key.append(float)
+            elif kind in PYTHON_SCALARS:
+                buffer = borrowed(np.array(x, scalar_dtype(x).np), version)
+                key.append(kind)
             else:
                 return None
             inputs.append(buffer)
         if placed and self._device is None:
-            key[0] = (config, device.name)
-        if last[0] != tuple(key):
-            found = self._versions.get(tuple(key))
-            if found is None or found.device is not device:
-                return None
-            version = found
-            self._last = (tuple(key), found)
+            key[0] = (config, name)
+        found = tuple(key)
+        if last[0] != found:
+            other = self._versions.get(found)
+            if other is None or other.device is not device or other.returns_input is not version.returns_input:
+                return None  # arrays are borrowed as this version's, or copied
+            version = other
+            self._last = (found, other)
         if version.stale:
             return None
-        version.used = True
-        if version.written:
-            return version.call(args, inputs)
-        return version.results(version.executable.run([*inputs, *version.captured]))
+        if version.required:
+            check_required(leaves, version.required)
+        return BoundVersion(version, leaves, inputs)
 
-    def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, list[Any], list[Buffer]]:
+    def _version(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundVersion:
         """The executable for these arguments (traced where there is none yet), those that are inputs, and these."""
         config = current()
         call = self._call(args, kwargs)
@@ -206,7 +233,7 @@ class Compiled(Standing):
         else:
             version.used = True
         self._last = (key, version)
-        return version, inputs, input_buffers(inputs, version)
+        return BoundVersion(version, inputs, input_buffers(inputs, version))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         static: dict[int | str, Any] = {}

@@ -62,7 +62,8 @@ class Version:
 
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
-        tensors = [wrap(TensorLeaf(b.type, b, computed=True, committed=self.chosen)) for b in buffers]
         if self.form == "single":
-            return tensors[0]
+            buffer = buffers[0]
+            return wrap(TensorLeaf(buffer.type, buffer, None, True, self.chosen))
+        tensors = [wrap(TensorLeaf(b.type, b, None, True, self.chosen)) for b in buffers]
         return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)

@@ -92,21 +92,24 @@ class CpuExecutable(Executable):
     # running
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        self._check(buffers)
+        types = self.input_types
+        if len(types) != len(buffers):
+            check_inputs(types, buffers, "cpu")
         context = self._take()
         words = context.words
-        for word, buffer in zip(self._input_words, buffers, strict=True):
-            words[word] = buffer.address or buffer.locate()
-        made = [spares.take() for spares, _ in self._made]
-        for (_, word), buffer in zip(self._made, made, strict=True):
-            words[word] = buffer.address
         try:
+            for word, type, buffer in zip(self._input_words, types, buffers, strict=True):
+                if buffer._type is not type or buffer.device != "cpu":
+                    check_inputs(types, buffers, "cpu")
+                    buffer._type = type  # equal: the next call sees it at once
+                words[word] = buffer.address or buffer.locate()
+            made = [spares.take() for spares, _ in self._made]
+            for (_, word), buffer in zip(self._made, made, strict=True):
+                words[word] = buffer.address
             self.call(context)
         finally:
             self._free.append(context)
-        if self._plain:
-            return made
-        return self.arrange(buffers, made)
+        return made if self._plain else self.arrange(buffers, made)
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """As `run`, on elements at these addresses; the caller holds memory of the right sizes, and every output is
@@ -122,15 +125,6 @@ class CpuExecutable(Executable):
             self.call(context)
         finally:
             self._free.append(context)
-
-    def _check(self, buffers: Sequence[Buffer]) -> None:
-        types = self.input_types
-        if len(types) != len(buffers):
-            check_inputs(types, buffers, "cpu")
-        for type, buffer in zip(types, buffers, strict=True):
-            if buffer._type is not type or buffer.device != "cpu":
-                check_inputs(types, buffers, "cpu")
-                buffer._type = type  # equal: the next call sees it at once
 
     def call(self, context: CallContext) -> None:
         """Run the program on the pointers that are in the context; raises what it reports. A context

@@ -20,7 +20,7 @@ from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.types import DType, TensorType
-from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.buffers import Buffer, address_of
 from loopgrad.runtime.cpu.executable import CpuExecutable
 from loopgrad.runtime.executable import Executable
 
@@ -117,8 +117,8 @@ class BlockProgram:
         whole = len(target) // self.size * self.size
         if whole:
             dense = [np.ascontiguousarray(a) for a in flat]
-            addresses = [a.ctypes.data for a in dense]
-            result, itemsize = target.ctypes.data, target.itemsize
+            addresses = [address_of(a) for a in dense]
+            result, itemsize = address_of(target), target.itemsize
             for first in range(0, whole * itemsize, self.size * itemsize):
                 self._executable.run_at([a + first for a in addresses], (result + first,))
         return whole

@@ -6,7 +6,6 @@ than refuse now.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable
@@ -221,10 +220,7 @@ def fresh_buffer(type: TensorType) -> Buffer:
         ensure(type.nbytes, f"a result of type {type}")
     array = np.empty(type.shape, dtype=type.dtype.np)
     buffer = Buffer(array, "cpu", type)
-    if array.size and type.dtype.name != "bfloat16":  # which NumPy can't export
-        buffer.address = ctypes.addressof(ctypes.c_char.from_buffer(array.data))  # cheaper than locate
-    else:
-        buffer.locate()
+    buffer.locate()
     array.flags.writeable = False
     return buffer
 

@@ -210,9 +210,9 @@ def test_both_ways_to_a_version_have_one_key(args: tuple[Any, ...]) -> None:
     f = lg.compile(lambda *x: [v * 2 for v in x])
     lg.eval(args)
     f(*args)
-    assert f._fast(args) is not None
+    assert f._known(args, None) is not None
     with lg.options(fast_math=True):
-        assert f._fast(args) is None
+        assert f._known(args, None) is None
 
 
 def decorated(x: Any) -> Any:
@@ -331,3 +331,55 @@ def test_a_leaked_value_names_the_line_that_uses_it() -> None:
         kept[0] + 1  # the use
     with pytest.raises(lg.LeakedValueError, match=r"(.|\n)*# another use"):
         lg.compile(lambda x: x + kept[0])(X)  # another use
+
+
+def test_a_function_that_writes_and_returns_nothing_writes_once_a_call():
+    @lg.compile
+    def add_one(a):
+        a += 1.0
+
+    tensor, array = lg.zeros(3), np.zeros(3)
+    lg.eval(tensor)
+    for count in range(1, 4):
+        assert add_one(tensor) is None
+        assert add_one(array) is None
+        np.testing.assert_array_equal(np.asarray(tensor), count)
+        np.testing.assert_array_equal(array, count)
+
+
+def test_repeated_calls_with_numbers_trees_and_keywords():
+    x = lg.asarray([1.0, 2.0])
+    both = lg.compile(lambda p, n=2, *, scale=1.0: p["a"] * n + p["b"][0] * scale)
+    for k in (3, 4, 5):
+        np.testing.assert_array_equal(np.asarray(both({"a": x, "b": [x]}, k)), np.asarray(x) * (k + 1))
+        np.testing.assert_array_equal(np.asarray(both({"a": x, "b": [x]}, scale=k)), np.asarray(x) * (2 + k))
+        np.testing.assert_array_equal(np.asarray(both({"a": x, "b": (x,)}, k)), np.asarray(x) * (k + 1))
+    assert both.versions == 3
+    small = lg.compile(lambda v, n: v + n)
+    bytes_ = lg.asarray(np.array([1, 2], np.uint8))
+    for k in (1, 2):
+        np.testing.assert_array_equal(np.asarray(small(bytes_, k)), np.array([1, 2]) + k)
+    with pytest.raises(OverflowError):
+        small(bytes_, 300)
+    types = [np.asarray(small(1.0, k)).dtype for k in (1, True, 1.0, 1j, 1)]
+    assert types == [np.float64, np.float64, np.float64, np.complex128, np.float64]
+
+
+def test_arrays_that_are_returned_are_copied_whatever_ran_before():
+    first = lg.compile(lambda v: v if v.shape == (2,) else v + 1.0)
+    given = np.array([1.0, 2.0])
+    first(given)
+    for _ in range(2):
+        first(np.ones(3))
+        kept = first(given)
+        given += 1.0
+        np.testing.assert_array_equal(np.asarray(kept), given - 1.0)
+
+
+def test_empty_and_read_only_arrays_are_arguments():
+    double = lg.compile(lambda v: v * 2)
+    fixed = np.arange(4.0)
+    fixed.flags.writeable = False
+    for array in (np.zeros((0, 3)), fixed, np.array(3.0), np.arange(6.0)[::2], np.arange(3, dtype=np.int8)):
+        for _ in range(2):
+            np.testing.assert_array_equal(np.asarray(double(array)), array * 2)

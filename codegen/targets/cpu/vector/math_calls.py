@@ -1,9 +1,9 @@
 """Math recipes as functions of their own, where a kernel uses one so often that its size matters.
 
-LLVM's time grows with the size of a function; a kernel with hundreds of sines is mostly copies of one
-recipe. Beyond MOST_COPIES uses a recipe becomes an internal function of the lanes in flight (their vectors,
-and the mask of active lanes, which only says whether a rare branch is worth taking). The function has the
-same instructions as a copy, so results have the same bits.
+LLVM's time grows with the size of a function; a kernel with hundreds of sines is mostly copies of one recipe.
+Where all copies have more than MOST_LINES, a recipe becomes an internal function of the lanes in flight
+(their vectors, and the mask of active lanes, which only says whether a rare branch is worth taking). The
+function has the same instructions as a copy, so results have the same bits.
 
 sin, cos and tan of one value share the larger part of their work; that part is their function.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, walk
@@ -21,7 +22,8 @@ from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 
-MOST_COPIES: Final = 64  # a call costs a kernel of short vectors up to a fifth of its speed
+MOST_LINES: Final = 3200  # as 64 sines: a call of one costs a kernel of short vectors up to a fifth of its speed
+FEW: Final = 4  # copies that are always worth it
 SINE_COSINE: Final = "sine_cosine"
 
 Recipe = Callable[..., Sequence[Vector]]
@@ -29,12 +31,23 @@ Recipe = Callable[..., Sequence[Vector]]
 
 def crowded(kernel: Kernel) -> frozenset[tuple[str, str]]:
     """(recipe, LLVM type) of what shall be functions in this kernel."""
-    uses: Counter[tuple[str, str]] = Counter()
+    uses: Counter[tuple[str, str, int]] = Counter()
     for op in walk(kernel.body):
         if op.opcode in RECIPES and op.operands[0].dtype.is_float:
             type = "double" if llvm_type(op.operands[0].dtype) == "double" else "float"  # halves compute in float
-            uses[_part(op.opcode), type] += 1
-    return frozenset([key for key, count in uses.items() if count > MOST_COPIES])
+            uses[op.opcode, type, len(op.operands)] += 1
+    lines: Counter[tuple[str, str]] = Counter()
+    for (name, type, operands), count in uses.items():
+        lines[_part(name), type] += count * recipe_lines(name, type, operands) if count > FEW else 0
+    return frozenset([key for key, total in lines.items() if total > MOST_LINES])
+
+
+@cache
+def recipe_lines(name: str, type: str, operands: int) -> int:
+    """How long the text of one copy is."""
+    b = FunctionText(1, 1, "u")
+    VectorOps(VectorScope(b)).recipe(name, [Vector(type, (f"%x{i}",), True) for i in range(operands)])
+    return len(b.lines)
 
 
 class KernelOps(VectorOps):

@@ -52,7 +52,7 @@ def run(kernel, dtype):
 def test_calls_give_the_bits_of_copies(name, dtype, uniform, monkeypatch):
     kernel = often(name, dtype, uniform)
     copies, expected = run(kernel, dtype)
-    monkeypatch.setattr(math_calls, "MOST_COPIES", 3)
+    monkeypatch.setattr(math_calls, "MOST_LINES", 1)
     calls, found = run(kernel, dtype)
     assert found == expected
     assert "@lg.math." not in copies
@@ -64,18 +64,18 @@ def test_calls_give_the_bits_of_copies(name, dtype, uniform, monkeypatch):
 def test_halves_compute_in_float(dtype, monkeypatch):
     kernel = often("exp", dtype, uniform=False)
     _, expected = run(kernel, dtype)
-    monkeypatch.setattr(math_calls, "MOST_COPIES", 3)
+    monkeypatch.setattr(math_calls, "MOST_LINES", 1)
     text, found = run(kernel, dtype)
     assert found == expected
     assert "@lg.math.exp.float." in text
 
 
-def chain(length):
+def chain(length, recipe="sin"):
     build = Build(LANES)
     (i,) = build.indices
     x = build.load(build.param(float64, LANES), i)
     for _ in range(length):
-        x = build.one("mul", (build.one("sin", (x,)), build.const(1.01, float64)))
+        x = build.one("mul", (build.one(recipe, (x,)), build.const(1.01, float64)))
     build.store(build.param(float64, LANES, "write"), i, x)
     return CompiledKernel(build.kernel(), Options()).text
 
@@ -84,4 +84,9 @@ def test_long_straight_code_stays_short():
     """A longer chain adds its calls, not the recipe."""
     short, long = (len(chain(n).splitlines()) for n in (100, 300))
     assert long - short < 200 * 20
-    assert "lg.math" not in chain(math_calls.MOST_COPIES)
+    assert "lg.math" not in chain(math_calls.MOST_LINES // math_calls.recipe_lines("sin", "double", 1))
+
+
+def test_long_recipes_are_functions_sooner():
+    assert "lg.math.lgamma" in chain(12, "lgamma")
+    assert "lg.math" not in chain(12, "exp")
