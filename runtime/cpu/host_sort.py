@@ -21,7 +21,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-WORTH_THREADS: Final = 1 << 15  # elements of a thread
+WORTH_THREADS: Final = 1 << 15  # elements of a thread that sorts
+TO_PARTITION: Final = 1 << 17  # of one that partitions rows
+TO_LOOK_THROUGH: Final = 1 << 19  # of one that looks for the largest
 TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they are looked through
 MOST_PLACES: Final = 4  # that cost less than a sort
 PARTS: Final = 4  # for each of the largest that are wanted
@@ -40,21 +42,27 @@ def argsort(x: Array, threads: int) -> Array:
 
 def select(x: Array, places: Sequence[int], threads: int) -> Array:
     """Elements in an order in which those at `places` of the last axis are as in `sort`."""
-    return by_rows(partial(_partitioned_rows, places=places), x, np.empty_like(x), threads)
+    return by_rows(partial(_partitioned_rows, places=places), x, np.empty_like(x), threads, TO_PARTITION)
 
 
 def top_positions(x: Array, k: int, threads: int) -> Array:
     """Where the k largest of the last axis are, from the largest on, of equal ones the first; int64."""
     result = np.empty((*x.shape[:-1], k), np.int64)
-    return by_rows(partial(_largest_of_rows, k=k), x, result, threads, TOGETHER) if k else result
+    return by_rows(partial(_largest_of_rows, k=k), x, result, threads, TO_LOOK_THROUGH, TOGETHER) if k else result
 
 
 def by_rows(
-    function: Callable[[Array], Array], x: Array, result: Array, threads: int, together: int | None = None
+    function: Callable[[Array], Array],
+    x: Array,
+    result: Array,
+    threads: int,
+    worth: int = WORTH_THREADS,
+    together: int | None = None,
 ) -> Array:
-    """The function of some rows for each thread; at a time of those with as many elements as go `together`."""
+    """The function of some rows for each thread that has elements `worth` its start; at a time of those with as many
+    elements as go `together`."""
     rows, target = x.reshape(-1, x.shape[-1]), result.reshape(-1, result.shape[-1])
-    parts = max(min(threads, len(rows), x.size // WORTH_THREADS), 1)
+    parts = max(min(threads, len(rows), x.size // worth), 1)
     bounds = [len(rows) * k // parts for k in range(parts + 1)]
 
     step = len(rows) if together is None else max(together // x.shape[-1], 1)

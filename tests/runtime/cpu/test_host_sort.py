@@ -52,8 +52,9 @@ def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("special", [False, True])
-def test_the_largest_are_those_that_a_sort_finds(dtype: str, special: bool) -> None:
+def test_the_largest_are_those_that_a_sort_finds(dtype: str, special: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long rows of which few are wanted, rows of few elements, and all of a row; the order of equal elements too."""
+    monkeypatch.setattr(host_sort, "TO_LOOK_THROUGH", 1 << 10)
     for shape in [(3, 5000), (2, 3, 700), (40, 33), (4, 1)]:
         x = elements(dtype, shape, special)
         for k in sorted({0, 1, min(7, shape[-1]), min(150, shape[-1]), shape[-1]}):
@@ -65,7 +66,10 @@ def test_the_largest_are_those_that_a_sort_finds(dtype: str, special: bool) -> N
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("places", [(0,), (699,), (3, 4), (0, 1, 350, 699), tuple(range(0, 700, 50))], ids=len)
-def test_elements_at_some_places(dtype: str, special: bool, places: tuple[int, ...]) -> None:
+def test_elements_at_some_places(
+    dtype: str, special: bool, places: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_sort, "TO_PARTITION", 1 << 10)
     x = elements(dtype, (90, 700), special)
     given = x.copy()
     wanted = np.sort(x, kind="stable")[:, places]
