@@ -54,7 +54,7 @@ def _kept(walk: GraphPartition, node: Node, operands: Places) -> None:
         walk.builder.loc = node.loc
         x = walk.at(node.operands[0], operands[0])
         walk.env[node.results[0]] = _folded(walk, x, node.attrs["axes"], COMBINES[node.op])
-    elif node.op == "matmul" and node.operands[0].dtype.is_float and axis >= len(node.results[0].shape) - 2:
+    elif _ordered_product(walk, node, axis):
         _product(walk, node, axis)
     else:
         _note_order(walk, node)
@@ -68,6 +68,12 @@ def _note_order(walk: GraphPartition, node: Node) -> None:
     if row.kind in ORDERED_BY_SHAPE and not exact and any(v.dtype.is_float for v in node.results):
         where = f" at {node.loc}" if node.loc else ""
         walk.partition.notes[f"{node.op}{where}: done by shape, so bits may depend on the number of processes"] = None
+
+
+def _ordered_product(walk: GraphPartition, node: Node, axis: int) -> bool:
+    """Whether a product is made shard by shard. In lanes that end on their own each makes its own."""
+    ordered = node.op == "matmul" and node.operands[0].dtype.is_float and axis >= len(node.results[0].shape) - 2
+    return ordered and not walk.inside and not walk.partition.fast
 
 
 def _product(walk: GraphPartition, node: Node, axis: int) -> None:

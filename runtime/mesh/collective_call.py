@@ -86,7 +86,8 @@ class CollectiveCall:
         if self._over:
             return
         self._over = True
-        text = f"{type(error).__name__}\n{error}".encode()[:INLINE]
+        notes = [str(note) for note in getattr(error, "__notes__", ())]
+        text = "\n".join([type(error).__name__, str(error), *notes]).encode()[:INLINE]
         rows = self._communicator.gather(self._message(1, len(text), text))
         del rows  # several may have failed: each raises its own error
 
