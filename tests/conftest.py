@@ -11,7 +11,7 @@ LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests mark
 driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
 them, and the emulator none. Where the simulator of CUDA runs beside Vulkan, the two share the tests of whole programs
 (those not below codegen/ and runtime/), each test on one of them, by the hash of its name; LOOPGRAD_TEST_SHARED=0 runs
-each on both. Real GPUs share nothing.
+each on both. Real GPUs share nothing. LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
 _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
+_SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
 _owned_cache: str | None = None
@@ -126,6 +127,8 @@ def _sampled(item: pytest.Item) -> float:
     """The share of tests like this one that run."""
     gpu = any(f"{kind}:" in item.name for kind in ("cuda", "emulator", "simulator", "vulkan"))
     costly = gpu and item.get_closest_marker("costly") is not None
+    if "[" in item.name and _SHARE < 1:
+        return _SHARE
     if "emulator:" in item.name:
         return 0.0 if costly and _EMULATED < 1 else _EMULATED
     return _COSTLY if costly else 1.0

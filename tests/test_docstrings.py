@@ -32,6 +32,7 @@ def documented() -> dict[str, Callable[..., Any]]:
         ("lg.Tensor.at[...]", AtIndex, dir(AtIndex)),
         ("lg.Compiled", lg.Compiled, dir(lg.Compiled)),
         ("lg.Replay", lg.Replay, dir(lg.Replay)),
+        ("lg.Exported", lg.Exported, dir(lg.Exported)),
     ):
         for name in names:
             value = getattr(space, name)

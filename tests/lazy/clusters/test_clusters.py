@@ -150,6 +150,7 @@ WORKERS = """
 """
 
 
+@pytest.mark.costly
 def test_workers_that_are_killed_and_go_change_no_bit(tmp_path: Path, expected: list[Any]) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(WORKERS))
