@@ -16,6 +16,8 @@ from loopgrad.lazy.numpy.elementwise import (
     exp,
     less_equal,
     multiply,
+    negative,
+    reciprocal,
     sqrt,
     subtract,
 )
@@ -121,6 +123,21 @@ def i0(x: ArrayLike, /) -> Tensor:
     t = cast(t, float_dtype(t._value.dtype))
     if t._value.dtype.bits == 16:
         return cast(i0(cast(t, float32)), t._value.dtype)
+    near, finite, series, beyond, outer = _pieces(t)
+    half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
+    far = multiply(multiply(half, beyond), half)
+    return where(near, series, where(finite, far, absolute(t)))
+
+
+def scaled_i0(t: Tensor) -> Tensor:
+    """exp(-|t|) * i0(t) of floats of at least 32 bits."""
+    near, finite, series, beyond, _ = _pieces(t)
+    close = multiply(series, exp(negative(where(near, absolute(t), 0.0))))
+    return where(near, close, where(finite, beyond, reciprocal(absolute(t))))
+
+
+def _pieces(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Whether t is near and finite, i0 there, exp(-|t|) * i0(t) beyond, and |t| there."""
     size = absolute(t)
     near = less_equal(size, _BORDER)
     inner = where(near, t, 0.0)
@@ -136,6 +153,4 @@ def i0(x: ArrayLike, /) -> Tensor:
     for coefficient in _BEYOND[:0:-1]:  # Clenshaw's recurrence
         last, before = add(subtract(multiply(multiply(2.0, at), last), before), coefficient), last
     beyond = add(subtract(multiply(at, last), before), _BEYOND[0])
-    half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
-    far = multiply(multiply(half, divide(beyond, sqrt(outer))), half)
-    return where(near, series, where(finite, far, size))
+    return near, finite, series, divide(beyond, sqrt(outer)), outer

@@ -42,7 +42,6 @@ from loopgrad.lazy.numpy.elementwise import (
     log1p,
     logical_and,
     logical_not,
-    minimum,
     multiply,
     negative,
     sqrt,
@@ -54,6 +53,7 @@ from loopgrad.lazy.numpy.special_values import isfinite, where
 from loopgrad.lazy.random.continuous import LOC, SCALE, standard_normal
 from loopgrad.lazy.random.distribution import WHOLE_BLOCK, Distribution, Range
 from loopgrad.lazy.random.number_formats import open_interval
+from loopgrad.lazy.special.incomplete_gamma import where_it_ends
 from loopgrad.lazy.tensor.core import wrap
 from loopgrad.lazy.transforms.own_rules import custom_jvp
 
@@ -150,7 +150,7 @@ def log_slope(shape: Tensor, log_z: Tensor) -> Tensor:
     lower = less_equal(z, shape)
     brief = logical_and(lower, less(shape, 1.0))
     side = where(lower, -1.0, 1.0)
-    end = where(brief, deepest, _end(shape, z, lower, deepest))
+    end = where(brief, deepest, where_it_ends(shape, z, lower, deepest))
 
     def term(k: Tensor, total: Tensor) -> Tensor:
         v = multiply(end, table[k, 0])
@@ -165,27 +165,6 @@ def log_slope(shape: Tensor, log_z: Tensor) -> Tensor:
     integral: Tensor = fori_loop(0, len(rule), term, zeros_like(add(shape, log_z)))
     exact = divide(subtract(digamma(add(shape, 1.0)), log_z), shape)
     return where(brief, multiply(where(brief, exp(where(brief, z, 0.0)), 1.0), add(integral, exact)), integral)
-
-
-def _end(shape: Tensor, z: Tensor, lower: Tensor, deepest: float) -> Tensor:
-    """Where the exponent is below -deepest: bounds by exp(-v) - 1 + v >= v**2 / (2 + v), and by exp(v) - 1 - v >=
-    v**2 / 2 or, for small z, exp(v) >= 1 + v + deepest / z."""
-    below = where(lower, subtract(shape, z), 0.0)
-    p = subtract(deepest, multiply(2.0, below))
-    root = sqrt(add(multiply(p, p), multiply(8.0 * deepest, shape)))
-    falling = greater(p, 0.0)
-    left = where(
-        falling,
-        divide(add(root, p), multiply(2.0, shape)),
-        divide(4.0 * deepest, subtract(root, where(falling, 0.0, p))),
-    )
-    high = where(lower, shape, z)
-    above = subtract(high, shape)
-    parabola = divide(2.0 * deepest, add(above, sqrt(add(multiply(above, above), multiply(2.0 * deepest, high)))))
-    ratio = add(1.0, divide(deepest, high))
-    right = minimum(parabola, log(add(add(ratio, log(ratio)), 2.0)))
-    end: Tensor = stop_gradient(where(lower, left, right))
-    return end
 
 
 # ---- distributions

@@ -3,6 +3,7 @@ from loopgrad import fft as fft
 from loopgrad import linalg as linalg
 from loopgrad import optim as optim
 from loopgrad import random as random
+from loopgrad import special as special
 from loopgrad import testing as testing
 from loopgrad import tree as tree
 from loopgrad.codegen.options import Options as Options

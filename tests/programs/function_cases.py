@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg
+from special_cases import REFERENCE as special_reference
 
 Case = tuple[Callable[..., Any], tuple[np.ndarray, ...]]
 
@@ -28,7 +29,7 @@ class LinearAlgebra:
 class Reference:
     """NumPy, and what it lacks."""
 
-    linalg = LinearAlgebra()
+    linalg, special = LinearAlgebra(), special_reference
 
     erf, erfc, lgamma, digamma = special.erf, special.erfc, special.gammaln, special.digamma
     sigmoid = special.expit

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from function_cases import CASES, FFT, LINALG, METHODS, UPDATES, Reference
 from function_points import POINTS, Point
+from special_cases import SPECIAL
+from special_cases import WITHOUT_DERIVATIVES as SPECIAL_WITHOUT_DERIVATIVES
 
 import loopgrad as lg
 
@@ -73,6 +75,7 @@ def test_every_public_function_is_listed():
     listed = {id(functions[n]) for n in (*CASES, *WITHOUT_DERIVATIVES)}
     assert [n for n, f in functions.items() if id(f) not in listed] == []
     assert [n for n in lg.fft.__all__ if n not in FFT and n not in FREQUENCIES.split()] == []
+    assert [n for n in lg.special.__all__ if n not in SPECIAL and n not in SPECIAL_WITHOUT_DERIVATIVES] == []
     of_matrices = {n: f for n in lg.linalg.__all__ if not isinstance(f := getattr(lg.linalg, n), type)}
     assert [n for n, f in of_matrices.items() if n not in LINALG and id(f) not in listed] == []
 

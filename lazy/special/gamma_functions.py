@@ -1,0 +1,244 @@
+"""The gamma function, what is made of it, and its logarithm's derivatives.
+
+With log_scaled(a) = log(gamma(a) / (sqrt(2 pi / a) (a / e)**a)), which is nearly 1 / (12 a), quotients of gamma
+functions are products of exponentials of numbers of one sign: nothing large cancels (N. Temme, 1979).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.graph.errors import explained
+from loopgrad.graph.types import int64
+from loopgrad.lazy.loops.fori_loop import fori_loop
+from loopgrad.lazy.numpy.creation import zeros_like
+from loopgrad.lazy.numpy.elementwise import (
+    ceil,
+    digamma,
+    exp,
+    floor,
+    lgamma,
+    log,
+    log1p,
+    maximum,
+    power,
+    remainder,
+    round,
+    sin,
+    sqrt,
+    stop_gradient,
+)
+from loopgrad.lazy.numpy.special_values import isinf, signbit, where
+from loopgrad.lazy.special.entropies import log1p_minus
+from loopgrad.lazy.special.operands import is_double, of_floats, polynomial
+from loopgrad.lazy.tensor.core import ArrayLike, cast
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC_SPECIAL: Final = "beta betaln factorial gamma gammasgn polygamma zeta"
+# of 1 / a**(2 k + 1) in log_scaled(a)
+STIRLING: Final = (
+    1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188,
+)  # fmt: skip
+LARGE: Final = 10.0
+SHIFT: Final = 10
+OVERFLOW: Final = 180.0  # beyond it the gamma function of floats is infinite
+# Bernoulli's numbers over factorials, of even order
+MACLAURIN: Final = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
+    -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000,
+)  # fmt: skip
+INFINITY, NAN = float("inf"), float("nan")
+
+
+def _stirling(a: Tensor) -> Tensor:
+    inverse = 1.0 / a
+    return inverse * polynomial(STIRLING, inverse * inverse)
+
+
+def log_scaled(a: Tensor) -> Tensor:
+    """See above, for positive numbers."""
+    large = a >= LARGE
+    small = where(large, 1.0, a)
+    plain = lgamma(small) - (small - 0.5) * log(small) + (small - 0.5 * math.log(2.0 * math.pi))
+    return where(large, _stirling(where(large, a, LARGE)), plain)
+
+
+def gamma(x: ArrayLike, /) -> Tensor:
+    """The gamma function: infinite at 0 with its sign, NaN at negative whole numbers; the shape stays, integers give
+    the
+    default float.
+
+    >>> lg.special.gamma([0.5, 5.0])
+    Tensor([ 1.77245385, 24.        ], dtype=float64)
+    """
+    return of_floats("gamma", _gamma, x)
+
+
+def _gamma(x: Tensor) -> Tensor:
+    """Below 0 by reflection: gamma(x) * gamma(1 - x) is pi / sin(pi x), and gamma(1 - x) is -x * gamma(-x)."""
+    below = x < 0.0
+    left = where(below, x, -0.25)
+    whole = left == floor(left)
+    safe = where(whole, -0.25, left)
+    further = safe < -0.5
+    positive = _positive_gamma(where(below, where(further, -safe, 1.0 - safe), x))
+    nearest = stop_gradient(round(safe))
+    sine = sin(math.pi * (safe - nearest)) * where(remainder(nearest, 2.0) == 0.0, 1.0, -1.0)
+    reflected = (math.pi / sine) / (positive * where(further, -safe, 1.0))
+    return where(below, where(whole, NAN, reflected), positive)
+
+
+def _positive_gamma(x: Tensor) -> Tensor:
+    """From 0."""
+    shift = SHIFT if is_double(x) else SHIFT // 2
+    small = x < float(shift)
+    product = at_least = where(small, x, 1.0)
+    for k in range(1, shift):
+        product = product * (at_least + float(k))
+    at = where(small, at_least + float(shift), where(x < OVERFLOW, x, OVERFLOW))
+    half = power(at, 0.5 * at - 0.25)  # twice, since it overflows before the result does
+    found = (half * exp(_stirling(at) - at)) * half * math.sqrt(2.0 * math.pi)
+    return where(small, found / product, where(x < OVERFLOW, found, where(x >= OVERFLOW, INFINITY, x)))
+
+
+def gammasgn(x: ArrayLike, /) -> Tensor:
+    """The sign of the gamma function: 1 for positive numbers, NaN at negative whole ones; the shape stays, integers
+    give
+    the default float. Its derivative is 0.
+
+    >>> lg.special.gammasgn([0.5, -0.5])
+    Tensor([ 1., -1.], dtype=float64)
+    """
+
+    def sign(x: Tensor) -> Tensor:
+        fixed = stop_gradient(x)
+        below = floor(fixed)
+        alternating = where(remainder(below, 2.0) == 0.0, 1.0, -1.0)
+        negative = where((below == fixed) | isinf(fixed), NAN, alternating)
+        at_zero = where(signbit(fixed), -1.0, 1.0)
+        return where(fixed > 0.0, 1.0, where(fixed < 0.0, negative, where(fixed == 0.0, at_zero, fixed)))
+
+    return of_floats("gammasgn", sign, x)
+
+
+def factorial(n: ArrayLike, /) -> Tensor:
+    """gamma(n + 1), and 0 for negative numbers, as SciPy's; the shape stays, integers give the default float.
+
+    >>> lg.special.factorial([0, 1, 5])
+    Tensor([  1.,   1., 120.], dtype=float64)
+    """
+    return of_floats("factorial", lambda n: where(n < 0.0, 0.0, _gamma(where(n < 0.0, 0.0, n) + 1.0)), n)
+
+
+def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
+    """The logarithm of `beta` of positive numbers, where that underflows too; NaN for negative ones. Operands
+    broadcast;
+    integers give the default float.
+
+    >>> lg.special.betaln([1.0, 0.5], [2.0, 1e6])
+    Tensor([-0.69314718, -6.33539022], dtype=float64)
+    """
+    return of_floats("betaln", _betaln, a, b)
+
+
+def _betaln(a: Tensor, b: Tensor) -> Tensor:
+    """With x = a / (a + b) it is a log(x) + b log(1 - x), of which both are negative, and scaled gamma functions."""
+    inside = (a > 0.0) & (b > 0.0) & ~isinf(a) & ~isinf(b)
+    p, q = where(inside, a, 1.0), where(inside, b, 1.0)
+    total = p + q
+    first = p > q
+    large, small = where(first, p, q), where(first, q, p)
+    sides = small * log(small / total) + large * log1p(-(small / total))
+    scale = 0.5 * (log(2.0 * math.pi / small) - log1p(-(small / total)))
+    result = sides + scale + ((log_scaled(p) + log_scaled(q)) - log_scaled(total))
+    pole = (a == 0.0) | (b == 0.0)
+    outside = where((a >= 0.0) & (b >= 0.0), where(pole, INFINITY, -INFINITY), NAN)
+    return where(inside, result, outside)
+
+
+def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
+    """gamma(a) * gamma(b) / gamma(a + b) of positive numbers, without overflow on the way; NaN for negative ones.
+    Operands
+    broadcast; integers give the default float.
+
+    >>> lg.special.beta([1.0, 2.0], [2.0, 3.0])
+    Tensor([0.5       , 0.08333333], dtype=float64)
+    """
+    return of_floats("beta", lambda a, b: exp(_betaln(a, b)), a, b)
+
+
+def power_over_gamma(a: Tensor, x: Tensor) -> Tensor:
+    """x**a * exp(-x) / gamma(a) of positive numbers."""
+    exponent = a * log1p_minus((x - a) / a, x / a)
+    return sqrt(a / (2.0 * math.pi)) * exp(exponent - log_scaled(a))
+
+
+def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:
+    """Riemann's zeta function, or Hurwitz's: the sum of (q + k)**-s over all k from 0, for s above 1. Operands
+    broadcast;
+    integers give the default float.
+
+    Infinite at s = 1 and where q is 0 or a negative whole number, NaN for s below 1, and for negative q unless s is
+    whole. By terms until q + k is large, in a loop with a count of each lane's own, and the formula of Euler and
+    Maclaurin.
+
+    >>> lg.special.zeta([2.0, 2.0], [1.0, 0.5])
+    Tensor([1.64493407, 4.9348022 ], dtype=float64)
+    """
+    return of_floats("zeta", hurwitz, s, q)
+
+
+def hurwitz(s: Tensor, q: Tensor) -> Tensor:
+    inside = (s > 1.0) & ~isinf(s) & (q > -1e6) & ~isinf(q)
+    pole = (q <= 0.0) & (q == floor(q))
+    safe, at = where(inside, s, 2.0), where(inside & ~pole, q, 1.0)
+    fixed_s, fixed_q = stop_gradient(safe), stop_gradient(at)
+    count = cast(maximum(ceil(LARGE + 0.5 * where(fixed_s < 200.0, fixed_s, 200.0) - fixed_q), 0.0), int64)
+
+    def added(k: Tensor, total: Tensor) -> Tensor:
+        return total + power(at + cast(k, at._value.dtype), -safe)
+
+    total: Tensor = fori_loop(0, count, added, zeros_like(at))
+    w = at + cast(count, at._value.dtype)
+    last = power(w, -safe)
+    rest = last * (w / (safe - 1.0) + 0.5)
+    term = last * safe / w
+    tail: Tensor = MACLAURIN[0] * term
+    for k, coefficient in enumerate(MACLAURIN[1:], 1):
+        term = term * ((safe + (2.0 * k - 1.0)) / w) * ((safe + 2.0 * k) / w)
+        tail = tail + coefficient * term
+    found = total + (rest + tail)
+    largest = where(q > 1.0, 0.0, where(q == 1.0, 1.0, where(q < 1.0, INFINITY, q)))  # for infinite s
+    return where(
+        inside,
+        where(pole, INFINITY, found),
+        where(s == 1.0, INFINITY, where(isinf(s) & (s > 0.0), largest, where((q == INFINITY) & (s > 1.0), 0.0, NAN))),
+    )
+
+
+def polygamma(n: int, x: ArrayLike, /) -> Tensor:
+    """The n-th derivative of `digamma` for a Python int n of at least 0: infinite at 0 and negative whole numbers. The
+    shape stays, integers give the default float. Raises TypeError or ValueError for another n.
+
+    >>> lg.special.polygamma(1, [1.0, 2.0])
+    Tensor([1.64493407, 0.64493407], dtype=float64)
+    """
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(explained("polygamma", "a Python int as the order", type(n).__name__, "the order is fixed"))
+    if n < 0:
+        raise ValueError(explained("polygamma", "an order of at least 0", n, "it counts derivatives"))
+    if n == 0:
+        return digamma(x)
+    return of_floats("polygamma", partial(_polygamma, n), x)
+
+
+def _polygamma(n: int, x: Tensor) -> Tensor:
+    try:
+        factor = float(math.factorial(n)) * (-1.0) ** (n + 1)
+    except OverflowError:
+        raise ValueError(explained("polygamma", "an order up to 170", n, "its factorial is no float")) from None
+    return factor * hurwitz(zeros_like(x) + float(n + 1), x)

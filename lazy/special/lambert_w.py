@@ -1,0 +1,85 @@
+"""Lambert's function: a guess, and Halley's method (R. Corless and others, On the Lambert W function, 1996)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.graph.errors import explained
+from loopgrad.lazy.numpy.elementwise import absolute, exp, log, log1p, sqrt, stop_gradient
+from loopgrad.lazy.numpy.special_values import isinf, where
+from loopgrad.lazy.special.operands import is_double, of_floats, polynomial
+from loopgrad.lazy.tensor.core import ArrayLike
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+PUBLIC_SPECIAL: Final = "lambertw"
+BRANCH: Final = 0.36787944117144233  # 1 / e, and what float64 and float32 lack of it
+REST, NARROW_REST = -1.2428753672788363e-17, -9.149755188170102e-09
+AT_BRANCH: Final = (
+    -1.0, 1.0, -1 / 3, 11 / 72, -43 / 540, 769 / 17280, -221 / 8505, 680863 / 43545600, -1963 / 204120,
+    226287557 / 37623398400,
+)  # fmt: skip
+CLOSE: Final = 0.03  # to the branch point, in its series' variable
+
+
+def lambertw(x: ArrayLike, k: int = 0, /) -> Tensor:
+    """The real w with w * exp(w) = x: the branch above -1, or with k = -1 the one below, which ends at 0 in -inf.
+
+    The shape stays, integers give the default float. Below -1/e, and for the branch below above 0, where SciPy's is
+    complex, it is NaN. Raises ValueError for another branch. The derivative at -1/e is infinite or NaN.
+
+    >>> lg.special.lambertw([0.0, 1.0])
+    Tensor([0.        , 0.56714329], dtype=float64)
+    """
+    if k not in (0, -1):
+        raise ValueError(explained("lambertw", "branch 0 or -1", k, "no other one has real values"))
+    return of_floats("lambertw", lambda x: _lower(x) if k else _upper(x), x)
+
+
+def _from_branch(x: Tensor) -> Tensor:
+    """The variable of the series at -1/e."""
+    double = is_double(x)
+    rest = (x + BRANCH) + (REST if double else NARROW_REST)
+    inside = rest > 0.0
+    root = sqrt(where(inside, (2.0 * math.e) * rest, 1.0))
+    return where(inside, root, where(rest >= (-1e-16 if double else -5e-8), 0.0, float("nan")))
+
+
+def _halley(w: Tensor, x: Tensor) -> Tensor:
+    residue = w - x * exp(-w)
+    one = w + 1.0
+    return w - residue / (one - (w + 2.0) * residue / (2.0 * one))
+
+
+def _found(guess: Tensor, x: Tensor) -> Tensor:
+    """The last two steps have the derivatives, the first ones find the value."""
+    w, at = stop_gradient(guess), stop_gradient(x)
+    for _ in range(3):
+        w = _halley(w, at)
+    w = stop_gradient(w)
+    return _halley(_halley(w, x), x)
+
+
+def _upper(x: Tensor) -> Tensor:
+    p = _from_branch(x)
+    close = absolute(p) < CLOSE
+    safe = where(close | isinf(x), 1.0, x)
+    first = log1p(where(safe < -0.3, 1.0, safe))
+    wide = first * (1.0 - log1p(first) / (2.0 + first))
+    guess = where(safe < -0.3, polynomial(AT_BRANCH[:4], p), wide)
+    return where(close, polynomial(AT_BRANCH, where(close, p, 0.0)), where(isinf(x), x, _found(guess, safe)))
+
+
+def _lower(x: Tensor) -> Tensor:
+    p = _from_branch(x)
+    close = absolute(p) < CLOSE
+    outside = x >= 0.0
+    safe = where(close | outside, -0.1, x)
+    logarithm = log(-safe)
+    second = log(-logarithm)
+    wide = logarithm - second + second / logarithm
+    guess = where(safe < -0.25, polynomial(AT_BRANCH[:4], -p), wide)
+    inside = where(close, polynomial(AT_BRANCH, where(close, -p, 0.0)), _found(guess, safe))
+    return where(outside, where(x == 0.0, -float("inf"), float("nan")), inside)
