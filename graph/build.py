@@ -33,7 +33,7 @@ STRIDE: Final = 16
 class Scope:
     """A graph under construction."""
 
-    __slots__ = ("captures", "depth", "inputs", "lifted", "parent", "ranges", "required")
+    __slots__ = ("captures", "depth", "drawn", "inputs", "lifted", "parent", "ranges", "required")
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
@@ -42,6 +42,7 @@ class Scope:
         self.captures: dict[Value, Value] = {}  # any enclosing value -> its stand-in here
         self.lifted: dict[Value, Value] = {}  # stand-in here -> the value as the parent sees it
         self.ranges: dict[Value, tuple[int, int]] = {}  # between what a loop's index lies (graph.ranges)
+        self.drawn: set[Value] = set()  # counters of generators after the latest draws, which must leave the function
         self.required: dict[Value, tuple[int, int]] = {}  # between what inputs must lie, which a caller checks
 
     def add_input(self, type: TensorType | StackType) -> Value:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loopgrad.graph.build import inline, trace
+from loopgrad.graph.build import current_scope, inline, trace
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
+from loopgrad.lazy.tensor.errors import TracedValueError
 from loopgrad.lazy.tensor.storage import as_array, is_array_without_axes
 from loopgrad.lazy.tensor.trees import flatten, structure_error, unflatten
 
@@ -48,6 +49,20 @@ def kind_of(x: Any) -> LeafType:
     """The kind of an initial value."""
     t = as_tensor(x)
     return LeafType(tensor_type(t._value), t._weak, is_scalar(x) or t._weak, is_array_without_axes(x))
+
+
+def require_returned_generators(what: str, results: Any) -> None:
+    """Raises TracedValueError where the function being traced has drawn from a generator that it was given and doesn't
+    return: the caller's wouldn't advance, and draw the same numbers again."""
+    scope = current_scope()
+    if scope is None or not scope.drawn:
+        return
+    returned = {leaf._value for leaf in flatten(results)[0] if isinstance(leaf, TensorCore)}
+    if not scope.drawn <= returned:
+        expected = "the generators that its function draws from among the results"
+        got = "one that isn't returned, so that its caller would draw the same numbers again"
+        fix = "return (result, rng) and go on with that rng, or pass a stream: rng.stream(shape)"
+        raise TracedValueError(explained(what, expected, got, fix))
 
 
 def tensor_type(value: Value) -> TensorType:

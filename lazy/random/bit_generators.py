@@ -64,6 +64,14 @@ def state_tensor(number: int) -> Tensor:
     return as_array(wrap(ops.full(number, WORD)))
 
 
+def _note(before: Value, after: Value) -> None:
+    """That a generator has advanced which a function being traced was given; those that it made are its own."""
+    scope = current_scope()
+    if scope is not None and (before.node is None or before in scope.drawn):
+        scope.drawn.discard(before)
+        scope.drawn.add(after)
+
+
 class BitGenerator(ABC):
     """`key`: words of 64 bits. `counter`: how much has been drawn. Instances are trees, of these and other state."""
 
@@ -153,6 +161,7 @@ class BitGenerator(ABC):
             else:
                 by = count._value if isinstance(count, TensorCore) else ops.full(count % WRAPS, value.type)  # type: ignore[arg-type]
                 after = ops.add(value, cast_value(by, uint64))
+                _note(value, after)
             write(counter, after)
         return value
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from loopgrad.autodiff.loops.recompute import recomputed
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
-from loopgrad.lazy.loops.traced_functions import kind_of, trace_tree
+from loopgrad.lazy.loops.traced_functions import kind_of, require_returned_generators, trace_tree
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
 
@@ -72,7 +72,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
     computes only what `policy` says, one of `lg.checkpoint_policies` (nothing without one).
 
     Its reverse pass runs `fun` once more; values and derivatives are those of `fun`. Python numbers and what can't be a
-    tensor are handed on as they are, so the function may branch on them. Without `fun` it is a decorator,
+    tensor are handed on as they are, so the function may branch on them. A generator from which it draws is returned
+    beside the results, else TracedValueError is raised. Without `fun` it is a decorator,
     `@lg.checkpoint(policy=...)`. TypeError where the policy isn't one.
 
     >>> lg.grad(lambda x: lg.checkpoint(lambda v: lg.sin(lg.sin(v)))(x))(0.0)
@@ -97,7 +98,9 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
             for i, t in zip(moving, inner, strict=True):
                 given[i] = t
             positional, named = unflatten(structure, given)
-            return fun(*positional, **named)
+            results = fun(*positional, **named)
+            require_returned_generators("checkpoint", results)
+            return results
 
         as_tuple = flatten(tuple(tensors))[1]
         traced = trace_tree("checkpoint", call, as_tuple, [kind_of(t) for t in tensors])

@@ -16,7 +16,7 @@ from loopgrad.graph.build import trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.loops.traced_functions import as_result
+from loopgrad.lazy.loops.traced_functions import as_result, require_returned_generators
 from loopgrad.lazy.tensor.core import as_tensor, wrap
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.operands import normal_axis
@@ -102,7 +102,9 @@ def _run(
         for i, v in zip(chosen, values, strict=True):
             arguments[i] = wrap(v)
         named = {name: private(x) for name, x in kwargs.items()}
-        outputs, found = flatten(fun(*unflatten(structure, arguments), **named))
+        results = fun(*unflatten(structure, arguments), **named)
+        require_returned_generators("vmap", results)
+        outputs, found = flatten(results)
         out_structure.append(found)
         return [as_result("vmap", x)._value for x in outputs]
 

@@ -175,3 +175,31 @@ def test_several_at_once_of_lanes():
         assert (np.asarray(after.step) == int(later.step)).all()
     with pytest.raises(ValueError, match="size"):
         stream.normal(lg.zeros((3, 2, 2)))
+
+
+def test_a_generator_whose_draws_would_be_forgotten_is_refused() -> None:
+    """By functions that get values of their own; what they return has advanced, what they make is theirs."""
+    rng = lg.random.default_rng(3)
+
+    def noisy(x: lg.Tensor, rng: lg.random.Generator) -> lg.Tensor:
+        return x + rng.random()
+
+    def handed_on(x: lg.Tensor, rng: lg.random.Generator) -> tuple[lg.Tensor, lg.random.Generator]:
+        return x + rng.random() + rng.random(), rng
+
+    with pytest.raises(lg.TracedValueError, match="checkpoint: expected the generators"):
+        lg.checkpoint(noisy)(lg.ones(()), rng)
+    with pytest.raises(lg.TracedValueError, match="checkpoint"):
+        lg.compile(lambda x, rng: lg.checkpoint(noisy)(x, rng))(lg.ones(()), rng)
+    first, rng = lg.checkpoint(handed_on)(lg.zeros(()), rng)
+    second, rng = lg.checkpoint(handed_on)(lg.zeros(()), rng)
+    assert float(first) != float(second)
+    assert int(rng.bit_generator.counter) == 4
+    several = lg.tree.stack([lg.random.default_rng(seed) for seed in range(3)])
+    with pytest.raises(lg.TracedValueError, match="vmap: expected the generators"):
+        lg.vmap(noisy)(lg.zeros(3), several)
+    values, after = lg.vmap(handed_on)(lg.zeros(3), several)
+    assert len(set(values.tolist())) == 3
+    assert after.bit_generator.counter.tolist() == [2, 2, 2]
+    own = lg.checkpoint(lambda x: x + lg.random.Philox4x32(7).uniform((), lg.float64))
+    assert float(own(lg.zeros(()))) == float(own(lg.zeros(())))
