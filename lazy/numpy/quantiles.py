@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.graph.types import DType, float32, float64, int64
+from loopgrad.graph.types import DType, TensorType, float32, float64, int64
 from loopgrad.lazy.numpy.elementwise import (
     add,
     ceil,
@@ -76,6 +76,8 @@ def _quantile(
     """The elements of sorted rows at the places that q means by a method, or what lies between two."""
     if method not in (*_METHODS, "middle"):
         raise ValueError(explained("quantile", f"a method among {', '.join(_METHODS)}", repr(method), "pass one"))
+    if (skip_nan or method == "middle") and 0 in as_tensor(x)._value.shape:
+        return _of_nothing(_as_float(x), axis, keepdims)
     rows, axes, kept = _rows(x, axis, whole=method in _ELEMENTS)
     at = cast(as_tensor(q), float_dtype(rows._value.dtype))
     if len(at._value.shape) > 1:
@@ -86,6 +88,14 @@ def _quantile(
         result = _of_sorted(rows, at, method, skip_nan)
     target = kept if keepdims else rows._value.shape[:-1]
     return wrap(ops.reshape(result._value, (*at._value.shape, *target)))
+
+
+def _of_nothing(t: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    """NaN, as NumPy's medians, and its quantiles that skip NaN, of an array without elements: one for all quantiles."""
+    shape = t._value.shape
+    axes = normal_axes("quantile", axis, len(shape))
+    rest = [1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes]
+    return wrap(ops.full(float("nan"), TensorType(tuple(rest), t._value.dtype)))
 
 
 def _of_sorted(rows: Tensor, at: Tensor, method: str, skip_nan: bool) -> Tensor:
@@ -230,6 +240,7 @@ def nanquantile(
     weights: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """`quantile` of the elements that aren't NaN, with its options, shapes, dtypes and errors; NaN where all are.
+    Of an array without elements it is one NaN, however many quantiles are asked for, as in NumPy.
 
     >>> lg.nanquantile([1.0, np.nan, 3.0], 0.5)
     Tensor(2., dtype=float64)
@@ -252,7 +263,7 @@ def nanpercentile(
 def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, the mean of two where the count is even; NaN where any is NaN.
 
-    Integers give the default float. Raises ShapeError for no elements.
+    Integers give the default float; of no elements it is NaN.
 
     >>> lg.median([3.0, 1.0, 2.0]), lg.median([1, 2])
     (Tensor(2., dtype=float64), Tensor(1.5, dtype=float64))

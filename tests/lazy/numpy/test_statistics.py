@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -51,7 +52,19 @@ def test_quantiles_and_nan(device: str) -> None:
     check(lg.nanquantile(lg.asarray(EMPTY_ROW), [0.2, 0.9], axis=1), np.nanquantile(EMPTY_ROW, [0.2, 0.9], axis=1))
     check(lg.nanpercentile(lg.asarray(HOLES), 20.0), np.nanpercentile(HOLES, 20.0))
     with pytest.raises(lg.ShapeError, match="at least one element"):
-        lg.median(lg.zeros((0,)))
+        lg.quantile(lg.zeros((0,)), 0.5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_medians_and_quantiles_of_nothing() -> None:
+    """NaN in NumPy's shapes, which haven't the quantiles' axis."""
+    for shape, axis, keepdims in product([(0,), (0, 3), (3, 0), (2, 0, 3)], [None, 0, -1], [False, True]):
+        for dtype in ("float32", "int64"):
+            nothing, options = np.zeros(shape, dtype), {"axis": axis, "keepdims": keepdims}
+            for function in ("median", "nanmedian"):
+                check(getattr(lg, function)(lg.asarray(nothing), **options), getattr(np, function)(nothing, **options))
+            for q in (0.5, [0.25, 0.5], []):
+                check(lg.nanquantile(lg.asarray(nothing), q, **options), np.nanquantile(nothing, q, **options))
 
 
 def test_a_median_has_a_gradient(device: str) -> None:
