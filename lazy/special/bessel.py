@@ -141,7 +141,7 @@ def i1(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the first kind and order 1; the shape stays, integers give the default float.
 
     >>> lg.special.i1([0.0, 1.0])
-    Tensor([0.        , 0.5651591], dtype=float64)
+    Tensor([0.       , 0.5651591], dtype=float64)
     """
     return of_floats("i1", lambda x: _i1(x, scaled=False), x)
 

@@ -140,7 +140,7 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     integers give the default float.
 
     >>> lg.special.betaln([1.0, 0.5], [2.0, 1e6])
-    Tensor([-0.69314718, -6.33539022], dtype=float64)
+    Tensor([-0.69314718, -6.33539021], dtype=float64)
     """
     return of_floats("betaln", _betaln, a, b)
 

@@ -139,8 +139,8 @@ def spence(x: ArrayLike, /) -> Tensor:
     give
     the default float.
 
-    >>> lg.special.spence([0.0, 1.0, 2.0])
-    Tensor([ 1.64493407,  0.        , -0.82246703], dtype=float64)
+    >>> lg.special.spence([0.0, 2.0])
+    Tensor([ 1.64493407, -0.82246703], dtype=float64)
     """
     return of_floats("spence", _spence, x)
 

@@ -111,7 +111,7 @@ def erfcinv(y: ArrayLike, /) -> Tensor:
     float.
 
     >>> lg.special.erfcinv([1.0, 1e-300])
-    Tensor([ 0.        , 26.20976466], dtype=float64)
+    Tensor([ 0.        , 26.20946996], dtype=float64)
     """
     return of_floats("erfcinv", _erfcinv, y)
 
@@ -129,7 +129,7 @@ def ndtri(p: ArrayLike, /) -> Tensor:
     """The inverse of `ndtr`: quantiles of the standard normal distribution; infinite at 0 and 1, NaN beyond. The shape
     stays, integers give the default float.
 
-    >>> lg.special.ndtri([0.5, 0.975])
-    Tensor([0.        , 1.95996398], dtype=float64)
+    >>> lg.special.ndtri([0.25, 0.975])
+    Tensor([-0.67448975,  1.95996398], dtype=float64)
     """
     return of_floats("ndtri", lambda p: -ROOT_2 * _erfcinv(2.0 * p), p)
