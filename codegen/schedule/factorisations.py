@@ -47,7 +47,7 @@ def rewrite_factorisations(graph: Graph, library: frozenset[str]) -> Graph:
         if node.op in MADE_OF_OTHERS:
             return inlined(node, builder, MADE_OF_OTHERS[node.op], library)
         called = node.op in library and builder.original in top
-        found = _in_lanes(node, builder, called)
+        found = _in_lanes(node, builder, called, builder.original not in top)
         if found is not None or node.op in library or node.op not in forms_of(node, whole.FORMS):
             return found
         return inlined(node, builder, whole.FORMS[node.op], library)
@@ -91,11 +91,11 @@ def _largest(node: Node) -> int:
     return max(sizes) if min(sizes) > 0 else 0
 
 
-def _in_lanes(node: Node, builder: GraphBuilder, called: bool) -> Sequence[Value] | None:
+def _in_lanes(node: Node, builder: GraphBuilder, called: bool, inside: bool) -> Sequence[Value] | None:
     """A region of its own, computed once by each lane: operations on elements where those are few, else a routine in
-    loops. None where that is too much for one."""
+    loops; rotations and reflections in loops only `inside` of others. None where that is too much for one."""
     forms = [(FORMS[node.op], True)] if _small(node, called) else []
-    if not called and rolled_routine(node):
+    if not called and rolled_routine(node) and (inside or node.op in in_lanes.FORMS):
         in_loops = (partial(_emitted, node.op), False)
         forms = [*forms, in_loops] if _largest(node) <= LARGEST_UNROLLED else [in_loops, *forms]
     for form, unrolled in forms:

@@ -14,7 +14,7 @@ from typing import Final
 from loopgrad.codegen.lower.arrays import FEW, kept_values
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.codegen.lower.factorisations.table import ROUTINES
+from loopgrad.codegen.lower.factorisations.table import ROUTINES, SCRATCH, SWEEPING
 from loopgrad.graph.accumulators import is_accumulator
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, STACKS, Kind
@@ -171,7 +171,8 @@ class _RolledBill:
             return f"each lane would hold about {self.bytes} bytes in arrays (limit {MAX_BYTES})"
         if self.code > MAX_OPS:
             return f"its code would be about {self.code} operations (limit {MAX_OPS})"
-        if self.work > (MAX_WORK if self.lanes > 1 else FREE_WORK):
+        limit = MAX_WORK + WORK_PER_LANE * (self.lanes - 1) if self.lanes > 1 else FREE_WORK
+        if self.work > limit:
             return f"each of {self.lanes} lanes would process about {self.work} elements per pass"
         return None
 
@@ -207,9 +208,9 @@ class _RolledBill:
         if node.op in LIBRARY:
             if not rolled_routine(node):
                 self.reason = self.reason or f"{node.op} isn't done inside a lane"
-            self.hold(node.results)
+            self.hold([*node.results, *[node.operands[0]] * SCRATCH.get(node.op, 0)])
             self.code += CODE_OF_ROUTINE
-            self.work += count * max(v.shape[-1] for v in node.operands)
+            self.work += count * max(v.shape[-1] for v in node.operands) * SWEEPING.get(node.op, 1)
             return
         if node.op == "pop":
             self.hold(node.results[1:])

@@ -89,3 +89,21 @@ def test_substituted(device):
 @pytest.mark.parametrize("name", ["solved", "filtered"])
 def test_factorised(device, name):
     agrees(device, {"solved": solved, "filtered": filtered}[name], 12, *start(name, 12))
+
+
+def rotated(m, n):
+    """Eigenvalues, singular values and QR factors, whose derivatives are finite where values differ."""
+    t = (lambda v: v.T) if m is np else lg.matrix_transpose
+    values = lambda v: m.linalg.svd(v, compute_uv=False)
+
+    def step(a, x):
+        w, v = m.linalg.eigh(a + t(a) + 0.1 * t(x) @ x)
+        q, r = m.linalg.qr(x + 2 * np.eye(n) + a)
+        return 0.1 * (v * m.sin(w)) @ t(v) + 0.05 * values(x + a)[0] * np.eye(n) + 0.1 * q + 0.05 * r
+
+    return step
+
+
+@pytest.mark.costly
+def test_rotated(device):
+    agrees(device, rotated, 9, *start("rotated", 9))

@@ -10,8 +10,11 @@ from loopgrad.codegen.kernel.nodes import walk
 from loopgrad.codegen.lower.factorisations.table import ROUTINES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.pipeline import build_program
+from loopgrad.graph import ops
 from loopgrad.graph.build import emit, trace
+from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives import REFERENCE
+from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import DTYPES, TensorType
 from tests.codegen.factorisations.test_in_lanes import cases
 
@@ -36,3 +39,56 @@ def test_routines_are_the_references(n: int, inner: tuple[int, ...]) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11, err_msg=f"{op} {attrs}")
         done.add(op)
     assert done <= set(ROUTINES)
+
+
+def computed(op: str, attrs: dict[str, object], a: np.ndarray) -> list[np.ndarray]:
+    """By lanes, in a loop of one trip."""
+    type = TensorType(a.shape, DTYPES[a.dtype.name])
+
+    def looped(a: Value, count: Value) -> tuple[Value, ...]:
+        starts = [ops.full(0, TensorType(v.shape, v.dtype)) for v in emit(op, (a,), attrs)]
+
+        def step(_: Value, a: Value, *last: Value) -> tuple[Value, ...]:
+            return (ops.add(a, 1), *emit(op, (a,), attrs)[: len(last)])
+
+        return tuple(traced_for(count, [a, *starts], step)[1:])
+
+    graph, _ = trace(looped, [type, TensorType((), DTYPES["int64"])])
+    program = build_program(graph, Options(), frozenset())
+    assert any(kernel.arrays for kernel in program.kernels), op
+    return list(interpret_program(program, [a, np.asarray(1)]))
+
+
+@pytest.mark.parametrize(("m", "n"), [(10, 10), (11, 4), (4, 11)])
+def test_orthogonal_factors(m: int, n: int) -> None:
+    """Of full rank, of rank 1, of zeros, and of what isn't finite."""
+    a = np.random.default_rng(3).standard_normal((5, m, n))
+    a[1], a[2], a[3] = np.outer(a[1, :, 0], a[1, 0]), 0.0, a[3] * 1e200
+    a[4, 1, 2] = np.inf
+    q, r = computed("qr", {"complete": True}, a)
+    expected, large = np.linalg.qr(a[[0, 3]], "complete"), np.array([1.0, 1e200])[:, None, None]
+    np.testing.assert_allclose(q[[0, 3]], expected[0], atol=1e-12)
+    np.testing.assert_allclose(r[[0, 3]] / large, expected[1] / large, atol=1e-12)
+    u, s, vh = computed("svd", {"full": True, "vectors": True}, a)
+    k, size = min(m, n), np.array([1.0, 1.0, 1.0, 1e200])[:, None]
+    np.testing.assert_allclose(s[:4] / size, np.linalg.svd(a[:4], compute_uv=False) / size, atol=1e-13)
+    product = (u[:4, :, :k] * (s[:4] / size)[:, None]) @ vh[:4, :k]
+    np.testing.assert_allclose(product, a[:4] / size[..., None], atol=1e-13)
+    for v in (u[:4], vh[:4]):
+        np.testing.assert_allclose(v @ v.swapaxes(1, 2), np.broadcast_to(np.eye(v.shape[1]), v.shape), atol=1e-13)
+    assert all(np.isnan(x[4]).all() for x in (u, s, vh))
+
+
+def test_eigenvectors() -> None:
+    """The lower triangle alone is read; equal eigenvalues; what isn't finite."""
+    n = 10
+    a = np.random.default_rng(4).standard_normal((4, n, n))
+    a[1], a[2] = 3.0 * np.eye(n), 0.0
+    a[3, 4, 2] = np.nan
+    values, vectors = computed("eigh", {"vectors": True}, a)
+    whole = (np.tril(a) + np.tril(a, -1).swapaxes(1, 2))[:3]
+    np.testing.assert_allclose(values[:3], np.linalg.eigvalsh(whole), atol=1e-12)
+    np.testing.assert_allclose(whole @ vectors[:3], vectors[:3] * values[:3, None], atol=1e-12)
+    np.testing.assert_allclose(computed("eigh", {"vectors": False}, a)[0], values, atol=1e-12)
+    assert np.isnan(values[3]).all()
+    assert np.isnan(vectors[3]).all()
