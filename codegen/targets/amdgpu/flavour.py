@@ -37,6 +37,7 @@ AMDGPU: Final = Flavour(
     ),
     attributes='nounwind "uniform-work-group-size"="true" '
     '"amdgpu-flat-work-group-size"="{group},{group}" "amdgpu-implicitarg-num-bytes"="0" '
+    '"amdgpu-promote-alloca-to-vector-max-regs"="0" '  # arrays in registers are looked up lane by lane
     + " ".join(f'"amdgpu-no-{name}"' for name in _UNUSED),
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
     shared_attributes=f'"target-features"="+cumode,{FEATURES}"',
