@@ -14,7 +14,8 @@ from typing import Final
 from loopgrad.codegen.lower.arrays import FEW, kept_values
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.codegen.lower.factorisations.table import ROUTINES, SCRATCH, SWEEPING
+from loopgrad.codegen.lower.factorisations import rotations
+from loopgrad.codegen.lower.factorisations.table import ROUTINES
 from loopgrad.graph.accumulators import is_accumulator
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, STACKS, Kind
@@ -31,6 +32,8 @@ LARGEST: Final = 32  # rows of a matrix that a lane factorises
 LONGEST: Final = 64  # terms of a product's elements, which are written out
 MAX_BYTES: Final = 1 << 16  # of a lane's arrays
 CODE_OF_ROUTINE: Final = 200  # operations
+SCRATCH: Final = 2  # matrices that a factorisation has beside its results, more or less
+SWEEPS: Final = 8  # over a matrix, of rotations
 MAX_WORK: Final = 1 << 18  # elements that each of several lanes may process per pass
 
 
@@ -208,9 +211,10 @@ class _RolledBill:
         if node.op in LIBRARY:
             if not rolled_routine(node):
                 self.reason = self.reason or f"{node.op} isn't done inside a lane"
-            self.hold([*node.results, *[node.operands[0]] * SCRATCH.get(node.op, 0)])
+            self.hold([*node.results, *[node.operands[0]] * SCRATCH])
             self.code += CODE_OF_ROUTINE
-            self.work += count * max(v.shape[-1] for v in node.operands) * SWEEPING.get(node.op, 1)
+            sweeps = SWEEPS if node.op in rotations.ROUTINES else 1
+            self.work += count * max(v.shape[-1] for v in node.operands) * sweeps
             return
         if node.op == "pop":
             self.hold(node.results[1:])

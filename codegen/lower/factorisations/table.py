@@ -14,7 +14,3 @@ ROUTINES: Final[dict[str, Callable[[Lowering, Frame, Node], None]]] = {
     **reflections.ROUTINES,
     **rotations.ROUTINES,
 }
-SCRATCH: Final = {"qr": 1, "eigh": 2, "svd": 4}
-"""Arrays of a matrix' size that a routine has beside its results."""
-SWEEPING: Final = {"eigh": 8, "svd": 8}
-"""How often they go over a matrix."""
