@@ -3,7 +3,7 @@
 
 The first, as long as a lane holds little. Where it doesn't, a region may be rolled if its lanes factorise matrices that
 are too large for that. Other regions are better off as steps, which write to carried arrays in place, and whose
-products are those of a library.
+products are those of a library; so are those whose lanes each have a part of a large product.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ MAX_OPS = 6000  # operations of a body, unrolled, beyond one a node
 MAX_UNROLL = 256  # elements of one value computed separately
 FREE_WORK = 4096  # elements a lone lane may process per pass
 WORK_PER_LANE = 256
+LARGE_PRODUCT: Final = 1 << 24  # multiplications of a product that lanes share out among them,
+MUCH_OF_IT: Final = 1 << 12  # each so many: made at once, its factors are read many times fewer
 LARGEST: Final = 32  # rows of a matrix that a lane factorises
 LONGEST: Final = 64  # terms of a product's elements, which are written out
 MAX_BYTES: Final = 1 << 16  # of a lane's arrays
@@ -39,7 +41,7 @@ MAX_WORK: Final = 1 << 18  # elements that each of several lanes may process per
 
 def unaffordable(node: Node, lanes: int) -> str | None:
     """Why lanes can't hold all values of a region in registers and have code for each element."""
-    bill = _Bill(lanes)
+    bill = _Bill(lanes, uniform=not Region.of(node).lanes)
     bill.region_node(node)
     return bill.verdict()
 
@@ -54,10 +56,10 @@ def scalars(value: Value, lanes: int) -> int:
 
 
 class _Bill:
-    """What one lane does in one pass through all bodies, roughly."""
+    """What one lane does in one pass through all bodies, roughly. `uniform`: all lanes make the same trips."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, lanes: int, uniform: bool) -> None:
+        self.lanes, self.uniform = lanes, uniform
         self.ops = 0
         self.nodes = 0
         self.work = 0
@@ -108,13 +110,19 @@ class _Bill:
         if node.op == "scatter":
             self.spend(self.scalars(node.operands[-1]) * (1 if count > MAX_UNROLL else count))
         elif node.op == "matmul":
-            self.spend(count * node.operands[0].shape[-1] * 2)
+            self.product(count * node.operands[0].shape[-1])
         elif PRIMITIVES[node.op].kind is Kind.REDUCTION:
             self.spend(self.scalars(node.operands[0]))
         elif node.op in RUNNING_TOTALS:
             self.spend(count * 2)
         else:
             self.spend(count)
+
+    def product(self, each: int) -> None:
+        """`each`: a lane's multiplications."""
+        if self.uniform and each >= MUCH_OF_IT and each * self.lanes >= LARGE_PRODUCT:
+            self.reason = self.reason or f"each of {self.lanes} lanes would have {each} terms of a product to itself"
+        self.spend(2 * each)
 
     def spend(self, elements: int) -> None:
         if elements <= MAX_UNROLL:

@@ -55,6 +55,7 @@ from loopgrad.lazy.mesh.sharding import pmax as pmax
 from loopgrad.lazy.mesh.sharding import pmean as pmean
 from loopgrad.lazy.mesh.sharding import psum as psum
 from loopgrad.lazy.mesh.sharding import shard as shard
+from loopgrad.lazy.networks.attention import attention as attention
 from loopgrad.lazy.numpy.complex_functions import angle as angle
 from loopgrad.lazy.numpy.complex_functions import conj as conj
 from loopgrad.lazy.numpy.complex_functions import imag as imag

@@ -43,6 +43,7 @@ ROWS: Final = {
     "Samples, polynomials": ("lazy.numpy.polynomials", "lazy.numpy.sampled_functions"),
     "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
     "Convolution": ("lazy.numpy.convolution",),
+    "Networks": ("lazy.networks",),
     "Loops, branches": ("lazy.loops",),
     "Derivatives, batching": (
         "lazy.transforms.apply_functions", "lazy.transforms.checkpoint", "lazy.transforms.derivatives",

@@ -42,11 +42,12 @@ PROGRAMS = """
     options promote_types register_pytree register_static result_type set_default_dtype shape size
     iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text
 """
+REVERSE_ONLY = "attention"  # tests/lazy/networks has its derivatives
 OF_MESHES = "all_gather gather_all mesh pmax pmean psum shard"  # tests/lazy/mesh differentiates them
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [
     name
-    for text in (BOOLS, POSITIONS, INTEGERS, WITHOUT_ELEMENTS, PROGRAMS, OF_MESHES, TRANSFORMS)
+    for text in (BOOLS, POSITIONS, INTEGERS, WITHOUT_ELEMENTS, PROGRAMS, OF_MESHES, REVERSE_ONLY, TRANSFORMS)
     for name in text.split()
 ]
 METHODS_WITHOUT_DERIVATIVES = """

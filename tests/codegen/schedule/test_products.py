@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.schedule import schedule
+from loopgrad.codegen.steps import all_steps
 from loopgrad.graph import ops
+from loopgrad.graph.build import trace
 from loopgrad.graph.region_ops import traced_for
 from loopgrad.graph.types import TensorType, float64, int64
 
@@ -34,6 +38,21 @@ def test_a_scatter_waits_for_a_product_that_reads_its_table_transposed(check, rn
 
     arrays = [3, *[rng.normal(size=SQUARE.shape) for _ in range(2)]]
     check(lambda n, a, b: traced_for(n, [a, b], body), [COUNT, SQUARE, SQUARE], arrays)
+
+
+def test_a_large_product_is_not_left_to_lanes():
+    """Of rows times one matrix in a loop, which lanes could make row by row: each would read the whole matrix."""
+
+    def products(rows):
+        def program(n, x, w):
+            return traced_for(n, [x], lambda _, v: [ops.tanh(ops.matmul(v, w))])
+
+        types = [COUNT, TensorType((rows, 64), float64), TensorType((64, 64), float64)]
+        steps = schedule(trace(program, types)[0], DEFAULT_OPTIONS).steps
+        return large_products(all_steps(steps))
+
+    assert products(256) == []
+    assert len(products(4096)) == 1
 
 
 def large_products(graph_steps):

@@ -1,0 +1,1 @@
+"""Functions of neural networks that are more than array functions: written of loops and rules, as users could."""
