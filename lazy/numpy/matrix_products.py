@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from string import ascii_letters
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -15,6 +12,7 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.numpy.complex_functions import conjugated
+from loopgrad.lazy.numpy.contraction_order import contraction_order, from_left_to_right
 from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
 from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, permute_dims, ravel, reshape, stack
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul matvec outer tensordot trace vdot vecdot vecmat"
 PUBLIC_LINALG: Final = "cross matmul outer tensordot vecdot"
 ELLIPSIS: Final = "..."
-FEW_OPERANDS: Final = 5  # of an einsum, of which every order of contractions is looked at
-ANY_SIZE: Final = 1 << 62  # of what a contraction leaves
 FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
 
 
@@ -309,8 +305,8 @@ def cross(
 
 
 def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
-    """Einstein summation over letters ("ij,jk->ik"); of three operands and more, those two are contracted
-    first that leave the least to do (`numpy.einsum_path`).
+    """Einstein summation over letters ("ij,jk->ik"); of three operands to eight the order of contractions is
+    the one with the fewest multiplications, of more what a greedy search finds (`numpy.einsum_path`).
 
     A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the axes
     without letters, which are broadcast against each other. Of one operand of which nothing is summed ("ij->ji",
@@ -342,20 +338,9 @@ def _path(operands: Sequence[tuple[str, Value]], output: str) -> list[tuple[int,
         for letter, n in zip(labels, value.shape, strict=True):
             if extents.setdefault(letter, n) != n:
                 count = 0  # which `_contract` refuses
-    if count < 3 or len(extents) > len(ascii_letters):
-        return [(0, n - 1 if k else 1) for k, n in enumerate(range(len(operands), 1, -1))]
-    names = str.maketrans(dict(zip(extents, ascii_letters, strict=False)))
-    text = ",".join([labels for labels, _ in operands]) + "->" + output
-    shapes = [np.broadcast_to(np.empty(()), value.shape) for _, value in operands]  # of one element in memory
-    kind = "optimal" if count <= FEW_OPERANDS else "greedy"
-    path, _ = np.einsum_path(text.translate(names), *shapes, optimize=(kind, ANY_SIZE))
-    pairs: list[tuple[int, int]] = []
-    for group in path[1:]:  # of more than two where their order doesn't matter
-        places = sorted(group)
-        while len(places) > 1:
-            pairs.append((places[0], places[1]))
-            places = [*[place - 2 for place in places[2:]], count - len(pairs) - 1]
-    return pairs
+    if count < 3:
+        return from_left_to_right(len(operands))
+    return contraction_order([labels for labels, _ in operands], output, extents)
 
 
 def _parse(subscripts: str, values: Sequence[Value]) -> tuple[list[str], str, list[Value]]:
