@@ -70,7 +70,7 @@ def attention(
     wide = float32 if dtype.bits < 32 else dtype
     scores = (*batch, rows, keys)
     seen = None if mask is None else _checked("mask", mask, scores, bool_)
-    plan = _Plan(batch, rows, keys, bool(is_causal), keys if keys <= ONE_BLOCK else BLOCK, wide, seen)
+    plan = _BlockedAttention(batch, rows, keys, bool(is_causal), keys if keys <= ONE_BLOCK else BLOCK, wide, seen)
     given = [broadcast_to(t.astype(wide), (*batch, *t._value.shape[-2:])) for t in tensors]
     given[0] = given[0] * as_tensor(1.0 / sqrt(width or 1) if scale is None else scale).astype(wide)
     if bias is not None:
@@ -103,7 +103,7 @@ def _checked(name: str, x: ArrayLike, scores: tuple[int, ...], dtype: DType) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _BlockedAttention:
     """What a call depends on beside the arrays that have derivatives."""
 
     batch: tuple[int, ...]
