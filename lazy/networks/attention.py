@@ -58,8 +58,8 @@ def attention(
 
     >>> q = k = lg.asarray([[0.0, 1.0], [1.0, 0.0]])
     >>> lg.attention(q, k, lg.asarray([[1.0], [3.0]]), is_causal=True)
-    Tensor([[1.        ],
-            [2.33952309]], dtype=float64)
+    Tensor([[1.       ],
+            [2.3395231]], dtype=float64)
     """
     tensors = [as_tensor(x) for x in (query, key, value)]
     dtype = promote_arrays(*[(t._value.dtype, t._weak) for t in tensors])
