@@ -51,7 +51,7 @@ NOT_OF_ARRAYS = """
     register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
     zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
     diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
-    eval_shape export linear_transpose load load_exported map_shards save sweep
+    attention eval_shape export linear_transpose load load_exported map_shards save sweep
     all_gather gather_all mesh pmax pmean psum shard
     copyto fill_diagonal iscomplexobj isrealobj place put put_along_axis putmask
 """  # no array goes in, or none comes out
