@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from random_rows import RowGenerator, check_rows
 
-COUNT = 3
+COUNT = 2
 
 
 @pytest.mark.costly

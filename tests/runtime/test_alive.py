@@ -14,7 +14,7 @@ class Member:
     """Something to refer to."""
 
 
-def test_members_are_those_that_somebody_holds_in_order() -> None:
+def test_members_are_those_that_somebody_holds_in_order(young_heap: None) -> None:
     alive: Alive[Member] = Alive()
     held = [Member() for _ in range(5)]
     for member in held:

@@ -54,7 +54,7 @@ def test_all_of_them_used_leave_in_their_order() -> None:
     assert forgotten == ["a", "b", "c"]
 
 
-def test_what_nobody_has_takes_no_memory() -> None:
+def test_what_nobody_has_takes_no_memory(young_heap: None) -> None:
     memory = ProgramMemory(100)
     gone = Shelf("gone", [])
     memory.add(gone, 70)
@@ -78,7 +78,9 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch, text: str) -
         assert program_memory.chosen_limit() == 1 << 29
 
 
-def test_ever_new_programs_stay_few(compiled_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ever_new_programs_stay_few(
+    compiled_device: str, young_heap: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A script that never repeats itself; what it uses all the time stays compiled."""
     SESSION.clear()
     alone = ProgramMemory(1 << 40)  # what other tests have left doesn't count

@@ -22,9 +22,9 @@ def trips(request, monkeypatch, gpu):
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("seed", [0, 2, 4, 5, 6])
+@pytest.mark.parametrize("seed", [0, 4, 5, 6])
 def test_random_kernels(seed):
-    kernel, arrays = random_kernel(seed)
+    kernel, arrays = random_kernel(seed, budget=12)
     check(kernel, arrays, rtol=1e-5, atol=1e-5)
 
 
