@@ -21,7 +21,7 @@ from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request
 from loopgrad.codegen.lower.emitter import Index, KernelBuilder, Position
 from loopgrad.codegen.lower.movement import concatenated, digit, dim_runs
 from loopgrad.codegen.math.compensated import added, balanced, rounded
-from loopgrad.codegen.scalar.identities import identity, of_nothing
+from loopgrad.graph.identities import identity, of_nothing
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS, RUNNING_TOTALS
 from loopgrad.graph.types import DType, bool_, int32, int64

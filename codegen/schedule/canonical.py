@@ -18,13 +18,13 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
-from loopgrad.codegen.scalar.identities import of_nothing
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
 from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
+from loopgrad.graph.identities import of_nothing
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, alike, calls, pads
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph.errors import DeviceError
+from loopgrad.graph.identities import identity
 from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.placement import sums
@@ -124,7 +125,7 @@ def _exact(walk: GraphPartition, node: Node, x: Value) -> Value:
     """The reduction of the own lanes, in any order."""
     result = node.results[0]
     if x.type.size == 0:  # type: ignore[union-attr]
-        return walk.builder.const(sums.identity(COMBINES[node.op], x.dtype), TensorType(result.shape, x.dtype))
+        return walk.builder.const(identity(COMBINES[node.op], x.dtype), TensorType(result.shape, x.dtype))
     return walk.builder.value(node.op, x, **node.attrs)
 
 
@@ -156,7 +157,7 @@ def _met_by_shards(walk: GraphPartition, node: Node, x: Value, axis: int, n: int
         rows = sums.subtree_rows(b, shards, n, walk.part, combine)
     else:
         rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-        rows = b.const(sums.identity(combine, wide.dtype), TensorType((0, *rest), wide.dtype))
+        rows = b.const(identity(combine, wide.dtype), TensorType((0, *rest), wide.dtype))
     _met_rows(walk, node, rows, n, combine, narrow)
 
 

@@ -12,28 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from loopgrad.graph.identities import identity, of_nothing
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.placement.layout import ProcessPart, shard_count, shard_extent
-from loopgrad.graph.ranges import limits
 from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import TensorType
 
 WAYS: Final = 8  # that a stage of a tree combines at once
-
-
-def identity(combine: str, dtype: DType) -> float | int | bool:
-    """What changes nothing: of sums of floats -0.0, since 0.0 would end sums of -0.0."""
-    low, high = (float("-inf"), float("inf")) if dtype.is_float else limits(dtype)
-    match combine:
-        case "add":
-            return -0.0 if dtype.is_float else 0
-        case "mul":
-            return 1.0 if dtype.is_float else 1
-        case "min":
-            return high
-        case "max":
-            return low
-    return combine == "and"
 
 
 def resized(shape: Sequence[int], axis: int, extent: int) -> tuple[int, ...]:
@@ -81,8 +66,7 @@ def folded(b: GraphBuilder, v: Value, axes: Sequence[int], combine: str) -> Valu
     for axis in sorted(axes, reverse=True):
         if v.shape[axis] == 0:
             shape = (*v.shape[:axis], *v.shape[axis + 1 :])
-            empty = 0.0 if combine == "add" and v.dtype.is_float else identity(combine, v.dtype)
-            v = b.const(empty, TensorType(shape, v.dtype))
+            v = b.const(of_nothing(combine, v.dtype), TensorType(shape, v.dtype))
         else:
             v = without(b, tree(b, v, axis, combine), axis)
     return v
@@ -125,7 +109,7 @@ def whole(b: GraphBuilder, rows: Value, n: int, part: ProcessPart, combine: str)
     """The tree over all shards, of the rows that all processes hand on; without their axis."""
     shape = rows.shape[1:]
     if rows.shape[0] == 0:
-        return b.const(0.0 if combine == "add" else identity(combine, rows.dtype), TensorType(shape, rows.dtype))
+        return b.const(of_nothing(combine, rows.dtype), TensorType(shape, rows.dtype))
     known: dict[tuple[int, int], Value] = {}
     for at, place in enumerate([p for rank in range(part.size) for p in part.of(rank).subtrees(n)]):
         known[place] = b.value("reshape", cut(b, rows, 0, at, at + 1), shape=shape)

@@ -292,8 +292,8 @@ class Planner:
 
     def _by_rows(self, node: Node, lanes: int) -> Planned:
         """A reduction across the lanes of a kernel, by a program of its own for each row."""
-        from loopgrad.codegen.scalar.identities import identity  # late: as above
         from loopgrad.codegen.targets.cpu.vector.lanes import SETTLED, SHORTEST_ROW  # late: as above
+        from loopgrad.graph.identities import identity  # late: as above
 
         shape, axes, type = node.operands[0].shape, node.attrs["axes"], node.results[0].type
         assert isinstance(type, TensorType)

@@ -18,10 +18,10 @@ import numpy as np
 from loopgrad.codegen.lower.movement import dim_runs
 from loopgrad.codegen.lower.reduction import UNROLL_PLAIN, UNROLLED_TERMS
 from loopgrad.codegen.math.compensated import added, balanced, rounded
-from loopgrad.codegen.scalar.identities import identity, of_nothing
 from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
+from loopgrad.graph.identities import identity, of_nothing
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
 from loopgrad.graph.primitives.primitive import Array

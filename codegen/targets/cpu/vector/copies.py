@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout, copied_dtype, copy_kind
 from loopgrad.codegen.targets.cpu.vector.outline import combine as combined
 from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
+from loopgrad.graph.identities import identity
 from loopgrad.graph.types import DType
 
 

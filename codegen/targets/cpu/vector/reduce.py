@@ -18,7 +18,6 @@ from math import prod
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
 from loopgrad.codegen.math.compensated import added, balanced, merged
 from loopgrad.codegen.math.compensated import rounded as one_number
-from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.vector import copies
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
@@ -26,6 +25,7 @@ from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to
 from loopgrad.codegen.targets.cpu.vector.outline import combine
 from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
+from loopgrad.graph.identities import identity
 
 WHOLE, ROW, DIRECT, INNER = "whole", "row", "direct", "inner"
 

@@ -17,13 +17,13 @@ from functools import partial
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction, RunningTotal
-from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
 from loopgrad.codegen.targets.cpu.vector.outline import combine
 from loopgrad.codegen.targets.cpu.vector.reduce import combine_parts, parts, rounded
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
+from loopgrad.graph.identities import identity
 
 FLAG: Final = 4  # bytes
 Parts = tuple[Vector, ...]

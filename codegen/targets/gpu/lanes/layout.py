@@ -17,7 +17,6 @@ from typing import Final, Protocol
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import RoutineRow
-from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type
@@ -54,6 +53,7 @@ from loopgrad.codegen.targets.gpu.support.support_kernels import (
     tree_kernel,
     tree_widths,
 )
+from loopgrad.graph.identities import identity
 from loopgrad.graph.types import int32, int64
 
 COPY_ELEMENTS: Final = 1 << 22

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Reduction
 from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
-from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.arrays import narrowed, widened
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
+from loopgrad.graph.identities import identity
 
 Partial = tuple[Val, ...]
 

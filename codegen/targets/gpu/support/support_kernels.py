@@ -12,8 +12,8 @@ from typing import Any, Final
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, Reduction
 from loopgrad.codegen.math.compensated import added, merged, rounded
 from loopgrad.codegen.program import MatmulStep
-from loopgrad.codegen.scalar.identities import identity
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
+from loopgrad.graph.identities import identity
 from loopgrad.graph.types import DTYPES, DType, bool_, int64
 
 FAN_IN: Final = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loopgrad.codegen.scalar.identities import identity, of_nothing
+from loopgrad.graph.identities import identity, of_nothing
 from loopgrad.graph.types import bool_, float32, float64, int8, int64, uint16
 
 UFUNCS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
