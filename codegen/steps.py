@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from loopgrad.codegen.program import (
     HOST,
@@ -34,6 +35,19 @@ def blocks(step: Step) -> tuple[tuple[Step, ...], ...]:
             return step.branches
         case _:
             return ()
+
+
+def with_blocks(step: Step, change: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> Step:
+    """The step with what `change` makes of the steps inside it."""
+    match step:
+        case ForStep():
+            return replace(step, body=change(step.body))
+        case WhileStep():
+            return replace(step, condition=change(step.condition), body=change(step.body))
+        case SwitchStep():
+            return replace(step, branches=tuple(map(change, step.branches)))
+        case _:
+            return step
 
 
 def launches(steps: Sequence[Step]) -> Counter[int]:

@@ -17,8 +17,8 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.kernel.footprint import scattered_reads
-from loopgrad.codegen.program import ForStep, LaunchStep, MatmulStep, Program, Step, SwitchStep, WhileStep
-from loopgrad.codegen.steps import all_steps, named
+from loopgrad.codegen.program import LaunchStep, MatmulStep, Program, Step
+from loopgrad.codegen.steps import all_steps, named, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.row_stages import indices, own_element, suits
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun, with_versions
@@ -47,7 +47,8 @@ class _Epilogues:
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         done: list[Step] = []
-        for step in with_versions([self.inside(step) for step in steps], self.kernels, self.slots, self.uses):
+        inner = [with_blocks(step, self.block) for step in steps]
+        for step in with_versions(inner, self.kernels, self.slots, self.uses):
             place = self.product(step, done) if isinstance(step, LaunchStep) and self.goes_on(step) else None
             product = None if place is None else done[place]
             if place is not None and isinstance(step, LaunchStep) and isinstance(product, MatmulStep):
@@ -55,17 +56,6 @@ class _Epilogues:
             else:
                 done.append(step)
         return tuple(done)
-
-    def inside(self, step: Step) -> Step:
-        match step:
-            case ForStep():
-                return replace(step, body=self.block(step.body))
-            case WhileStep():
-                return replace(step, condition=self.block(step.condition), body=self.block(step.body))
-            case SwitchStep():
-                return replace(step, branches=tuple(map(self.block, step.branches)))
-            case _:
-                return step
 
     def goes_on(self, step: LaunchStep) -> bool:
         """Whether it may be an epilogue by its kernel alone."""

@@ -25,8 +25,8 @@ from typing import Final
 from loopgrad.codegen.kernel.linear_index import Linear, linear, places
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.rebuild import Rebuilder
-from loopgrad.codegen.program import ForStep, LaunchStep, Program, Step, SwitchStep, WhileStep
-from loopgrad.codegen.steps import all_steps, named
+from loopgrad.codegen.program import LaunchStep, Program, Step
+from loopgrad.codegen.steps import all_steps, named, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
@@ -84,7 +84,7 @@ class _Fusion:
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         done: list[Step] = []
-        rest = with_versions([self.inside(step) for step in steps], self.kernels, self.slots, self.uses)
+        rest = with_versions([with_blocks(step, self.block) for step in steps], self.kernels, self.slots, self.uses)
         while rest:
             run, taken = self.run_from(rest)
             if run is None:
@@ -93,17 +93,6 @@ class _Fusion:
                 done.append(self.fused(run))
                 rest = [step for i, step in enumerate(rest) if i not in taken]
         return tuple(done)
-
-    def inside(self, step: Step) -> Step:
-        match step:
-            case ForStep():
-                return replace(step, body=self.block(step.body))
-            case WhileStep():
-                return replace(step, condition=self.block(step.condition), body=self.block(step.body))
-            case SwitchStep():
-                return replace(step, branches=tuple(map(self.block, step.branches)))
-            case _:
-                return step
 
     # ---- which launches
 
@@ -236,18 +225,9 @@ class _Fusion:
 
 def _launching(steps: Sequence[Step], numbers: dict[int, int]) -> tuple[Step, ...]:
     def one(step: Step) -> Step:
-        match step:
-            case LaunchStep():
-                return replace(step, kernel=numbers[step.kernel])
-            case ForStep():
-                return replace(step, body=_launching(step.body, numbers))
-            case WhileStep():
-                condition, body = _launching(step.condition, numbers), _launching(step.body, numbers)
-                return replace(step, condition=condition, body=body)
-            case SwitchStep():
-                return replace(step, branches=tuple([_launching(branch, numbers) for branch in step.branches]))
-            case _:
-                return step
+        if isinstance(step, LaunchStep):
+            return replace(step, kernel=numbers[step.kernel])
+        return with_blocks(step, lambda block: _launching(block, numbers))
 
     return tuple([one(step) for step in steps])
 

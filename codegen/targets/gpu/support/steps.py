@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from loopgrad.codegen.program import (
     CopyStep,
-    ForStep,
     Initial,
     LaunchStep,
     MatmulStep,
@@ -17,9 +16,8 @@ from loopgrad.codegen.program import (
     RoutineRow,
     RoutineStep,
     Step,
-    SwitchStep,
-    WhileStep,
 )
+from loopgrad.codegen.steps import with_blocks
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping
@@ -74,14 +72,8 @@ class _Supported:
                 done, row = provided(step, begun(step, self.slots, self.support, self.launch, self.constants))
                 self.routines[row] = None
                 return done
-            case ForStep():
-                return replace(step, body=self.steps(step.body))
-            case WhileStep():
-                return replace(step, condition=self.steps(step.condition), body=self.steps(step.body))
-            case SwitchStep():
-                return replace(step, branches=tuple(map(self.steps, step.branches)))
             case _:
-                return step
+                return with_blocks(step, self.steps)
 
     def launch(self, module: int, lanes: int, tiles: int = 0) -> int:
         """The number of a support launch."""
