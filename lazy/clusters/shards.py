@@ -52,8 +52,9 @@ def map_shards(
     waiting = {0: client.submit(described, parts[0], pure=False, retries=retries).result()}
     while len(results) < len(parts):  # once for each kind of shards
         for kind in waiting.values():
-            data = program(step, (parameters, kind))
-            programs.setdefault(kind_of(kind), data)
+            place = kind_of(kind)
+            if place not in programs:
+                programs[place] = program(step, (parameters, kind))
         sent = client.submit(same, programs, pure=False)
         left = [i for i in range(len(parts)) if i not in results]
         found = [client.submit(run, sent, held, parts[i], pure=False, retries=retries) for i in left]

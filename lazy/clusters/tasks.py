@@ -16,7 +16,7 @@ import numpy as np
 from loopgrad.lazy.files.exported import Exported, export
 from loopgrad.lazy.numpy.creation import asarray
 from loopgrad.lazy.tensor.core import TensorCore
-from loopgrad.lazy.tensor.evaluation import buffers_of
+from loopgrad.lazy.tensor.evaluation import arrays_of
 from loopgrad.lazy.tensor.trees import Tree, flatten, is_dynamic, unflatten
 from loopgrad.lazy.transforms.compiled_arguments import type_of
 from loopgrad.lazy.transforms.shape_evaluation import ShapeDtypeStruct
@@ -28,9 +28,8 @@ Kind = tuple[Any, tuple[Any, ...]]
 def as_arrays(tree: Tree) -> Tree:
     """The tree with NumPy arrays in place of tensors, which other processes take as they are."""
     leaves, structure = flatten(tree)
-    tensors = [x for x in leaves if isinstance(x, TensorCore)]
-    buffers_of(tensors)  # all in one program
-    return unflatten(structure, [np.asarray(x) if isinstance(x, TensorCore) else x for x in leaves])
+    arrays = iter(arrays_of([x for x in leaves if isinstance(x, TensorCore)]))
+    return unflatten(structure, [next(arrays) if isinstance(x, TensorCore) else x for x in leaves])
 
 
 def signature(tree: Tree) -> Tree:

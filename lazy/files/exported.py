@@ -7,7 +7,7 @@ exported function is compiled, differentiated, batched and called in loops as an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.build import current_scope, inline, trace
@@ -21,12 +21,12 @@ from loopgrad.lazy.files.saved_trees import FileFormatError, Path, load, save
 from loopgrad.lazy.loops.traced_functions import as_result
 from loopgrad.lazy.tensor.core import as_tensor, wrap
 from loopgrad.lazy.tensor.errors import StaticArgumentError, StructureError
-from loopgrad.lazy.tensor.evaluation import buffers_of, to_numpy
+from loopgrad.lazy.tensor.evaluation import arrays_of
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, show, unflatten
 from loopgrad.lazy.transforms.compile import compile
-from loopgrad.lazy.transforms.compiled_arguments import argument, is_weak, writes
-from loopgrad.lazy.transforms.shape_evaluation import described, stands_for_array
+from loopgrad.lazy.transforms.compiled_arguments import writes
+from loopgrad.lazy.transforms.shape_evaluation import described, stand_in, stands_for_array
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -41,18 +41,20 @@ class Exported:
     Call it like the function. It can be pickled, and saved to a file that `lg.load_exported` reads.
     """
 
-    __slots__ = ("__weakref__", "_captured", "_compiled", "_graph", "_parts", "_structure")
+    __slots__ = ("__weakref__", "_captured", "_compiled", "_graph", "_inputs", "_parts", "_structure")
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
-        self._parts = parts
         self._graph = parse_graph(parts["graph"])
         verify(self._graph)
         self._structure = flatten(parts["arguments"])[1]
         self._captured: list[Tensor] = [as_tensor(x) for x in parts["captured"]]
-        inputs = [v.type for v in self._graph.inputs]
-        known = [*map(_type, parts["inputs"]), *[x._value.type for x in self._captured]]
-        if inputs != known or len(flatten(parts["results"])[0]) != len(self._graph.outputs):
-            raise ValueError(f"a graph of inputs {inputs} for arguments and captured arrays of {known}")
+        self._parts = {**parts, "captured": self._captured}
+        types = [t for t in self._graph.input_types if isinstance(t, TensorType)]  # no stacks cross a function's ends
+        count = self._structure.num_leaves - len(parts["static"])
+        self._inputs = types[:count]
+        known = [x._value.type for x in self._captured]
+        if types[count:] != known or len(flatten(parts["results"])[0]) != len(self._graph.outputs):
+            raise ValueError(f"a graph of inputs {types} for {count} arguments and captured arrays of {known}")
         self._compiled = compile(self._inlined)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -64,14 +66,10 @@ class Exported:
         return self._compiled(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], Exported], tuple[Mapping[str, Any]]]:
-        arrays = [to_numpy(x, "export") for x in self._captured]
-        return Exported, ({**self._parts, "captured": arrays},)
+        return Exported, ({**self._parts, "captured": arrays_of(self._captured)},)
 
     def __repr__(self) -> str:
-        return f"<exported function of ({', '.join(map(str, self._inputs()))}): {len(self._graph.nodes)} operations>"
-
-    def _inputs(self) -> list[TensorType]:
-        return [_type(x) for x in self._parts["inputs"]]
+        return f"<exported function of ({', '.join(map(str, self._inputs))}): {len(self._graph.nodes)} operations>"
 
     def save(self, path: Path) -> None:
         """Write it to a file, as `lg.save` writes a tree. Raises OSError where the file can't be written.
@@ -82,7 +80,7 @@ class Exported:
         >>> lg.load_exported(path)(lg.asarray([1.0, 2.0, 3.0]))
         Tensor([2., 4., 6.], dtype=float64)
         """
-        save(path, {"form": FORMAT, **self._parts, "captured": self._captured})
+        save(path, {"form": FORMAT, **self._parts})
 
     def text(self) -> str:
         """The graph, with shapes, dtypes, and the lines it was written in.
@@ -106,17 +104,11 @@ class Exported:
                     explained("an exported function", expected, repr(leaves[i]), "export it again for other values")
                 )
         given = [x for i, x in enumerate(leaves) if i not in static]
-        values = [_input(i, x, t) for i, (x, t) in enumerate(zip(given, self._inputs(), strict=True))]
+        values = [_input(i, x, t) for i, (x, t) in enumerate(zip(given, self._inputs, strict=True))]
         for i, low, high in self._parts["required"]:
             require(values[i], low, high)
         outputs = inline(self._graph, [*values, *[x._value for x in self._captured]])
         return unflatten(flatten(self._parts["results"])[1], [wrap(v) for v in outputs])
-
-
-def _type(written: Sequence[Any]) -> TensorType:
-    """The type of an input, as it is kept: dtype and shape."""
-    dtype, shape = written
-    return TensorType(tuple(shape), dtype)
 
 
 def _input(position: int, x: Any, type: TensorType) -> Value:
@@ -161,15 +153,12 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Exported:
 
     def run(*values: Value) -> list[Value]:
         arguments = list(leaves)
-        arrays = [
-            wrap(v) if stands_for_array(leaves[i]) else argument(leaves[i], v, is_weak(leaves[i]))
-            for i, v in zip(moving, values, strict=True)
-        ]
-        for i, x in zip(moving, arrays, strict=True):
+        given = [stand_in(leaves[i], v) for i, v in zip(moving, values, strict=True)]
+        for i, x in zip(moving, given, strict=True):
             arguments[i] = x
         positional, named = unflatten(structure, arguments)
         results, form = flatten(fun(*positional, **named))
-        if writes([leaves[i] for i in moving], arrays, values):
+        if writes([leaves[i] for i in moving], given, values):
             expected = "a function that writes to none of its arguments"
             raise ValueError(explained("export", expected, "one that does", "return the new elements instead"))
         ends = current_scope().required  # type: ignore[union-attr]  # the function is being traced
@@ -177,17 +166,13 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Exported:
         found["results"] = unflatten(form, range(len(results)))
         return [as_result("export", x)._value for x in results]
 
-    types = [described(leaves[i]) for i in moving]
     with derivation():
-        graph, captures = trace(run, types)
-    around = [wrap(v) for v in captures]
-    buffers_of(around)  # all in one program
+        graph, captures = trace(run, [described(leaves[i]) for i in moving])
     parts = {
         "graph": print_graph(graph),
         "arguments": unflatten(structure, range(len(leaves))),
         "static": [(i, x) for i, x in enumerate(leaves) if i not in moving],
-        "inputs": [(t.dtype, t.shape) for t in types],
-        "captured": [to_numpy(x, "export") for x in around],
+        "captured": arrays_of([wrap(v) for v in captures]),
         **found,
     }
     return Exported(parts)

@@ -26,7 +26,7 @@ from loopgrad.graph.errors import LoopgradError, explained
 from loopgrad.lazy.files.structures import Decoder, UnknownClassError, encoded
 from loopgrad.lazy.numpy.creation import asarray
 from loopgrad.lazy.tensor.core import as_tensor
-from loopgrad.lazy.tensor.evaluation import buffers_of, to_numpy
+from loopgrad.lazy.tensor.evaluation import arrays_of
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -60,9 +60,7 @@ def save(path: Path, tree: Any) -> None:
     """
     leaves: list[Any] = []
     structure = encoded(tree, leaves)
-    tensors = [as_tensor(x) for x in leaves]
-    buffers_of(tensors)  # all in one program
-    arrays = [to_numpy(t, "save") for t in tensors]
+    arrays = arrays_of([as_tensor(x) for x in leaves])
     dtypes = [a.dtype.name for a in arrays]
     text = json.dumps({"format": FORMAT, "version": VERSION, "dtypes": dtypes, "tree": structure}, allow_nan=False)
 

@@ -213,6 +213,11 @@ def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
     return get_device(buffer.device).get(buffer)
 
 
+def arrays_of(tensors: Sequence[TensorCore]) -> list[np.ndarray[Any, Any]]:
+    """The elements of each tensor as read-only NumPy arrays, evaluated in one program a device."""
+    return [get_device(buffer.device).get(buffer) for buffer in buffers_of(tensors)]
+
+
 def part_of(t: TensorCore) -> str:
     """What this process has of elements that are on several; empty where it has all. Evaluates."""
     return buffers_of((t,), "text")[0].part

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.build import trace
 from loopgrad.graph.errors import ShapeError, explained
@@ -20,6 +20,9 @@ from loopgrad.lazy.tensor.promotion import as_dtype
 from loopgrad.lazy.tensor.storage import as_array
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, unflatten
 from loopgrad.lazy.transforms.compiled_arguments import argument, is_weak, type_of
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "eval_shape ShapeDtypeStruct"
 
@@ -71,6 +74,11 @@ def described(leaf: Any) -> TensorType:
     return TensorType(tuple(leaf.shape), as_dtype(leaf.dtype)) if stands_for_array(leaf) else type_of(leaf)
 
 
+def stand_in(leaf: Any, value: Value) -> Tensor:
+    """What a function that is traced is called with in place of what `described` has the type of."""
+    return as_array(wrap(value)) if stands_for_array(leaf) else argument(leaf, value, is_weak(leaf))
+
+
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Tree:
     """The tree that `fun(*args, **kwargs)` returns, with a `ShapeDtypeStruct` in place of each tensor.
 
@@ -89,8 +97,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Tree:
     def run(*values: Value) -> list[Value]:
         arguments = list(leaves)
         for i, value in zip(moving, values, strict=True):
-            x = leaves[i]
-            arguments[i] = as_array(wrap(value)) if stands_for_array(x) else argument(x, value, is_weak(x))
+            arguments[i] = stand_in(leaves[i], value)
         positional, named = unflatten(structure, arguments)
         results, found_structure = flatten(fun(*positional, **named))
         found.append(found_structure)

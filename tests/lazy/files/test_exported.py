@@ -156,7 +156,7 @@ def test_other_files_are_refused(exported: lg.Exported, tmp_path: Path) -> None:
     parts = lg.load(tmp_path / "program")
     for damaged in (
         {**parts, "graph": parts["graph"].replace("return", "retrn")},
-        {**parts, "inputs": parts["inputs"][1:]},
+        {**parts, "captured": parts["captured"][1:]},
     ):
         lg.save(tmp_path / "damaged", damaged)
         with pytest.raises(lg.FileFormatError, match=r"Exported\.save"):
