@@ -1,7 +1,6 @@
 """Coefficients of Chebyshev series, by which functions that have no short formula are computed.
 
-Written by `python -m tests.lazy.special.coefficients`, which says what each one is. The first term is whole, not
-halved.
+Written by `python -m tests.lazy.special.coefficients`, which says what each one is. First terms are whole, not halved.
 """
 
 from __future__ import annotations
