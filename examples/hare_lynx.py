@@ -5,12 +5,19 @@ Every one of the random starts is a lane with its own trajectory. The Dormand-Pr
 a per-lane `while_loop`: each lane accepts and rejects its own steps, and the reverse pass goes back
 through exactly the steps that lane took. Adam does the rest.
 
-    python examples/hare_lynx.py [--starts 4096] [--iterations 250] [--plot hare_lynx.png]
+    python examples/hare_lynx.py [--starts 4096] [--iterations 250] [--plot hare_lynx.png] [--processes 2]
+                                 [--checkpoint fit.npz]
+
+With --processes the starts are lanes that so many processes share; the numbers are the same to the last bit. With
+--checkpoint the state is saved now and then, and a fit that was ended goes on from there, on any number of processes,
+to the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -148,19 +155,34 @@ def random_starts(observed, count, seed):
     return np.concatenate([rates, populations], axis=1).T
 
 
-def fit(observed, starts=4096, iterations=250, rate=0.05, seed=0, report=None):
-    """Parameters (logarithms, 6 x starts), their losses, and (accepted, rejected) steps per lane."""
-    theta = lg.asarray(random_starts(observed, starts, seed))
+def everywhere(lanes):
+    """All lanes, on each process."""
+    return np.asarray(lg.gather_all(lanes))
+
+
+def fit(observed, starts=4096, iterations=250, rate=0.05, seed=0, report=None, mesh=None, checkpoint=None, every=25):
+    """Parameters (logarithms, 6 x starts), their losses, and (accepted, rejected) steps per lane. Processes of a mesh
+    share the starts. Every so many iterations the state is saved in `checkpoint`, from where the fit goes on."""
+
+    def lanes(columns):
+        return lg.asarray(columns) if mesh is None else lg.shard(columns.T, mesh).T
+
     records = lg.asarray(observed)
     update = lg.compile(adam_step)
-    state = (theta, lg.zeros(theta.shape), lg.zeros(theta.shape), lg.asarray(1.0))
-    for iteration in range(iterations):
+    none = np.zeros((6, starts))
+    state = (lanes(random_starts(observed, starts, seed)), lanes(none), lanes(none), lg.asarray(1.0))
+    done = 0
+    if checkpoint is not None and os.path.exists(checkpoint):
+        done, state = lg.load(checkpoint, mesh)
+    for iteration in range(done, iterations):
         cooled = rate * 0.5 * (1.0 + np.cos(np.pi * iteration / iterations))
         *state, loss, steps = update(*state, lg.asarray(cooled), records)
+        if checkpoint is not None and (iteration + 1) % every == 0:
+            lg.save(checkpoint, (iteration + 1, state))
         if report is not None:
-            report(iteration + 1, np.asarray(loss))
+            report(iteration + 1, everywhere(loss))
     loss, steps = lg.compile(losses)(state[0], records)
-    return np.asarray(state[0]), np.asarray(loss), tuple(np.asarray(s) for s in steps)
+    return everywhere(state[0]), everywhere(loss), tuple(everywhere(s) for s in steps)
 
 
 def trajectory(theta, months):
@@ -200,12 +222,14 @@ def plot(path, years, observed, theta):
     print(f"plot written to {path}")
 
 
-def progress(iterations):
+def progress(iterations, silent=False):
     """A line that is rewritten on a terminal and printed now and then elsewhere."""
     began, live = time.perf_counter(), sys.stdout.isatty()
 
     def report(iteration, loss):
         last = iteration == iterations
+        if silent:
+            return
         if not live and not last and iteration % max(iterations // 10, 1):
             return
         best = np.nanmin(loss)
@@ -233,11 +257,23 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=250)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", default="hare_lynx.png")
+    parser.add_argument("--checkpoint", help="a file to go on from, which keeps the state")
+    parser.add_argument("--processes", type=int, default=1, help="that share the starts")
     chosen = parser.parse_args()
+    if chosen.processes > 1:  # start over in each of them; of an option that is named twice the last one counts
+        command = [sys.executable, "-m", "loopgrad", "run", "-n", str(chosen.processes), __file__]
+        sys.exit(subprocess.call([*command, *sys.argv[1:], "--processes", "1"]))
+    mesh = lg.mesh()
     table = np.loadtxt(DATA, delimiter=",", skiprows=2)
     years, observed = table[:, 0], np.log(table[:, 1:])
     began = time.perf_counter()
-    fitted = fit(observed, chosen.starts, chosen.iterations, seed=chosen.seed, report=progress(chosen.iterations))
+    report = progress(chosen.iterations, silent=mesh.rank > 0)  # called by all: they gather what it is given
+    fitted = fit(
+        observed, chosen.starts, chosen.iterations, seed=chosen.seed, report=report, mesh=mesh,
+        checkpoint=chosen.checkpoint,
+    )  # fmt: skip
+    if mesh.rank:
+        return
     print_result(*fitted, time.perf_counter() - began)
     theta, loss, _ = fitted
     plot(chosen.plot, years, observed, theta[:, int(np.nanargmin(loss))])

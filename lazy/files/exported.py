@@ -188,7 +188,7 @@ def load_exported(path: Path, classes: Iterable[type] = ()) -> Exported:
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/step'
     """
-    tree = load(path, classes)
+    tree = load(path, classes=classes)
     try:
         if tree.pop("form") != FORMAT:
             raise ValueError(f"it isn't of the form {FORMAT!r}")

@@ -7,6 +7,7 @@ digits, an int its decimal ones). Nothing in a file is executed or imported: a c
 caller names or has registered; a file that isn't of this form, or is damaged, is refused.
 
 A file is written beside its place and renamed when it is complete, so there is always the old one or the new one.
+Lanes that processes share are in files of their own beside it (`lane_parts`), which its `lanes` names.
 """
 
 from __future__ import annotations
@@ -14,19 +15,29 @@ from __future__ import annotations
 import errno
 import json
 import os
-import secrets
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loopgrad.graph.errors import LoopgradError, explained
+from loopgrad.lazy.files.lane_parts import (
+    LaneFiles,
+    remove_parts,
+    restored,
+    shared_device,
+    stored,
+    write_together,
+)
 from loopgrad.lazy.files.structures import Decoder, UnknownClassError, encoded
+from loopgrad.lazy.files.whole_files import write_at_once
+from loopgrad.lazy.mesh.meshes import Mesh, mesh_device
 from loopgrad.lazy.numpy.creation import asarray
-from loopgrad.lazy.tensor.core import as_tensor
-from loopgrad.lazy.tensor.evaluation import arrays_of
+from loopgrad.lazy.tensor.core import TensorLeaf, as_tensor, wrap
+from loopgrad.lazy.tensor.evaluation import buffers_of
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import get_device
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -35,7 +46,7 @@ PUBLIC: Final = "FileFormatError load save"
 FORMAT: Final = "loopgrad tree"
 VERSION: Final = 1
 STRUCTURE: Final = "structure.json"
-BFLOAT16: Final = "bfloat16"
+LANES: Final = "lanes"
 Path = str | os.PathLike[str]
 
 
@@ -50,7 +61,11 @@ def save(path: Path, tree: Any) -> None:
     nodes are those of trees (`lg.tree`), dataclasses and registered classes by their names. The file appears when it is
     complete, in place of an older one; the same tree gives the same bytes. `np.load` reads the arrays, too.
 
-    Raises TypeError for a leaf of another kind, which the message names, OSError where the file can't be written.
+    Of arrays of a mesh every process writes its own lanes, to a folder beside the file, which all processes must see:
+    all call this at the same place of the program, one writes the file when all lanes are there.
+
+    Raises TypeError for a leaf of another kind, which the message names, OSError where the file can't be written (for
+    arrays of a mesh on all processes).
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp(), "weights.npz")
@@ -60,20 +75,32 @@ def save(path: Path, tree: Any) -> None:
     """
     leaves: list[Any] = []
     structure = encoded(tree, leaves)
-    arrays = arrays_of([as_tensor(x) for x in leaves])
-    dtypes = [a.dtype.name for a in arrays]
-    text = json.dumps({"format": FORMAT, "version": VERSION, "dtypes": dtypes, "tree": structure}, allow_nan=False)
+    buffers = buffers_of([as_tensor(x) for x in leaves])
+    place = os.path.realpath(os.fspath(path))
+    head = {"format": FORMAT, "version": VERSION, "dtypes": [b.type.dtype.name for b in buffers], "tree": structure}
+    device = shared_device(buffers)
+    if device is None:
+        _write_tree(place, head, buffers)
+        remove_parts(place)
+    else:
+        write_together(device, place, buffers, lambda lanes: _write_tree(place, {**head, LANES: lanes}, buffers))
+
+
+def _write_tree(place: str, head: Mapping[str, Any], buffers: Sequence[Buffer]) -> None:
+    """Write what isn't in parts: the tree and arrays that are whole here."""
+    text = json.dumps(head, allow_nan=False)
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as archive:
             with _member(archive, STRUCTURE) as member:
                 member.write(text.encode("ascii"))
-            for i, array in enumerate(arrays):
-                stored = array.view(np.uint16) if array.dtype.name == BFLOAT16 else array
-                with _member(archive, f"leaf_{i}.npy") as member:
-                    np.lib.format.write_array(member, np.asarray(stored, order="C"), allow_pickle=False)
+            for i, buffer in enumerate(buffers):
+                if str(i) not in head.get(LANES, ()):
+                    array = get_device(buffer.device).get(buffer)
+                    with _member(archive, f"leaf_{i}.npy") as member:
+                        np.lib.format.write_array(member, stored(array), allow_pickle=False)
 
-    _write_at_once(os.path.realpath(os.fspath(path)), write)
+    write_at_once(place, write)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
@@ -81,38 +108,20 @@ def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     return archive.open(zipfile.ZipInfo(name), "w", force_zip64=True)
 
 
-def _write_at_once(path: str, write: Callable[[IO[bytes]], None]) -> None:
-    """The file is there with all that is written, or as it was before."""
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    with suppress(OSError):  # not every system opens folders
-        opened = os.open(folder or ".", os.O_RDONLY)
-        try:
-            os.fsync(opened)  # so that the new name outlives a crash
-        finally:
-            os.close(opened)
-
-
-def load(path: Path, classes: Iterable[type] = ()) -> Any:
+def load(path: Path, mesh: Mesh | None = None, *, classes: Iterable[type] = ()) -> Any:
     """The tree that `lg.save` wrote to a file: arrays and NumPy numbers are tensors, all else is what it was.
+
+    With a `mesh`, what had lanes when it was saved has lanes again, of this mesh: each process reads its own, of which
+    there may be other ones than wrote them; all call this at the same place of the program. Without, every array is
+    read whole.
 
     Dataclasses, classes of attrs, named tuples and registered classes are made anew, without calling `__init__`, of
     those among `classes`, those of `lg.optim`, and those that this process has registered with `lg.register_pytree` or
     had in a tree. A file never names what is to be imported or called.
 
     Raises FileFormatError for a file that isn't whole or that `lg.save` hasn't written, LookupError for a class that
-    nobody has named, FileNotFoundError. Shapes and dtypes are checked before memory is taken.
+    nobody has named, FileNotFoundError; with a mesh, all processes raise what one of them fails with. Shapes and dtypes
+    are checked before memory is taken.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp(), "tree")
@@ -120,11 +129,25 @@ def load(path: Path, classes: Iterable[type] = ()) -> Any:
     >>> lg.load(path)
     (Tensor([1, 1], dtype=bfloat16), [None, 'text', 1.5])
     """
+    if mesh is not None and not isinstance(mesh, Mesh):
+        got = type(mesh).__name__
+        raise TypeError(explained("load", "a mesh of lg.mesh() behind the path", got, "pass classes=[...] by name"))
     place = os.fspath(path)
+    if mesh is None:
+        return _loaded(place, mesh, classes)
+    with mesh_device(mesh).together(b"load"):
+        return _loaded(place, mesh, classes)
+
+
+def _loaded(place: str, mesh: Mesh | None, classes: Iterable[type]) -> Any:
     try:
         with zipfile.ZipFile(place) as archive:
             known = _structure(archive)
-            tensors = [_array(archive, i, dtype) for i, dtype in enumerate(known["dtypes"])]
+            lanes = known.get(LANES, {})
+            tensors = [
+                _lanes(LaneFiles(place, lanes[str(i)], dtype), mesh) if str(i) in lanes else _array(archive, i, dtype)
+                for i, dtype in enumerate(known["dtypes"])
+            ]
         return Decoder(tensors, classes).tree(known["tree"])
     except Exception as error:  # whatever zipfile, NumPy and json make of bytes that somebody changed
         theirs = isinstance(error, UnknownClassError | MemoryError | OSError)
@@ -151,6 +174,13 @@ def _structure(archive: zipfile.ZipFile) -> Mapping[str, Any]:
     return known
 
 
+def _lanes(files: LaneFiles, mesh: Mesh | None) -> Tensor:
+    if mesh is None:
+        return asarray(files.whole())
+    buffer = files.shared(mesh)
+    return wrap(TensorLeaf(buffer.type, buffer, committed=True))
+
+
 def _array(archive: zipfile.ZipFile, position: int, dtype: str) -> Tensor:
     """An array of the archive, once its header fits the bytes that there are."""
     name = f"leaf_{position}.npy"
@@ -163,11 +193,7 @@ def _array(archive: zipfile.ZipFile, position: int, dtype: str) -> Tensor:
             raise ValueError(f"{name} holds {there} bytes, where its header says {needed} of {stored}")
     with archive.open(name) as member:
         array = np.lib.format.read_array(member, allow_pickle=False)
-    tensor = asarray(array)
-    if dtype == BFLOAT16 and array.dtype == np.uint16:
-        from ml_dtypes import bfloat16  # late: heavy, and only these need it
-
-        tensor = asarray(array.view(bfloat16))
+    tensor = asarray(restored(array, dtype))
     if tensor.dtype.name != dtype:
         raise ValueError(f"{name} is of dtype {array.dtype}, where the structure says {dtype}")
     return tensor

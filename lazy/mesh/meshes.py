@@ -7,6 +7,7 @@ from typing import Final
 
 from loopgrad.lazy.tensor.config import current
 from loopgrad.runtime.devices import NUMBERED, get_device
+from loopgrad.runtime.mesh.device import MeshDevice
 from loopgrad.runtime.mesh.world import world
 
 PUBLIC: Final = "Mesh mesh"
@@ -43,3 +44,10 @@ def mesh(device: str | None = None) -> Mesh:
         name = f"{name}:{engine.local_rank % max(count, 1)}"
     made = get_device(f"mesh:{name}")
     return Mesh(engine.rank, engine.size, made.name)
+
+
+def mesh_device(mesh: Mesh) -> MeshDevice:
+    """What arrays of a mesh are on."""
+    found = get_device(mesh.device)
+    assert isinstance(found, MeshDevice)
+    return found

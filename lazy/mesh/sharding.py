@@ -15,14 +15,13 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.placement.layout import ProcessPart
-from loopgrad.lazy.mesh.meshes import Mesh
+from loopgrad.lazy.mesh.meshes import Mesh, mesh_device
 from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.reduction import mean
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, TensorLeaf, as_tensor, wrap
 from loopgrad.lazy.tensor.evaluation import buffers_of, device_of, to_numpy
 from loopgrad.lazy.tensor.trees import Tree, map_leaves
-from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.mesh.device import MeshDevice
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
     has the shape and dtype of the whole, on `mesh.device`; what is computed from it runs there.
 
     Raises ShapeError for an array without axes, or of another number of rows than lanes; TypeError where there is no
-    mesh.
+    mesh. What `load` raises on one process is raised by all.
 
     >>> mesh = lg.mesh()
     >>> x = lg.shard(lg.arange(4.0), mesh)
@@ -54,16 +53,16 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
         got = ", ".join(type(a).__name__ for a in (x, n, mesh))
         fix = "pass (x, mesh), or (load, n, mesh)"
         raise TypeError(explained("shard", "an array and a mesh, or a function, a number and a mesh", got, fix))
-    device = get_device(chosen.device)
-    assert isinstance(device, MeshDevice)
+    device = mesh_device(chosen)
     if whole:
         return _whole(x, device, ProcessPart(chosen.rank, chosen.size))
     assert isinstance(n, int)
     if not callable(x):
         fix = "pass (x, mesh) to shard an array"
         raise TypeError(explained("shard", "a function of start and stop", type(x).__name__, fix))
-    lanes = ProcessPart(chosen.rank, chosen.size).lanes(n)
-    return map_leaves(lambda part: _part(part, lanes, n, device), x(lanes.start, lanes.stop))
+    lanes = device.part.lanes(n)
+    with device.together(b"shard"):
+        return map_leaves(lambda part: _part(part, lanes, n, device), x(lanes.start, lanes.stop))
 
 
 def _whole(x: Any, device: MeshDevice, part: ProcessPart) -> Tensor:

@@ -79,6 +79,10 @@ class CollectiveCall:
         self._over = bool(attrs["final"])
         return results
 
+    def wait(self, final: bool) -> None:
+        """Until all processes are here; raises what one of them has failed with."""
+        self.all_gather({"counts": (), "final": final}, [])
+
     # ---- messages
 
     def failed(self, error: Exception) -> None:

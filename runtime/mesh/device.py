@@ -23,6 +23,7 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.graph.placement.layout import ProcessPart
 from loopgrad.graph.placement.places import Place, Places
 from loopgrad.graph.placement.program import new_partition, partitioned
+from loopgrad.graph.placement.sums import resized
 from loopgrad.graph.primitives.collectives import ENGINE
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
@@ -60,14 +61,25 @@ class MeshDevice:
         local = self.inner.put(array, copy)
         return MeshBuffer(local, self.name, local.type, None)
 
-    def put_lanes(self, own: np.ndarray[Any, Any], n: int) -> MeshBuffer:
-        """This process' lanes of an array of n along axis 0."""
+    def put_lanes(self, own: np.ndarray[Any, Any], n: int, axis: int = 0) -> MeshBuffer:
+        """This process' lanes of an array of n along an axis."""
         local = self.inner.put(own, True)
-        return MeshBuffer(local, self.name, TensorType((n, *local.type.shape[1:]), local.type.dtype), 0)
+        return MeshBuffer(local, self.name, TensorType(resized(local.type.shape, axis, n), local.type.dtype), axis)
 
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = local_array(buffer, self.inner.get)
         return found
+
+    @contextmanager
+    def together(self, purpose: bytes) -> Iterator[CollectiveCall]:
+        """What all processes do at the same time: they wait for each other, and raise an error of one of them."""
+        call = CollectiveCall(self.communicator, purpose.ljust(8, b"\0"))
+        try:
+            yield call
+            call.wait(final=True)
+        except Exception as error:
+            call.failed(error)
+            raise
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)

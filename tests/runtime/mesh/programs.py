@@ -109,6 +109,41 @@ def errors(mesh: lg.Mesh) -> dict[str, str]:
     return found
 
 
+def files(mesh: lg.Mesh, folder: Path) -> dict[str, str]:
+    """What was saved by one process, or by so many as there are, is read by these, and whole; all raise errors."""
+    path = folder / "tree.npz"
+    for count in (0, 3, 70):
+        x = lg.shard(np.arange(2.0 * count).reshape(count, 2), mesh)
+        lg.save(path, {"x": x, "turned": x.T, "half": lg.astype(x, lg.bfloat16), "all": lg.sum(x), "n": count})
+        whole, again = lg.load(path), lg.load(path, mesh)
+        lg.save(path, again)  # in place of what it was read from
+        for tree in (whole, again, lg.load(path, mesh)):
+            assert tree["n"] == count
+            everywhere = {name: np.asarray(lg.gather_all(tree[name])) for name in ("x", "turned", "half", "all")}
+            np.testing.assert_array_equal(everywhere["x"], np.arange(2.0 * count).reshape(count, 2))
+            np.testing.assert_array_equal(everywhere["turned"], everywhere["x"].T)
+            np.testing.assert_array_equal(everywhere["half"].astype(float), everywhere["x"])
+            assert everywhere["all"] == everywhere["x"].sum()
+    assert lg.load(path, mesh)["x"].device == mesh.device
+    one = lg.load(folder.parent / "one.npz", mesh)
+    found = {"read from one": digest([lg.gather_all(one), lg.sum(one)])}
+
+    def refused(start: int, stop: int) -> Any:
+        if mesh.rank == mesh.size - 1:
+            raise OSError("a disk that fails")
+        return np.zeros(stop - start)
+
+    found["lanes that can't be read"] = raised(lambda: lg.shard(refused, 20, mesh))
+    found["no such file"] = raised(lambda: lg.load(folder / ("none" if mesh.rank == 0 else "tree.npz"), mesh))
+    write = np.lib.format.write_array
+    if mesh.rank == mesh.size - 1:
+        np.lib.format.write_array = lambda *_, **__: refused(0, 0)  # type: ignore[assignment]
+    found["a disk that is full"] = raised(lambda: lg.save(path, x))
+    np.lib.format.write_array = write
+    found["the file before"] = digest(lg.load(path)["x"])
+    return found
+
+
 def main(folder: Path) -> None:
     small = lg.mesh("interpreter")
     found = {**results_of_cases(small, CASES, 5), **results_of_cases(small, CASES, 130)}
@@ -116,6 +151,7 @@ def main(folder: Path) -> None:
     found.update(results_of_cases(mesh, COMPILED, 150))
     found.update(replayed_and_eager(mesh))
     found.update(errors(mesh))
+    found.update(files(mesh, folder))
     (folder / f"{mesh.rank}.json").write_text(json.dumps(found))
 
 

@@ -11,10 +11,13 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
+import loopgrad as lg
 from loopgrad.runtime.mesh.start import StartError, launcher
 from tests.architecture.sources import ROOT
+from tests.runtime.mesh import killed_fit
 
 pytest.importorskip("mpi4py")
 LONGEST = 150  # seconds; a launch takes a few
@@ -36,6 +39,7 @@ def started(*command: str) -> subprocess.CompletedProcess[str]:
 def alone(tmp_path_factory):
     """What one process finds, without a launcher."""
     folder = tmp_path_factory.mktemp("alone")
+    lg.save(folder.parent / "one.npz", lg.shard(np.linspace(0.0, 1.0, 101), lg.mesh()))
     ran = started("tests/runtime/mesh/programs.py", str(folder))
     assert ran.returncode == 0, ran.stderr
     return json.loads((folder / "0.json").read_text())
@@ -51,6 +55,8 @@ def test_bits_and_errors_are_the_same_on_all_processes(count, alone, tmp_path):
         assert each == expected
     assert alone["a loop without end in one lane"] == "LoopLimitError"
     assert alone["no memory on one process"] == "MemoryError"
+    assert alone["lanes that can't be read"] == alone["a disk that is full"] == "OSError"
+    assert alone["no such file"] == "FileNotFoundError"
     assert alone["moved lanes"] == alone["elements of lanes"] == "DeviceError"
 
 
@@ -69,6 +75,22 @@ def test_an_exception_on_one_process_ends_all(tmp_path):
     assert ran.returncode != 0
     assert "only here" in ran.stderr
     assert time.monotonic() - start < LONGEST / 2
+
+
+def test_a_fit_whose_process_is_killed_goes_on_to_the_same_bits(tmp_path):
+    """The example, on two processes of which one is killed; then here, on a mesh of one."""
+    checkpoint = tmp_path / "fit.npz"
+    start = time.monotonic()
+    ran = started("-m", "loopgrad", "run", "-n", "2", "tests/runtime/mesh/killed_fit.py", str(checkpoint))
+    assert ran.returncode != 0
+    assert time.monotonic() - start < LONGEST / 2
+    assert lg.load(checkpoint)[0] == 6  # the last one before
+    (parts,) = {name.split("-")[0] for name in os.listdir(f"{checkpoint}.parts")}
+    again, whole = killed_fit.fitted(lg.mesh(), str(checkpoint)), killed_fit.fitted(None)
+    for x, y in zip(lg.tree.leaves(again), lg.tree.leaves(whole), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert lg.load(checkpoint)[0] == killed_fit.ITERATIONS
+    assert not any(name.startswith(parts) for name in os.listdir(f"{checkpoint}.parts"))
 
 
 @pytest.mark.parametrize(
