@@ -12,6 +12,7 @@ from loopgrad.graph.types import TensorType, bool_, int8
 from loopgrad.lazy.numpy.elementwise import add, equal, less, multiply, not_equal, unary_operand
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, cast_value, constant, copied, wrap
+from loopgrad.lazy.tensor.outputs import unary
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
 from loopgrad.lazy.tensor.storage import viewed, whole
 from loopgrad.lazy.tensor.view_steps import ComplexPart, Zeros
@@ -50,6 +51,7 @@ def _part(t: Tensor, imaginary: bool) -> Tensor:
     return viewed(t, step, step.forward(t._value))
 
 
+@unary
 def conj(x: ArrayLike, /) -> Tensor:
     """The complex conjugate: the sign of the imaginary part changes, shape and dtype stay; of real numbers a
     copy, of bools an int8, as in NumPy.

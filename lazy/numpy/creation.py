@@ -303,7 +303,7 @@ def eye(
     return result if device is None else to_device(result, device)
 
 
-def identity(n: int, /, *, dtype: Any = None) -> Tensor:
+def identity(n: int, /, dtype: Any = None) -> Tensor:
     """The identity matrix of shape (n, n), of the default float dtype unless given.
 
     >>> lg.identity(2)

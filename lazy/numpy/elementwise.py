@@ -1,13 +1,13 @@
 """Elementwise functions: names and semantics of the array API standard, NumPy's names beside them.
 
 Operands broadcast and are promoted (`lazy.tensor.promotion`). A float function of integers computes in the
-default float. Functions that repeat one pattern come from the small factories at the top.
+default float. Functions that repeat one pattern come from the small factories at the top. All take the options of
+NumPy's ufuncs (`lazy.tensor.outputs`): `out`, `where`, `dtype`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
@@ -28,6 +28,7 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, meet, public_name
+from loopgrad.lazy.tensor.outputs import Binary, Out, Unary, binary, delivered, unary
 from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.trees import is_dynamic, map_leaves
 
@@ -44,8 +45,6 @@ PUBLIC: Final = (
     "reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient subtract tan "
     "tanh trunc fix=trunc"
 )
-Unary: TypeAlias = "Callable[[ArrayLike], Tensor]"
-Binary: TypeAlias = "Callable[[ArrayLike, ArrayLike], Tensor]"
 
 
 # ---- factories
@@ -79,7 +78,7 @@ def _float(op: str, text: str, call: str, result: str) -> Unary:
         return wrap(computed(op, value), t._weak)
 
     rule = "The shape stays; a float keeps its dtype, bools and integers give the default float."
-    return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
+    return unary(named(function, op, text, rule, call, f"{result}, dtype=float64"))
 
 
 def _whole(op: str, text: str, call: str, result: str) -> Unary:
@@ -90,7 +89,7 @@ def _whole(op: str, text: str, call: str, result: str) -> Unary:
         return wrap(computed(op, t._value), t._weak) if t._value.dtype.kind in "fc" else copied(t)
 
     rule = "Shape and dtype stay; bools and integers are copied."
-    return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
+    return unary(named(function, op, text, rule, call, f"{result}, dtype=float64"))
 
 
 def _signed(op: str, text: str, call: str, result: str, kinds: str = "iufc") -> Unary:
@@ -101,7 +100,7 @@ def _signed(op: str, text: str, call: str, result: str, kinds: str = "iufc") -> 
         return wrap(computed(op, t._value), t._weak)
 
     rule = f"Shape and dtype stay. Raises DTypeError for {_REFUSED[kinds]}."
-    return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
+    return unary(named(function, op, text, rule, call, f"{result}, dtype=int64"))
 
 
 def _arithmetic(op: str, text: str, call: str, result: str, kinds: str = "iufc", on_bool: str | None = None) -> Binary:
@@ -118,7 +117,7 @@ def _arithmetic(op: str, text: str, call: str, result: str, kinds: str = "iufc",
 
     refused = "" if on_bool is not None else f", DTypeError for {_REFUSED[kinds]}"
     rule = f"{_MEET} to one dtype, the result's.\n{_APART}{refused}."
-    return named(function, op, text, rule, call, f"{result}, dtype=int64")  # type: ignore[no-any-return]
+    return binary(named(function, op, text, rule, call, f"{result}, dtype=int64"))
 
 
 def _divided(op: str, text: str, call: str, result: str) -> Binary:
@@ -129,7 +128,7 @@ def _divided(op: str, text: str, call: str, result: str) -> Binary:
         return wrap(computed(op, *values), weak)
 
     rule = f"{_MEET} to one float dtype, the result's; integers to the default float.\n{_APART}."
-    return named(function, op, text, rule, call, f"{result}, dtype=float64")  # type: ignore[no-any-return]
+    return binary(named(function, op, text, rule, call, f"{result}, dtype=float64"))
 
 
 def _comparison(op: str, text: str, call: str, result: str) -> Binary:
@@ -138,7 +137,7 @@ def _comparison(op: str, text: str, call: str, result: str) -> Binary:
         return wrap(emit(op, meet(op, (x, y))[0])[0]) if special is None else special
 
     rule = f"Operands broadcast; integers of different dtypes compare as numbers. The result is bool.\n{_APART}."
-    return named(function, op, text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
+    return binary(named(function, op, text, rule, call, f"{result}, dtype=bool"))
 
 
 def _logical(op: str, text: str, call: str, result: str) -> Binary:
@@ -146,7 +145,7 @@ def _logical(op: str, text: str, call: str, result: str) -> Binary:
         return wrap(emit(op, meet(op, (as_bool(x), as_bool(y)))[0])[0])
 
     rule = "Operands broadcast, or ShapeError is raised; the result is bool."
-    return named(function, f"logical_{op}", text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
+    return binary(named(function, f"logical_{op}", text, rule, call, f"{result}, dtype=bool"))
 
 
 # ---- arithmetic
@@ -233,6 +232,7 @@ bitwise_right_shift = _arithmetic("shr", "x shifted right by y bits; the sign is
 bitwise_invert = _signed("invert", "Every bit flipped; of bools logical not.", "[0, 5]", "[-1, -6]", "biu")
 
 
+@unary
 def logical_not(x: ArrayLike, /) -> Tensor:
     """True where x is 0 or False; the shape stays, the result is bool.
 
@@ -242,6 +242,7 @@ def logical_not(x: ArrayLike, /) -> Tensor:
     return wrap(emit("invert", (as_bool(x)._value,))[0])
 
 
+@unary
 def absolute(x: ArrayLike, /) -> Tensor:
     """The absolute value; shape and dtype stay, bools are copied. The derivative at 0 is 0.
 
@@ -252,6 +253,7 @@ def absolute(x: ArrayLike, /) -> Tensor:
     return copied(t) if t._value.dtype.kind in "bu" else wrap(computed("abs", t._value), t._weak)
 
 
+@unary
 def positive(x: ArrayLike, /) -> Tensor:
     """A copy of x: its elements, shape and dtype.
 
@@ -261,6 +263,7 @@ def positive(x: ArrayLike, /) -> Tensor:
     return copied(unary_operand(x))
 
 
+@unary
 def square(x: ArrayLike, /) -> Tensor:
     """x * x; shape and dtype stay, of bools an int8, as in NumPy.
 
@@ -271,6 +274,7 @@ def square(x: ArrayLike, /) -> Tensor:
     return cast(t, int8) if t._value.dtype is bool_ else multiply(t, t)
 
 
+@unary
 def reciprocal(x: ArrayLike, /) -> Tensor:
     """1 / x; the shape stays, integers give the default float (in NumPy an integer).
 
@@ -281,15 +285,18 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
     return wrap(reciprocal_of(t._value), t._weak) if t._value.dtype.kind == "c" else divide(1, t)
 
 
-def round(x: ArrayLike, /, decimals: int = 0) -> Tensor:
-    """x to `decimals` decimal places, half to even; shape and dtype stay.
+def round(x: ArrayLike, /, decimals: int = 0, out: Out = None) -> Tensor:
+    """x to `decimals` decimal places, half to even; shape and dtype stay. With `out` written to that, and returned.
 
     Integers are rounded to tens and so on where `decimals` is negative, and saturate; bools stay bools.
 
     >>> lg.round([2.5, 3.14159]), lg.round([3.14159], decimals=2)
     (Tensor([2., 3.], dtype=float64), Tensor([3.14], dtype=float64))
     """
-    t = as_tensor(x)
+    return delivered("round", _rounded(as_tensor(x), decimals), out)
+
+
+def _rounded(t: Tensor, decimals: int) -> Tensor:
     if decimals == 0 or t._value.dtype.kind not in "fc":
         return _rint(t) if decimals >= 0 else _round_integers(t, decimals)
     scale = 10.0 ** abs(decimals)
@@ -305,6 +312,7 @@ def _round_integers(t: Tensor, decimals: int) -> Tensor:
 _LARGEST_PRODUCT = {"i": 4, "u": 4, "f": 2}
 
 
+@binary
 def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x to the power y; operands broadcast and are promoted to one dtype, the result's.
 

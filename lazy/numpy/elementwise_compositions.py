@@ -43,6 +43,7 @@ from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
+from loopgrad.lazy.tensor.outputs import binary, unary
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -80,6 +81,7 @@ def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
     return floor_divide(x, y), remainder(x, y)
 
 
+@binary
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x to the power y in float64 or complex128, whatever the operands' dtypes: integers may have negative powers.
     Shapes broadcast.
@@ -92,6 +94,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return power(cast(base, wide), cast(exponent, wide))
 
 
+@binary
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The larger of x and y; where one is NaN, the other. Shapes and dtypes are those of `maximum`.
 
@@ -101,6 +104,7 @@ def fmax(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(isnan(x), y, where(isnan(y), x, maximum(x, y)))
 
 
+@binary
 def fmin(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The smaller of x and y; where one is NaN, the other. Shapes and dtypes are those of `minimum`.
 
@@ -110,6 +114,7 @@ def fmin(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(isnan(x), y, where(isnan(y), x, minimum(x, y)))
 
 
+@unary
 def fabs(x: ArrayLike, /) -> Tensor:
     """The absolute value as a float: integers give the default float, the shape stays.
 
@@ -119,6 +124,7 @@ def fabs(x: ArrayLike, /) -> Tensor:
     return absolute(_as_real("fabs", x))
 
 
+@unary
 def deg2rad(x: ArrayLike, /) -> Tensor:
     """Degrees to radians; the shape stays, integers give the default float.
 
@@ -128,6 +134,7 @@ def deg2rad(x: ArrayLike, /) -> Tensor:
     return multiply(_as_real("deg2rad", x), math.pi / 180.0)
 
 
+@unary
 def rad2deg(x: ArrayLike, /) -> Tensor:
     """Radians to degrees; the shape stays, integers give the default float.
 
@@ -137,6 +144,7 @@ def rad2deg(x: ArrayLike, /) -> Tensor:
     return multiply(_as_real("rad2deg", x), 180.0 / math.pi)
 
 
+@unary
 def rint(x: ArrayLike, /) -> Tensor:
     """The nearest whole number as a float, half to even; the shape stays, integers give the default float.
 
@@ -159,6 +167,7 @@ def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     return where(below, negative(size), size), whole
 
 
+@binary
 def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
     """x * 2**exponent, rounded once; shapes broadcast, the dtype is x's (of integers the default float).
 
@@ -180,6 +189,7 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
     return multiply(t, exp2(cast(clip(rest, lowest, highest), t._value.dtype)))
 
 
+@binary
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """log2(2**x + 2**y) without overflow; operands broadcast, and integers give the default float.
 
@@ -212,6 +222,7 @@ def sinc(x: ArrayLike, /) -> Tensor:
     return where(near, series, divide(sin(angle), where(near, 1.0, angle)))
 
 
+@binary
 def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
     """0 where x is negative, 1 where it is positive, `at_zero` where it is 0; NaN stays.
 
@@ -226,6 +237,7 @@ def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
     return where(isnan(t), t, step)
 
 
+@unary
 def isposinf(x: ArrayLike, /) -> Tensor:
     """Whether x is positive infinity; the shape stays, the result is bool.
 
@@ -235,6 +247,7 @@ def isposinf(x: ArrayLike, /) -> Tensor:
     return logical_and(isinf(x), greater(x, 0))
 
 
+@unary
 def isneginf(x: ArrayLike, /) -> Tensor:
     """Whether x is negative infinity; the shape stays, the result is bool.
 
@@ -329,6 +342,7 @@ def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, def
 # ---- integers
 
 
+@binary
 def gcd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The greatest common divisor, by Euclid's algorithm, each element in a loop of its own.
 
@@ -355,6 +369,7 @@ def _unsigned_gcd(x: Tensor, y: Tensor) -> Tensor:
     return found[0]
 
 
+@binary
 def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The least common multiple; 0 where one is 0. Shapes, dtypes and errors are those of `gcd`; it may wrap.
 
@@ -368,6 +383,7 @@ def lcm(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return cast(multiply(floor_divide(a, _unsigned_gcd(a, b)), b), values[0].dtype)  # x // 0 is 0
 
 
+@unary
 def bitwise_count(x: ArrayLike, /) -> Tensor:
     """How many bits of |x| are set, as uint8; the shape stays. Raises DTypeError for floats.
 

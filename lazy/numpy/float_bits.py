@@ -25,6 +25,7 @@ from loopgrad.lazy.numpy.elementwise_compositions import ldexp
 from loopgrad.lazy.numpy.special_values import copysign, isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet
+from loopgrad.lazy.tensor.outputs import binary, unary
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def _bits(x: Tensor) -> Tensor:
     return bitcast_convert_type(x, DTYPES[f"int{x._value.dtype.bits}"])
 
 
+@binary
 def nextafter(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The next number after x on the way to y; y where both are equal, NaN where one is.
 
@@ -74,6 +76,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return add(found, where(isfinite(here), negative(subtract(here, t)), -0.0))
 
 
+@unary
 def spacing(x: ArrayLike, /) -> Tensor:
     """The distance from x to the next number away from 0, with x's sign; NaN for infinities and NaN.
 

@@ -20,6 +20,7 @@ from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
+from loopgrad.lazy.tensor.outputs import Out
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -109,7 +110,7 @@ def extract(condition: ArrayLike, x: ArrayLike, /) -> Tensor:
     return take(x, flatnonzero(condition))
 
 
-def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Tensor:
+def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None, out: Out = None) -> Tensor:
     """The slices along an axis (None: of x raveled) for which a vector of conditions holds, of x's dtype.
 
     Evaluates the condition, as a mask does; raises TracedValueError while tracing.
@@ -117,7 +118,7 @@ def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> 
     >>> lg.compress([False, True], lg.asarray([[1, 2], [3, 4]]), axis=0)
     Tensor([[3, 4]], dtype=int64)
     """
-    return take(x, flatnonzero(condition), axis=axis)
+    return take(x, flatnonzero(condition), axis, out)
 
 
 def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:

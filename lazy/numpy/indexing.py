@@ -38,6 +38,7 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import promote
 
 if TYPE_CHECKING:
@@ -365,7 +366,7 @@ def _from_end(index: Value, extent: int) -> Value:
 # ---- functions
 
 
-def take(x: ArrayLike, /, indices: ArrayLike, axis: int | None = None, *, mode: str = "raise") -> Tensor:
+def take(x: ArrayLike, /, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Tensor:
     """The elements at `indices` along an axis (None: of the raveled array), of x's dtype.
 
     The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. What is out of
@@ -382,9 +383,9 @@ def take(x: ArrayLike, /, indices: ArrayLike, axis: int | None = None, *, mode: 
         extent = prod(shape) if axis is None else shape[normal_axis("take", axis, len(shape))]
         chosen = _brought_inside(chosen, extent, mode)
     if axis is None:
-        return get_item(wrap(ops.reshape(t._value, (prod(t._value.shape),))), chosen)
+        return delivered("take", get_item(wrap(ops.reshape(t._value, (prod(t._value.shape),))), chosen), out)
     d = normal_axis("take", axis, len(t._value.shape))
-    return get_item(t, (*(FULL,) * d, chosen))
+    return delivered("take", get_item(t, (*(FULL,) * d, chosen)), out)
 
 
 def _brought_inside(chosen: Tensor, extent: int, mode: str) -> Tensor:

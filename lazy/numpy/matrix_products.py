@@ -20,6 +20,7 @@ from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.views_and_assignment import Diagonal, WritableDiagonal
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_operand, copied, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, meet_arrays, normal_axis, positions
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import promote_arrays
 from loopgrad.lazy.tensor.storage import viewed
 
@@ -40,8 +41,9 @@ def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
     return [cast_operand(t, work) for t in tensors], dtype is bool_
 
 
-def matmul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right).
+def matmul(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
+    """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right). With `out` written
+    to that, and returned.
 
     Shapes (..., m, k) and (..., k, n) give (..., m, n), in the dtype to which both are promoted. Raises ShapeError for
     a scalar and where the inner extents differ.
@@ -49,6 +51,10 @@ def matmul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     >>> lg.matmul(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
+    return delivered("matmul", _matrix_product(x, y), out)
+
+
+def _matrix_product(x: ArrayLike, y: ArrayLike) -> Tensor:
     (a, b), were_bool = _one_dtype((x, y))
     if not a.shape or not b.shape:
         fix = "multiply by a scalar with *"
@@ -80,8 +86,9 @@ def _batched_matmul(a: Value, b: Value) -> Value:
     return ops.matmul(broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:])))
 
 
-def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last.
+def dot(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
+    """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last. With `out` written
+    to that, and returned.
 
     Shapes (..., k) and (..., k, n) give all axes of x but the last, then those of y but the summed one. Dtypes and
     errors are those of `matmul`.
@@ -91,10 +98,9 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """
     a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
-        return multiply(a, b)
-    if len(b._value.shape) <= 2:
-        return matmul(a, b)
-    return tensordot(a, b, axes=([-1], [-2]))
+        return delivered("dot", multiply(a, b), out)
+    product = matmul(a, b) if len(b._value.shape) <= 2 else tensordot(a, b, axes=([-1], [-2]))
+    return delivered("dot", product, out)
 
 
 def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
@@ -164,7 +170,7 @@ def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return tensordot(a, b, axes=([-1], [-1]))
 
 
-def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+def outer(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
     """All products of two vectors (others are raveled): shapes (m,) and (n,) give (m, n), in one promoted dtype.
 
     >>> lg.outer(lg.asarray([1, 2]), lg.asarray([3, 4, 5]))
@@ -172,7 +178,7 @@ def outer(x: ArrayLike, y: ArrayLike, /) -> Tensor:
             [ 6,  8, 10]], dtype=int64)
     """
     a, b = map(ravel, meet_arrays(x, y))
-    return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])))
+    return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])), out=out)
 
 
 def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
@@ -262,7 +268,9 @@ def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
     return diag(ravel(x), k)
 
 
-def trace(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+def trace(
+    x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Out = None
+) -> Tensor:
     """The sum of the diagonal over two axes, which the result hasn't; in `dtype`, or integers in 64 bits.
 
     Raises ShapeError for less than two axes.
@@ -270,11 +278,11 @@ def trace(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtyp
     >>> lg.trace(lg.asarray([[1, 2], [3, 4]]))
     Tensor(5, dtype=int64)
     """
-    return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1, dtype=dtype)
+    return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1, dtype=dtype, out=out)
 
 
 def cross(
-    x: ArrayLike, y: ArrayLike, /, axis: int | None = None, *, axisa: int = -1, axisb: int = -1, axisc: int = -1
+    x: ArrayLike, y: ArrayLike, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
     """The cross product of vectors of 3 along an axis (the last; or `axisa` of x, `axisb` of y, `axisc` of the result).
 
@@ -304,7 +312,7 @@ def cross(
 # ---- einsum
 
 
-def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
+def einsum(subscripts: str, /, *operands: ArrayLike, out: Out = None, optimize: Any = True) -> Tensor:
     """Einstein summation over letters ("ij,jk->ik"); of three operands to eight the order of contractions is
     the one with the fewest multiplications, of more what a greedy search finds (`numpy.einsum_path`).
 
@@ -312,7 +320,8 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     without letters, which are broadcast against each other. Of one operand of which nothing is summed ("ij->ji",
     "ii->i") the result is a view.
 
-    Dtypes are promoted to one. Raises ShapeError for letters that don't fit the shapes.
+    Dtypes are promoted to one. With `out` the result is written to that, and it is returned; `optimize`, which tells
+    NumPy to look for an order, changes nothing. Raises ShapeError for letters that don't fit the shapes.
 
     >>> lg.einsum("ij,j->i", lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
@@ -320,14 +329,14 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Tensor:
     values, were_bool = _one_dtype(operands)
     inputs, output, values = _parse(subscripts, values)
     if len(operands) == 1 and set(inputs[0]) == set(output):
-        return _turned(as_tensor(operands[0]), inputs[0], output)
+        return delivered("einsum", _turned(as_tensor(operands[0]), inputs[0], output), out)
     left = [_diagonals(labels, value) for labels, value in zip(inputs, values, strict=True)]
     for i, j in _path(left, output):
         other, one = left.pop(j), left.pop(i)
         later = set(output).union(*[labels for labels, _ in left])
         left.append(_contract(*one, *other, later))
     result = wrap(_arranged(*left[0], output))
-    return cast(result, bool_) if were_bool else result
+    return delivered("einsum", cast(result, bool_) if were_bool else result, out)
 
 
 def _path(operands: Sequence[tuple[str, Value]], output: str) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from loopgrad.lazy.numpy.indexing import FULL
 from loopgrad.lazy.numpy.views_and_assignment import subscript
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, cast_value, copied, wrap
 from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import as_dtype, promote_all, promote_arrays
 from loopgrad.lazy.tensor.storage import as_array, by_rows, is_number, needs_copy, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Flipped, Reshaped, Stretched, Transposed
@@ -35,7 +36,7 @@ PUBLIC_LINALG: Final = "matrix_transpose"
 # ---- shape
 
 
-def reshape(x: ArrayLike, /, shape: Any, *, order: str = "C", copy: bool | None = None) -> Tensor:
+def reshape(x: ArrayLike, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape, of which one extent may be -1 (what is left).
 
     They are read and written row by row (`order="C"`) or column by column ("F"). The result shares x's memory where
@@ -318,8 +319,9 @@ def _same_dtype(op: str, xs: Sequence[ArrayLike], wanted: Any = None, numbers_gi
     return [cast_operand(t, dtype) for t in tensors]
 
 
-def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0, *, dtype: Any = None) -> Tensor:
-    """Join along an existing axis (None: of all raveled), in `dtype`, or the one to which all are promoted.
+def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0, out: Out = None, *, dtype: Any = None) -> Tensor:
+    """Join along an existing axis (None: of all raveled), in `dtype`, or the one to which all are promoted. With `out`
+    written to that, and returned.
 
     The other extents must be equal: raises ShapeError where they aren't, for a scalar, and for no tensors.
 
@@ -330,15 +332,17 @@ def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0, *, dtype: Any = Non
     """
     values = _same_dtype("concat", xs, dtype, numbers_give_way=axis is None)  # only there can they be among arrays
     if axis is None:
-        return wrap(ops.concat([ravel(wrap(v))._value for v in values], 0))
+        return delivered("concat", wrap(ops.concat([ravel(wrap(v))._value for v in values], 0)), out)
     if not values[0].shape:
         fix = "use lg.stack to join scalars"
         raise ShapeError(explained("concat", "tensors of at least one dimension", "a scalar", fix))
-    return wrap(ops.concat(values, normal_axis("concat", axis, len(values[0].shape))))
+    joined = ops.concat(values, normal_axis("concat", axis, len(values[0].shape)))
+    return delivered("concat", wrap(joined), out)
 
 
-def stack(xs: Sequence[ArrayLike], /, axis: int = 0, *, dtype: Any = None) -> Tensor:
+def stack(xs: Sequence[ArrayLike], /, axis: int = 0, out: Out = None, *, dtype: Any = None) -> Tensor:
     """Join along a new axis, in `dtype`, or the one to which all are promoted; raises ShapeError where shapes differ.
+    With `out` written to that, and returned.
 
     >>> lg.stack([lg.asarray([1, 2]), lg.asarray([3, 4])], axis=1)
     Tensor([[1, 3],
@@ -351,7 +355,7 @@ def stack(xs: Sequence[ArrayLike], /, axis: int = 0, *, dtype: Any = None) -> Te
         raise ShapeError(explained("stack", "tensors of one shape", got, "broadcast or slice them first"))
     d = normal_axis("stack", axis, len(shape) + 1)
     rows = [ops.reshape(v, (*shape[:d], 1, *shape[d:])) for v in values]
-    return wrap(ops.concat(rows, d))
+    return delivered("stack", wrap(ops.concat(rows, d)), out)
 
 
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:

@@ -7,12 +7,12 @@ function that loopgrad hasn't gets the elements, as `np.asarray` gives them. `ou
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Final
 
 import numpy as np
 
 from loopgrad.graph.errors import DTypeError, explained
-from loopgrad.lazy.numpy.views_and_assignment import assign
 from loopgrad.lazy.tensor.core import TensorCore
 from loopgrad.lazy.tensor.evaluation import to_numpy
 
@@ -26,26 +26,47 @@ _RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", 
 
 
 def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """`ufunc(*inputs)` as loopgrad's function of that name."""
-    out = options.pop("out", None)
-    in_place = out is not None and len(out) == 1 and out[0] is inputs[0] and isinstance(inputs[0], np.ndarray)
-    target = out[0] if out is not None and len(out) == 1 and isinstance(out[0], TensorCore) else None
+    """`ufunc(*inputs)` as loopgrad's function of that name, with its options."""
     if method != "__call__":
-        name = (_REDUCTIONS if method == "reduce" else _RUNNING if method == "accumulate" else {}).get(ufunc.__name__)
-        fix = f"use lg.{name}" if name else "use loopgrad's functions, or np.asarray(x)"
-        raise DTypeError(explained(f"np.{ufunc.__name__}.{method}", "NumPy arrays", "a tensor", fix))
-    if options or (out is not None and not in_place and target is None):
-        names = ", ".join([*options, *(["out"] if out is not None else [])])
-        fix = "use the result, and lg.where or .astype on it"
-        raise DTypeError(explained(f"np.{ufunc.__name__}", "no further arguments beside tensors", names, fix))
+        return _method(ours, ufunc, method, inputs, options)
+    out = options.pop("out", None)
+    if out is not None and len(out) == 1 and out[0] is inputs[0] and isinstance(inputs[0], np.ndarray) and not options:
+        out = None  # `array += tensor` makes the name a tensor, as for every number
     function = _offered(ours, ufunc.__name__)
     if function is None:
         fix = "docs/numpy.md lists what there is; np.asarray(x) gives the elements"
         raise DTypeError(explained(f"np.{ufunc.__name__}", "a function that loopgrad has", "another one", fix))
-    result = function(*inputs)
-    if target is not None:
-        return assign(f"np.{ufunc.__name__}", target, result)  # type: ignore[arg-type]
-    return result  # `array += tensor` makes the name a tensor, as for every number
+    if out is not None:
+        options["out"] = out
+    return function(*inputs, **_in_our_terms(f"np.{ufunc.__name__}", function, options))
+
+
+def _in_our_terms(name: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Options that the function has; a NumPy array to write to, and others, are refused."""
+    if any(not isinstance(t, TensorCore) for t in options.get("out", ())):
+        fix = "use the result, or write to a tensor"
+        raise DTypeError(explained(name, "a tensor as out= beside tensors", "another array", fix))
+    known = signature(function).parameters
+    refused = [option for option in options if option not in known]
+    if refused:
+        fix = "use the result, and lg.where or .astype on it"
+        raise DTypeError(explained(name, "options that loopgrad's function has", ", ".join(refused), fix))
+    return options
+
+
+def _method(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`np.add.reduce(x)` and its like, as our reductions and running totals are; axis 0 unless told, as in NumPy."""
+    name = (_REDUCTIONS if method == "reduce" else _RUNNING if method == "accumulate" else {}).get(ufunc.__name__)
+    if name is not None:
+        function = getattr(ours, name)
+        given = {"axis": 0} | dict(zip(("axis", "dtype"), inputs[1:], strict=False)) | options
+        kept = {k: v for k, v in given.items() if v is not None or k == "axis"}
+        return function(inputs[0], **_in_our_terms(f"np.{ufunc.__name__}.{method}", function, kept))
+    if method == "outer" and not options and (function := _offered(ours, ufunc.__name__)) is not None:
+        a, b = (ours.asarray(x) for x in inputs)
+        return function(a.reshape((*a.shape, *(1,) * b.ndim)), b)
+    fix = "use loopgrad's functions, x.at[i].add(v) for what ufunc.at does, or np.asarray(x)"
+    raise DTypeError(explained(f"np.{ufunc.__name__}.{method}", "NumPy arrays", "a tensor", fix))
 
 
 def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

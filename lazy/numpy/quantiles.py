@@ -1,11 +1,12 @@
 """Quantiles: elements below which a part of the others lies, by one sort of each row.
 
 Between elements there are as many conventions as textbooks; `method` has NumPy's names of them (Hyndman and Fan, Sample
-Quantiles in Statistical Packages, 1996).
+Quantiles in Statistical Packages, 1996). `overwrite_input`, which allows NumPy to sort in place, changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,7 @@ from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import normal_axes
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
@@ -130,7 +132,8 @@ def _place(method: str, count: Tensor, q: Tensor) -> tuple[Tensor, Tensor | None
             return place, where(equal(share, 0.0), 0.0, 0.5)
         if method == "middle":  # of an odd count that element itself, twice
             return place, share
-        whole = {"lower": floor, "higher": ceil, "nearest": round}.get(method)
+        ways: dict[str, Callable[[Any], Tensor]] = {"lower": floor, "higher": ceil, "nearest": round}
+        whole = ways.get(method)
         return (place, share) if whole is None else (whole(place), None)
     if method in _CONTINUOUS:
         alpha, beta = _CONTINUOUS[method]
@@ -205,8 +208,8 @@ def _elements(ordered: Tensor, place: Tensor) -> Tensor:
 
 
 def quantile(
-    x: ArrayLike, /, q: ArrayLike, axis: Any = None, *, method: str = "linear", keepdims: bool = False,
-    weights: ArrayLike | None = None,
+    x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The elements below which a part q (0 to 1) lies; NaN where any is NaN.
 
@@ -220,24 +223,24 @@ def quantile(
     >>> lg.quantile([1.0, 2.0, 3.0, 4.0], 0.4, method="lower")
     Tensor(2., dtype=float64)
     """
-    return _quantile(x, q, axis, keepdims, False, method, weights)
+    return delivered("quantile", _quantile(x, q, axis, keepdims, False, method, weights), out)
 
 
 def percentile(
-    x: ArrayLike, /, q: ArrayLike, axis: Any = None, *, method: str = "linear", keepdims: bool = False,
-    weights: ArrayLike | None = None,
+    x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """`quantile` of q / 100, with its options, shapes, dtypes and errors.
 
     >>> lg.percentile([1.0, 2.0, 3.0], 50)
     Tensor(2., dtype=float64)
     """
-    return _quantile(x, divide(q, 100.0), axis, keepdims, False, method, weights)
+    return delivered("quantile", _quantile(x, divide(q, 100.0), axis, keepdims, False, method, weights), out)
 
 
 def nanquantile(
-    x: ArrayLike, /, q: ArrayLike, axis: Any = None, *, method: str = "linear", keepdims: bool = False,
-    weights: ArrayLike | None = None,
+    x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """`quantile` of the elements that aren't NaN, with its options, shapes, dtypes and errors; NaN where all are.
     Of an array without elements it is one NaN, however many quantiles are asked for, as in NumPy.
@@ -245,22 +248,24 @@ def nanquantile(
     >>> lg.nanquantile([1.0, np.nan, 3.0], 0.5)
     Tensor(2., dtype=float64)
     """
-    return _quantile(x, q, axis, keepdims, True, method, weights)
+    return delivered("quantile", _quantile(x, q, axis, keepdims, True, method, weights), out)
 
 
 def nanpercentile(
-    x: ArrayLike, /, q: ArrayLike, axis: Any = None, *, method: str = "linear", keepdims: bool = False,
-    weights: ArrayLike | None = None,
+    x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
+    method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """`percentile` of the elements that aren't NaN, with its options, shapes, dtypes and errors; NaN where all are.
 
     >>> lg.nanpercentile([1.0, np.nan, 3.0], 50)
     Tensor(2., dtype=float64)
     """
-    return _quantile(x, divide(q, 100.0), axis, keepdims, True, method, weights)
+    return delivered("quantile", _quantile(x, divide(q, 100.0), axis, keepdims, True, method, weights), out)
 
 
-def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+def median(
+    x: ArrayLike, /, axis: Any = None, out: Out = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Tensor:
     """The middle element over `axis`, the mean of two where the count is even; NaN where any is NaN.
 
     Integers give the default float; of no elements it is NaN.
@@ -268,13 +273,15 @@ def median(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tens
     >>> lg.median([3.0, 1.0, 2.0]), lg.median([1, 2])
     (Tensor(2., dtype=float64), Tensor(1.5, dtype=float64))
     """
-    return _quantile(x, 0.5, axis, keepdims, False, "middle")
+    return delivered("median", _quantile(x, 0.5, axis, keepdims, False, "middle"), out)
 
 
-def nanmedian(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+def nanmedian(
+    x: ArrayLike, /, axis: Any = None, out: Out = None, overwrite_input: bool = False, keepdims: bool = False
+) -> Tensor:
     """`median` of the elements that aren't NaN, with its shapes, dtypes and errors; NaN where all are.
 
     >>> lg.nanmedian([1.0, np.nan, 3.0])
     Tensor(2., dtype=float64)
     """
-    return _quantile(x, 0.5, axis, keepdims, True, "middle")
+    return delivered("median", _quantile(x, 0.5, axis, keepdims, True, "middle"), out)

@@ -32,6 +32,7 @@ from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_bool, normal_axis, normal_shape
+from loopgrad.lazy.tensor.outputs import Out, delivered
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -71,7 +72,7 @@ def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None
             raise ShapeError(explained(op, f"a k from {-extent} to {extent - 1}", k, "choose one in range"))
 
 
-def choose(x: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, /, *, mode: str = "raise") -> Tensor:
+def choose(x: ArrayLike, /, choices: Sequence[ArrayLike] | ArrayLike, out: Out = None, mode: str = "raise") -> Tensor:
     """For each element of x, an integer k, the element of choices[k] in its place.
 
     All broadcast; choices are promoted to one dtype, the result's. `mode`: what is out of range is "wrap"ped, or
@@ -95,7 +96,7 @@ def choose(x: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, /, *, mode: s
     elif mode == "clip":
         at = clip(at, 0, len(ways) - 1)
     table = stack([broadcast_to(w, shape) for w in ways])
-    return take_along_axis(table, expand_dims(at, 0), axis=0)[0]
+    return delivered("choose", take_along_axis(table, expand_dims(at, 0), axis=0)[0], out)
 
 
 def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], /, *args: Any, **kw: Any) -> Tensor:

@@ -1,8 +1,8 @@
 """Reductions.
 
-`axis` is None (all), an int or a tuple. Sums of bools and integers are 64-bit, as in NumPy; `mean`,
-`var` and `std` of integers compute in the default float. Reducing no elements: sum 0, prod 1, all
-True, any False; min, max, argmin and argmax refuse.
+`axis` is None (all), an int or a tuple; a result is written to `out` where that is given, which is returned. Sums of
+bools and integers are 64-bit, as in NumPy; `mean`, `var` and `std` of integers compute in the default float. Reducing
+no elements: sum 0, prod 1, all True, any False; min, max, argmin and argmax refuse.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, normal_axes, normal_axis
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
 
@@ -78,7 +79,7 @@ def _kept(value: Value, where: ArrayLike | None, identity: Any) -> Value:
 
 
 def sum(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The sum over `axis` (None: all; an int or several), of those elements where `where` holds, plus `initial`.
@@ -92,11 +93,11 @@ def sum(
     value = as_tensor(x)._value
     wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 0)
     result = wrap(_reduced("reduce_sum", wide, axis, keepdims))
-    return result if initial is None else add(result, initial)
+    return delivered("sum", result if initial is None else add(result, initial), out)
 
 
 def prod(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The product over `axis`, of those elements where `where` holds, times `initial`; 1 of no elements.
@@ -109,7 +110,7 @@ def prod(
     value = as_tensor(x)._value
     wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 1)
     result = wrap(_reduced("reduce_prod", wide, axis, keepdims))
-    return result if initial is None else multiply(result, initial)
+    return delivered("prod", result if initial is None else multiply(result, initial), out)
 
 
 def summed_dtype(value: Value, dtype: Any) -> DType:
@@ -129,7 +130,7 @@ Tensor({result}, dtype=int64)
 
 def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Tensor]:
     def function(
-        x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False,
+        x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False,
         initial: ArrayLike | None = None, where: ArrayLike | None = None,
     ) -> Tensor:  # fmt: skip
         value = as_tensor(x)._value
@@ -142,9 +143,9 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
         if initial is not None and product_of(value.shape) == 0:  # there is nothing to compare `initial` with
             value = _nothing(value, axis, _limit(value.dtype, name))
         result = wrap(_reduced(on_bool if value.dtype is bool_ else op, value, axis, keepdims))
-        if initial is None:
-            return result
-        return minimum(result, initial) if name == "min" else maximum(result, initial)
+        if initial is not None:
+            result = minimum(result, initial) if name == "min" else maximum(result, initial)
+        return delivered(name, result, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _EXTREMUM.format(name=name, which="smallest" if name == "min" else "largest", result=result)
@@ -173,22 +174,28 @@ min = _extremum("reduce_min", "reduce_and", "min", "[1, 2]")
 max = _extremum("reduce_max", "reduce_or", "max", "[3, 5]")
 
 
-def all(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
+def all(
+    x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Tensor:
     """Whether every element over `axis` is true (not 0), among those where `where` holds: bools; True of no elements.
 
     >>> lg.all(lg.asarray([[1, 0], [1, 1]]), axis=1)
     Tensor([False,  True], dtype=bool)
     """
-    return wrap(_reduced("reduce_and", _kept(as_bool(x)._value, where, True), axis, keepdims))
+    result = wrap(_reduced("reduce_and", _kept(as_bool(x)._value, where, True), axis, keepdims))
+    return delivered("all", result, out)
 
 
-def any(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
+def any(
+    x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Tensor:
     """Whether some element over `axis` is true (not 0), among those where `where` holds: bools; False of no elements.
 
     >>> lg.any(lg.asarray([[1, 0], [0, 0]]), axis=1)
     Tensor([ True, False], dtype=bool)
     """
-    return wrap(_reduced("reduce_or", _kept(as_bool(x)._value, where, False), axis, keepdims))
+    result = wrap(_reduced("reduce_or", _kept(as_bool(x)._value, where, False), axis, keepdims))
+    return delivered("any", result, out)
 
 
 def count_nonzero(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -208,8 +215,9 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where:
 
 
 def mean(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None
-) -> Tensor:
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The mean over `axis`, of those elements where `where` holds; NaN of no elements.
 
     A float keeps its dtype (16-bit ones are added up in float32), integers give the default float.
@@ -221,7 +229,7 @@ def mean(
     work = requested_dtype(dtype) or float_dtype(value.dtype)
     axes = normal_axes("mean", axis, len(value.shape))
     total = sum(cast(wrap(value), _accumulator(work)), axis=axes, keepdims=keepdims, where=where)
-    return cast(divide(total, _count(value.shape, axes, keepdims, where)), work)
+    return delivered("mean", cast(divide(total, _count(value.shape, axes, keepdims, where)), work), out)
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -230,8 +238,8 @@ def _accumulator(dtype: DType) -> DType:
 
 
 def var(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, correction: float = 0.0, keepdims: bool = False,
-    ddof: float | None = None, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`, of those elements where `where` holds.
 
@@ -251,16 +259,18 @@ def var(
     taken = correction if ddof is None else ddof
     count = _count(value.shape, axes, keepdims, where)
     if isinstance(count, float):
-        return divide(squares, count - taken if count > taken else 0.0)
-    return divide(squares, cast(maximum(subtract(count, taken), 0), squares._value.dtype))
+        divisor: Any = count - taken if count > taken else 0.0
+    else:
+        divisor = cast(maximum(subtract(count, taken), 0), squares._value.dtype)
+    return delivered("var", divide(squares, divisor), out)
 
 
 _mean: Final = mean
 
 
 def std(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, correction: float = 0.0, keepdims: bool = False,
-    ddof: float | None = None, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """The standard deviation, the root of `var`, with its options, shapes and dtypes; of equal elements its derivative
     is 0.
@@ -269,7 +279,7 @@ def std(
     Tensor(1., dtype=float64)
     """
     how: dict[str, Any] = {"correction": correction, "keepdims": keepdims, "ddof": ddof, "where": where, "mean": mean}
-    return root_of_squares(var(x, axis, dtype, **how))
+    return delivered("std", root_of_squares(var(x, axis, dtype, **how)), out)
 
 
 def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -300,15 +310,15 @@ Tensor({result}, dtype=int64)
 
 
 def _position(op: str, which: str, result: int) -> Callable[..., Tensor]:
-    def function(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    def function(x: ArrayLike, /, axis: int | None = None, out: Out = None, *, keepdims: bool = False) -> Tensor:
         t = as_tensor(x)
-        rank = len(t._value.shape)
+        shape = t._value.shape
         if axis is None:
-            result = wrap(emit(op, (ravel(t)._value,), {"axis": 0})[0])
-            return reshape(result, (1,) * rank) if keepdims else result
-        d = normal_axis(op, axis, rank)
-        result = wrap(emit(op, (t._value,), {"axis": d})[0])
-        return reshape(result, (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])) if keepdims else result
+            result, kept = wrap(emit(op, (ravel(t)._value,), {"axis": 0})[0]), (1,) * len(shape)
+        else:
+            d = normal_axis(op, axis, len(shape))
+            result, kept = wrap(emit(op, (t._value,), {"axis": d})[0]), (*shape[:d], 1, *shape[d + 1 :])
+        return delivered(op, reshape(result, kept) if keepdims else result, out)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _POSITION.format(name=op, which=which, result=result)

@@ -21,6 +21,7 @@ from loopgrad.lazy.numpy.reduction import summed_dtype
 from loopgrad.lazy.numpy.smooth_functions import logaddexp
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, cast_value, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, normal_axis
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _raveled(op: str, x: ArrayLike, axis: int | None) -> tuple[Tensor, int]:
 
 def _total(op: str, initial: int, **text: str) -> Callable[..., Tensor]:
     def function(
-        x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False,
+        x: ArrayLike, /, axis: int | None = None, dtype: Any = None, out: Out = None, *, reverse: bool = False,
         include_initial: bool = False, exclusive: bool = False,
     ) -> Tensor:  # fmt: skip
         t, d = _raveled(op, x, axis)
@@ -67,7 +68,7 @@ def _total(op: str, initial: int, **text: str) -> Callable[..., Tensor]:
             raise ValueError(explained(op, "include_initial or exclusive", "both", fix))
         if include_initial or exclusive:
             value = _moved_on(value, d, reverse, initial, drop=exclusive)
-        return wrap(computed(op, value, axis=d, reverse=reverse))
+        return delivered(op, wrap(computed(op, value, axis=d, reverse=reverse)), out)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _TOTAL.format(name=op, initial=initial, **text)
@@ -91,7 +92,7 @@ def _moved_on(v: Value, axis: int, reverse: bool, initial: int, drop: bool) -> V
 
 def _extremum(op: str, **text: str) -> Callable[..., Tensor]:
     def function(
-        x: ArrayLike, /, axis: int | None = None, *, dtype: Any = None, reverse: bool = False,
+        x: ArrayLike, /, axis: int | None = None, dtype: Any = None, out: Out = None, *, reverse: bool = False,
         include_initial: bool = False, exclusive: bool = False,
     ) -> Tensor:  # fmt: skip
         t, d = _raveled(op, x, axis)
@@ -101,7 +102,7 @@ def _extremum(op: str, **text: str) -> Callable[..., Tensor]:
             if given:
                 fix = "prepend an element with lg.concat"
                 raise ValueError(explained(op, f"{name} of cumsum and cumprod only", True, fix))
-        return wrap(emit(op, (t._value,), {"axis": d, "reverse": reverse})[0])
+        return delivered(op, wrap(emit(op, (t._value,), {"axis": d, "reverse": reverse})[0]), out)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _EXTREMUM.format(name=op, **text)

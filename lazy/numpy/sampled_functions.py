@@ -203,7 +203,7 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
     return concat([first, add(rest, cast(cumsum(mended, axis=d), t._value.dtype))], axis=d)
 
 
-def vander(x: ArrayLike, /, n: int | None = None, *, increasing: bool = False) -> Tensor:
+def vander(x: ArrayLike, /, n: int | None = None, increasing: bool = False) -> Tensor:
     """The matrix whose columns are the powers of a vector, from n - 1 down to 0 unless `increasing`: shape (len(x), n).
 
     n is the vector's length unless given. Raises ShapeError for what isn't a vector.

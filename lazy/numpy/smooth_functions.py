@@ -35,6 +35,7 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.operands import meet
+from loopgrad.lazy.tensor.outputs import binary, unary
 from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def root_of_squares(total: Tensor) -> Tensor:
     return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
 
 
+@binary
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """sqrt(x*x + y*y) without overflow; operands broadcast, and integers give the default float.
 
@@ -65,6 +67,7 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(plain, size, multiply(size, sqrt(add(1.0, multiply(ratio, ratio)))))
 
 
+@binary
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """log(exp(x) + exp(y)) without overflow; operands broadcast, and integers give the default float.
 
@@ -81,6 +84,7 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(alone, largest, add(top, log1p(exp(subtract(low, top)))))
 
 
+@unary
 def cbrt(x: ArrayLike, /) -> Tensor:
     """The real cube root, also of negative numbers; the shape stays, integers give the default float.
 

@@ -10,7 +10,6 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import TensorType, bool_
 from loopgrad.lazy.numpy.elementwise import (
-    Unary,
     absolute,
     greater,
     less,
@@ -33,6 +32,7 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.operands import as_bool, joined_shape, meet
+from loopgrad.lazy.tensor.outputs import Out, Unary, binary, delivered, unary
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -69,10 +69,11 @@ def where(
 
 
 def clip(
-    x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None, *, a_min: ArrayLike | None = None,
-    a_max: ArrayLike | None = None,
+    x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None, out: Out = None, *,
+    a_min: ArrayLike | None = None, a_max: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
-    """x kept between `min` and `max` (also called `a_min` and `a_max`); None leaves that side open.
+    """x kept between `min` and `max` (also called `a_min` and `a_max`); None leaves that side open. With `out` written
+    to that, and returned.
 
     All broadcast and are promoted to one dtype, the result's. NaN stays. At a limit half the derivative goes to each.
 
@@ -87,7 +88,7 @@ def clip(
         max = None if type(max) is int and max > high else max
     if min is not None:
         result = maximum(result, min)
-    return result if max is None else minimum(result, max)
+    return delivered("clip", result if max is None else minimum(result, max), out)
 
 
 # ---- tests for special values
@@ -101,13 +102,14 @@ def _special(op: str, text: str, call: str, result: str) -> Unary:
         return wrap(emit(op, (value,))[0])
 
     rule = "The shape stays, the result is bool; False for bools and integers."
-    return named(function, op.replace("_", ""), text, rule, call, f"{result}, dtype=bool")  # type: ignore[no-any-return]
+    return unary(named(function, op.replace("_", ""), text, rule, call, f"{result}, dtype=bool"))
 
 
 isnan = _special("is_nan", "Whether x is NaN.", "[1.0, np.nan]", "[False,  True]")
 isinf = _special("is_inf", "Whether x is infinite.", "[1.0, np.inf]", "[False,  True]")
 
 
+@unary
 def isfinite(x: ArrayLike, /) -> Tensor:
     """Whether x is neither infinite nor NaN; the shape stays, the result is bool.
 
@@ -117,6 +119,7 @@ def isfinite(x: ArrayLike, /) -> Tensor:
     return logical_not(logical_or(isnan(x), isinf(x)))
 
 
+@unary
 def signbit(x: ArrayLike, /) -> Tensor:
     """Whether the sign bit is set (True for -0.0, and for NaN with that bit); the shape stays, the result is bool.
 
@@ -127,6 +130,7 @@ def signbit(x: ArrayLike, /) -> Tensor:
     return wrap(ops.signbit(t._value)) if t._value.dtype.kind == "f" else less(t, 0)
 
 
+@binary
 def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The magnitude of x with the sign of y; operands broadcast, and integers give the default float.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,7 @@ from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import clip, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_axes, normal_axis
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote
 
 if TYPE_CHECKING:
@@ -68,11 +70,12 @@ Tensor({result})
 
 
 def _skipping(reduce: Callable[..., Tensor], name: str, identity: float, result: str) -> Callable[..., Tensor]:
-    def function(x: ArrayLike, /, axis: Any = None, **how: Any) -> Tensor:
+    def function(x: ArrayLike, /, *args: Any, **how: Any) -> Tensor:
         t = as_tensor(x)
-        return reduce(choose(isnan(t), identity, t) if t._value.dtype.is_float else t, axis=axis, **how)
+        return reduce(choose(isnan(t), identity, t) if t._value.dtype.is_float else t, *args, **how)
 
     function.__name__ = function.__qualname__ = name
+    function.__signature__ = signature(reduce)  # type: ignore[attr-defined]
     function.__doc__ = _SKIPPING.format(plain=name[3:], name=name, result=result, all_nan="")
     return function
 
@@ -87,17 +90,16 @@ nanargmin = _skipping(argmin, "nanargmin", float("inf"), "0, dtype=int64")
 
 def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float, result: str) -> Callable[..., Tensor]:
     def function(
-        x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False, initial: ArrayLike | None = None,
+        x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False, initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Tensor:  # fmt: skip
         t = as_tensor(x)
         if not t._value.dtype.is_float:
-            return reduce(t, axis=axis, keepdims=keepdims, initial=initial, where=where)
+            return reduce(t, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
         found = reduce(choose(isnan(t), limit, t), axis=axis, keepdims=keepdims, initial=initial, where=where)
-        if initial is not None:
-            return found
-        nothing = isnan(t).all(axis=axis, keepdims=keepdims)
-        return choose(nothing, float("nan"), found)
+        if initial is None:
+            found = choose(isnan(t).all(axis=axis, keepdims=keepdims), float("nan"), found)
+        return delivered(name, found, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _SKIPPING.format(plain=name[3:], name=name, result=result, all_nan="; NaN where all are")
@@ -109,15 +111,16 @@ nanmin = _nan_extremum(min, "nanmin", float("inf"), "1., dtype=float64")
 
 
 def nanmean(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None
-) -> Tensor:
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False, *,
+    where: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """The mean over `axis` of the elements that aren't NaN, with `mean`'s options and dtypes; NaN where all are.
 
     >>> lg.nanmean([1.0, np.nan, 3.0])
     Tensor(2., dtype=float64)
     """
     t, there = _there(x, where)
-    return mean(choose(there, t, 0.0), axis, dtype, keepdims=keepdims, where=there)
+    return mean(choose(there, t, 0.0), axis, dtype, out, keepdims, where=there)
 
 
 def _there(x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
@@ -128,8 +131,8 @@ def _there(x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
 
 
 def nanvar(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0,
-    keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis` of the elements that aren't NaN, with `var`'s options, shapes and dtypes.
 
@@ -140,12 +143,13 @@ def nanvar(
     taken = correction if ddof is None else ddof
     how: dict[str, Any] = {"ddof": taken, "keepdims": keepdims, "where": there, "mean": mean}
     found = var(choose(there, t, 0.0), axis, dtype, **how)
-    return choose(greater(sum(there, axis=axis, keepdims=keepdims), taken), found, float("nan"))
+    enough = greater(sum(there, axis=axis, keepdims=keepdims), taken)
+    return delivered("nanvar", choose(enough, found, float("nan")), out)
 
 
 def nanstd(
-    x: ArrayLike, /, axis: Any = None, dtype: Any = None, *, ddof: float | None = None, correction: float = 0.0,
-    keepdims: bool = False, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis` of the elements that aren't NaN, with `std`'s options, shapes and dtypes.
 
@@ -153,19 +157,20 @@ def nanstd(
     Tensor(1., dtype=float64)
     """
     how: dict[str, Any] = {"correction": correction, "keepdims": keepdims, "where": where, "mean": mean}
-    return root_of_squares(nanvar(x, axis, dtype, ddof=ddof, **how))
+    return delivered("nanstd", root_of_squares(nanvar(x, axis, dtype, ddof=ddof, **how)), out)
 
 
 # ---- order
 
 
-def ptp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+def ptp(x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False) -> Tensor:
     """The largest element over `axis` less the smallest; the dtype stays. Raises ShapeError for no elements.
 
     >>> lg.ptp([3, 1, 5])
     Tensor(4, dtype=int64)
     """
-    return subtract(max(x, axis=axis, keepdims=keepdims), min(x, axis=axis, keepdims=keepdims))
+    spread = subtract(max(x, axis=axis, keepdims=keepdims), min(x, axis=axis, keepdims=keepdims))
+    return delivered("ptp", spread, out)
 
 
 # ---- averages

@@ -11,25 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loopgrad.graph import ops
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DType
 from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
-from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, cast_value, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, wrap
 from loopgrad.lazy.tensor.operands import positions
 from loopgrad.lazy.tensor.storage import as_array, is_number, viewed, whole, write, written_to
 from loopgrad.lazy.tensor.view_steps import Layout, Step, WritableStep
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
-
-_KINDS: Final = "buifc"  # in this order one kind may be cast to the next in place
 
 
 class Subscript(WritableStep):
@@ -149,34 +145,6 @@ def _same(a: Any, b: Any) -> bool:
     if type(a) is tuple and type(b) is tuple:
         return len(a) == len(b) and all(map(_same, a, b))
     return a is b or (type(a) is type(b) is int and bool(a == b))
-
-
-def assign(what: str, x: Tensor, result: Tensor) -> Tensor:
-    """x, with the elements of `result` written to it: what `x += y` and `out=x` do."""
-    written_to(what, x)
-    value, base = result._value, x._value
-    if value.shape != base.shape:
-        sign = what.removesuffix("=")
-        fix = "reshape it" if sign == what else f"write x = x {sign} y, which makes a new tensor"
-        raise ShapeError(explained(what, f"a result of shape {base.shape}, that of the tensor", value.shape, fix))
-    if value.dtype is not base.dtype:
-        if x._weak and x._view is None:  # its dtype is open, as a Python number's
-            write(x, value)
-            x._weak = result._weak
-            return x
-        if not _same_kind(value.dtype, base.dtype):
-            fix = "convert one of them with .astype"
-            raise DTypeError(explained(what, f"a result that fits {base.dtype}", f"{value.dtype} elements", fix))
-        value = cast_value(value, base.dtype)
-    weak = x._weak
-    write(x, value)
-    x._weak = weak and result._weak
-    return x
-
-
-def _same_kind(source: DType, target: DType) -> bool:
-    """NumPy's rule for results of in-place operators: the kind may not be lowered, the width may."""
-    return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
 
 
 class Diagonal(Step):

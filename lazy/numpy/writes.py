@@ -17,9 +17,10 @@ from loopgrad.lazy.numpy.indexing import along_axis, take
 from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.special_values import clip, where
-from loopgrad.lazy.numpy.views_and_assignment import assign, set_item
+from loopgrad.lazy.numpy.views_and_assignment import set_item
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_bool
+from loopgrad.lazy.tensor.outputs import assign
 from loopgrad.lazy.tensor.storage import written_to
 
 if TYPE_CHECKING:

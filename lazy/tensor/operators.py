@@ -15,8 +15,8 @@ import numpy as np
 from loopgrad.graph.build import emit, emit_alike, emit_beside
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
-from loopgrad.lazy.numpy.views_and_assignment import assign
 from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
+from loopgrad.lazy.tensor.outputs import assign
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -89,6 +89,11 @@ def _comparison(op: str, function: Function) -> Method:
     return method
 
 
+def _unary(function: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+    """The function as a method, without its options."""
+    return function
+
+
 def _power(x: Any, y: Any) -> Any:
     if not isinstance(y, _OPERANDS):
         return NotImplemented
@@ -155,14 +160,14 @@ class Operators(TensorCore):
     __ge__ = _comparison("ge", elementwise.greater_equal)
     __hash__ = None  # type: ignore[assignment]  # == compares elements
 
-    __neg__ = elementwise.negative
-    __pos__ = elementwise.positive
-    __abs__ = elementwise.absolute
-    __invert__ = elementwise.bitwise_invert
+    __neg__ = _unary(elementwise.negative)
+    __pos__ = _unary(elementwise.positive)
+    __abs__ = _unary(elementwise.absolute)
+    __invert__ = _unary(elementwise.bitwise_invert)
     __round__ = elementwise.round
-    __floor__ = elementwise.floor
-    __ceil__ = elementwise.ceil
-    __trunc__ = elementwise.trunc
+    __floor__ = _unary(elementwise.floor)
+    __ceil__ = _unary(elementwise.ceil)
+    __trunc__ = _unary(elementwise.trunc)
 
     def __divmod__(self, other: Any) -> Any:
         return elementwise.floor_divide(self, other), elementwise.remainder(self, other)  # type: ignore[arg-type]

@@ -40,12 +40,13 @@ from loopgrad.lazy.numpy.constants import array_api_versions
 from loopgrad.lazy.numpy.creation import asarray, astype
 from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, absent_name
-from loopgrad.lazy.numpy.views_and_assignment import assign, set_item, subscript
+from loopgrad.lazy.numpy.views_and_assignment import set_item, subscript
 from loopgrad.lazy.tensor import exchange
 from loopgrad.lazy.tensor.core import ArrayLike, copied
 from loopgrad.lazy.tensor.errors import traced_value_error
 from loopgrad.lazy.tensor.evaluation import device_of, part_of, to_device, to_numpy
 from loopgrad.lazy.tensor.operators import Operators
+from loopgrad.lazy.tensor.outputs import assign
 from loopgrad.lazy.tensor.promotion import as_dtype
 from loopgrad.lazy.tensor.storage import as_array, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Reinterpreted

@@ -70,7 +70,7 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     return wrap(mx.adjoint(factor) if upper else factor)
 
 
-def qr(x: ArrayLike, /, *, mode: str = "reduced") -> Any:
+def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and an upper triangular R, `Q @ R = x`, by Householder's reflections.
 
     With k = min(m, n), shape (..., m, n) gives (..., m, k) and (..., k, n); mode "complete" a square Q; mode "r" R
@@ -172,7 +172,7 @@ def _complex(v: Value) -> DType:
     return v.dtype if v.dtype.kind == "c" else complex_dtype_of(v.dtype)
 
 
-def svd(x: ArrayLike, /, *, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Singular values, descending, and vectors: `U * S @ Vh = x`.
 
     With k = min(m, n), shape (..., m, n) gives (..., m, m), (..., k) and (..., n, n); (..., m, k) and (..., k, n) for

@@ -1,0 +1,172 @@
+"""Results that are written to an array: what `x += y`, `out=`, `where=` and `dtype=` of NumPy's functions do.
+
+    add(x, y, out=z, where=m)    z is written to where m holds, and returned
+
+Without `out`, elements that `where` leaves out are 0 (NumPy's are whatever the memory held).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from loopgrad.graph.build import emit
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.types import DType, TensorType
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    TensorCore,
+    as_tensor,
+    broadcast_value,
+    cast,
+    cast_value,
+    constant,
+    requested_dtype,
+    wrap,
+)
+from loopgrad.lazy.tensor.operands import as_bool, joined_shape
+from loopgrad.lazy.tensor.storage import write, written_to
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.tensor import Tensor
+
+Out: TypeAlias = "Tensor | tuple[Tensor] | None"
+_KINDS: Final = "buifc"  # in this order one kind may be cast to the next in place
+_CASTINGS: Final = ("same_kind", "unsafe")
+
+
+class Unary(Protocol):
+    """An elementwise function of one operand, with the options of NumPy's ufuncs."""
+
+    def __call__(
+        self, x: ArrayLike, /, out: Out = None, *, where: ArrayLike = True, dtype: Any = None,
+        casting: str = "same_kind",
+    ) -> Tensor: ...  # fmt: skip
+
+
+class Binary(Protocol):
+    """The same of two operands."""
+
+    def __call__(
+        self, x: ArrayLike, y: ArrayLike, /, out: Out = None, *, where: ArrayLike = True, dtype: Any = None,
+        casting: str = "same_kind",
+    ) -> Tensor: ...  # fmt: skip
+
+
+def assign(what: str, x: Tensor, result: Tensor, casting: str = "same_kind") -> Tensor:
+    """x, with the elements of `result` written to it: what `x += y` and `out=x` do."""
+    written_to(what, x)
+    value, base = result._value, x._value
+    if value.shape != base.shape:
+        sign = what.removesuffix("=")
+        fix = "reshape it" if sign == what else f"write x = x {sign} y, which makes a new tensor"
+        raise ShapeError(explained(what, f"a result of shape {base.shape}, that of the tensor", value.shape, fix))
+    if value.dtype is not base.dtype:
+        if x._weak and x._view is None:  # its dtype is open, as a Python number's
+            write(x, value)
+            x._weak = result._weak
+            return x
+        if casting == "same_kind" and not _same_kind(value.dtype, base.dtype):
+            fix = "convert one of them with .astype"
+            raise DTypeError(explained(what, f"a result that fits {base.dtype}", f"{value.dtype} elements", fix))
+        value = cast_value(value, base.dtype)
+    weak = x._weak
+    write(x, value)
+    x._weak = weak and result._weak
+    return x
+
+
+def _same_kind(source: DType, target: DType) -> bool:
+    """NumPy's rule for results of in-place operators: the kind may not be lowered, the width may."""
+    return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
+
+
+def given_out(op: str, out: Any) -> Tensor:
+    """The array of `out`: a tensor, or a tuple of one. Raises TypeError for anything else."""
+    target = out[0] if type(out) is tuple and len(out) == 1 else out
+    if not isinstance(target, TensorCore):
+        fix = "use the result, or make a tensor with lg.asarray"
+        raise TypeError(explained(op, "a tensor as out=", type(target).__name__, fix))
+    return as_tensor(target)
+
+
+def delivered(op: str, result: Tensor, out: Any) -> Tensor:
+    """`result`, or where `out` was given that array, with the result written to it; its shape must be the result's."""
+    return result if out is None else assign(f"{op}(out=)", given_out(op, out), result)
+
+
+def unary(function: Callable[[Any], Tensor]) -> Unary:
+    """An elementwise function of one operand with the options of NumPy's ufuncs."""
+
+    def with_options(
+        x: ArrayLike, /, out: Out = None, *, where: ArrayLike = True, dtype: Any = None, casting: str = "same_kind"
+    ) -> Tensor:
+        if out is None and where is True and dtype is None:
+            return function(x)
+        return _computed(function, (x,), out, where, dtype, casting)
+
+    return _known_as(function, with_options)  # type: ignore[no-any-return]
+
+
+def binary(function: Callable[[Any, Any], Tensor]) -> Binary:
+    """The same of two operands."""
+
+    def with_options(
+        x: ArrayLike, y: ArrayLike, /, out: Out = None, *, where: ArrayLike = True, dtype: Any = None,
+        casting: str = "same_kind",
+    ) -> Tensor:  # fmt: skip
+        if out is None and where is True and dtype is None:
+            return function(x, y)
+        return _computed(function, (x, y), out, where, dtype, casting)
+
+    return _known_as(function, with_options)  # type: ignore[no-any-return]
+
+
+def _known_as(function: Any, with_options: Any) -> Any:
+    """By the name and with the text of the function; the signature stays that of the options."""
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(with_options, attribute, getattr(function, attribute))
+    return with_options
+
+
+def _computed(
+    function: Callable[..., Tensor], operands: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str
+) -> Tensor:
+    op = function.__name__
+    if casting not in _CASTINGS:
+        raise ValueError(explained(op, f"casting {' or '.join(map(repr, _CASTINGS))}", repr(casting), "leave it out"))
+    target, wanted = None if out is None else given_out(op, out), requested_dtype(dtype)
+    if wanted is None:
+        result = function(*operands)
+    else:
+        result = function(*[_as_wanted(op, x, wanted, casting) for x in operands])
+        if result._value.dtype is not wanted:
+            fix = "convert the result with .astype"
+            raise DTypeError(explained(op, "a dtype that it has results of", str(wanted), fix))
+        result = wrap(result._value)
+    if where is not True:
+        result = _chosen(op, result, where, target)
+    return result if target is None else assign(f"{op}(out=)", target, _stretched(result, target), casting)
+
+
+def _as_wanted(op: str, x: Any, wanted: DType, casting: str) -> Tensor:
+    t = as_tensor(x)
+    if casting == "same_kind" and not t._weak and not _same_kind(t._value.dtype, wanted):
+        raise DTypeError(explained(op, f"operands that fit {wanted}", t._value.dtype, "pass casting='unsafe'"))
+    return cast(t, wanted)
+
+
+def _stretched(result: Tensor, target: Tensor) -> Tensor:
+    """The result in the target's shape, where it broadcasts to that; `assign` refuses others."""
+    shape, given = target._value.shape, result._value.shape
+    ending = shape[len(shape) - len(given) :]
+    fits = len(given) <= len(shape) and all(a in (1, b) for a, b in zip(given, ending, strict=True))
+    return wrap(broadcast_value(result._value, shape), result._weak) if fits else result
+
+
+def _chosen(op: str, result: Tensor, where: Any, out: Tensor | None) -> Tensor:
+    """The result where the mask holds, else what is in `out`, or 0."""
+    mask, value = as_bool(where)._value, result._value
+    rest = constant(0, TensorType((), value.dtype)) if out is None else cast_value(out._value, value.dtype)
+    shape = joined_shape(op, (mask.shape, value.shape, rest.shape))
+    return wrap(emit("select", [broadcast_value(v, shape) for v in (mask, value, rest)])[0], result._weak)
