@@ -45,11 +45,12 @@ Type = TensorType | StackType
 
 @dataclass(slots=True)
 class MeshPartition:
-    """One run over a graph and its regions. `fast`: the engine may add up in its own order. `emit`: the rules of nodes.
-    `notes`: what whoever asks for the plan should know."""
+    """One run over a graph and its regions. `fast`: the engine may add up in its own order. `meets`: there are other
+    processes. `emit`: the rules of nodes. `notes`: what whoever asks for the plan should know."""
 
     part: ProcessPart
     fast: bool
+    meets: bool
     emit: Callable[[GraphPartition, Node], None]
     analysis: PlaceAnalysis = field(default_factory=PlaceAnalysis)
     notes: dict[str, None] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class GraphPartition:
         meetings, self.meetings = self.meetings, []
         for added in (True, False):
             mine = [m for m in meetings if m.added == added]
-            found = self._exchanged(mine, added) if self.part.size > 1 and mine else [m.rows for m in mine]
+            found = self._exchanged(mine, added) if self.partition.meets and mine else [m.rows for m in mine]
             for m, rows in zip(mine, found, strict=True):
                 self.env[m.result] = m.finish(rows)
 

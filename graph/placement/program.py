@@ -19,9 +19,10 @@ def _emit(walk: GraphPartition, node: Node) -> None:
         emit_node(walk, node)
 
 
-def new_partition(part: ProcessPart, fast: bool) -> MeshPartition:
-    """What `partitioned` needs to know of this process. `fast`: the engine may add up in its own order."""
-    return MeshPartition(part, fast, _emit)
+def new_partition(part: ProcessPart, fast: bool, meets: bool | None = None) -> MeshPartition:
+    """What `partitioned` needs to know of this process. `fast`: the engine may add up in its own order. `meets`:
+    whether collectives are needed, as they are where there are other processes."""
+    return MeshPartition(part, fast, part.size > 1 if meets is None else meets, _emit)
 
 
 def partitioned(graph: Graph, places: Places, partition: MeshPartition) -> tuple[Graph, Places, bool]:

@@ -56,6 +56,23 @@ class Engine(Protocol):
         """The sums over all processes, operand by operand."""
         ...
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether collectives can work on the memory of devices, without the host: those below."""
+        ...
+
+    def gather_memory(
+        self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        """As `all_gather`, from and to these addresses; `types` are those of the own rows."""
+        ...
+
+    def sum_memory(
+        self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        """As `all_sum`."""
+        ...
+
 
 ENGINE: Final[ContextVar[Engine]] = ContextVar("engine of collectives")
 
@@ -65,6 +82,12 @@ def _engine() -> Engine:
     if engine is None:
         raise LoopgradError("expected a collective inside a call of its mesh, got one outside: a bug of the library")
     return engine
+
+
+def memory_engine() -> Engine | None:
+    """The engine of this call, where it can work on the memory of devices."""
+    engine = ENGINE.get(None)
+    return engine if engine is not None and engine.in_memory else None
 
 
 def _parts(op: str, operands: Sequence[Value]) -> list[TensorType]:

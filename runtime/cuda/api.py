@@ -61,6 +61,10 @@ class CudaApi:
             raise MemoryError(message)
         raise StreamFailure(message)
 
+    def identity(self) -> bytes:
+        """What tells the GPU from others, of other machines too."""
+        return bytes(self._get(self.cuda.cuDeviceGetUuid(self.device), "the device's identity").bytes)
+
     # context
 
     def enter(self) -> Any:

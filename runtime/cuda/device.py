@@ -10,6 +10,7 @@ from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.cuda.driver import CudaDriver
 from loopgrad.runtime.gpu.device import GpuDevice
+from loopgrad.runtime.mesh.communicator import Communicator, Memory
 
 
 class CudaDevice(GpuDevice):
@@ -20,7 +21,15 @@ class CudaDevice(GpuDevice):
 
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         kept = default_cache() if cache is None else cache
-        super().__init__(f"cuda:{position}", CudaDriver(CudaApi(position), kept), kept)
+        self._api = CudaApi(position)
+        self._streams = CudaDriver(self._api, kept)
+        super().__init__(f"cuda:{position}", self._streams, kept)
+
+    def collectives(self, communicator: Communicator) -> Memory | str:
+        from loopgrad.runtime.cuda.nccl import NAME, load  # late: only several processes need it
+        from loopgrad.runtime.gpu.streams.collectives import joined  # late, as above
+
+        return joined(load, NAME, self._streams, self._api.identity(), communicator)
 
     def target(self) -> tuple[str, ...]:
         import llvmlite  # late: only programs that run need it

@@ -24,6 +24,7 @@ from loopgrad.runtime.gpu.driver import Driver, put, read
 from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import GpuBuffer
+from loopgrad.runtime.mesh.communicator import Communicator, Memory
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, lost_in_children
 
@@ -68,6 +69,10 @@ class GpuDevice(ABC):
         array.flags.writeable = False
         buffer.copied = weakref.ref(array)
         return array
+
+    def collectives(self, communicator: Communicator) -> Memory | str:
+        """What moves this device's memory between processes, each of which calls this; or why there is nothing."""
+        return "nothing else moves the memory of these devices"
 
     def direct(self, graph: Graph, options: Options) -> None:
         return None  # its operations one by one would be as many launches

@@ -57,6 +57,11 @@ class HipApi:
             raise MemoryError(message)
         raise StreamFailure(message)
 
+    def identity(self) -> bytes:
+        """What tells the GPU from others of this machine."""
+        found = self._get(self.hip.hipGetDeviceProperties(self.position), "the device's identity")
+        return f"{found.pciDomainID}:{found.pciBusID}:{found.pciDeviceID}".encode()
+
     # context
 
     def enter(self) -> Any:

@@ -14,6 +14,7 @@ from loopgrad.runtime.cache import DiskCache, default_cache, kept_code
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
 from loopgrad.runtime.hip.api import HipApi
+from loopgrad.runtime.mesh.communicator import Communicator, Memory
 
 
 class HipDevice(GpuDevice):
@@ -26,7 +27,15 @@ class HipDevice(GpuDevice):
         api = HipApi(position)
         self.processor = api.processor
         kept = default_cache() if cache is None else cache
-        super().__init__(f"hip:{position}", StreamDriver(api, partial(update_code, api.processor, kept)), kept)
+        self._api = api
+        self._streams = StreamDriver(api, partial(update_code, api.processor, kept))
+        super().__init__(f"hip:{position}", self._streams, kept)
+
+    def collectives(self, communicator: Communicator) -> Memory | str:
+        from loopgrad.runtime.gpu.streams.collectives import joined  # late: only several processes need it
+        from loopgrad.runtime.hip.rccl import NAME, load  # late, as above
+
+        return joined(load, NAME, self._streams, self._api.identity(), communicator)
 
     def target(self) -> tuple[str, ...]:
         import llvmlite  # late: only programs that run need it

@@ -21,8 +21,9 @@ import numpy as np
 
 from loopgrad.graph import errors
 from loopgrad.graph.errors import DeviceError, LoopgradError
+from loopgrad.graph.types import TensorType
 from loopgrad.runtime import failures
-from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator
+from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Memory
 
 HEADER: Final = struct.Struct("<q8sqq")  # failed, program, how many collectives before, bytes to give
 MESSAGE: Final = 1024
@@ -36,8 +37,9 @@ class ProcessError(LoopgradError, RuntimeError):
 class CollectiveCall:
     """One call of the program with this `digest`."""
 
-    def __init__(self, communicator: Communicator, digest: bytes) -> None:
+    def __init__(self, communicator: Communicator, digest: bytes, memory: Memory | None = None) -> None:
         self._communicator = communicator
+        self._memory = memory
         self._digest = digest
         self._steps = 0
         self._over = False  # the last collective of the call is behind us, or somebody failed
@@ -82,6 +84,35 @@ class CollectiveCall:
     def wait(self, final: bool) -> None:
         """Until all processes are here; raises what one of them has failed with."""
         self.all_gather({"counts": (), "final": final}, [])
+
+    # ---- on the memory of devices
+
+    @property
+    def in_memory(self) -> bool:
+        return self._memory is not None
+
+    def gather_memory(
+        self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        assert self._memory is not None
+        self._agreed()
+        rows = [t.dtype.itemsize * int(np.prod(t.shape[1:])) for t in types]
+        lengths = [[n * each for each in counts] for n, counts in zip(rows, attrs["counts"], strict=True)]
+        self._memory.gather(list(zip(sources, targets, lengths, strict=True)))
+        self._over = bool(attrs["final"])
+
+    def sum_memory(
+        self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        assert self._memory is not None
+        self._agreed()
+        parts = zip(sources, targets, types, strict=True)
+        self._memory.sum([(source, target, t.size, t.dtype) for source, target, t in parts])
+        self._over = bool(attrs["final"])
+
+    def _agreed(self) -> None:
+        """Every process is here, without an error; the bytes take another way."""
+        self._exchanged([], [0] * self._communicator.size)
 
     # ---- messages
 

@@ -1,7 +1,7 @@
 """What moves bytes between processes: the protocol, and what stands for it where there is one process.
 
-Nothing here is a transport: `MpiCommunicator` (`mpi.py`) hands bytes to MPI. Another engine for device memory, as NCCL,
-is another adapter of this protocol.
+Nothing here is a transport: `MpiCommunicator` (`mpi.py`) hands bytes to MPI. What moves the memory of devices without
+the host is a `Memory` beside it (`runtime/gpu/streams/collectives.py`: NCCL, RCCL).
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from loopgrad.graph.types import DType
+
+Gathered = tuple[int, int, Sequence[int]]  # the address of the own bytes, of all, how many each process has
+Summed = tuple[int, int, int, DType]  # the address of the own numbers, of the sums, how many of which type
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +36,11 @@ class Communicator(Protocol):
         """Which of the processes on this machine."""
         ...
 
+    @property
+    def meets(self) -> bool:
+        """Whether programs need collectives: there are other processes."""
+        ...
+
     def gather(self, message: Bytes) -> Bytes:
         """Every process' message, a row each; all have the same length."""
         ...
@@ -45,6 +54,22 @@ class Communicator(Protocol):
         ...
 
 
+class Memory(Protocol):
+    """Collectives on the memory of devices, in the order of their work. All processes call the same in the same order.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def gather(self, parts: Sequence[Gathered]) -> None:
+        """Of each part the bytes of all processes, one behind the other."""
+        ...
+
+    def sum(self, parts: Sequence[Summed]) -> None:
+        """Of each part the sums over processes, in the engine's own order."""
+        ...
+
+
 class Alone:
     """The communicator of a program that no launcher started."""
 
@@ -52,6 +77,7 @@ class Alone:
     rank = 0
     size = 1
     local_rank = 0
+    meets = False
 
     def gather(self, message: Bytes) -> Bytes:
         return message[None]

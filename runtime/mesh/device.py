@@ -28,9 +28,10 @@ from loopgrad.graph.primitives.collectives import ENGINE
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.mesh.buffers import MeshBuffer, local_array
 from loopgrad.runtime.mesh.collective_call import CollectiveCall
-from loopgrad.runtime.mesh.communicator import Communicator
+from loopgrad.runtime.mesh.communicator import Communicator, Memory
 from loopgrad.runtime.plan import MemoryStats, Plan
 from loopgrad.runtime.processes import child_safe_lock
 from loopgrad.runtime.replay import Recording
@@ -56,6 +57,13 @@ class MeshDevice:
         self.inner = inner
         self.communicator = communicator
         self.part = ProcessPart(communicator.rank, communicator.size)
+        host = "collectives go through the host's memory"
+        self.memory: Memory | None = None
+        self.way = ""  # how collectives go, where that isn't evident
+        if isinstance(inner, GpuDevice) and communicator.meets:
+            found = inner.collectives(communicator)
+            self.memory = None if isinstance(found, str) else found
+            self.way = f"{host}: {found}" if isinstance(found, str) else f"collectives by {found.name}, on the device"
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         local = self.inner.put(array, copy)
@@ -134,7 +142,7 @@ class MeshExecutable(Executable):
     @contextmanager
     def meeting(self, program: LocalProgram) -> Iterator[None]:
         """Inside, collectives reach the other processes; they are told of an error."""
-        call = CollectiveCall(self._mesh.communicator, program.digest)
+        call = CollectiveCall(self._mesh.communicator, program.digest, self._mesh.memory)
         before = ENGINE.set(call)
         try:
             yield
@@ -168,7 +176,7 @@ class MeshExecutable(Executable):
 
     def _made(self, axes: Axes) -> LocalProgram:
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
-        partition = new_partition(mesh.part, self._options.fast_collectives)
+        partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
         graph, found, met = partitioned(self._graph, places, partition)
         executable = mesh.inner.compile(graph, self._options)
         parts = (key(self._graph), repr(axes).encode(), self._options.key().encode())
@@ -207,8 +215,8 @@ class MeshExecutable(Executable):
                 if place.axis is not None:
                     own = part.lanes(type.shape[place.axis])
                     notes.append(f"{what} {i}: {place} {own.start}:{own.stop} of {type}")
-        if program.met and mesh.inner.kind not in ("cpu", "interpreter"):
-            notes.append("collectives go through the host's memory")
+        if program.met and mesh.way:
+            notes.append(mesh.way)
         return (*notes, *program.notes)
 
     def memory_stats(self) -> MemoryStats:

@@ -37,6 +37,7 @@ class MpiCommunicator:
         self.name = MPI.get_vendor()[0]
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
+        self.meets = self.size > 1
         known = [os.environ[name] for name in LOCAL_RANKS if name in os.environ]
         self.local_rank = int(known[0]) if known else self.rank
 

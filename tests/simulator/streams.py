@@ -35,6 +35,7 @@ class HostApi:
     """Implements ConditionalApi. `launches`: graphs that were started; `graphs`: those that were made ready."""
 
     name = "simulator"
+    stream = 0
     multiprocessors = 4
     cache_bytes = 1 << 16
     group_limit = GROUPS

@@ -1,0 +1,158 @@
+"""Collectives on a device's memory by a library with NCCL's interface: a stand-in on the simulator, whose memory is the
+host's. The bits are those of collectives through the host."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.graph.types import float32
+from loopgrad.lazy.mesh.meshes import Mesh
+from loopgrad.runtime.devices import MAKERS, get_device
+from loopgrad.runtime.gpu.streams.collectives import ID_BYTES, Library, StreamCollectives, joined
+from loopgrad.runtime.mesh.communicator import Alone
+from loopgrad.runtime.mesh.device import MeshDevice
+from tests.simulator.device import SimulatorDevice
+
+
+class Function:
+    """A function of a library, as ctypes has them: with attributes."""
+
+    def __init__(self, name: str, seen: list[Any], do: Any) -> None:
+        self.name, self.seen, self.do = name, seen, do
+
+    def __call__(self, *arguments: Any) -> Any:
+        plain = [a.value if isinstance(a, ctypes.c_void_p) else a for a in arguments]
+        self.seen.append((self.name, *plain))
+        return self.do(*arguments) or 0
+
+
+class StandIn:
+    """A library for one process, which notes what is called."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        functions = {
+            "ncclGetUniqueId": lambda _: None, "ncclCommInitRank": lambda *_: None, "ncclGroupStart": lambda: None,
+            "ncclGroupEnd": lambda: None, "ncclAllGather": self.moved, "ncclBroadcast": self.moved,
+            "ncclAllReduce": lambda source, target, count, *_: self.moved(source, target, 8 * count),
+            "ncclGetErrorString": lambda _: b"refused",
+        }  # fmt: skip
+        for name, do in functions.items():
+            setattr(self, name, Function(name, self.seen, do))
+
+    def moved(self, source: int, target: int, count: int, *_: Any) -> None:
+        ctypes.memmove(target, source, count)
+
+    def names(self) -> list[str]:
+        return [name for name, *_ in self.seen]
+
+
+class Together(Alone):
+    """One process whose programs have collectives nevertheless."""
+
+    meets = True
+
+
+class WithLibrary(SimulatorDevice):
+    def __init__(self, library: StandIn | None) -> None:
+        super().__init__(1)
+        self.library = library
+
+    def collectives(self, communicator: Any) -> Any:
+        return joined(lambda: self.library, "the library", self.driver, b"", communicator)
+
+
+@pytest.fixture
+def meshes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A mesh whose collectives are the stand-in's, and one whose go through the host."""
+    library = StandIn()
+    for name, given in (("mesh:library", library), ("mesh:host", None)):
+        device = MeshDevice(WithLibrary(given), Together())
+        device.name = name
+        monkeypatch.setitem(MAKERS, name, lambda device=device: device)
+        monkeypatch.delitem(get_device.__globals__["_made"], name, raising=False)
+    yield library, Mesh(0, 1, "mesh:library"), Mesh(0, 1, "mesh:host")
+    for name in ("mesh:library", "mesh:host"):
+        get_device.__globals__["_made"].pop(name, None)
+
+
+def uniform(x: Any, p: Any) -> Any:
+    """Collectives in a loop over whole tensors, and in its condition."""
+    step = lambda v: v * p + lg.sum(v) * 1e-3  # noqa: E731
+    return lg.while_loop(lambda v: lg.max(v) < 40.0, step, x)
+
+
+def program(p: Any, x: Any, k: Any) -> Any:
+    ragged = lg.value_and_grad(lambda p: lg.sum(lg.fori_loop(0, k, lambda _, v: lg.sin(v) * p, x)))(p)
+    half = lg.sum(lg.astype(x, lg.float32)[:, None] * lg.ones((1, 3), dtype=lg.float32), axis=0)
+    return ragged, half, lg.max(x), lg.sum(k), lg.gather_all(uniform(x, p))
+
+
+def test_the_bits_are_those_of_the_hosts_way(meshes: Any) -> None:
+    library, *both = meshes
+    x, k = np.linspace(0.1, 2.0, 150), np.arange(150) % 17
+    found = []
+    for mesh in both:
+        arguments = (1.25, lg.shard(x, mesh), lg.shard(k, mesh))
+        step = lg.compile(program)
+        for _ in range(3):  # also when it was recorded
+            result = step(*arguments)
+        replay = step.capture(*arguments).replay(1.25, *arguments[1:])
+        found.append([np.asarray(r) for r in lg.tree.leaves((result, replay))])
+        notes = str(step.plan(*arguments))
+        assert ("by the library, on the device" if mesh is both[0] else "isn't installed") in notes
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert library.names().count("ncclAllGather") > 20
+    before = len(library.seen)
+    with lg.options(fast_collectives=True):
+        total = float(lg.sum(lg.shard(x, both[0]) * 2.0))
+    np.testing.assert_allclose(total, 2.0 * x.sum())
+    assert "ncclAllReduce" in library.names()[before:]
+
+
+def test_operands_of_one_collective_travel_in_one_group() -> None:
+    library, driver = StandIn(), SimulatorDevice(1).driver
+    engine = StreamCollectives(Library(library, "it"), driver, bytes(ID_BYTES), 0, 1)
+    memory = np.arange(64, dtype=np.uint8)
+    a, library.seen[:] = memory.ctypes.data, []
+    engine.gather([(a, a, (8, 8, 8)), (a, a + 24, (4, 0, 12)), (a, a, (0, 0, 0))])
+    stream = driver.api.stream
+    assert library.seen == [
+        ("ncclGroupStart",), ("ncclAllGather", a, a, 8, 0, None, stream),
+        ("ncclBroadcast", a, a + 24, 4, 0, 0, None, stream), ("ncclBroadcast", a, a + 28, 12, 0, 2, None, stream),
+        ("ncclGroupEnd",),
+    ]  # fmt: skip
+    library.seen[:] = []
+    engine.sum([(a, a, 2, float32), (a, a, 0, float32)])
+    assert library.seen[1:-1] == [("ncclAllReduce", a, a, 2, 7, 0, None, stream)]
+    library.ncclAllReduce.do = lambda *_: 3
+    with pytest.raises(RuntimeError, match="it's collective failed: ncclAllReduce: refused"):
+        engine.sum([(a, a, 2, float32)])
+
+
+class Several(Alone):
+    """What processes say when they meet: these messages."""
+
+    size = 2
+
+    def __init__(self, changed: Any) -> None:
+        self.changed = changed
+
+    def gather(self, message: Any) -> Any:
+        other = message.copy()
+        other[self.changed] ^= 1
+        return np.stack([message, other])
+
+
+def test_who_has_no_library_or_shares_a_device_goes_through_the_host() -> None:
+    driver = SimulatorDevice(1).driver
+    has, device, meets = 0, 1, slice(17, 17)
+    assert joined(lambda: StandIn(), "it", driver, b"0", Several(has)) == "it isn't installed where process 1 is"
+    assert "share a device" in str(joined(lambda: StandIn(), "it", driver, b"0", Several(meets)))
+    assert isinstance(joined(lambda: StandIn(), "it", driver, b"0", Several(device)), StreamCollectives)
