@@ -41,7 +41,7 @@ from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.passes import mask
+from loopgrad.graph.passes import distribute, mask
 from loopgrad.graph.primitives import STACKS
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
@@ -84,17 +84,42 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
 
 
 def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder) -> tuple[Graph, Decision]:
-    """Decide; loops with lanes of their own that can't be in kernels are masked, and decided anew."""
+    """Decide; loops with lanes of their own that can't be in kernels are masked, products of those that are steps are
+    taken out of them, and it is decided anew."""
     while True:
         decision = decide(graph, refused)
         laned = {n for n in decision.program if n.regions and Region.of(n).lanes}
-        for node, refusal in decision.program.items():
-            if isinstance(refusal, Refusal) and node.regions:
-                form = "runs all lanes in lockstep, masked" if node in laned else "runs as a sub-program"
-                builder.note(refusal.note(form))
-        if not laned:
+        if laned:
+            _note_refusals(laned, "runs all lanes in lockstep, masked", decision, builder)
+            graph = mask.run(graph, laned.__contains__)
+            continue
+        apart = distribute.distributed(graph, decision.program.__contains__)
+        if not apart.notes:
+            _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision
-        graph = mask.run(graph, laned.__contains__)
+        for note in apart.notes:
+            builder.note(note)
+        graph = rewrite_block(apart.graph, builder.in_order)
+        refused.update(_still_steps(graph, decision))
+
+
+def _still_steps(graph: Graph, decision: Decision) -> dict[Node, Refusal]:
+    """The loops and branches that were none of a kernel before products were taken out of some: what is left of those
+    would be unrolled, with products that libraries do."""
+    inside = {body for node in decision.kernel for body in node.regions}
+    reasons = {node.loc: r.reason for node, r in decision.program.items() if isinstance(r, Refusal)}
+    return {
+        node: Refusal(node, reasons.get(node.loc, "products of all its trips are made at once"))
+        for node in graph.nodes
+        if node.regions and inside.isdisjoint(node.regions)
+    }
+
+
+def _note_refusals(nodes: Iterable[Node], form: str, decision: Decision, builder: ProgramBuilder) -> None:
+    for node in nodes:
+        refusal = decision.program[node]
+        if isinstance(refusal, Refusal) and node.regions:
+            builder.note(refusal.note(form))
 
 
 class _Refused(Exception):

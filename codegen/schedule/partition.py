@@ -371,13 +371,16 @@ def readers_of(graph: Graph) -> dict[Value, list[Node]]:
 
 
 def matmul_source(value: Value) -> tuple[Value, bool]:
-    """The operand of a product, a transposition of its last two dims left to the library."""
-    node = value.node
+    """The operand of a product, in memory of the same order: a transposition of its last two dims is left to the
+    library, which doesn't look at shapes."""
+    node, turned = value.node, False
     if node is not None and node.op == "transpose":
         rank = len(value.shape)
         if node.attrs["perm"] == (*range(rank - 2), rank - 1, rank - 2):
-            return node.operands[0], True
-    return value, False
+            value, turned = node.operands[0], True
+    while value.node is not None and value.node.op == "reshape":
+        value = value.node.operands[0]
+    return value, turned
 
 
 def _reduced_lanes(node: Node, lanes: int) -> int:
