@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,15 +21,23 @@ from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
+from loopgrad.runtime.cpu.shared_code import SharedCode
 from loopgrad.runtime.executable import DirectProgram
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
 
+if TYPE_CHECKING:
+    from loopgrad.codegen.targets.cpu.target import Make
+
 STAGES = ("graph", "kernel", "llvm", "asm")
+
+COMPILED = "compiled: no earlier program has this structure, these shapes and dtypes, and these options"
+SHARED = "not compiled: an earlier program of other shapes or numbers has machine code that takes them as inputs"
 
 
 class CpuDevice:
-    """Always there. `compiled` counts the programs that were not found in the disk cache."""
+    """Always there. `compiled` counts the programs for which machine code was made: neither the disk cache had any, nor
+    could that of a program of other shapes be shared."""
 
     name = "cpu"
     kind = "cpu"
@@ -39,6 +47,7 @@ class CpuDevice:
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
         self._direct = DirectPrograms(Expanded(self.compile))
+        self._shared = SharedCode(_machine_code)
         self._lock = child_safe_lock()
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
@@ -53,13 +62,26 @@ class CpuDevice:
         if artifact is not None:
             origin = "found in the cache on disk"
         else:
-            artifact = compile_artifact(graph, options)
+            artifact, made = self._artifact(graph, options)
             with self._lock:
-                self.compiled += 1
-            origin = "compiled: no earlier program has this structure, these shapes and dtypes, and these options"
+                self.compiled += made
+            origin = COMPILED if made else SHARED
             if self.cache is not None:
                 self.cache.store(parts, artifact)
         return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), origin)
+
+    def _artifact(self, graph: Graph, options: Options) -> tuple[Artifact[CpuProgramRecord], bool]:
+        """The program, and whether machine code was made for it."""
+        if options.fast_math:  # bits may depend on what is known of numbers
+            return compile_artifact(graph, options), True
+        made = False
+
+        def shared(text: str) -> tuple[bytes, tuple[int, ...]]:
+            nonlocal made
+            code, table, made = self._shared.code(text)
+            return code, table
+
+        return compile_artifact(graph, options, shared), made
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
         return self._direct.program(graph, options)
@@ -88,9 +110,7 @@ class CpuDevice:
         parts = ("support", name, *self.environment())
         artifact = self.cache.load(parts, NoneType) if self.cache is not None else None
         if artifact is None:
-            from loopgrad.codegen.targets.cpu.llvm import compile_module  # late: a warm cache needs no compiler
-
-            artifact = Artifact(None, b"", compile_module(text(), host_machine()))
+            artifact = Artifact(None, b"", _machine_code(text()))
             if self.cache is not None:
                 self.cache.store(parts, artifact)
         return artifact.code
@@ -106,12 +126,18 @@ class CpuDevice:
             return self._environment
 
 
-def compile_artifact(graph: Graph, options: Options) -> Artifact[CpuProgramRecord]:
-    """Schedule, lower and emit."""
-    from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
-    from loopgrad.codegen.targets.cpu.target import compile_program  # late, as above
+def _machine_code(text: str) -> bytes:
+    from loopgrad.codegen.targets.cpu.llvm import compile_module  # late: a warm cache needs no compiler
 
-    return compile_program(build_program(graph, options, LIBRARY, in_order=True), options)
+    return compile_module(text, host_machine())
+
+
+def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -> Artifact[CpuProgramRecord]:
+    """Schedule, lower and emit; `make` gives machine code for the text."""
+    from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
+    from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above
+
+    return compile_program(build_program(graph, options, LIBRARY, in_order=True), options, make or own_code)
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:

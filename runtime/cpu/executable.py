@@ -16,6 +16,7 @@ import numpy as np
 from loopgrad.codegen.program import RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, INTERRUPTED, stack_stride
+from loopgrad.codegen.targets.cpu.interface import TABLE
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.alive import Alive
@@ -57,7 +58,10 @@ class CpuExecutable(Executable):
         self.program = program
         self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
         self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
-        self._code = Code(code, (ENTRY,))
+        self._code = Code(code, (ENTRY, TABLE) if program.table else (ENTRY,))
+        if program.table:
+            words = (ctypes.c_uint64 * len(program.table))(*program.table)
+            ctypes.memmove(self._code.address(TABLE), words, ctypes.sizeof(words))
         self._size = LOADED_BYTES + 2 * len(code) + len(constants)
         self._entry = ENTRY_TYPE(self._code.address(ENTRY))
         self._pool = pool

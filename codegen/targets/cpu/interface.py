@@ -32,6 +32,10 @@ The emitter gives, per Kernel, one `CpuKernelInterface`; the driver gives each l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+TABLE: Final = "open"
+"""The symbol of the table of numbers that code takes, where it does: words of 64 bits (see open_numbers)."""
 
 
 @dataclass(frozen=True, slots=True)

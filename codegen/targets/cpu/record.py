@@ -39,7 +39,8 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class CpuProgramRecord:
-    """`loops`: where each was written, in the order of their numbers."""
+    """`loops`: where each was written, in the order of their numbers. `table`: what the code's open numbers are
+    (open_numbers)."""
 
     slots: tuple[ArraySlot, ...]
     inputs: tuple[int, ...]
@@ -51,9 +52,10 @@ class CpuProgramRecord:
     host_calls: tuple[RoutineStep | MatmulStep, ...]
     residuals: tuple[Residual, ...]
     notes: tuple[str, ...]
+    table: tuple[int, ...]
 
 
-def record(program: Program, interfaces: Sequence[CpuKernelInterface]) -> CpuProgramRecord:
+def record(program: Program, interfaces: Sequence[CpuKernelInterface], table: tuple[int, ...] = ()) -> CpuProgramRecord:
     counts = launches(program.steps)
     kernels = [
         KernelRecord(kernel.name, kernel.domain, interface, kernel.stacks, kernel.errors, counts[number])
@@ -70,6 +72,7 @@ def record(program: Program, interfaces: Sequence[CpuKernelInterface]) -> CpuPro
         host_calls=host_calls(program),
         residuals=program.residuals,
         notes=program.notes,
+        table=table,
     )
 
 

@@ -1,0 +1,112 @@
+"""Programs of shapes that nobody has seen take the machine code of others, and have the bits of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.runtime.cpu import shared_code
+from loopgrad.runtime.cpu.device import COMPILED, SHARED, CpuDevice
+from loopgrad.runtime.cpu.shared_code import SharedCode
+from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.session import SESSION
+
+Function = Callable[[Any], Any]
+
+
+def cube_roots(a: Any) -> Any:
+    return lg.while_loop(lambda v: abs(v * v * v - a) > 1e-12 * a, lambda v: v - (v - a / (v * v)) / 3.0, a * 0.5 + 1.0)
+
+
+def ragged(x: Any) -> Any:
+    return lg.fori_loop(0, lg.arange(x.shape[0]) % 7, lambda _k, v: lg.sin(v) + 0.1, x)
+
+
+def adaptive(x: Any) -> Any:
+    """A loop that nobody can bound, around whole tensors."""
+    state = lg.while_loop(lambda s: s[0] < 3.0, lambda s: (s[0] + 0.4 + lg.mean(s[1] ** 2), s[1] * 0.9), (x[0], x))
+    return lg.sum(state[1] * x)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "lanes until converged": lambda x: lg.sum(cube_roots(x)),
+    "lanes with trips": lambda x: lg.sum(ragged(x)),
+    "a loop over whole tensors": adaptive,
+    "steps of an equation": lambda x: lg.sum(lg.fori_loop(0, 20, lambda _k, v: v + 0.01 * (lg.cos(v) - v), x)),
+    "logsumexp": lambda x: lg.max(x) + lg.log(lg.sum(lg.exp(x - lg.max(x)))),
+    "variance": lambda x: lg.var(x * x),
+    "rows": lambda x: lg.sum(lg.max(x[:, None] * lg.asarray([1.0, -2.0, 3.0], dtype=x.dtype), axis=1)),
+    "gather": lambda x: lg.sum(lg.take(x, lg.arange(x.shape[0])[::-1] // 2) * x),
+    "scatter": lambda x: lg.sum(lg.zeros_like(x).at[lg.arange(x.shape[0]) // 3].add(x) ** 2),
+    "running totals": lambda x: lg.sum(lg.cumsum(x) * x),
+    "products": lambda x: lg.sum(lg.matmul(x[:, None] * x[None, :12], lg.outer(x[:12], x[:30]))[0] * x[:30]),
+    "scan": lambda x: lg.scan(lambda c, v: (c * 0.5 + v, c), x[0], x)[0],
+}
+
+
+class Watched:
+    """A device whose machine code is made by a sharing cache of its own, or always anew."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = get_device("cpu")
+        assert isinstance(device, CpuDevice)
+        self.device, self.patch = device, monkeypatch
+        self.shared, self.alone = SharedCode(device._shared._compile), SharedCode(device._shared._compile)
+        monkeypatch.setattr(device, "cache", None)
+
+    def run(self, function: Function, array: np.ndarray, share: bool) -> tuple[list[bytes], int]:
+        """Bits of the results, and for how many programs code was made."""
+        self.patch.setattr(self.device, "_shared", self.shared if share else self.alone)
+        self.alone._classes.clear()
+        SESSION.clear()
+        compiled = self.device.compiled
+        with lg.options(direct=False):
+            results = function(lg.asarray(array))
+            lg.eval(results)
+        return [np.asarray(r).tobytes() for r in results], self.device.compiled - compiled
+
+
+def test_bits_are_those_of_code_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, rng, shared = Watched(monkeypatch), np.random.default_rng(3), []
+    for number, (name, function) in enumerate(FUNCTIONS.items()):
+        dtype = ("float64", "float32")[number % 2]
+        for count in (1_203, 1_203 + int(rng.integers(1, 40)), int(rng.integers(1_300, 4_000))):
+            x = rng.uniform(0.1, 1.0, count).astype(dtype)
+            found, made = device.run(lg.value_and_grad(function), x, share=True)
+            if count != 1_203:  # the first is its own
+                assert found == device.run(lg.value_and_grad(function), x, share=False)[0], (name, count)
+            if not made:
+                shared.append(name)
+    assert len({*shared}) > len(FUNCTIONS) // 2, shared
+
+
+def test_the_third_length_of_a_kind_makes_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, x = Watched(monkeypatch), np.linspace(0.1, 1.0, 120_000)
+    for name in ("lanes until converged", "logsumexp", "gather"):
+        function = lg.value_and_grad(FUNCTIONS[name])
+        made = [device.run(function, x[:n], share=True)[1] for n in (100_003, 100_005, 100_007, 104_009, 99_991)]
+        assert made == [1, 1, 0, 0, 0], name
+
+
+def test_explain_says_that_code_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    Watched(monkeypatch)
+    function = lg.compile(lg.grad(lambda x: lg.sum(cube_roots(x))))
+    for n in (80, 81, 82):
+        function(lg.ones(n))
+    text = str(function.explain())
+    assert COMPILED in text
+    assert SHARED in text
+
+
+def test_what_is_remembered_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_code, "MOST_BYTES", 10_000)
+    shared = SharedCode(lambda text: text.encode() * 40)
+    texts = ["define void @f() {\n" + f"  %a{i} = add i64 %x, 1\n" * 30 + "}\n" for i in range(20)]
+    assert all(shared.code(text).made for text in texts)
+    assert 0 < shared._bytes <= 40_000
+    assert not shared.code(texts[-1]).made
+    assert shared.code(texts[0]).made
