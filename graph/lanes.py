@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 from loopgrad.graph.accumulators import is_accumulator
 from loopgrad.graph.lane_axes import moved_axes, preserves
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import KEEPING_SPLATS
+from loopgrad.graph.primitives import KEEPING_SPLATS, LIBRARY
 from loopgrad.graph.primitives.primitive import Axes
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import StackType, TensorType
@@ -239,6 +239,8 @@ class _LaneWalk:
                 return [UNIFORM, self.own(node.results[1])]
         if any(a.accumulator is not None for a in accesses):
             self.blame(node, "an accumulator is read inside the loop")
+        if node.op in LIBRARY:
+            self.whole(node)
         moved = [self.moved(node, i, a) for i, a in enumerate(accesses)]
         found = self.unify(node, moved)._replace(iota=_iota_of(node, accesses[0].iota if accesses else None))
         return [found] * len(node.results)  # a routine's results share the axes before those that it works on
@@ -250,6 +252,13 @@ class _LaneWalk:
         if axes is None:
             self.mixed(node, access)
         return access._replace(axes=axes)
+
+    def whole(self, node: Node) -> None:
+        """A routine makes all of its results at once: lanes can't share what it works on, and each would make it again
+        where all elements are at hand."""
+        for i, v in enumerate(node.operands):
+            if self.shape and self.leads(v) and moved_axes(node, i, self.leading) is None:
+                self.blame(node, f"{node.op} combines elements of different lanes")
 
     def confined(self, node: Node, value: Value, access: Access) -> None:
         """The value is stored (carry, stack): per lane where S-shaped, else it must be uniform."""
