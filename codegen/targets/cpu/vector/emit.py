@@ -31,6 +31,7 @@ from loopgrad.codegen.targets.cpu.vector import (
 from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.lanes import copy_bytes, plan_lanes
 from loopgrad.codegen.targets.cpu.vector.math_calls import crowded
+from loopgrad.codegen.targets.cpu.vector.parts import in_parts
 from loopgrad.codegen.targets.cpu.vector.vectors import Vector
 
 VALUES = {
@@ -60,6 +61,7 @@ EFFECTS = {
     "check": control.emit_check,
 }
 TWO_COPIES_OPS = 80
+PARAMETERS = {"%params": "ptr", "%chunk": "i64", "%worker": "ptr", "%control": "ptr"}
 
 
 def dispatch(e: VectorEmitter, op: KOp) -> None:
@@ -118,14 +120,15 @@ class KernelEmission:
         else:
             self.rows()
         reduce.close(e, (reduce.WHOLE,), e.b.named("i64", "%chunk"))
-        body = "\n".join([*e.entry, "  br label %start", "start:", *e.b.lines])
+        entry = [*e.entry, "  br label %start"]
+        body, parts = in_parts(self.symbol, PARAMETERS, entry, ["start:", *e.b.lines], "#0")
         head = f"define void @{self.symbol}(ptr noalias %params, i64 %chunk, ptr noalias %worker, ptr %control) #0 {{"
         finish = reduce.finish_text(self.kernel, self.layout, self.symbol)
         self.outlined.update({name: make() for name, make in e.b.outlined.items()})
         if finish:
             self.outlined.update(reduce.trees(self.kernel))
         self.finish = f"{self.symbol}_finish" if finish else None
-        return f"{head}\nentry:\n{body}\n  ret void\n}}\n\n{finish}"
+        return f"{head}\nentry:\n{body}\n  ret void\n}}\n\n{parts}{finish}"
 
     def interface(self) -> CpuKernelInterface:
         """Valid after `text`."""
