@@ -20,7 +20,9 @@ class Options:
     add floats to shared elements do so by float atomics where it has them, in any order: faster, but every addition
     is rounded, and bits may differ from run to run. `direct=False` compiles every program before its first run; small
     ones that nobody has seen run operation by operation otherwise, to the same bits. `fast_collectives` lets the engine
-    of a mesh add up sums of floats in its own order: less is sent, and bits depend on the number of processes."""
+    of a mesh add up sums of floats in its own order: less is sent, and bits depend on the number of processes.
+    `libraries=False` keeps GPUs from calling a vendor's libraries (cuBLAS, cuFFT, cuSOLVER and their like): own
+    kernels do all that they do, or, where there are none, the host."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
@@ -29,6 +31,7 @@ class Options:
     deterministic: bool = True
     direct: bool = True
     fast_collectives: bool = False
+    libraries: bool = True
 
     def check(self) -> None:
         """Refuse values of other types."""
@@ -36,7 +39,7 @@ class Options:
         if capacity is not None and (type(capacity) is not int or capacity < 0):
             fix = "leave it out to let stacks grow"
             raise TypeError(explained("options", "stack_capacity as an int of at least 0", repr(capacity), fix))
-        for name in ("check_indices", "fast_math", "sort_lanes", "deterministic", "direct", "fast_collectives"):
+        for name in [f.name for f in fields(self) if f.type == "bool"]:
             value = getattr(self, name)
             if type(value) is not bool:
                 raise TypeError(explained("options", f"{name} as a bool", repr(value), "pass True or False"))

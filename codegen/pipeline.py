@@ -7,19 +7,21 @@ asks for it, so that nobody imports the emitters of another kind of device.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from loopgrad.codegen.kernel.passes import optimise
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import Program
+from loopgrad.codegen.program import NO_LIBRARIES, Program
 from loopgrad.codegen.schedule import schedule
 from loopgrad.graph.nodes import Graph
 
 
 def build_program(
-    graph: Graph, options: Options, library: frozenset[str] = frozenset(), in_order: bool = False
+    graph: Graph, options: Options, libraries: Mapping[str, str] = NO_LIBRARIES, in_order: bool = False
 ) -> Program:
-    """The steps, kernels and slots that compute `graph`, after the kernel passes. `library` and `in_order`: what the
-    target has (see `schedule`)."""
-    program = schedule(graph, options, library, in_order)
-    return replace(program, kernels=tuple([optimise(kernel) for kernel in program.kernels]))
+    """The steps, kernels and slots that compute `graph`, after the kernel passes. `libraries`: the routines that the
+    target calls a library for, and its name; `in_order`: see `schedule`."""
+    program = schedule(graph, options, frozenset(libraries), in_order)
+    kernels = tuple([optimise(kernel) for kernel in program.kernels])
+    return replace(program, kernels=kernels, libraries=tuple(sorted(libraries.items())))

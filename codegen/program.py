@@ -9,7 +9,9 @@ launches does a step that is no kernel of the program.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
@@ -17,6 +19,7 @@ from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import TensorType
 
 HOST: Final = "NumPy, on the host"  # as who does a library routine
+NO_LIBRARIES: Final[Mapping[str, str]] = MappingProxyType({})
 ALIGNMENT: Final = 64  # bytes, of constants and of memory on the CPU
 
 
@@ -84,10 +87,21 @@ class RoutineLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutineCall:
+    """How a library of the device does a routine: it takes the slots `inputs` and makes `outputs`, between launches
+    that make ready what it takes and finish what it made."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    before: tuple[RoutineLaunch, ...] = ()
+    after: tuple[RoutineLaunch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RoutineStep:
     """A library routine, a primitive of the graph by its name, on whole slots; `attrs` are sorted pairs. A GPU's
-    `launches` do it one after the other, with what they need besides in the slots `scratch`; None: the host calls
-    NumPy (runtime.cpu.host_calls)."""
+    `launches` do it one after the other, with what they need besides in the slots `scratch`, or a library of the device
+    in the way of `call`; without either the host calls NumPy (runtime.cpu.host_calls)."""
 
     name: str
     inputs: tuple[int, ...]
@@ -95,6 +109,12 @@ class RoutineStep:
     attrs: tuple[tuple[str, object], ...] = ()
     scratch: tuple[int, ...] = ()
     launches: tuple[RoutineLaunch, ...] | None = None
+    call: RoutineCall | None = None
+
+    @property
+    def by_host(self) -> bool:
+        """Whether nobody else does it."""
+        return self.launches is None and self.call is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +240,4 @@ class Program:
     residuals: tuple[Residual, ...] = ()
     notes: tuple[str, ...] = ()  # announced fallbacks, for explain() and plan()
     constants: bytes = b""
+    libraries: tuple[tuple[str, str], ...] = ()  # routines that the device has libraries for, and those

@@ -10,6 +10,7 @@ import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.program import HOST
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
@@ -137,7 +138,8 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
     from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above
 
-    return compile_program(build_program(graph, options, LIBRARY, in_order=True), options, make or own_code)
+    program = build_program(graph, options, dict.fromkeys(LIBRARY, HOST), in_order=True)
+    return compile_program(program, options, make or own_code)
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:

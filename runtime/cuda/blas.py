@@ -7,15 +7,13 @@ change places. One workspace for all calls, since they follow each other on the 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any, Final
 
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
-from loopgrad.runtime.gpu.driver import ProductShape, Words
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Words
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 
-NAMES: Final = ("libcublas.so.13", "libcublas.so.12")
 WORKSPACE_BYTES: Final = 32 << 20  # what NVIDIA advises for Hopper
 SMALLEST_WORK: Final = 1 << 20  # multiplications; below that our own kernels, which graphs can hold
 LARGEST_SIDE: Final = (1 << 31) - 1
@@ -35,24 +33,6 @@ OPERAND: Final = (c_void_p, c_int, c_int, c_longlong)
 GEMM: Final = (c_void_p, c_int, c_int, *SIDES, c_void_p, *OPERAND, *OPERAND, c_void_p, *OPERAND, c_int, c_int, c_int)
 
 
-def load() -> ctypes.CDLL | None:
-    """The library, where there is one."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib  # late: only installed where CUDA is wanted
-
-        path = load_nvidia_dynamic_lib("cublas").abs_path
-        if path:
-            return ctypes.CDLL(path)
-    except (ImportError, RuntimeError, OSError):  # too old a package, or nothing found
-        pass
-    for name in NAMES:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
 class Blas:
     """One handle. Needs the device's context while it is made and used."""
 
@@ -68,8 +48,8 @@ class Blas:
         if status:
             raise StreamFailure(f"cuBLAS answered status {status}")
 
-    def product(self, shape: ProductShape, dtype: DType) -> Callable[[Words], None]:
-        """What starts such a product, given the addresses of left, right and result."""
+    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall:
+        """Such a product of left and right, row-major."""
         kind, compute, factor = TYPES[dtype]
         batch, m, k, n, transpose_left, transpose_right = shape
         one, zero = factor(1), factor(0)
@@ -90,7 +70,7 @@ class Blas:
                 )
             )  # fmt: skip
 
-        return start
+        return LibraryCall("matmul", start)
 
 
 def worthwhile(shape: ProductShape, dtype: DType) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
+from loopgrad.runtime.cuda import libraries
 from loopgrad.runtime.cuda.api import CudaApi
-from loopgrad.runtime.cuda.blas import WORKSPACE_BYTES, Blas, load, worthwhile
+from loopgrad.runtime.cuda.blas import WORKSPACE_BYTES, Blas, worthwhile
 from loopgrad.runtime.cuda.found import CudaMissing, capability
 from loopgrad.runtime.cuda.linking import check_driver, device_runtime, link
-from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words, Work
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Shared, Work
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
@@ -23,7 +24,7 @@ class CudaDriver(StreamDriver):
     """The first program with loops of its own finds out whether graphs can have them."""
 
     def __init__(self, api: CudaApi, cache: DiskCache | None) -> None:
-        super().__init__(api, self._code)
+        super().__init__(api, self._code, libraries.NVIDIA)
         self._cache = cache
         self._cuda_api = api
         self._host_decides: str | None = None
@@ -57,7 +58,7 @@ class CudaDriver(StreamDriver):
             return self._linked, ENTRY, GROUP
         return kept_code(self._cache, ("update kernel", "ptx"), lambda: ptx(False)), ENTRY, GROUP
 
-    def product(self, shape: ProductShape, dtype: DType) -> Callable[[Words], None] | None:
+    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
         if self._without_blas or not worthwhile(shape, dtype):
             return None
         if self._blas is None:
@@ -66,7 +67,7 @@ class CudaDriver(StreamDriver):
         return None if self._blas is None else self._blas.product(shape, dtype)
 
     def _load_blas(self) -> Blas | None:
-        library = load()
+        library = libraries.load("cublas")
         if library is None:
             return None
         self._workspace = self.take(WORKSPACE_BYTES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Container, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
+from loopgrad.graph.primitives import factorisations, fourier
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.executable import Executable
@@ -87,14 +89,15 @@ class GpuDevice(ABC):
             return self.stage_text(graph, options, stage)
 
         def revise() -> LoadedProgram:
-            return self.loaded(self.artifact(graph, options, continued=True)[0])
+            return self.loaded(self.artifact(graph, options, continued=True)[0], options)
 
         return self.load(artifact, options, texts, origin, None if self.driver.endless_loops else revise)
 
     def artifact(self, graph: Graph, options: Options, continued: bool = False) -> tuple[Artifact[ProgramRecord], bool]:
         """The program's code, and whether it was on disk. `continued`: as for `emit_continued`."""
         kind = "continued program" if continued else "program"
-        parts = (kind, key(graph).hex(), options.key(), *self.environment())
+        called = [f"{name} by {library}" for name, library in self.libraries(graph, options).items()]
+        parts = (kind, key(graph).hex(), options.key(), *called, *self.environment())
         known = self.cache.load(parts, ProgramRecord) if self.cache is not None else None
         if known is not None:
             return known, True
@@ -109,10 +112,18 @@ class GpuDevice(ABC):
         self, artifact: Artifact[ProgramRecord], options: Options, texts: Any, origin: str, revise: Revise | None = None
     ) -> GpuExecutable:
         """An executable of code that exists. `revise` gives other code, where the driver stops loops."""
-        return GpuExecutable(self.name, self.loaded(artifact), texts, origin, options.stack_capacity, revise)
+        return GpuExecutable(self.name, self.loaded(artifact, options), texts, origin, options.stack_capacity, revise)
 
-    def loaded(self, artifact: Artifact[ProgramRecord]) -> LoadedProgram:
-        return LoadedProgram(self.driver, artifact.program, artifact.code, artifact.constants)
+    def loaded(self, artifact: Artifact[ProgramRecord], options: Options) -> LoadedProgram:
+        return LoadedProgram(self.driver, artifact.program, artifact.code, artifact.constants, options.libraries)
+
+    def libraries(self, graph: Graph, options: Options) -> Mapping[str, str]:
+        """Routines that the program calls a library for, and its name. A library is loaded when it may be of use."""
+        found: dict[str, str] = {}
+        for family in (fourier.ROWS, factorisations.ROWS) if options.libraries else ():
+            if any_node(graph, family):
+                found.update(self.driver.libraries(family))
+        return found
 
     def finish(self) -> None:
         self.driver.finish()
@@ -131,7 +142,7 @@ class GpuDevice(ABC):
         """Schedule, lower and emit."""
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
 
-        program = build_program(graph, options)
+        program = build_program(graph, options, self.libraries(graph, options))
         return self.emit_continued(program, options) if continued else self.emit(program, options)
 
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:
@@ -141,3 +152,8 @@ class GpuDevice(ABC):
         if stage == "graph":
             return str(graph)
         return self.compile_artifact(graph, options).texts[stage]
+
+
+def any_node(graph: Graph, names: Container[str]) -> bool:
+    """Whether there is such an operation, inside of regions or outside."""
+    return any(node.op in names or any(any_node(region, names) for region in node.regions) for node in graph.nodes)

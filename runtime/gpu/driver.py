@@ -6,8 +6,9 @@ nobody holds may be used again by later work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,6 +38,25 @@ class ProductShape(NamedTuple):
 
 def product_shape(step: MatmulStep) -> ProductShape:
     return ProductShape(step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right)
+
+
+class RoutineTask(NamedTuple):
+    """A routine by the name of its primitive, for operands and results of these types."""
+
+    name: str
+    attrs: tuple[tuple[str, object], ...]
+    operands: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """Work of a library. `start` puts it behind what was started, given the addresses of its arrays, and keeps what it
+    needs; `label` names it in messages. `captures`: it may become part of a graph."""
+
+    label: str
+    start: Callable[[Words], None]
+    captures: bool = True
 
 
 class Shared(Protocol):
@@ -100,9 +120,8 @@ class Commands(Work, Protocol):
         """A few bytes that are known while recording; a multiple of 4."""
         ...
 
-    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
-        """A product of matrices by a library; False where none has it. The words, asked for once, hold the
-        addresses of left, right and result whenever the commands run."""
+    def call(self, call: LibraryCall, words: Words) -> None:
+        """A library's work. The words hold the addresses of its arrays whenever the commands run."""
         ...
 
     def end(self, again: bool) -> None:
@@ -198,8 +217,16 @@ class Driver(Protocol):
         that ends the loops."""
         ...
 
-    def product(self, shape: ProductShape, dtype: DType) -> Any:
-        """What makes such a product by a library; None where none does."""
+    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
+        """Such a product of left and right by a library; None where none has it."""
+        ...
+
+    def libraries(self, family: Container[str]) -> Mapping[str, str]:
+        """The routines with which a library does these operations, and its name."""
+        ...
+
+    def routine(self, task: RoutineTask) -> LibraryCall | None:
+        """That routine by a library, from its operands to its results; None where none does it."""
         ...
 
     def filling(self, pipeline: Any, streams: bool = False) -> int:

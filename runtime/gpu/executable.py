@@ -23,6 +23,7 @@ Revise = Callable[[], LoadedProgram]
 CONTINUED = (
     "compiled again, since the driver stops long loops: kernels end before that, and the host launches them again"
 )
+CALLED = "replay: the host drives loops and branches, since libraries do routines in them"
 HOST_DRIVEN = "replay: library routines run on the host, so loops and branches around them are driven by the host too"
 LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
 FORESEEN = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
@@ -226,7 +227,8 @@ class GpuExecutable(Executable):
         if program.straight:
             return program.notes
         if not self.loaded.recordable:
-            return (*program.notes, LIBRARY if program.recordable else HOST_DRIVEN)
+            why_host = LIBRARY if program.recordable else HOST_DRIVEN if program.asks_host else CALLED
+            return (*program.notes, why_host)
         return (*program.notes, f"{FORESEEN}: {why}") if why else program.notes
 
     def width(self, k: int) -> int:

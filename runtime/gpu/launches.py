@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep
+from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineLaunch, RoutineStep
 from loopgrad.codegen.steps import epilogue_slots
 from loopgrad.codegen.targets.gpu.interface import SCRATCH, Dispatch, KernelInterface
-from loopgrad.runtime.gpu.driver import Driver, product_shape
+from loopgrad.runtime.gpu.driver import Driver
 from loopgrad.runtime.gpu.placement import SLOTS, SUPPORT, VOID, ZERO
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.workspace import Workspace
@@ -97,16 +97,26 @@ class Launches:
         self.supported(step.by, [SLOTS + step.source, SLOTS + step.target])
 
     def routine(self, step: RoutineStep) -> None:
-        assert step.launches is not None, "programs with library calls on the host aren't recorded"
-        for launch in step.launches:
+        call = self._work.loaded.routine(step)
+        if call is None:
+            assert step.launches is not None, "programs with library calls on the host aren't recorded"
+            self._each(step.launches)
+            return
+        assert step.call is not None
+        self._each(step.call.before)
+        self._recorder.call(call, [SLOTS + slot for slot in (*step.call.inputs, *step.call.outputs)])
+        self._each(step.call.after)
+
+    def _each(self, launches: Sequence[RoutineLaunch]) -> None:
+        for launch in launches:
             self.supported(launch.by, [SLOTS + slot for slot in launch.slots])
 
     def matmul(self, step: MatmulStep) -> None:
-        work, arrays = self._work, [SLOTS + slot for slot in (step.left, step.right, step.out)]
-        dtype = work.program.slots[step.out].type.dtype
-        # a program that recordings hold with its loops has the same bits when it is driven
-        library = work.program.straight or not work.loaded.recordable
-        if not (library and self._recorder.multiply(product_shape(step), dtype, arrays)):
+        arrays = [SLOTS + slot for slot in (step.left, step.right, step.out)]
+        call = self._work.loaded.product(step)
+        if call is None:
             self.supported(step.by, [*arrays, *[SLOTS + slot for slot in epilogue_slots(step)]])
-        elif step.epilogue is not None:
+            return
+        self._recorder.call(call, arrays)
+        if step.epilogue is not None:
             self.kernel(step.epilogue)

@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.program import ArraySlot, MatmulStep
+from loopgrad.codegen.program import ArraySlot, MatmulStep, RoutineStep
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.nodes import Location
-from loopgrad.runtime.gpu.driver import Driver, Image, Pipeline, product_shape, put
+from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_shape, put
 from loopgrad.runtime.gpu.memory import Allocation
 
 LARGE_PRODUCT: Final = 1 << 30  # multiplications
@@ -23,10 +23,14 @@ RECORD_BYTES: Final = 1 << 15  # of a program beside its code and constants
 
 
 class LoadedProgram:
-    """A program's kernels, ready to be launched, and its constants in memory."""
+    """A program's kernels, ready to be launched, and its constants in memory. `libraries`: whether libraries may do
+    what they do."""
 
-    def __init__(self, driver: Driver, program: ProgramRecord, code: bytes, constants: bytes) -> None:
+    def __init__(
+        self, driver: Driver, program: ProgramRecord, code: bytes, constants: bytes, libraries: bool = True
+    ) -> None:
         self.driver = driver
+        self._libraries = libraries
         self.program, self._code = program, code
         self._constants = constants
         self._images: dict[tuple[int, int], Image] = {}
@@ -41,11 +45,36 @@ class LoadedProgram:
         return self.program.recordable and (self.program.straight or not self.prefers_library())
 
     def prefers_library(self) -> bool:
-        slots = self.program.slots
+        if not self._libraries:
+            return False
         products = [step for step in all_steps(self.program.steps) if isinstance(step, MatmulStep)]
-        shapes = [(product_shape(step), slots[step.out].type.dtype) for step in products]
-        large = [(s, dtype) for s, dtype in shapes if s.batch * s.m * s.k * s.n >= LARGE_PRODUCT]
-        return any(self.driver.product(shape, dtype) is not None for shape, dtype in large)
+        large = [step for step in products if step.batch * step.m * step.k * step.n >= LARGE_PRODUCT]
+        return any(self._product(step) is not None for step in large)
+
+    @cached_property
+    def _calls(self) -> bool:
+        """Whether a library does what kernels could: where recordings hold a program with its loops, kernels do, so
+        that it has the same bits when it is driven."""
+        return self._libraries and (self.program.straight or not self.recordable)
+
+    def _product(self, step: MatmulStep) -> LibraryCall | None:
+        return self.driver.product(product_shape(step), self.program.slots[step.out].type.dtype)
+
+    def product(self, step: MatmulStep) -> LibraryCall | None:
+        """The library that multiplies, if one does."""
+        return self._product(step) if self._calls else None
+
+    def routine(self, step: RoutineStep) -> LibraryCall | None:
+        """The library that does a routine, if one does."""
+        if step.call is None or not self._calls:
+            return None
+        operands, results = (
+            tuple([self.program.slots[slot].type for slot in slots]) for slots in (step.call.inputs, step.call.outputs)
+        )
+        call = self.driver.routine(RoutineTask(step.name, step.attrs, operands, results))
+        if call is None and step.launches is None:
+            raise RuntimeError(f"{self.driver.name}: the library for {step.name} was there and isn't any more")
+        return call
 
     @property
     def host_bytes(self) -> int:

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.types import DType
-from loopgrad.runtime.gpu.driver import Driver, ProductShape, Shared, Words
+from loopgrad.runtime.gpu.driver import Driver, LibraryCall, Shared, Words
 
 PASSES_IN_ORDER: Final = 1024  # lanes of a stretch per dispatch, where the driver stops long loops
 FIRST_WORDS: Final = 1 << 10
@@ -75,17 +74,13 @@ class Recorder:
                 used[:] = new
                 table.changed = True
 
-    def multiply(self, shape: ProductShape, dtype: DType, entries: Sequence[int]) -> bool:
-        """A product of matrices by a library; False where none has it. The symbols: left, right, result."""
-
-        def words() -> Words:
-            table, start = self._room(len(entries))
-            table.symbols += entries
-            place = table.words[start : start + len(entries)]
-            place[:] = self.symbols[list(entries)]
-            return place
-
-        return self.commands.multiply(shape, dtype, words)
+    def call(self, call: LibraryCall, entries: Sequence[int]) -> None:
+        """A library's work on the arrays of these symbols."""
+        table, start = self._room(len(entries))
+        table.symbols += entries
+        place = table.words[start : start + len(entries)]
+        place[:] = self.symbols[list(entries)]
+        self.commands.call(call, place)
 
     # dispatches
 

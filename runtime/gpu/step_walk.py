@@ -44,7 +44,7 @@ class StepWalk:
                 self._launches.copy(step)
             case MatmulStep():
                 self._launches.matmul(step)
-            case RoutineStep(launches=None):
+            case RoutineStep() if step.by_host:
                 self.host_call(step)
             case RoutineStep():
                 self._launches.routine(step)

@@ -14,6 +14,7 @@ from loopgrad.runtime.cache import DiskCache, default_cache, kept_code
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
 from loopgrad.runtime.hip.api import HipApi
+from loopgrad.runtime.hip.libraries import AMD
 from loopgrad.runtime.mesh.communicator import Communicator, Memory
 
 
@@ -28,7 +29,7 @@ class HipDevice(GpuDevice):
         self.processor = api.processor
         kept = default_cache() if cache is None else cache
         self._api = api
-        self._streams = StreamDriver(api, partial(update_code, api.processor, kept))
+        self._streams = StreamDriver(api, partial(update_code, api.processor, kept), AMD)
         super().__init__(f"hip:{position}", self._streams, kept)
 
     def collectives(self, communicator: Communicator) -> Memory | str:
@@ -53,7 +54,7 @@ class HipDevice(GpuDevice):
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
         from loopgrad.codegen.targets.amdgpu.target import compile_program  # late, as above
 
-        program = build_program(graph, options)
+        program = build_program(graph, options, self.libraries(graph, options))
         return compile_program(program, options, self.processor, listing=True).texts[stage]
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.graph.types import DType
-from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.driver import LibraryCall, Push, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.vulkan.gpu import STAGE_COMPUTE, Gpu
 from loopgrad.runtime.vulkan.pipelines import VulkanPipeline
@@ -90,9 +89,8 @@ class VulkanCommands:
             self._driver.buffers.given.append((self.last, self.buffer))
             self.buffer = None
 
-    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
-        """There is no library."""
-        return False
+    def call(self, call: LibraryCall, words: Words) -> None:
+        raise AssertionError("there is no library")
 
     def end(self, again: bool = False) -> None:
         """What any later submission does comes after all of this, and the host sees it."""

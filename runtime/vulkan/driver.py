@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.codegen.program import NO_LIBRARIES
 from loopgrad.codegen.targets.spirv.features import ENTRY_NAME
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
-from loopgrad.runtime.gpu.driver import ProductShape, Shared
+from loopgrad.runtime.gpu.driver import ProductShape, RoutineTask, Shared
 from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
 from loopgrad.runtime.vulkan.api import TYPE_CPU
@@ -220,6 +221,12 @@ class VulkanDriver:
         from loopgrad.codegen.targets.spirv.update import update_module  # late: a warm cache needs no emitter
 
         return update_module(self.gpu.features)
+
+    def libraries(self, family: Container[str]) -> Mapping[str, str]:
+        return NO_LIBRARIES
+
+    def routine(self, task: RoutineTask) -> None:
+        """No library."""
 
     def product(self, shape: ProductShape, dtype: DType) -> None:
         """No library."""

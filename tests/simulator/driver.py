@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from loopgrad.codegen.program import NO_LIBRARIES
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cpu.loader import Code
-from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Push, RoutineTask, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from tests.simulator.code import UPDATE_GROUP, update_code
 
@@ -126,8 +127,8 @@ class Commands:
     def write(self, target: Allocation, data: bytes) -> None:
         self._add(lambda: ctypes.memmove(target.address, data, len(data)))
 
-    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
-        return False
+    def call(self, call: LibraryCall, words: Words) -> None:
+        self._add(lambda: call.start(words))
 
     def end(self, again: bool) -> None:
         """Nothing to make ready."""
@@ -193,6 +194,12 @@ class SimulatorDriver:
         if self._update is None:
             self._update = Image(update_code()).pipeline("update", "k0", UPDATE_GROUP)
         return self._update
+
+    def libraries(self, family: Container[str]) -> Mapping[str, str]:
+        return NO_LIBRARIES
+
+    def routine(self, task: RoutineTask) -> None:
+        """No library."""
 
     def product(self, shape: ProductShape, dtype: DType) -> None:
         """No library."""

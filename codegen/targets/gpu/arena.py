@@ -39,7 +39,7 @@ def _apart(program: Program) -> Iterator[int]:
         match step:
             case ForStep() | WhileStep() | SwitchStep() | PopStep() | ReserveStep():
                 yield from named(step)
-            case RoutineStep(launches=None):
+            case RoutineStep() if step.by_host:
                 yield from named(step)
             case LaunchStep():
                 stacks = program.kernels[step.kernel].stacks

@@ -91,8 +91,19 @@ class ProgramRecord:
         """No step needs the host, but for loops and branches, and no result lies in a stack."""
         steps = list(all_steps(self.steps))
         popped = {step.slot for step in steps if isinstance(step, PopStep)}
-        host = any(map(by_host, steps))
-        return not (self.continued or host or popped.intersection(self.outputs))
+        apart = self.asks_host or (self.calls_libraries and not self.straight)
+        return not (self.continued or apart or popped.intersection(self.outputs))
+
+    @cached_property
+    def asks_host(self) -> bool:
+        """Some routine is done by the host."""
+        return any(map(by_host, all_steps(self.steps)))
+
+    @cached_property
+    def calls_libraries(self) -> bool:
+        """Some routine has no kernels of ours, but a library: its calls are in no recording with loops."""
+        steps = [step for step in all_steps(self.steps) if isinstance(step, RoutineStep)]
+        return any(step.launches is None and step.call is not None for step in steps)
 
     @cached_property
     def kernel_stacks(self) -> bool:
@@ -102,7 +113,7 @@ class ProgramRecord:
 
 def by_host(step: Step) -> bool:
     """Whether it is a library routine that only the host has."""
-    return isinstance(step, RoutineStep) and step.launches is None
+    return isinstance(step, RoutineStep) and step.by_host
 
 
 def _moved(step: Step) -> tuple[int, ...]:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.graph.types import DType
-from loopgrad.runtime.gpu.driver import ProductShape, Push, Shared, Words
+from loopgrad.runtime.gpu.driver import LibraryCall, Push, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
@@ -80,6 +79,7 @@ class StreamCommands:
         self.launches = 0
         self.count = 0
         self._again = False
+        self._capturable = True
         self._executable: Any = None
         self._reports: StreamSharedWords | None = None
         self._given: list[Words] = []  # to libraries
@@ -90,6 +90,7 @@ class StreamCommands:
         self.labels = {}
         self.launches = 0
         self.count = 0
+        self._capturable = True
         self._given.clear()
         self._latest = b""
         self._drop()
@@ -120,18 +121,15 @@ class StreamCommands:
             self.nodes.append(StreamCall(api.fill, api.add_fill, (target.address + i, word, 1)))
         self.count += 1
 
-    def multiply(self, shape: ProductShape, dtype: DType, words: Callable[[], Words]) -> bool:
-        start = self._driver.product(shape, dtype)
-        if start is None:
-            return False
-        self._given.append(words())
-        self.nodes.append(StreamCall(start, None, (self._given[-1],)))
-        self.labels["matmul"] = None
+    def call(self, call: LibraryCall, words: Words) -> None:
+        self._given.append(words)
+        self.nodes.append(StreamCall(call.start, None, (words,)))
+        self.labels[call.label] = None
+        self._capturable &= call.captures
         self.count += 1
-        return True
 
     def end(self, again: bool) -> None:
-        self._again = again
+        self._again = again and self._capturable
 
     def _prepare(self, report: StreamSharedWords | None) -> None:
         """A graph of everything, the way of the report to the host included."""

@@ -3,8 +3,9 @@
 Work and transfers are put at the end of one stream, so memory that nobody holds is used again without
 waiting. Only who needs something on the host waits.
 
-Circle: the driver's parts, `runtime/gpu/streams/commands.py`, `runtime/gpu/streams/pinned.py` and
-`runtime/gpu/streams/shared_words.py`, each hold the driver that made them, for its lock, its calls and its memory.
+Circle: the driver's parts, `runtime/gpu/streams/commands.py`, `runtime/gpu/streams/pinned.py`,
+`runtime/gpu/streams/shared_words.py`, `runtime/gpu/streams/libraries.py`, `runtime/gpu/streams/fourier.py` and
+`runtime/gpu/streams/vendor.py`, each hold the driver that made them, for its lock, its calls and its memory.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from loopgrad.graph.types import DType
-from loopgrad.runtime.gpu.driver import ProductShape, Shared, Words, Work
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, RoutineTask, Shared, Work
 from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
 from loopgrad.runtime.gpu.streams.commands import Function, StreamCommands
+from loopgrad.runtime.gpu.streams.libraries import Libraries
 from loopgrad.runtime.gpu.streams.pinned import Pinned, PinnedChunk
 from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
 from loopgrad.runtime.gpu.streams.staging import QUARTER, Staging
+from loopgrad.runtime.gpu.streams.vendor import Vendor, WorkAreas
 
 RECEIVED: Final = 1 << 16  # bytes that are fetched through pinned memory
 CACHE_SHARE: Final = 0.6  # of the second-level cache, for the stacks in flight
@@ -113,8 +116,12 @@ class StreamDriver:
     endless_loops = True
     code_growth = 4
 
-    def __init__(self, api: StreamApi, update_code: Callable[[], tuple[bytes, str, int]]) -> None:
+    def __init__(
+        self, api: StreamApi, update_code: Callable[[], tuple[bytes, str, int]], vendor: Vendor | None = None
+    ) -> None:
         self.api = api
+        self.areas = WorkAreas(self)
+        self._libraries = Libraries(self, vendor)
         self.name = api.name
         self._update_code = update_code
         self._update: Function | None = None
@@ -227,9 +234,16 @@ class StreamDriver:
         """A driver with loops in graphs says so."""
         return None
 
-    def product(self, shape: ProductShape, dtype: DType) -> Callable[[Words], None] | None:
-        """What starts such a product by a library, given the addresses of left, right and result."""
+    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
         return None
+
+    def libraries(self, family: Container[str]) -> Mapping[str, str]:
+        with self.lock:
+            return self._libraries.of(family)
+
+    def routine(self, task: RoutineTask) -> LibraryCall | None:
+        with self.lock:
+            return self._libraries.routine(task)
 
     def captured(self, work: Callable[[], None]) -> Any | None:
         """A graph of all that `work` starts, which isn't done now; None where that can't be. A driver with libraries

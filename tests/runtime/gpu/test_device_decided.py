@@ -13,6 +13,7 @@ from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.gpu import region_recorder
 from loopgrad.runtime.gpu.control_flow import Launch
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
+from loopgrad.runtime.gpu.driver import LibraryCall
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.region_recorder import RecordedLaunch, RecordedRegion, RecordedUpdate, UpdateList, tidy
 from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
@@ -157,7 +158,7 @@ def product(shape, dtype):
         right = b.reshape(shape.n, shape.k).T if shape.transpose_right else b.reshape(shape.k, shape.n)
         c[:] = (left @ right).reshape(-1)
 
-    return start
+    return LibraryCall("matmul", start)
 
 
 @pytest.mark.parametrize("large", [True, False])

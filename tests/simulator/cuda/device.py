@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
@@ -19,11 +20,12 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
-from loopgrad.runtime.cuda import device, driver
+from loopgrad.runtime.cuda import device, libraries
 from loopgrad.runtime.cuda.device import CudaDevice
 from loopgrad.runtime.cuda.driver import CudaDriver
 from loopgrad.runtime.devices import NUMBERED
 from tests.simulator.code import GROUP, UPDATE_GROUP, HostAssembler, flavour, generate, update_code
+from tests.simulator.cuda.libraries import FakeFourier, Stream
 
 LIBRARY = "libcuda.so.1"
 COUNTS = ("launches", "graph_launches", "instantiations", "uploads", "downloads", "waits", "modules", "orders")
@@ -79,6 +81,18 @@ def blas() -> ctypes.CDLL:
     return loaded
 
 
+@cache
+def fourier() -> FakeFourier:
+    """Our cuFFT."""
+    return FakeFourier(Stream(library()))
+
+
+def load(name: str) -> Any:
+    """The libraries that there are."""
+    made = {"cublas": blas, "cufft": fourier}.get(name)
+    return None if made is None else made()
+
+
 def set_state(what: str, value: int) -> None:
     library().sim_set(what.encode(), value)
 
@@ -99,6 +113,6 @@ class SimulatedCudaDriver(CudaDriver):
 def install() -> None:
     """Let `cuda:0` be simulated in this process."""
     library()
-    driver.load = blas
+    libraries.load = load
     device.CudaDriver = SimulatedCudaDriver  # type: ignore[misc]
     NUMBERED["cuda"] = (NUMBERED["cuda"][0], SimulatedCudaDevice)

@@ -8,6 +8,7 @@ from typing import Final
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.gpu.routines import fourier, largest, radix_sort, sort_rows
+from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
@@ -20,8 +21,21 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
 }
 
 
-def provided(step: RoutineStep, routine: Routine) -> tuple[RoutineStep, RoutineRow]:
-    """The step with the launches of the first provider that does it, or as it is, for the host; what `plan` says."""
+def provided(step: RoutineStep, routine: Routine, library: str, loops: bool) -> tuple[RoutineStep, RoutineRow]:
+    """The step with the launches of the first provider that does it and the call of the library of that name, if there
+    is one; with neither it is the host's. And what `plan` says. `loops`: the program has some between its steps."""
+    done, own = _own(step, routine)
+    call = library_call(routine) if library else None
+    if call is None:
+        return done, own
+    done = replace(done, scratch=tuple(routine.scratch_slots), call=call)
+    if done.launches is None:
+        return done, replace(own, provider=library, reason="")
+    reason = f"where the device decides on loops: {own.provider}" if loops else ""
+    return done, replace(own, provider=library, reason=reason)
+
+
+def _own(step: RoutineStep, routine: Routine) -> tuple[RoutineStep, RoutineRow]:
     refusals: list[str] = []
     for provider in PROVIDERS.get(step.name, ()):
         refusal = provider.refuses(routine)

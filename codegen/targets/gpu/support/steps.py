@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from loopgrad.codegen.program import (
     CopyStep,
+    ForStep,
     Initial,
     LaunchStep,
     MatmulStep,
@@ -16,8 +17,9 @@ from loopgrad.codegen.program import (
     RoutineRow,
     RoutineStep,
     Step,
+    WhileStep,
 )
-from loopgrad.codegen.steps import with_blocks
+from loopgrad.codegen.steps import all_steps, with_blocks
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping
@@ -51,6 +53,8 @@ class _Supported:
     def __init__(self, program: Program, support: Support) -> None:
         self.slots, self.kernels, self.support = list(program.slots), program.kernels, support
         self.constants = Constants(self.slots, program.constants)
+        self.libraries = dict(program.libraries)
+        self.loops = any(isinstance(step, ForStep | WhileStep) for step in all_steps(program.steps))
         self.routines: dict[RoutineRow, None] = {}
         self.launches: dict[SupportLaunch, int] = {}
 
@@ -69,7 +73,8 @@ class _Supported:
             case MatmulStep():
                 return replace(step, by=self.product(step))
             case RoutineStep():
-                done, row = provided(step, begun(step, self.slots, self.support, self.launch, self.constants))
+                routine = begun(step, self.slots, self.support, self.launch, self.constants)
+                done, row = provided(step, routine, self.libraries.get(step.name, ""), self.loops)
                 self.routines[row] = None
                 return done
             case _:

@@ -1,0 +1,150 @@
+"""What a device's libraries do instead of own kernels, on a simulated CUDA whose libraries are NumPy.
+
+Run by itself this skips; `test_in_a_process_of_its_own` runs it where CUDA may be simulated.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.emitted_kernels import outside_the_run
+from tests.runtime.cuda.test_simulated_driver import SIMULATED, inside
+
+PRIME, LONG = 16411, 1 << 14
+
+
+@pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
+def test_in_a_process_of_its_own():
+    from tests.runtime.cuda.test_reasons import simulated
+
+    if not simulated():
+        pytest.skip("a CUDA driver, or no C compiler, or no cuda-bindings")
+    environment = {**outside_the_run(), SIMULATED: "1"}
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "--timeout", "100", "-p", "no:cacheprovider", __file__],
+        capture_output=True, text=True, timeout=280, env=environment, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.fixture
+def sim():
+    from tests.simulator.cuda import device
+
+    with lg.default_device("cuda:0"):
+        yield device
+
+
+def numbers(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+def close(got, wanted):
+    narrow = np.asarray(got).dtype in (np.float32, np.complex64)
+    scale = max(np.abs(wanted).max(initial=0), 1e-300)
+    np.testing.assert_allclose(np.asarray(got) / scale, wanted / scale, rtol=0, atol=3e-6 if narrow else 1e-13)
+
+
+@inside
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("n", [LONG, PRIME, LONG - 1])
+def test_transforms_are_the_librarys(sim, n, dtype):
+    """All four kinds and norms; imaginary parts that count as nothing hold something here."""
+    x = numbers((3, n), dtype)
+    r, half = np.ascontiguousarray(x.real), x[:, : n // 2 + 1]
+
+    def ours(xp, x, r, half):
+        two = xp.fft.ifft(x), xp.fft.fft(x, norm="ortho")
+        return [*two, xp.fft.rfft(r, norm="forward"), xp.fft.irfft(half, n), xp.fft.irfft(half, n, norm="ortho")]
+
+    compiled = lg.compile(lambda *arrays: ours(lg, *arrays))
+    given = [lg.asarray(v) for v in (x, r, half)]
+    before = len(sim.fourier().done)
+    for run in range(4):  # driven, then recorded
+        for got, wanted in zip(compiled(*given), ours(np, x, r, half), strict=True):
+            close(got, wanted)
+        assert len(sim.fourier().done) == before + 5 * (run + 1)
+    assert {row.provider for row in compiled.plan(*given).routines} == {"cuFFT"}
+    np.testing.assert_array_equal(np.asarray(given[2]), half)  # the library may write to what it is given
+
+
+@inside
+def test_transforms_in_a_graph_see_new_addresses(sim):
+    compiled = lg.compile(lambda x: lg.fft.ifft(lg.fft.fft(x) * 2.0) + 1.0)
+    arrays = [numbers(LONG, "complex128", seed) for seed in range(8)]
+    given = [lg.asarray(x) for x in arrays]
+    held = [compiled(x) for x in given]
+    for x, result in zip(arrays, held, strict=True):
+        close(result, 2 * x + 1)
+    for k in (0, 0, 0, 1, 1, 0, 1, 1, 1, 0):
+        before = sim.counts()["graph_launches"]
+        close(compiled(given[k]), 2 * arrays[k] + 1)
+    assert sim.counts()["graph_launches"] == before + 1
+    captured = compiled.capture(given[0])
+    for x, array in zip(given, arrays, strict=True):
+        close(captured.replay(x), 2 * array + 1)
+
+
+@inside
+def test_gradients_through_transforms_of_the_library(sim):
+    x, weight = numbers(LONG, "float64"), numbers(LONG // 2 + 1, "float64", 1)
+
+    def loss(x):
+        return lg.sum(lg.fft.irfft(lg.fft.rfft(x) * lg.asarray(weight), LONG) ** 2)
+
+    def filtered(x):
+        return np.fft.irfft(np.fft.rfft(x) * weight, LONG)
+
+    before = len(sim.fourier().done)
+    close(lg.compile(lg.grad(loss))(lg.asarray(x)), 2 * filtered(filtered(x)))
+    assert len(sim.fourier().done) == before + 4
+
+
+@inside
+def test_where_own_kernels_transform(sim):
+    """Short ones; in a loop that the device decides on; where the caller wants it so."""
+    x = numbers(LONG, "complex128")
+
+    def rounds(x, n):
+        return lg.fori_loop(0, n, lambda _, v: lg.fft.ifft(lg.fft.fft(v) * 2.0), x)
+
+    def twice(x):
+        return lg.fft.fft(x) * 2.0
+
+    before = len(sim.fourier().done)
+    compiled, given = lg.compile(rounds), (lg.asarray(x), lg.asarray(3))
+    for _ in range(3):
+        close(compiled(*given), 8 * x)
+    row = compiled.plan(*given).routines[0]
+    assert (row.provider, row.reason[:35]) == ("cuFFT", "where the device decides on loops: ")
+    close(lg.compile(twice)(lg.asarray(x[:60])), 2 * np.fft.fft(x[:60]))
+    assert len(sim.fourier().done) == before
+    close(lg.compile(twice)(lg.asarray(x)), 2 * np.fft.fft(x))
+    assert len(sim.fourier().done) == before + 1
+    with lg.options(libraries=False):
+        own = lg.compile(lambda x: twice(x))
+        close(own(lg.asarray(x)), 2 * np.fft.fft(x))
+        assert "in memory of workgroups" in own.plan(lg.asarray(x)).routines[0].provider
+    assert len(sim.fourier().done) == before + 1
+
+
+@inside
+def test_a_plan_that_the_library_refuses(sim, monkeypatch):
+    """Own kernels do it then."""
+    from tests.simulator.cuda.libraries import INVALID
+
+    library = sim.fourier()
+    refusing = type(library.cufftMakePlanMany64)(lambda *_: INVALID)
+    monkeypatch.setattr(library, "cufftMakePlanMany64", refusing)
+    x, before = numbers(1 << 15, "complex128"), len(library.done)
+    close(lg.compile(lambda x: lg.fft.fft(x) * 3.0)(lg.asarray(x)), 3 * np.fft.fft(x))
+    assert len(library.done) == before

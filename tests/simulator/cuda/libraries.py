@@ -1,0 +1,113 @@
+"""cuFFT without a GPU: its functions as far as loopgrad calls them, which NumPy computes when the stream gets there.
+
+Arguments are converted as C's would be, and what the library's manual forbids is answered by a status.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, POINTER, c_int, c_longlong, c_size_t, c_uint64, c_void_p
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+OK, INVALID = 0, 4
+WORK_BYTES = 4096
+KINDS = {0x29: "C2C", 0x69: "Z2Z", 0x2A: "R2C", 0x6A: "D2Z", 0x2C: "C2R", 0x6C: "Z2D"}
+TYPES = {"C": np.complex64, "Z": np.complex128, "R": np.float32, "D": np.float64}
+
+
+class Stream:
+    """What puts Python functions on the simulated stream."""
+
+    def __init__(self, simulated: ctypes.CDLL) -> None:
+        self._enqueue = simulated.sim_enqueue
+        self._work: list[Callable[[], None]] = []
+        self._run = CFUNCTYPE(None, POINTER(c_uint64))(lambda number: self._work[number[0]]())
+        self._enqueue.argtypes = [c_void_p, c_void_p, c_void_p, c_size_t]
+
+    def put(self, stream: int | None, work: Callable[[], None]) -> int:
+        self._work.append(work)
+        number = c_uint64(len(self._work) - 1)
+        return int(self._enqueue(stream, ctypes.cast(self._run, c_void_p), ctypes.addressof(number), 8))
+
+
+def array(address: int, dtype: Any, *shape: int) -> Any:
+    """The memory there."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+
+
+class FakeFourier:
+    """`done`: the transforms that ran, by kind, length and number of rows."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._plans: dict[int, dict[str, Any]] = {}
+        self.done: list[tuple[str, int, int]] = []
+        many = (POINTER(c_longlong), c_longlong, c_longlong)
+        rows: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
+            "Create": (self._create, (POINTER(c_int),)),
+            "SetAutoAllocation": (lambda plan, own: self._set(plan, "own", bool(own)), (c_int, c_int)),
+            "MakePlanMany64": (
+                self._make,
+                (c_int, c_int, POINTER(c_longlong), *many, *many, c_int, c_longlong, POINTER(c_size_t)),
+            ),
+            "SetStream": (lambda plan, stream: self._set(plan, "stream", stream), (c_int, c_void_p)),
+            "SetWorkArea": (lambda plan, area: self._set(plan, "area", area), (c_int, c_void_p)),
+            "Destroy": (lambda plan: OK if self._plans.pop(plan, None) else INVALID, (c_int,)),
+        }
+        for kind in KINDS.values():
+            more = (c_int,) if kind in ("C2C", "Z2Z") else ()
+            rows["Exec" + kind] = (partial(self._execute, kind), (c_int, c_void_p, c_void_p, *more))
+        for name, (function, types) in rows.items():
+            setattr(self, "cufft" + name, CFUNCTYPE(c_int, *types)(function))
+
+    def _create(self, out: Any) -> int:
+        out[0] = len(self._plans) + 100
+        self._plans[out[0]] = {"own": True}
+        return OK
+
+    def _set(self, plan: int, what: str, value: Any) -> int:
+        if plan not in self._plans:
+            return INVALID
+        self._plans[plan][what] = value
+        return OK
+
+    def _make(self, plan: int, rank: int, lengths: Any, *more: Any) -> int:
+        *nested, kind, count, size = more
+        known = self._plans.get(plan)
+        if known is None or rank != 1 or nested[0] or nested[3] or known["own"] or lengths[0] < 1 or count < 1:
+            return INVALID
+        known.update(kind=KINDS[kind], length=lengths[0], count=count)
+        size[0] = WORK_BYTES
+        return OK
+
+    def _execute(self, kind: str, plan: int, source: int, target: int, direction: int = 0) -> int:
+        known = self._plans.get(plan, {})
+        if known.get("kind") != kind or not known.get("area") or not known.get("stream"):
+            return INVALID
+        if kind[0] == kind[2] and direction not in (-1, 1):
+            return INVALID
+        n, count, area = known["length"], known["count"], known["area"]
+
+        def work() -> None:
+            half = n // 2 + 1
+            given = array(source, TYPES[kind[0]], count, half if kind[2] in "RD" else n)
+            made = array(target, TYPES[kind[2]], count, half if kind[0] in "RD" else n)
+            assert not np.shares_memory(given, made)
+            ctypes.memset(area, 0xA5, WORK_BYTES)
+            if kind[0] in "RD":
+                made[:] = np.fft.rfft(given)
+            elif kind[2] in "RD":
+                assert not given[:, 0].imag.any()  # what the library makes of these isn't said
+                assert n % 2 or not given[:, -1].imag.any()
+                made[:] = np.fft.irfft(given, n, norm="forward")
+                given[:] = np.nan  # it may be written to
+            else:
+                made[:] = np.fft.fft(given) if direction < 0 else np.fft.ifft(given, norm="forward")
+            self.done.append((kind, n, count))
+
+        return self._stream.put(known["stream"], work)
