@@ -73,7 +73,7 @@ class CallContext:
         if forced is None and any(kernel.stacks for kernel in self.program.kernels):
             self._look_up_memory()
         if any(isinstance(call, MatmulStep) for call in self.program.host_calls):
-            products = self.pool.products()
+            products = self.pool.products(self.pool.threads)
             words[HEADER["product_f32"]], words[HEADER["product_f64"]] = products["float32"], products["float64"]
 
     def _set_callbacks(self) -> Sequence[Any]:

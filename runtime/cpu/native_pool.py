@@ -30,7 +30,7 @@ _pool: NativePool | None = None
 class NativePool:
     """Addresses of the pool's functions, and how many threads it uses."""
 
-    def __init__(self, code: Code, threads: int, products: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(self, code: Code, threads: int, products: Callable[[int], Mapping[str, int]]) -> None:
         self.run = code.address("lg_pool_run")
         self.run_short = code.address("lg_pool_run_short")
         self.serial_run = code.address("lg_serial_run")
@@ -43,7 +43,7 @@ class NativePool:
         self._heap_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("lg_pool_heap_bytes"))
         self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
-        self.products = products  # matrix products that run on the pool, loaded when they are asked for
+        self.products = products  # matrix products for so many threads, loaded when they are asked for
         self.threads = threads
         self.set_threads(threads)
         IDLE.append(self.trim)

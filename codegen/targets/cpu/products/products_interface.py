@@ -1,7 +1,8 @@
 """What the module of products exports, and how code that calls it says which product it wants.
 
 `i32 @lg_product.f32(ptr run, ptr heap, ptr left, ptr right, ptr out, ptr shape)` and `@lg_product.f64`:
-out[b] = left[b] @ right[b], all of out is written. `run` is the pool's `lg_pool_run`, or another with its signature,
+out[b] = left[b] @ right[b], all of out is written. `@lg_product.few.f32` and its like do the same, in tiles for few
+threads. `run` is the pool's `lg_pool_run`, or another with its signature,
 `heap` is the caller's own; `shape` has the words of `SHAPE`. Returns 0, or 1 where no memory could be had: then nothing
 was written.
 
@@ -11,11 +12,14 @@ many threads, doesn't change a bit.
 
 from __future__ import annotations
 
-from typing import Final
+from itertools import product
+from typing import Final, NamedTuple
 
 from loopgrad.codegen.program import MatmulStep
 
 EXPORTS: Final = {"float32": "lg_product.f32", "float64": "lg_product.f64"}
+EXPORTS_FOR_FEW: Final = {"float32": "lg_product.few.f32", "float64": "lg_product.few.f64"}
+FEW_THREADS: Final = 4
 SHAPE: Final = {
     name: word
     for word, name in enumerate((
@@ -24,17 +28,17 @@ SHAPE: Final = {
         "tile_m", "tile_n",
         "short",  # 1 where all of it takes less time than waking a thread that sleeps
         "group",  # tiles of a chunk: more than one where products are small
+        "few_m", "few_n", "few_group",  # the same for few threads
         "narrow",  # 1 where narrow.py does it: most of a tile would be empty; tile_m is then along the longer side
     ))
 }  # fmt: skip
 
 DEPTH: Final = 256  # terms that are added up before they are added to the element
-MOST_ROWS: Final = 192  # of a tile: with DEPTH and MOST_COLUMNS, what the second-level cache holds
-MOST_COLUMNS: Final = 512
-LEAST_ROWS: Final = 48
-LEAST_COLUMNS: Final = 64
-WANTED_TILES: Final = 64
-LEAST_WORK: Final = 1 << 19  # multiplications of a tile: some 10 microseconds
+ROWS: Final = (192, 128, 96, 64, 48, 32)  # of a tile: with DEPTH and COLUMNS, what the second-level cache holds
+COLUMNS: Final = (512, 384, 256, 192, 128, 96, 64, 32)
+AT_ONCE: Final = 32  # multiplications of an AVX-512 core in a cycle
+PACKED: Final = 0.8  # cycles of an element that is packed
+STARTED: Final = 1000  # of a tile
 CHUNK_WORK: Final = 1 << 18
 SHORT_WORK: Final = 1 << 21
 NARROW: Final = 8
@@ -52,24 +56,37 @@ def shape_words(step: MatmulStep) -> tuple[int, ...]:
     if narrow:
         beside = right[0] if m < n else left[1]
         fewest, most = NARROW_LANES[int(beside != 1)], NARROW_LANES[2]
-        tile = (max(fewest, min(most, NARROW_WORK // max(k, 1))), 1)
+        many = few = ProductTile(max(fewest, min(most, NARROW_WORK // max(k, 1))), 1)
     else:
-        tile = _tile(step.batch, m, k, n)
+        many, few = (best_tile(step, threads) for threads in (4 * FEW_THREADS, FEW_THREADS))
     short = work < (NARROW_WORK if narrow else SHORT_WORK)
-    group = max(CHUNK_WORK // max(min(tile[0], m) * min(tile[1], n) * k, 1), 1)
-    return step.batch, m, k, n, *left, *right, *tile, int(short), group, int(narrow)
+    groups = [max(CHUNK_WORK // max(min(tile.m, m) * min(tile.n, n) * k, 1), 1) for tile in (many, few)]
+    return step.batch, m, k, n, *left, *right, *many, int(short), groups[0], *few, groups[1], int(narrow)
 
 
-def _tile(batch: int, m: int, k: int, n: int) -> tuple[int, int]:
-    """Rows and columns of a tile: smaller ones for more threads, but none in which packing takes most of the time."""
-    rows, columns = MOST_ROWS, MOST_COLUMNS
-    while batch * -(-m // rows) * -(-n // columns) < WANTED_TILES and min(rows, m) * min(columns, n) * k > LEAST_WORK:
-        if columns > n or (rows > LEAST_ROWS and 2 * rows >= columns):
-            if rows <= LEAST_ROWS:
-                break
-            rows //= 2
-        elif columns > LEAST_COLUMNS:
-            columns //= 2
-        else:
-            break
-    return rows, columns
+class ProductTile(NamedTuple):
+    """Its rows and columns."""
+
+    m: int
+    n: int
+
+
+def best_tile(step: MatmulStep, threads: int) -> ProductTile:
+    """The tile with which so many threads are done first: large ones, of which less is packed, but one for each thread,
+    and none of which much would be empty."""
+    sizes = {
+        ProductTile(_even(step.m, rows, 8), _even(step.n, columns, 32)) for rows, columns in product(ROWS, COLUMNS)
+    }
+    return min(sorted(sizes, reverse=True), key=lambda tile: _cycles(step, tile, threads))
+
+
+def _even(extent: int, most: int, unit: int) -> int:
+    """The extent in parts as equal as units allow, none larger than `most`."""
+    part = -(-extent // max(-(-extent // most), 1))
+    return max(-(-part // unit) * unit, unit)
+
+
+def _cycles(step: MatmulStep, tile: ProductTile, threads: int) -> float:
+    tiles = step.batch * -(-step.m // tile.m) * -(-step.n // tile.n)
+    one = step.k * (tile.m * tile.n / AT_ONCE + PACKED * (tile.m + tile.n)) + STARTED
+    return -(-tiles // threads) * one

@@ -17,10 +17,16 @@ from collections.abc import Sequence
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.products.ir_text import Index, IrText
 from loopgrad.codegen.targets.cpu.products.narrow import Narrow
-from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, DEPTH, SHAPE
+from loopgrad.codegen.targets.cpu.products.products_interface import (
+    DEEP,
+    DEPTH,
+    EXPORTS,
+    EXPORTS_FOR_FEW,
+    SHAPE,
+)
 
 # What a chunk is given: the arrays, SHAPE, and what follows from it.
-JOB = ("left", "right", "out", "shape", "across", "tiles", "packed")
+JOB = ("left", "right", "out", "shape", "across", "tiles", "packed", "tile_m", "tile_n", "group")
 POINTERS = 4
 
 
@@ -35,7 +41,7 @@ class Products:
     """The functions for one type: of the registers, `rows` x two are sums, two of `right`, and one an element."""
 
     def __init__(self, scalar: str, bits: int, machine: Machine) -> None:
-        self.scalar, self.bytes, self.suffix = scalar, bits // 8, f"f{bits}"
+        self.scalar, self.bytes, self.suffix, self.dtype = scalar, bits // 8, f"f{bits}", f"float{bits}"
         self.width = max(machine.vector_bits // bits, 2)
         self.vector = f"<{self.width} x {scalar}>"
         self.rows = 8 if machine.registers >= 32 else 4
@@ -51,8 +57,9 @@ class Products:
             declared += f"declare {type} @llvm.masked.load.v{count}{self.suffix}.p0(ptr, <{count} x i1>, {type})\n"
         packs = self.pack("left", self.rows) + self.pack("right", self.columns)
         narrow = Narrow(self.scalar, 8 * self.bytes, self.width)
-        own = self.kernel() + packs + self.block() + self.tile() + self.chunk() + narrow.text() + self.product()
-        return declared + own
+        own = self.kernel() + packs + self.block() + self.tile() + self.chunk() + narrow.text()
+        many = self.product(EXPORTS[self.dtype], ("tile_m", "tile_n", "group"))
+        return declared + own + many + self.product(EXPORTS_FOR_FEW[self.dtype], ("few_m", "few_n", "few_group"))
 
     def kernel(self) -> str:
         """A block of `out`, or of a place beside it: the products of two panels, added to it where it isn't fresh."""
@@ -173,7 +180,7 @@ class Products:
         """Some tiles, one after the other, as the pool calls it."""
         t = IrText()
         shape = t.load("ptr", "%job", JOB.index("shape"))
-        batch, group = (t.load("i64", shape, SHAPE[name]) for name in ("batch", "group"))
+        batch, group = t.load("i64", shape, SHAPE["batch"]), t.load("i64", "%job", JOB.index("group"))
         first = t.mul("%chunk", group)
         last = t.least(t.add(first, group), t.mul(batch, t.load("i64", "%job", JOB.index("tiles"))))
         with t.loop(last, 1, first) as number:
@@ -187,10 +194,10 @@ class Products:
         job = {name: t.load("ptr" if i < POINTERS else "i64", "%job", i) for i, name in enumerate(JOB)}
         s = {name: t.load("i64", job["shape"], word) for name, word in SHAPE.items()}
         number, tile = (t.let(f"{op} i64 %number, {job['tiles']}") for op in ("udiv", "urem"))
-        i0 = t.mul(t.let(f"udiv i64 {tile}, {job['across']}"), s["tile_m"])
-        j0 = t.mul(t.let(f"urem i64 {tile}, {job['across']}"), s["tile_n"])
-        high = t.least(t.let(f"sub i64 {s['m']}, {i0}"), s["tile_m"])
-        wide = t.least(t.let(f"sub i64 {s['n']}, {j0}"), s["tile_n"])
+        i0 = t.mul(t.let(f"udiv i64 {tile}, {job['across']}"), job["tile_m"])
+        j0 = t.mul(t.let(f"urem i64 {tile}, {job['across']}"), job["tile_n"])
+        high = t.least(t.let(f"sub i64 {s['m']}, {i0}"), job["tile_m"])
+        wide = t.least(t.let(f"sub i64 {s['n']}, {j0}"), job["tile_n"])
 
         def part(name: str, extents: tuple[str, str], offset: str) -> str:
             before = t.mul(number, t.mul(s[extents[0]], s[extents[1]]))
@@ -225,26 +232,28 @@ class Products:
         t.put("ret void")
         return t.function(f"internal void @tile.{self.suffix}(ptr %job, i64 %number, ptr %worker) noinline")
 
-    def product(self) -> str:
-        """What is exported: counts tiles and lets the pool run them."""
+    def product(self, name: str, words: tuple[str, str, str]) -> str:
+        """What is exported: counts tiles, which these words give, and lets the pool run them."""
         t, size = IrText(), self.bytes
         s = {name: t.load("i64", "%shape", word) for name, word in SHAPE.items()}
+        tile_m, tile_n, group = (s[word] for word in words)
         elements, result = t.mul(s["batch"], t.mul(s["m"], s["n"])), t.variable("i32", 0)
         with t.first_of() as end:
             with t.case(end, t.let(f"icmp eq i64 {t.mul(elements, s['k'])}, 0")):
                 t.let(f"call ptr @memset(ptr %out, i32 0, i64 {t.mul(elements, size)})")
             down, across = (
-                t.let(f"udiv i64 {t.add(s[extent], t.let(f'sub i64 {s[tile]}, 1'))}, {s[tile]}")
-                for extent, tile in (("m", "tile_m"), ("n", "tile_n"))
+                t.let(f"udiv i64 {t.add(s[extent], t.let(f'sub i64 {tile}, 1'))}, {tile}")
+                for extent, tile in (("m", tile_m), ("n", tile_n))
             )
             depth = t.least(s["k"], DEPTH)
             high, wide = (
-                t.mul(t.up(t.least(s[extent], s[tile]), step), depth)
-                for extent, tile, step in (("m", "tile_m", self.rows), ("n", "tile_n", self.columns))
+                t.mul(t.up(t.least(s[extent], tile), step), depth)
+                for extent, tile, step in (("m", tile_m, self.rows), ("n", tile_n, self.columns))
             )
             packed, tiles = t.up(high, 64), t.mul(down, across)
+            tile = tile_m, tile_n, group
             job = t.variable(f"[{len(JOB)} x i64]")
-            for i, value in enumerate(("%left", "%right", "%out", "%shape", across, tiles, packed)):
+            for i, value in enumerate(("%left", "%right", "%out", "%shape", across, tiles, packed, *tile)):
                 t.put(f"store {'ptr' if i < POINTERS else 'i64'} {value}, ptr {t.at('i64', job, i)}")
             room = t.add(packed, wide)
             with t.first_of() as run:
@@ -254,12 +263,12 @@ class Products:
                     parts = t.let(f"udiv i64 {above}, {s['tile_m']}")
                     t.put(f"store i64 {parts}, ptr {t.at('i64', job, JOB.index('across'))}")
                     self.run(t, "narrow", job, t.mul(s["batch"], parts), t.mul(few, t.add(s["tile_m"], DEEP)), result)
-                above = t.add(t.mul(s["batch"], tiles), t.let(f"sub i64 {s['group']}, 1"))
-                self.run(t, "chunk", job, t.let(f"udiv i64 {above}, {s['group']}"), room, result)
+                above = t.add(t.mul(s["batch"], tiles), t.let(f"sub i64 {group}, 1"))
+                self.run(t, "chunk", job, t.let(f"udiv i64 {above}, {group}"), room, result)
         status = t.load("i32", result, align=4)
         t.put(f"ret i32 {status}")
         arguments = "ptr %run, ptr %heap, ptr %left, ptr %right, ptr %out, ptr %shape"
-        return t.function(f"i32 @lg_product.{self.suffix}({arguments})")
+        return t.function(f"i32 @{name}({arguments})")
 
     def run(self, t: IrText, chunk: str, job: str, chunks: str, elements: str, result: str) -> None:
         """Lets the pool run chunks with a heap of that many elements."""

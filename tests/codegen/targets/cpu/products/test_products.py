@@ -12,7 +12,15 @@ import pytest
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.llvm import compile_module
-from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, DEPTH, EXPORTS, SHAPE, shape_words
+from loopgrad.codegen.targets.cpu.products.products_interface import (
+    DEEP,
+    DEPTH,
+    EXPORTS,
+    EXPORTS_FOR_FEW,
+    FEW_THREADS,
+    SHAPE,
+    shape_words,
+)
 from loopgrad.codegen.targets.cpu.products.products_module import products_ir
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.devices import get_device
@@ -32,7 +40,9 @@ class Native:
 
     def __init__(self, **changes: Any) -> None:
         machine = replace(host_machine(), **changes)
-        self.code = Code(compile_module(products_ir(machine), machine), tuple(EXPORTS.values()))
+        symbols = (*EXPORTS.values(), *EXPORTS_FOR_FEW.values())
+        self.code = Code(compile_module(products_ir(machine), machine), symbols)
+        self.exports = EXPORTS
         self.pool = get_device("cpu").pool()
         self.heap = (ctypes.c_int64 * 2)()
 
@@ -43,7 +53,7 @@ class Native:
         shape = dict(zip(SHAPE, shape_words(MatmulStep(0, 1, 2, batch, m, k, n, *flips)), strict=True)) | words
         out = np.full((batch, m, n), np.nan, left.dtype)
         types = [ctypes.c_void_p] * 6
-        function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.code.address(EXPORTS[left.dtype.name]))
+        function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.code.address(self.exports[left.dtype.name]))
         given = (ctypes.c_int64 * len(shape))(*shape.values())
         arrays = [a.ctypes.data for a in (*stored, out)]
         assert function(self.pool.run, ctypes.addressof(self.heap), *arrays, ctypes.addressof(given)) == 0
@@ -98,8 +108,10 @@ def test_neither_tiles_nor_threads_change_a_bit(host: Native, dtype: str) -> Non
         for count in (1, 3):
             host.pool.set_threads(count)
             np.testing.assert_array_equal(host(left, right, (True, False)), usual)
+            host.exports = EXPORTS_FOR_FEW
     finally:
         host.pool.set_threads(threads)
+        host.exports = EXPORTS
 
 
 @pytest.mark.parametrize("flips", [(False, False), (False, True)])
@@ -112,10 +124,22 @@ def test_nor_do_parts_of_a_narrow_product(host: Native, flips: tuple[bool, bool]
     np.testing.assert_array_equal(same.swapaxes(1, 2), usual)
 
 
-@pytest.mark.parametrize("shape", [(1, 2048, 2048, 2048), (1, 128, 256, 1024), (1, 10**6, 16, 16), (64, 256, 64, 256)])
+@pytest.mark.parametrize(
+    "shape", [(1, 2048, 2048, 2048), (1, 128, 256, 1024), (1, 256, 4096, 1024), (1, 10**6, 16, 16), (64, 256, 64, 256)]
+)
 def test_tiles_are_many_but_none_is_all_packing(shape: tuple[int, int, int, int]) -> None:
     words = dict(zip(SHAPE, shape_words(MatmulStep(0, 1, 2, *shape)), strict=True))
     batch, m, k, n = shape
-    tiles = batch * -(-m // words["tile_m"]) * -(-n // words["tile_n"])
-    assert tiles >= 16
-    assert min(words["tile_m"], m) * min(words["tile_n"], n) * k >= 1 << 14
+    for name, threads in (("tile", 16), ("few", FEW_THREADS)):
+        rows, columns = words[f"{name}_m"], words[f"{name}_n"]
+        assert batch * -(-m // rows) * -(-n // columns) >= threads
+        assert min(rows, m) * min(columns, n) * k >= 1 << 14
+        assert min(rows, m) >= 64
+    few, many = (words[f"{name}_m"] * words[f"{name}_n"] for name in ("few", "tile"))
+    assert few >= many
+
+
+def test_a_tile_is_not_cut_where_most_of_the_second_would_be_empty() -> None:
+    words = dict(zip(SHAPE, shape_words(MatmulStep(0, 1, 2, 1, 200, 256, 540)), strict=True))
+    assert words["few_m"] in (104, 200)
+    assert words["few_n"] in (288, 544, 192)
