@@ -37,6 +37,10 @@ class Device(Protocol):
 
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]: ...
 
+    def taken(self, buffer: Buffer) -> Buffer | None:
+        """A buffer of another device as one of this device, without a copy; None where it must be copied."""
+        ...
+
     def compile(self, graph: Graph, options: Options) -> Executable: ...
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:

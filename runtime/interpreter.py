@@ -34,6 +34,9 @@ class InterpreterDevice:
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         return buffer.array
 
+    def taken(self, buffer: Buffer) -> None:
+        return None
+
     def compile(self, graph: Graph, options: Options) -> Executable:
         return InterpreterExecutable(graph, options.check_indices)
 

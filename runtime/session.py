@@ -249,10 +249,11 @@ def _placed(leaf: Value, device: Device) -> Buffer:
 
 
 def move(buffer: Buffer, device: Device) -> Buffer:
-    """A copy of the buffer on another device."""
+    """The buffer on another device: a copy, where that needs one."""
     if buffer.device == device.name:
         return buffer
-    return device.put(get_device(buffer.device).get(buffer), copy=False)
+    taken = device.taken(buffer)
+    return device.put(get_device(buffer.device).get(buffer), copy=False) if taken is None else taken
 
 
 def _constant_buffers(executable: Executable, constants: Sequence[float | int], device: Device) -> tuple[Buffer, ...]:

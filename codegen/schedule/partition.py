@@ -124,6 +124,8 @@ class Partition:
                 for v in node.operands:
                     self.store(v)
                 return Role.LIBRARY
+            case "alias" if node.attrs.get("kept"):
+                self.store(node.results[0])
             case "concat" if len(node.operands) > FEW_PIECES:
                 self._concat(node)
             case "concat" if node.results[0] in self.graph.outputs and self._takes_turns(node):

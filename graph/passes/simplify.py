@@ -79,7 +79,7 @@ def _is_positive_zero(number: Any) -> bool:
 
 
 def _operand(node: Node, builder: GraphBuilder) -> Value | None:
-    return node.operands[0]
+    return None if node.attrs.get("kept") else node.operands[0]
 
 
 def _add_zero(node: Node, builder: GraphBuilder) -> Value | None:

@@ -1,8 +1,9 @@
 """Which lanes a process holds.
 
-The n elements along an axis of lanes are cut into virtual shards, whose boundaries depend on n alone: at most VIRTUAL
-of them, all of the same extent but the last. A process owns the virtual shards of a contiguous range, so that whatever
-is computed shard by shard, and combined in one tree over shards, has the same bits on any number of processes.
+The n elements along an axis of lanes are cut into virtual shards, whose boundaries depend on n alone: at most 64 of
+them, or 1,024 where there are MANY lanes, all of the same extent but the last. A process owns the virtual shards of a
+contiguous range, so that whatever is computed shard by shard, and combined in one tree over shards, has the same bits
+on any number of processes.
 
     n = 10, of 3 processes: ten shards of one lane; lanes 0:3, 3:6, 6:10
 """
@@ -13,11 +14,17 @@ from dataclasses import dataclass
 from typing import Final
 
 VIRTUAL: Final = 64
+MOST_VIRTUAL: Final = 1024
+MANY: Final = 1 << 26  # lanes, worth a thousand processes
+LARGE: Final = 1 << 12  # lanes of a shard that may be some more
+ALIGNED: Final = 128  # whose sixteenth parts, which a tree combines first, are whole vectors
 
 
 def shard_extent(n: int) -> int:
-    """Lanes of a virtual shard."""
-    return max(-(-n // VIRTUAL), 1)
+    """Lanes of a virtual shard. Many are an odd multiple of ALIGNED: parts that lie a power of two apart would take
+    turns in the same lines of a cache."""
+    extent = max(-(-n // (MOST_VIRTUAL if n >= MANY else VIRTUAL)), 1)
+    return extent if extent < LARGE else ALIGNED * (-(-extent // ALIGNED) | 1)
 
 
 def shard_count(n: int) -> int:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from loopgrad.graph.errors import DeviceError
@@ -34,7 +35,7 @@ from loopgrad.graph.placement.places import (
     is_reduced,
     meets,
 )
-from loopgrad.graph.placement.sums import resized
+from loopgrad.graph.placement.sums import Partial, resized
 from loopgrad.graph.primitives import NULLARY, PRIMITIVES
 from loopgrad.graph.primitives.collectives import TOKEN
 from loopgrad.graph.rebuild import GraphBuilder
@@ -58,12 +59,12 @@ class MeshPartition:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What a collective is to make whole: rows of this process, how many each process has, what becomes of all rows.
-    `added`: the engine adds the rows up, of which there is one."""
+    """What a collective is to make whole: rows of this process (of a total and its rest, if both travel), how many each
+    process has, what becomes of all rows. `added`: the engine adds the rows up, of which there is one."""
 
-    rows: Value
+    rows: Partial
     counts: tuple[int, ...]
-    finish: Callable[[Value], Value]
+    finish: Callable[[Partial], Value]
     result: Value
     added: bool = False
 
@@ -134,15 +135,17 @@ class GraphPartition:
             for m, rows in zip(mine, found, strict=True):
                 self.env[m.result] = m.finish(rows)
 
-    def _exchanged(self, meetings: Sequence[Meeting], added: bool) -> Sequence[Value]:
-        rows = [m.rows for m in meetings]
+    def _exchanged(self, meetings: Sequence[Meeting], added: bool) -> Sequence[Partial]:
+        rows = [row for m in meetings for row in m.rows]
         self.met = True
         if added:
             self.token, *found = self.builder.emit("all_sum", (self.token, *rows), {"final": False})
         else:
-            attrs = {"counts": tuple([m.counts for m in meetings]), "part": self.part.rank, "final": False}
+            counts = tuple([m.counts for m in meetings for _ in m.rows])
+            attrs = {"counts": counts, "part": self.part.rank, "final": False}
             self.token, *found = self.builder.emit("all_gather", (self.token, *rows), attrs)
-        return found
+        each = iter(found)
+        return [tuple(islice(each, len(m.rows))) for m in meetings]
 
     # ---- values
 

@@ -118,7 +118,9 @@ def _reduced(walk: GraphPartition, node: Node, operands: Places) -> None:
     else:
         others = [a for a in axes if a != place.axis]
         kept = place.axis - sum(a < place.axis for a in others)
-        _met_by_shards(walk, node, _folded(walk, x, others, combine), kept, n, combine)
+        wide, narrow = _widened(walk, x)
+        partial = _combination(walk, wide, combine).folded(wide, others)
+        _met_by_shards(walk, node, partial, kept, n, combine, narrow)
 
 
 def _exact(walk: GraphPartition, node: Node, x: Value) -> Value:
@@ -129,48 +131,62 @@ def _exact(walk: GraphPartition, node: Node, x: Value) -> Value:
     return walk.builder.value(node.op, x, **node.attrs)
 
 
+def _only(partial: sums.Partial) -> Value:
+    (value,) = partial
+    return value
+
+
 def _met_exactly(walk: GraphPartition, node: Node, own: Value, combine: str) -> None:
     """One row a process, which are combined in any order."""
     b, size = walk.builder, walk.part.size
     result = node.results[0]
     if own.dtype.is_float:
-        walk.meet(Meeting(own, (), lambda total: total, result, added=True), node)
+        walk.meet(Meeting((own,), (), _only, result, added=True), node)
         return
 
-    def finish(rows: Value) -> Value:
+    def finish(gathered: sums.Partial) -> Value:
+        (rows,) = gathered
         parts = [b.value("reshape", sums.cut(b, rows, 0, i, i + 1), shape=own.shape) for i in range(size)]
         total = parts[0]
         for part in parts[1:]:
             total = b.value(combine, total, part)
         return total
 
-    walk.meet(Meeting(b.value("reshape", own, shape=(1, *own.shape)), (1,) * size, finish, result), node)
+    walk.meet(Meeting((b.value("reshape", own, shape=(1, *own.shape)),), (1,) * size, finish, result), node)
 
 
-def _met_by_shards(walk: GraphPartition, node: Node, x: Value, axis: int, n: int, combine: str) -> None:
-    """A float reduction of lanes along one axis, the others staying: shard by shard, then over shards."""
-    b = walk.builder
-    wide, narrow = _widened(walk, x)
-    shards = sums.sharded(b, wide, axis, n, walk.part, combine)
-    if shards.shape[0]:
-        shards = sums.without(b, sums.tree(b, shards, 1 + axis, combine), 1 + axis)
-        rows = sums.subtree_rows(b, shards, n, walk.part, combine)
+def _combination(walk: GraphPartition, like: Value, combine: str) -> sums.Combination:
+    return sums.Combination(walk.builder, combine, combine == "add" and like.dtype.is_float)
+
+
+def _met_by_shards(
+    walk: GraphPartition, node: Node, partial: sums.Partial, axis: int, n: int, combine: str, narrow: str | None
+) -> None:
+    """A float reduction of lanes along one axis, the others staying: shard by shard, then over shards. `narrow`: the
+    dtype that it has in the end, if that is another."""
+    combination = _combination(walk, partial[0], combine)
+    shards = tuple([sums.sharded(walk.builder, v, axis, n, walk.part, combine) for v in partial])
+    if shards[0].shape[0]:
+        shards = tuple([sums.without(walk.builder, v, 1 + axis) for v in combination.tree(shards, 1 + axis)])
     else:
-        rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-        rows = b.const(identity(combine, wide.dtype), TensorType((0, *rest), wide.dtype))
-    _met_rows(walk, node, rows, n, combine, narrow)
+        shape = shards[0].shape
+        shards = combination.nothing((*shape[: 1 + axis], *shape[2 + axis :]), shards[0])
+    _met_rows(walk, node, shards, n, combination, narrow)
 
 
-def _met_rows(walk: GraphPartition, node: Node, rows: Value, n: int, combine: str, narrow: str | None) -> None:
+def _met_rows(
+    walk: GraphPartition, node: Node, shards: sums.Partial, n: int, combination: sums.Combination, narrow: str | None
+) -> None:
+    """One row a shard, which all processes combine."""
     b, part = walk.builder, walk.part
     (result,) = node.results
 
-    def finish(gathered: Value) -> Value:
-        total = sums.whole(b, gathered, n, part, combine)
+    def finish(gathered: sums.Partial) -> Value:
+        total = combination.whole(gathered, n, part)
         return total if narrow is None else b.value("cast", total, dtype=result.dtype)
 
     counts = tuple([len(part.of(rank).subtrees(n)) for rank in range(part.size)])
-    walk.meet(Meeting(rows, counts, finish, result), node)
+    walk.meet(Meeting(combination.rows(shards, n, part), counts, finish, result), node)
 
 
 def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:
@@ -183,7 +199,8 @@ def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:
 def _folded(walk: GraphPartition, x: Value, axes: Sequence[int], combine: str) -> Value:
     """A reduction of floats over axes without lanes, in an order that their extents decide."""
     wide, narrow = _widened(walk, x)
-    found = sums.folded(walk.builder, wide, axes, combine)
+    combination = _combination(walk, wide, combine)
+    found = combination.rounded(combination.folded(wide, axes))
     return found if narrow is None else walk.builder.value("cast", found, dtype=x.dtype)
 
 
@@ -197,8 +214,8 @@ def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
         return
     shards = [sums.sharded(b, v, rank - 1 - i, n, part) for i, v in enumerate((left, right))]
     # the shard's lanes are at axis 1 + rank - 1 of the left, 1 + rank - 2 of the right, as a product has them
-    rows = sums.subtree_rows(b, b.value("matmul", *shards), n, part, "add")
-    _met_rows(walk, node, rows, n, "add", None)
+    plain = sums.Combination(b, "add", compensated=False)  # as products are everywhere
+    _met_rows(walk, node, (b.value("matmul", *shards),), n, plain, None)
 
 
 def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
@@ -210,12 +227,13 @@ def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
     order = (axis, *[d for d in range(len(x.shape)) if d != axis])
     rows = x if axis == 0 else b.value("transpose", x, perm=order)
 
-    def finish(rows: Value) -> Value:
+    def finish(gathered: sums.Partial) -> Value:
+        (rows,) = gathered
         back = [order.index(d) for d in range(len(order))]
         return rows if axis == 0 else b.value("transpose", rows, perm=tuple(back))
 
     counts = walk.part.each(node.results[0].shape[axis])
-    walk.meet(Meeting(rows, counts, finish, node.results[0]), node)
+    walk.meet(Meeting((rows,), counts, finish, node.results[0]), node)
 
 
 # ---- scatters
@@ -284,14 +302,15 @@ def added_to(walk: GraphPartition, node: Node, result: Value, table: Value, own:
     b = walk.builder
     start = walk.at(table, REPLICATED)
     if n is None and own.dtype.is_float:
-        walk.meet(Meeting(own, (), lambda total: b.value("add", start, total), result, added=True), node)
+        walk.meet(Meeting((own,), (), lambda total: b.value("add", start, total[0]), result, added=True), node)
         return
     count = len(walk.meetings)
     stand_in = Node("scatter", (), (result.type,), {}, (), node.loc)
     if n is None:
         _met_exactly(walk, stand_in, own, "add")
     elif own.dtype.is_float:
-        _met_by_shards(walk, stand_in, own, 0, n, "add")
+        wide, narrow = _widened(walk, own)
+        _met_by_shards(walk, stand_in, (wide,), 0, n, "add", narrow)
     else:
         local = b.value("reduce_sum", own, axes=(0,))
         _met_exactly(walk, stand_in, local, "add")

@@ -5,11 +5,15 @@ an order. Shards are combined in a binary tree over all of them. A process hands
 that are its own; all processes combine these in the same way.
 
     ten lanes, as shards of one, of two processes:   ((01)(23)) 4 | 5 (67) (89)   handed on: 2 and 3 rows
+
+Sums of floats are compensated, as everywhere (`codegen/math/compensated.py`): a total and a rest, which collects what
+additions lose by Knuth's sum of two, exact for any operands; both are handed on, and added when all shards are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from loopgrad.graph.identities import identity, of_nothing
@@ -18,7 +22,9 @@ from loopgrad.graph.placement.layout import ProcessPart, shard_count, shard_exte
 from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import TensorType
 
-WAYS: Final = 8  # that a stage of a tree combines at once
+WAYS: Final = 16  # that a stage of a tree combines at once
+KEPT: Final = 6  # levels of pairs of rows that one kernel combines
+Partial = tuple[Value, ...]  # what some elements make: one value, or a total and its rest
 
 
 def resized(shape: Sequence[int], axis: int, extent: int) -> tuple[int, ...]:
@@ -48,30 +54,6 @@ def without(b: GraphBuilder, v: Value, axis: int) -> Value:
     return b.value("reshape", v, shape=(*v.shape[:axis], *v.shape[axis + 1 :]))
 
 
-def tree(b: GraphBuilder, v: Value, axis: int, combine: str) -> Value:
-    """All elements along an axis combined; the axis has one element then. It has at least one before."""
-    while (extent := v.shape[axis]) > 1:
-        ways = min(WAYS, 1 << (extent - 1).bit_length())
-        each = -(-extent // ways)
-        v = filled(b, v, axis, each * ways, combine)
-        parts = [cut(b, v, axis, i * each, (i + 1) * each) for i in range(ways)]
-        while len(parts) > 1:
-            parts = [b.value(combine, x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
-        (v,) = parts
-    return v
-
-
-def folded(b: GraphBuilder, v: Value, axes: Sequence[int], combine: str) -> Value:
-    """A reduction over these axes, which disappear."""
-    for axis in sorted(axes, reverse=True):
-        if v.shape[axis] == 0:
-            shape = (*v.shape[:axis], *v.shape[axis + 1 :])
-            v = b.const(of_nothing(combine, v.dtype), TensorType(shape, v.dtype))
-        else:
-            v = without(b, tree(b, v, axis, combine), axis)
-    return v
-
-
 def sharded(b: GraphBuilder, v: Value, axis: int, n: int, part: ProcessPart, fill: str = "add") -> Value:
     """Local lanes along `axis`, as shards in front: (shards of this process, ..., lanes of a shard, ...)."""
     own, extent = part.shards(n), shard_extent(n)
@@ -81,50 +63,132 @@ def sharded(b: GraphBuilder, v: Value, axis: int, n: int, part: ProcessPart, fil
     return v if axis == 0 else b.value("transpose", v, perm=(axis, *order))
 
 
-def subtree_rows(b: GraphBuilder, shards: Value, n: int, part: ProcessPart, combine: str) -> Value:
-    """One row for each of this process' largest subtrees, of one row a shard."""
-    own, roots = part.shards(n), []
-    for first, height in part.subtrees(n):
-        rows = cut(b, shards, 0, first - own.start, min(first + (1 << height), own.stop) - own.start)
-        rows = filled(b, rows, 0, 1 << height, combine)
-        roots.append(pairwise(b, rows, combine))
-    if not roots:
-        return b.const(identity(combine, shards.dtype), TensorType((0, *shards.shape[1:]), shards.dtype))
-    return roots[0] if len(roots) == 1 else b.emit("concat", roots, {"axis": 0})[0]
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Elements combined by `combine` ("add", "max", ...). `compensated`: sums have rests."""
 
+    b: GraphBuilder
+    combine: str
+    compensated: bool
 
-def pairwise(b: GraphBuilder, rows: Value, combine: str) -> Value:
-    """A power of two of rows combined, neighbours first."""
-    while (count := rows.shape[0]) > 1:
+    def joined(self, x: Partial, y: Partial) -> Partial:
+        """Two partial results as one."""
+        total = self.b.value(self.combine, x[0], y[0])
+        if not self.compensated:
+            return (total,)
+        rest = self._lost(x[0], y[0], total)
+        for other in reversed((*x[1:], *y[1:])):
+            rest = self.b.value("add", other, rest)
+        return total, rest
+
+    def _lost(self, x: Value, y: Value, total: Value) -> Value:
+        """What the sum of two lost, exactly (Knuth, TAOCP 2, 4.2.2)."""
+
+        def sub(left: Value, right: Value) -> Value:
+            return self.b.value("sub", left, right)
+
+        moved = sub(total, x)
+        return sub(sub(y, moved), sub(sub(total, moved), x))
+
+    def rounded(self, partial: Partial) -> Value:
+        """As one number: the total where the rest says nothing, which it does beside infinities."""
+        if len(partial) == 1:
+            return partial[0]
+        total, rest = partial
+        value = self.b.value("add", total, rest)
+        finite = self.b.value("eq", rest, rest)
+        zero = self.b.value("eq", value, total)  # the sign of a zero is the total's
+        kept = self.b.value("select", zero, total, value)
+        return self.b.value("select", finite, kept, total)
+
+    def nothing(self, shape: tuple[int, ...], like: Value) -> Partial:
+        made = self.b.const(identity(self.combine, like.dtype), TensorType(shape, like.dtype))
+        return (made, made) if self.compensated else (made,)
+
+    def tree(self, partial: Partial, axis: int) -> Partial:
+        """All elements along an axis combined; the axis has one element then. It has at least one before."""
+        b = self.b
+        while (extent := partial[0].shape[axis]) > 1:
+            ways = min(WAYS, 1 << (extent - 1).bit_length())
+            each = -(-extent // ways)
+            whole = [filled(b, v, axis, each * ways, self.combine) for v in partial]
+            parts = [tuple([cut(b, v, axis, i * each, (i + 1) * each) for v in whole]) for i in range(ways)]
+            while len(parts) > 1:
+                parts = [self.joined(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            partial = self.kept(parts[0])
+        return partial
+
+    def kept(self, partial: Partial) -> Partial:
+        """In memory, where many elements became one: who reads it doesn't combine all of them, again or in one lane."""
+        return tuple([self.b.value("alias", v, kept=True) for v in partial])
+
+    def folded(self, v: Value, axes: Sequence[int]) -> Partial:
+        """A reduction over these axes, which disappear."""
+        partial: Partial = (v,)
+        for axis in sorted(axes, reverse=True):
+            shape = partial[0].shape
+            if shape[axis] == 0:
+                none = TensorType((*shape[:axis], *shape[axis + 1 :]), v.dtype)
+                partial = (self.b.const(of_nothing(self.combine, v.dtype), none),)
+            else:
+                partial = tuple([without(self.b, part, axis) for part in self.tree(partial, axis)])
+        return partial
+
+    def rows(self, shards: Partial, n: int, part: ProcessPart) -> Partial:
+        """One row for each of this process' largest subtrees, of one row a shard."""
+        own, roots, b = part.shards(n), list[Partial](), self.b
+        if not own:
+            return self.nothing((0, *shards[0].shape[1:]), shards[0])
+        for first, height in part.subtrees(n):
+            start, stop = first - own.start, min(first + (1 << height), own.stop) - own.start
+            rows = [filled(b, cut(b, v, 0, start, stop), 0, 1 << height, self.combine) for v in shards]
+            roots.append(self._pairwise(tuple(rows)))
+        columns = [list(column) for column in zip(*roots, strict=True)]
+        return tuple([c[0] if len(c) == 1 else b.emit("concat", c, {"axis": 0})[0] for c in columns])
+
+    def _pairwise(self, rows: Partial) -> Partial:
+        """A power of two of rows combined, neighbours first; a total and its rest, also of one."""
+        levels = 0
+        while (count := rows[0].shape[0]) > 1:
+            if levels and levels % KEPT == 0:
+                rows = self.kept(rows)
+            levels += 1
+            halves = [tuple([self._every_other(v, count // 2, i) for v in rows]) for i in range(2)]
+            rows = self.joined(*halves)
+        if self.compensated and len(rows) == 1:
+            rows = (*rows, self.nothing(rows[0].shape, rows[0])[0])
+        return rows
+
+    def _every_other(self, rows: Value, count: int, first: int) -> Value:
         rest = rows.shape[1:]
-        pairs = b.value("reshape", rows, shape=(count // 2, 2, *rest))
-        halves = [
-            b.value("reshape", cut(b, pairs, 1, i, i + 1), shape=(count // 2, *rest)) for i in range(2)
-        ]  # fmt: skip
-        rows = b.value(combine, *halves)
-    return rows
+        pairs = self.b.value("reshape", rows, shape=(count, 2, *rest))
+        return self.b.value("reshape", cut(self.b, pairs, 1, first, first + 1), shape=(count, *rest))
 
+    def whole(self, rows: Partial, n: int, part: ProcessPart) -> Value:
+        """The tree over all shards, of the rows that all processes hand on; without their axis."""
+        b, first_row = self.b, rows[0]
+        shape = first_row.shape[1:]
+        if first_row.shape[0] == 0:
+            return b.const(of_nothing(self.combine, first_row.dtype), TensorType(shape, first_row.dtype))
+        known: dict[tuple[int, int], Partial] = {}
+        places = [p for rank in range(part.size) for p in part.of(rank).subtrees(n)]
+        if len(places) & (len(places) - 1) == 0 and len({height for _, height in places}) == 1:
+            top = tuple([b.value("reshape", v, shape=shape) for v in self._pairwise(rows)])
+            return self.rounded(top)
+        for at, place in enumerate(places):
+            known[place] = tuple([b.value("reshape", cut(b, v, 0, at, at + 1), shape=shape) for v in rows])
+        count = shard_count(n)
 
-def whole(b: GraphBuilder, rows: Value, n: int, part: ProcessPart, combine: str) -> Value:
-    """The tree over all shards, of the rows that all processes hand on; without their axis."""
-    shape = rows.shape[1:]
-    if rows.shape[0] == 0:
-        return b.const(of_nothing(combine, rows.dtype), TensorType(shape, rows.dtype))
-    known: dict[tuple[int, int], Value] = {}
-    for at, place in enumerate([p for rank in range(part.size) for p in part.of(rank).subtrees(n)]):
-        known[place] = b.value("reshape", cut(b, rows, 0, at, at + 1), shape=shape)
-    count = shard_count(n)
+        def root(first: int, height: int) -> Partial | None:
+            if first >= count:
+                return None
+            found = known.get((first, height))
+            if found is None and height:
+                half = 1 << (height - 1)
+                left, right = root(first, height - 1), root(first + half, height - 1)
+                found = left if right is None or left is None else self.joined(left, right)
+            return found
 
-    def root(first: int, height: int) -> Value | None:
-        if first >= count:
-            return None
-        found = known.get((first, height))
-        if found is None and height:
-            half = 1 << (height - 1)
-            left, right = root(first, height - 1), root(first + half, height - 1)
-            found = left if right is None or left is None else b.value(combine, left, right)
-        return found
-
-    top = root(0, max(count - 1, 0).bit_length())
-    assert top is not None
-    return top
+        found = root(0, max(count - 1, 0).bit_length())
+        assert found is not None
+        return self.rounded(found)

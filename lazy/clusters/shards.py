@@ -10,7 +10,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from loopgrad.graph.errors import explained
-from loopgrad.lazy.clusters.tasks import added, as_arrays, as_tensors, described, kind_of, program, run, same, unknown
+from loopgrad.lazy.clusters.tasks import (
+    added,
+    as_arrays,
+    as_tensors,
+    described,
+    kind_of,
+    loaded,
+    program,
+    rounded,
+    run,
+    same,
+    unknown,
+)
 from loopgrad.lazy.tensor.trees import Tree, check_function
 
 PUBLIC: Final = "map_shards"
@@ -28,8 +40,9 @@ def map_shards(
     that the worker calls to read it. `params` are sent to each worker once. A shard whose worker dies is computed by
     another; one whose step fails is tried `retries` times again.
 
-    The sum is formed in a fixed tree over the positions of shards: it has the same bits on any cluster. Use it for
-    steps of 100 ms and more, since each shard costs Dask some milliseconds.
+    The sum is formed in a fixed tree over the positions of shards, and compensated: it has the same bits on any
+    cluster, and those of the sum over a mesh (`lg.psum`) of up to 64 lanes, each of which has the result of one shard.
+    Use it for steps of 100 ms and more, since each shard costs Dask some milliseconds.
 
     Raises ValueError where there are no shards, what `step` raises, and `distributed.KilledWorker` where a shard has
     ended several workers.
@@ -49,6 +62,8 @@ def map_shards(
     held = client.submit(same, parameters, pure=False)
     results: dict[int, Any] = {}
     programs: dict[Any, bytes] = {}
+    if callable(parts[0]):  # the one that is looked at first is read once
+        parts[0] = client.submit(loaded, parts[0], pure=False, retries=retries)
     waiting = {0: client.submit(described, parts[0], pure=False, retries=retries).result()}
     while len(results) < len(parts):  # once for each kind of shards
         for kind in waiting.values():
@@ -61,7 +76,9 @@ def map_shards(
         told = client.gather([client.submit(unknown, result, pure=False) for result in found])
         waiting = {i: kind for i, kind in zip(left, told, strict=True) if kind is not None}
         results |= {i: result for i, result in zip(left, found, strict=True) if i not in waiting}
-    return as_tensors(_total(client, [results[i] for i in range(len(parts))], retries).result())
+    ordered = [results[i] for i in range(len(parts))]
+    total = client.submit(rounded, _total(client, ordered, retries), ordered[0], pure=False, retries=retries)
+    return as_tensors(total.result())
 
 
 def _is_elsewhere(shard: Any) -> bool:
@@ -70,9 +87,9 @@ def _is_elsewhere(shard: Any) -> bool:
 
 
 def _total(client: Any, results: Sequence[Any], retries: int) -> Any:
-    """The future of the sum: the two halves' sums, added."""
+    """The future of the sum, in the tree in which a mesh adds shards: a power of two of them and the rest."""
     if len(results) == 1:
         return results[0]
-    half = len(results) // 2
+    half = 1 << (len(results) - 1).bit_length() - 1
     halves = [_total(client, part, retries) for part in (results[:half], results[half:])]
     return client.submit(added, *halves, pure=False, retries=retries)

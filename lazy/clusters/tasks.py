@@ -22,6 +22,7 @@ from loopgrad.lazy.transforms.compiled_arguments import type_of
 from loopgrad.lazy.transforms.shape_evaluation import ShapeDtypeStruct
 
 PROGRAMS: Final = 16  # that a worker remembers
+HALVES: Final = ("float16", "bfloat16")
 Kind = tuple[Any, tuple[Any, ...]]
 
 
@@ -103,12 +104,69 @@ def run_points(data: bytes, points: Sequence[dict[str, Any]]) -> list[Tree]:
     return [as_arrays(function(point)) for point in points]
 
 
-def added(one: Tree, other: Tree) -> Tree:
-    """The sum of two trees, leaf by leaf."""
-    left, structure = flatten(one)
-    right, _ = flatten(other)
+class Partial(NamedTuple):
+    """The sum of some results: totals of leaves, and the rests that their additions lost (None of integers)."""
+
+    totals: Tree
+    rests: tuple[Any, ...]
+
+
+def added(one: Tree, other: Tree) -> Partial:
+    """The sum of two results or sums, leaf by leaf, as a mesh adds what shards give
+    (`graph.placement.sums.Combination`)."""
+    (left, left_rests), (right, right_rests) = _parts(one), _parts(other)
+    structure = flatten(one.totals if isinstance(one, Partial) else one)[1]
     with np.errstate(all="ignore"):
-        return unflatten(structure, [np.add(a, b) for a, b in zip(left, right, strict=True)])
+        pairs = [_joined(*each) for each in zip(left, right, left_rests, right_rests, strict=True)]
+    return Partial(unflatten(structure, [total for total, _ in pairs]), tuple([rest for _, rest in pairs]))
+
+
+def _parts(tree: Tree) -> tuple[Sequence[Any], Sequence[Any]]:
+    if isinstance(tree, Partial):
+        return flatten(tree.totals)[0], tree.rests
+    leaves = [_wide(np.asarray(x)) for x in flatten(tree)[0]]
+    return leaves, [None] * len(leaves)
+
+
+def _wide(array: Any) -> Any:
+    """Halves are added up as float32."""
+    return array.astype(np.float32) if array.dtype.name in HALVES else array
+
+
+def _joined(x: Any, y: Any, x_rest: Any, y_rest: Any) -> tuple[Any, Any]:
+    total = np.add(x, y)
+    if total.dtype.kind not in "fc":
+        return total, None
+    moved = total - x
+    rest = (y - moved) - ((total - moved) - x)
+    for other in (y_rest, x_rest):
+        rest = rest if other is None else other + rest
+    return total, rest
+
+
+def rounded(tree: Tree, like: Tree) -> Tree:
+    """A sum as numbers of the dtypes that results have."""
+    if not isinstance(tree, Partial):
+        return tree
+    totals, structure = flatten(tree.totals)
+    leaves = flatten(like)[0]
+    with np.errstate(all="ignore"):
+        sums = [
+            np.asarray(_one(t, r), np.asarray(x).dtype) for t, r, x in zip(totals, tree.rests, leaves, strict=True)
+        ]
+    return unflatten(structure, sums)
+
+
+def _one(total: Any, rest: Any) -> Any:
+    """The total where the rest says nothing, as beside infinities."""
+    if rest is None:
+        return total
+    if total.dtype.kind == "c":
+        found = np.empty_like(total)
+        found.real, found.imag = _one(total.real, rest.real), _one(total.imag, rest.imag)
+        return found
+    value = total + rest
+    return np.where(np.isnan(rest) | (value == total), total, value)
 
 
 def as_tensors(tree: Tree) -> Tree:

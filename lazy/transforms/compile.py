@@ -187,7 +187,10 @@ class Compiled(Standing):
                 buffer = value.buffer
                 key.append(value.type if x._view is None or value.shape else (value.type, ARRAY))
                 if buffer.device != name:
-                    return None
+                    taken = None if place_of(value) is not None else device.taken(buffer)
+                    if taken is None:
+                        return None
+                    buffer = taken
                 placed = placed or place_of(value) is not None
             elif kind is np.ndarray:
                 buffer = borrowed(x, version)

@@ -57,6 +57,9 @@ class CpuDevice:
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         return buffer.array
 
+    def taken(self, buffer: Buffer) -> None:
+        return None
+
     def compile(self, graph: Graph, options: Options) -> CpuExecutable:
         parts = ("program", key(graph).hex(), options.key(), *self.environment())
         artifact = self.cache.load(parts, CpuProgramRecord) if self.cache is not None else None

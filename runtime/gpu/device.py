@@ -79,6 +79,9 @@ class GpuDevice(ABC):
     def direct(self, graph: Graph, options: Options) -> None:
         return None  # its operations one by one would be as many launches
 
+    def taken(self, buffer: Buffer) -> None:
+        return None
+
     def compile(self, graph: Graph, options: Options) -> Executable:
         artifact, found = self.artifact(graph, options)
         origin = "found in the cache on disk"

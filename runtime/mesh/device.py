@@ -74,6 +74,10 @@ class MeshDevice:
         local = self.inner.put(own, True)
         return MeshBuffer(local, self.name, TensorType(resized(local.type.shape, axis, n), local.type.dtype), axis)
 
+    def taken(self, buffer: Buffer) -> Buffer | None:
+        """What this process' device has, as an array that all processes have."""
+        return MeshBuffer(buffer, self.name, buffer.type, None) if buffer.device == self.inner.name else None
+
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = local_array(buffer, self.inner.get)
         return found

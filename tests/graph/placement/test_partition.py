@@ -5,6 +5,7 @@ The processes are threads. tests/runtime/mesh has real ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import loopgrad as lg
 from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
+from loopgrad.graph.placement import layout
 from loopgrad.graph.placement.layout import ProcessPart, shard_count
 from loopgrad.graph.placement.places import Place
 from loopgrad.lazy.tensor.graph_export import graph_of
@@ -248,3 +250,47 @@ def test_shards_are_shared_evenly():
             assert [first for first, _ in roots] == sorted(first for first, _ in roots)
             assert shard_count(n) <= sum(1 << height for _, height in roots) < 2 * max(shard_count(n), 1)
             assert len(roots) <= 1 or size > 1
+
+
+@pytest.mark.parametrize(("name", "value", "n"), [("MANY", 200, 300), ("LARGE", 256, 20_000)])
+def test_many_lanes_are_cut_into_more_shards_and_large_ones_are_aligned(monkeypatch, name, value, n):
+    monkeypatch.setattr(layout, name, value)
+    assert shard_count(n) == (300 if name == "MANY" else 53)
+    case = CASES["sums"]
+    graph, places, arrays = _traced(case, n)
+    alone, expected = None, interpret(graph, arrays, False)
+    for size in (1, 3, 4):
+        results = together(*run_parts(graph, places, arrays, size)[:2])
+        for result, reference in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, reference, rtol=1e-2 if reference.dtype.itemsize < 8 else 1e-11)
+        alone = alone or _bytes(results)
+        assert _bytes(results) == alone
+
+
+def test_sums_lose_nothing_that_matters():
+    """Terms of 1e16 that cancel: a sum without a rest is off by hundreds."""
+    for dtype, large, small in ((np.float64, 1e16, 1e-4), (np.float32, 1e7, 1e-2)):
+        for n in (3, 100, 5000):
+            x = RNG.random(n) * large
+            x[n // 3 : n // 3 * 2] = -x[: n // 3]
+            x[n // 3 * 2 :] = 1.0
+            x = RNG.permutation(x).astype(dtype)
+            tensor = lg.asarray(x)
+            columns = lg.broadcast_to(tensor[:, None], (n, 3))
+            graph = graph_of(lg.sum(tensor), lg.sum(columns, axis=0), lg.sum(columns) / 3.0)
+            exact = math.fsum(x.astype(float))
+            for size in (1, 3):
+                for result in together(*run_parts(graph, (Place(0),), [x], size, run=_compiled)[:2]):
+                    np.testing.assert_allclose(result, exact, atol=small, rtol=1e-6)
+
+
+def test_sums_of_infinities_and_negative_zeros():
+    for given, expected in (
+        ([np.inf, 1.0, 2.0], np.inf), ([np.inf, -np.inf, 1.0], np.nan), ([1e308, 1e308, 1.0], np.inf),
+        ([-0.0, -0.0, -0.0], -0.0), ([-0.0, 0.0, -0.0], 0.0), ([1.0, -1.0], 0.0),
+    ):  # fmt: skip
+        graph = graph_of(lg.sum(lg.asarray(given)))
+        for size in (1, 2):
+            (result,) = together(*run_parts(graph, (Place(0),), [np.array(given)], size)[:2])
+            np.testing.assert_array_equal(result, expected)
+            assert np.signbit(result) == np.signbit(expected) or np.isnan(expected), given

@@ -38,19 +38,16 @@ WEIGHTS = {"rate": 0.3, "shift": np.array(0.2)}
 STEP = lg.value_and_grad(loss)
 
 
-def halves(parts: list[Any]) -> Any:
-    """The sum in the tree that is promised, by NumPy."""
-    if len(parts) == 1:
-        return parts[0]
-    half = len(parts) // 2
-    left, right = halves(parts[:half]), halves(parts[half:])
-    return [a + b for a, b in zip(left, right, strict=True)]
+def over_lanes(results: list[Any]) -> Any:
+    """The sum of what shards give, as lanes of a mesh: the bits that are promised."""
+    mesh = lg.mesh()
+    return [np.asarray(lg.psum(lg.shard(np.stack(column), mesh))) for column in zip(*results, strict=True)]
 
 
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
     step = lg.compile(STEP)
-    return halves([[np.asarray(x) for x in lg.tree.leaves(step(WEIGHTS, shard(i)()))] for i in range(len(LENGTHS))])
+    return over_lanes([[np.asarray(x) for x in lg.tree.leaves(step(WEIGHTS, shard(i)()))] for i in range(len(LENGTHS))])
 
 
 def check(found: Any, expected: list[Any]) -> None:
@@ -72,6 +69,25 @@ def test_the_sum_is_that_of_the_tree_however_shards_are_given(client: Any, expec
     check(lg.map_shards(client, lg.compile(STEP), WEIGHTS, arrays), expected)
     mixed = [*arrays[:4], *client.map(lambda i: shard(i)(), range(4, len(LENGTHS)))]
     check(lg.map_shards(client, STEP, WEIGHTS, mixed), expected)
+
+
+def test_sums_have_rests_and_every_shard_of_a_kind_is_read_once(client: Any, tmp_path: Path) -> None:
+    def read(i: int) -> Callable[[], Any]:
+        def reading() -> Any:
+            (tmp_path / f"{i}-{len(list(tmp_path.iterdir()))}").touch()
+            return np.array([1e16, 1.0, -1e16, 1.0][i])
+
+        return reading
+
+    assert float(lg.map_shards(client, lambda w, x: w * x, 1.0, [read(i) for i in range(4)])) == 2.0
+    assert sorted(path.name[0] for path in tmp_path.iterdir()) == ["0", "1", "2", "3"]
+
+    def kinds(w: Any, x: Any) -> Any:
+        return {"c": lg.astype(w * x, lg.complex128) * 1j, "h": lg.astype(x, lg.float16), "n": lg.asarray(2)}
+
+    found = lg.map_shards(client, kinds, 1.0, [np.array(x) for x in (np.inf, 1.0, 2.0, np.inf)])
+    assert np.asarray(found["c"]).imag == np.asarray(found["h"]) == np.inf
+    assert (found["h"].dtype, int(found["n"])) == (lg.float16, 8)
 
 
 def test_bad_arguments_and_steps_that_fail(client: Any) -> None:
@@ -112,6 +128,8 @@ def test_a_sweep_gives_each_point_its_place(client: Any, capsys: pytest.CaptureF
     np.testing.assert_array_equal(found["row"], np.broadcast_to(2 * np.asarray(grid["rows"]), (3, 2, 2, 2)))
 
 
+PHASES = ("loaded", "described", "same", "run", "unknown", "added", "rounded")
+
 WORKERS = """
     import os, pathlib, signal, sys, time
     import numpy as np
@@ -119,15 +137,16 @@ WORKERS = """
     import loopgrad as lg
     from tests.lazy.clusters import test_clusters as cases
 
-    def deadly(number, folder, phase):
-        '''The part is read; once in this run its worker dies, before or while others depend on it.'''
-        def read():
-            mark = pathlib.Path(folder, f"{phase}.died")
-            if number == phase and not mark.exists():
+    def deadly(name, folder):
+        '''On a worker: who does this first, from now on, dies.'''
+        from loopgrad.lazy.clusters import tasks
+        do, mark = getattr(tasks, name), pathlib.Path(folder, f"{name}.died")
+        def dies(*arguments):
+            if not mark.exists():
                 mark.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-            return cases.shard(number)()
-        return read
+            return do(*arguments)
+        setattr(tasks, name, dies)
 
     def main():
         folder = sys.argv[1]
@@ -135,10 +154,12 @@ WORKERS = """
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         )
         with cluster, distributed.Client(cluster) as client:
-            for phase in (0, len(cases.LENGTHS) - 1):
-                shards = [deadly(i, folder, phase) for i in range(len(cases.LENGTHS))]
+            for phase in cases.PHASES:
+                client.wait_for_workers(2, timeout=60)  # the one that died in the phase before is started again
+                client.run(deadly, phase, folder)
+                shards = [cases.shard(i) for i in range(len(cases.LENGTHS))]
                 found = lg.map_shards(client, cases.STEP, cases.WEIGHTS, shards)
-                lg.save(pathlib.Path(folder, str(phase)), [np.asarray(x) for x in lg.tree.leaves(found)])
+                lg.save(pathlib.Path(folder, phase), [np.asarray(x) for x in lg.tree.leaves(found)])
             cluster.scale(1)
             shards = [cases.shard(i) for i in range(len(cases.LENGTHS))]
             found = lg.map_shards(client, cases.STEP, cases.WEIGHTS, shards)
@@ -160,6 +181,6 @@ def test_workers_that_are_killed_and_go_change_no_bit(tmp_path: Path, expected: 
         [sys.executable, script, tmp_path], capture_output=True, text=True, timeout=250, env=environment, check=False
     )
     assert run.stdout.endswith("done\n"), run.stderr[-4000:]
-    for name in ("0", str(len(LENGTHS) - 1), "scaled"):
+    for name in (*PHASES, "scaled"):
         check(lg.load(tmp_path / name), expected)
-    assert len(list(tmp_path.glob("*.died"))) == 2
+    assert len(list(tmp_path.glob("*.died"))) == len(PHASES)
