@@ -9,6 +9,9 @@ from loopgrad.graph.errors import explained
 
 PUBLIC: Final = "Options"
 
+FULL_PRECISION: Final = "float32"
+PRECISIONS: Final = (FULL_PRECISION, "tf32", "bfloat16")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -22,7 +25,9 @@ class Options:
     ones that nobody has seen run operation by operation otherwise, to the same bits. `fast_collectives` lets the engine
     of a mesh add up sums of floats in its own order: less is sent, and bits depend on the number of processes.
     `libraries=False` keeps GPUs from calling a vendor's libraries (cuBLAS, cuFFT, cuSOLVER and their like): own
-    kernels do all that they do, or, where there are none, the host."""
+    kernels do all that they do, or, where there are none, the host. `matmul_precision="tf32"` or `"bfloat16"` lets a
+    library multiply matrices of float32 with that many digits of each factor (11 or 8 bits), added up in float32, which
+    CUDA's tensor cores do faster; `plan()` says of how many products that is true."""
 
     stack_capacity: int | None = None
     check_indices: bool = False
@@ -32,6 +37,7 @@ class Options:
     direct: bool = True
     fast_collectives: bool = False
     libraries: bool = True
+    matmul_precision: str = FULL_PRECISION
 
     def check(self) -> None:
         """Refuse values of other types."""
@@ -43,6 +49,10 @@ class Options:
             value = getattr(self, name)
             if type(value) is not bool:
                 raise TypeError(explained("options", f"{name} as a bool", repr(value), "pass True or False"))
+        if self.matmul_precision not in PRECISIONS:
+            expected = f"matmul_precision as one of {', '.join(map(repr, PRECISIONS))}"
+            fix = "leave it out to multiply with all digits"
+            raise TypeError(explained("options", expected, repr(self.matmul_precision), fix))
 
     def key(self) -> str:
         """A text that two Options share which give the same code."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import HOST
+from loopgrad.codegen.options import FULL_PRECISION, Options
+from loopgrad.codegen.program import HOST, MatmulStep
+from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
@@ -142,6 +144,9 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
     from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above
 
     program = build_program(graph, options, dict.fromkeys(LIBRARY, HOST), in_order=True)
+    if options.matmul_precision != FULL_PRECISION and any(isinstance(s, MatmulStep) for s in all_steps(program.steps)):
+        note = f"matmul_precision={options.matmul_precision!r}: products keep all digits on this device"
+        program = replace(program, notes=(*program.notes, note))
     return compile_program(program, options, make or own_code)
 
 

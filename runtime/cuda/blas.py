@@ -28,6 +28,9 @@ TYPES: Final[dict[DType, tuple[int, int, Any]]] = {
     bfloat16: (14, 68, c_float),
 }
 
+# precision of the factors -> cublasComputeType, for products of float32
+FASTER: Final = {"tf32": 77, "bfloat16": 75}
+
 SIDES: Final = (c_int, c_int, c_int)
 OPERAND: Final = (c_void_p, c_int, c_int, c_longlong)
 GEMM: Final = (c_void_p, c_int, c_int, *SIDES, c_void_p, *OPERAND, *OPERAND, c_void_p, *OPERAND, c_int, c_int, c_int)
@@ -51,7 +54,9 @@ class Blas:
     def product(self, shape: ProductShape, dtype: DType) -> LibraryCall:
         """Such a product of left and right, row-major."""
         kind, compute, factor = TYPES[dtype]
-        batch, m, k, n, transpose_left, transpose_right = shape
+        batch, m, k, n, transpose_left, transpose_right, precision = shape
+        if dtype is float32:
+            compute = FASTER.get(precision, compute)
         one, zero = factor(1), factor(0)
         left = (kind, m if transpose_left else k, m * k)
         right = (kind, k if transpose_right else n, k * n)

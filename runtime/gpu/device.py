@@ -118,7 +118,7 @@ class GpuDevice(ABC):
         return GpuExecutable(self.name, self.loaded(artifact, options), texts, origin, options.stack_capacity, revise)
 
     def loaded(self, artifact: Artifact[ProgramRecord], options: Options) -> LoadedProgram:
-        return LoadedProgram(self.driver, artifact.program, artifact.code, artifact.constants, options.libraries)
+        return LoadedProgram(self.driver, artifact.program, artifact.code, artifact.constants, options)
 
     def libraries(self, graph: Graph, options: Options) -> Mapping[str, str]:
         """Routines that the program calls a library for, and its name. A library is loaded when it may be of use."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.gpu.memory import Allocation, Bytes
@@ -26,7 +27,7 @@ Push = tuple[int, int, int, int, int, int]  # table, across, along, first, end, 
 
 class ProductShape(NamedTuple):
     """`batch` products of `m` x `k` and `k` x `n` matrices, row-major; a flag says that the operand is stored
-    transposed."""
+    transposed. `precision`: of the factors, where they are of float32 (see Options)."""
 
     batch: int
     m: int
@@ -34,10 +35,11 @@ class ProductShape(NamedTuple):
     n: int
     transpose_left: bool
     transpose_right: bool
+    precision: str = FULL_PRECISION
 
 
-def product_shape(step: MatmulStep) -> ProductShape:
-    return ProductShape(step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right)
+def product_shape(step: MatmulStep, precision: str = FULL_PRECISION) -> ProductShape:
+    return ProductShape(step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, precision)
 
 
 class RoutineTask(NamedTuple):

@@ -221,15 +221,19 @@ class GpuExecutable(Executable):
         )
 
     def notes(self) -> tuple[str, ...]:
+        """What the user should know: of the program, of products, of who decides on loops."""
+        return (*self.program.notes, *self.loaded.precision_notes(), *self._deciding())
+
+    def _deciding(self) -> tuple[str, ...]:
         program, why = self.program, self.loaded.driver.host_decides
         if program.continued:
-            return (*program.notes, CONTINUED)
+            return (CONTINUED,)
         if program.straight:
-            return program.notes
+            return ()
         if not self.loaded.recordable:
             why_host = LIBRARY if program.recordable else HOST_DRIVEN if program.asks_host else CALLED
-            return (*program.notes, why_host)
-        return (*program.notes, f"{FORESEEN}: {why}") if why else program.notes
+            return (why_host,)
+        return (f"{FORESEEN}: {why}",) if why else ()
 
     def width(self, k: int) -> int:
         """Lanes in flight of a kernel, as far as that is known before it ran."""

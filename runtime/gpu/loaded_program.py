@@ -10,27 +10,31 @@ from typing import Final
 
 import numpy as np
 
+from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
 from loopgrad.codegen.program import ArraySlot, MatmulStep, RoutineStep
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.nodes import Location
+from loopgrad.graph.types import float32
 from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_shape, put
 from loopgrad.runtime.gpu.memory import Allocation
 
 LARGE_PRODUCT: Final = 1 << 30  # multiplications
+LARGE_BESIDE_LOOPS: Final = 1 << 36
 RECORD_BYTES: Final = 1 << 15  # of a program beside its code and constants
 
 
 class LoadedProgram:
-    """A program's kernels, ready to be launched, and its constants in memory. `libraries`: whether libraries may do
+    """A program's kernels, ready to be launched, and its constants in memory. The options say whether libraries may do
     what they do."""
 
     def __init__(
-        self, driver: Driver, program: ProgramRecord, code: bytes, constants: bytes, libraries: bool = True
+        self, driver: Driver, program: ProgramRecord, code: bytes, constants: bytes, options: Options = DEFAULT_OPTIONS
     ) -> None:
         self.driver = driver
-        self._libraries = libraries
+        self._libraries = options.libraries
+        self._precision = options.matmul_precision
         self.program, self._code = program, code
         self._constants = constants
         self._images: dict[tuple[int, int], Image] = {}
@@ -41,15 +45,19 @@ class LoadedProgram:
     @cached_property
     def recordable(self) -> bool:
         """Whether the program is recorded with its loops and branches. Products of matrices in a recording are our
-        own kernels; where a library makes them so fast that it doesn't matter who decides, the host does."""
+        own kernels; where a library makes them so fast that it doesn't matter who decides, the host does: that is soon
+        so of those in loops, each of which saves time in each trip, and late of those beside them."""
         return self.program.recordable and (self.program.straight or not self.prefers_library())
 
     def prefers_library(self) -> bool:
         if not self._libraries:
             return False
-        products = [step for step in all_steps(self.program.steps) if isinstance(step, MatmulStep)]
-        large = [step for step in products if step.batch * step.m * step.k * step.n >= LARGE_PRODUCT]
-        return any(self._product(step) is not None for step in large)
+        beside = {step for step in self.program.steps if isinstance(step, MatmulStep)}
+        return any(
+            step.batch * step.m * step.k * step.n >= (LARGE_BESIDE_LOOPS if step in beside else LARGE_PRODUCT)
+            and self._product(step) is not None
+            for step in self._products()
+        )
 
     @cached_property
     def _calls(self) -> bool:
@@ -58,7 +66,20 @@ class LoadedProgram:
         return self._libraries and (self.program.straight or not self.recordable)
 
     def _product(self, step: MatmulStep) -> LibraryCall | None:
-        return self.driver.product(product_shape(step), self.program.slots[step.out].type.dtype)
+        return self.driver.product(product_shape(step, self._precision), self.program.slots[step.out].type.dtype)
+
+    def _products(self) -> list[MatmulStep]:
+        return [step for step in all_steps(self.program.steps) if isinstance(step, MatmulStep)]
+
+    def precision_notes(self) -> tuple[str, ...]:
+        """What becomes of an option for products."""
+        found = [step for step in self._products() if self.program.slots[step.out].type.dtype is float32]
+        if self._precision == FULL_PRECISION or not found:
+            return ()
+        called = sum(self.product(step) is not None for step in found)
+        option, kept = f"matmul_precision={self._precision!r}", len(found) - called
+        notes = [f"{option}: {called} of {len(found)} products of float32 round their factors so, in a library"]
+        return (*notes, f"{option}: {kept} products keep all digits, in own kernels") if kept else tuple(notes)
 
     def product(self, step: MatmulStep) -> LibraryCall | None:
         """The library that multiplies, if one does."""

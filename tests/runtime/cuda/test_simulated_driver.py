@@ -255,6 +255,30 @@ def test_large_products_are_the_librarys(sim, dtype, left, right, transpose):
         np.testing.assert_allclose(got, np.exp(wanted * 0.01), rtol=1e-5 if dtype == "float32" else 1e-12)
 
 
+@inside
+def test_a_librarys_precision_is_what_the_option_says(sim):
+    """For float32 only, in programs of their own, announced; and refused where nobody has such a one."""
+    rng = np.random.default_rng(7)
+
+    def multiply(dtype, **options):
+        a, b = rng.normal(size=(128, 90)).astype(dtype), rng.normal(size=(90, 130)).astype(dtype)
+        with lg.options(**options):
+            compiled = lg.compile(lambda a, b: a @ b)
+            np.testing.assert_allclose(compiled(lg.asarray(a), lg.asarray(b)), a @ b, rtol=1e-3, atol=1e-3)
+            return int(sim.blas().cublas_compute_type()), str(compiled.plan(lg.asarray(a), lg.asarray(b)))
+
+    for precision, wanted in ((None, 68), ("tf32", 77), ("bfloat16", 75), ("float32", 68)):
+        options = {} if precision is None else {"matmul_precision": precision}
+        compute, plan = multiply("float32", **options)
+        assert compute == wanted
+        assert ("1 of 1 products of float32 round their factors so" in plan) == (wanted != 68)
+    assert multiply("float64", matmul_precision="tf32")[0] == 70
+    _, plan = multiply("float32", matmul_precision="tf32", libraries=False)
+    assert "1 products keep all digits, in own kernels" in plan
+    with pytest.raises(TypeError, match="'tf32', 'bfloat16'"):
+        multiply("float32", matmul_precision="fp8")
+
+
 def layers(a, b):
     return lg.exp(lg.tanh(a @ b) @ b * 0.01)
 

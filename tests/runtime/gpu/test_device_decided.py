@@ -187,6 +187,30 @@ def test_loops_with_large_products_are_left_to_the_library(monkeypatch, large):
         np.testing.assert_array_equal(again, runs[0])
 
 
+@pytest.mark.parametrize("huge", [True, False])
+def test_a_large_product_beside_a_loop_leaves_the_loop_to_the_device(monkeypatch, huge):
+    monkeypatch.setattr(get_device("simulator:1").driver, "product", product)
+    monkeypatch.setattr("loopgrad.runtime.gpu.loaded_program.LARGE_PRODUCT", 1)
+    if huge:
+        monkeypatch.setattr("loopgrad.runtime.gpu.loaded_program.LARGE_BESIDE_LOOPS", 1)
+    a, x = np.random.default_rng(0).standard_normal((N, N)) / N**0.5, np.random.default_rng(1).standard_normal((N, 20))
+    factor = 3.0 if huge else 4.0  # another program, since programs are kept
+
+    def fun(a, x, n):
+        return lg.fori_loop(0, n, lambda _, v: lg.roll(lg.tanh(factor * v), 1, 0), a @ x)
+
+    with lg.default_device("simulator:1"):
+        compiled = lg.compile(fun)
+        got = [np.asarray(compiled(lg.asarray(a), lg.asarray(x), lg.asarray(2))) for _ in range(3)]
+        notes = "\n".join(compiled.plan(lg.asarray(a), lg.asarray(x), lg.asarray(2)).notes)
+    assert ("a library computes" in notes) == huge
+    wanted = a @ x
+    for _ in range(2):
+        wanted = np.roll(np.tanh(factor * wanted), 1, 0)
+    for each in got:
+        np.testing.assert_allclose(each, wanted, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("on", ["simulator:0", "simulator:1"])
 def test_short_memory_means_fewer_lanes_in_flight(monkeypatch, on):
     """A replay whose stacks grow beyond the memory that there is gives them narrower rows, for which its launches are

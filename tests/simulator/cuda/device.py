@@ -77,7 +77,8 @@ def blas() -> ctypes.CDLL:
         source = Path(__file__).with_name("libcublas.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", target, source], check=True)
         loaded = ctypes.CDLL(str(target))
-    loaded.cublas_products.restype = loaded.cublas_calls.restype = ctypes.c_longlong
+    for function in (loaded.cublas_products, loaded.cublas_calls, loaded.cublas_compute_type):
+        function.restype = ctypes.c_longlong
     return loaded
 
 

@@ -4,16 +4,18 @@
 #include <stdlib.h>
 
 typedef int Status;
-enum { OK = 0, INVALID_VALUE = 7, F32 = 0, F64 = 1, COMPUTE_32F = 68, COMPUTE_64F = 70 };
+enum { OK = 0, INVALID_VALUE = 7, F32 = 0, F64 = 1, COMPUTE_32F = 68, COMPUTE_64F = 70, FAST_16BF = 75, FAST_TF32 = 77 };
 typedef struct { void *stream, *workspace; } Handle;
 typedef struct { int opa, opb, m, n, k, wide, lda, ldb, ldc, batch; const void *a, *b; void *c;
                  long long stride_a, stride_b, stride_c; } Product;
 extern int sim_enqueue(void *stream, void (*call)(const void *), const void *given, size_t size);
-static long long products, started;
+static long long products, started, computed;
 
 /* those that were done, and the calls for some */
 long long cublas_products(void) { return products; }
 long long cublas_calls(void) { return started; }
+/* as the last call wanted it */
+long long cublas_compute_type(void) { return computed; }
 Status cublasCreate_v2(Handle **out) { *out = calloc(1, sizeof(Handle)); return OK; }
 Status cublasSetStream_v2(Handle *handle, void *stream) { handle->stream = stream; return stream ? OK : INVALID_VALUE; }
 Status cublasSetWorkspace_v2(Handle *handle, void *workspace, size_t size) {
@@ -48,7 +50,10 @@ Status cublasGemmStridedBatchedEx(Handle *handle, int opa, int opb, int m, int n
                                   long long stride_c, int batch, int compute, int algorithm) {
     int wide = ctype == F64;
     if (!handle->stream || !handle->workspace || atype != ctype || btype != ctype || algorithm != -1) return INVALID_VALUE;
-    if (compute != (wide ? COMPUTE_64F : COMPUTE_32F) || ctype > F64 || opa > 1 || opb > 1) return INVALID_VALUE;
+    if (ctype > F64 || opa > 1 || opb > 1) return INVALID_VALUE;
+    if (wide ? compute != COMPUTE_64F : compute != COMPUTE_32F && compute != FAST_16BF && compute != FAST_TF32)
+        return INVALID_VALUE;
+    computed = compute;
     if (lda < (opa ? k : m) || ldb < (opb ? n : k) || ldc < m) return INVALID_VALUE;
     if (at(alpha, ctype, 0) != 1 || at(beta, ctype, 0) != 0) return INVALID_VALUE;
     Product product = {opa, opb, m, n, k, wide, lda, ldb, ldc, batch, a, b, c, stride_a, stride_b, stride_c};
