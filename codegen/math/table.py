@@ -27,3 +27,10 @@ RECIPES: Final[dict[str, Any]] = {
     **power.RECIPES,
     **remainder.RECIPES,
 }
+SINE_COSINE: Final = "sine_cosine"
+
+
+def outlined_part(name: str) -> str:
+    """What of a recipe becomes a function where copies of it would be long: all of it; of sin, cos and tan, what those
+    of one value share."""
+    return SINE_COSINE if name in trigonometric.RECIPES else name

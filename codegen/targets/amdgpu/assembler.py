@@ -21,6 +21,8 @@ UPWARDS: Final = {"f32": 1.5 * 2.0**-24, "f64": 1.5 * 2.0**-53}  # times a numbe
 class AmdgpuAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
+    functions = False  # calls would need their addresses
+
     # division
 
     def _division(self, type: str) -> Callable[[Val, Val], Val] | None:

@@ -36,14 +36,16 @@ class Assembler(Protocol):
     rightly. `guarded`: loops may be stopped by the driver, so each leaves its last condition in a guard cell.
     `label`: the block being written. `group`: invocations of a workgroup. `float_sums`: types that AtomicFAddEXT
     adds. `short_offsets`: an offset in an array is better made in 32 bits, where that suffices, than by a product
-    in 64. `trips_at_once`: as many trips of a short loop that pops are written one after the other, so that their
-    loads are under way together; 1 where the compiler sees to that."""
+    in 64. `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of a short loop
+    that pops are written one after the other, so that their loads are under way together; 1 where the compiler sees
+    to that."""
 
     fused: bool
     rearranges: bool
     widens: bool
     guarded: bool
     short_offsets: bool
+    functions: bool
     trips_at_once: int
     group: int
     float_sums: tuple[str, ...]
@@ -151,6 +153,15 @@ class Assembler(Protocol):
     def loop_merge(self, after: Label, again: Label) -> None: ...
 
     def phi(self, type: str, *pairs: tuple[Val, Label]) -> Val: ...
+
+    # functions
+
+    def outlined(
+        self, name: str, operands: Sequence[Val], make: Callable[[Sequence[Val]], Sequence[Val]]
+    ) -> tuple[Val, ...]:
+        """What `make` gives of the operands, by calling a function, whose code it writes where there is none of that
+        name. It must write the same wherever it is called with that name in a module."""
+        ...
 
     # the launch
 

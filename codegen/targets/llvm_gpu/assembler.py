@@ -8,6 +8,7 @@ one that ends.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -41,6 +42,12 @@ def literal(type: str, value: float | int | bool) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
 
 
+def _returned(types: Sequence[str]) -> str:
+    """What a function of results of these types returns."""
+    kinds = [llvm_type(t) for t in types]
+    return kinds[0] if len(kinds) == 1 else f"{{ {', '.join(kinds)} }}"
+
+
 class LlvmAssembler:
     """Implements codegen.targets.gpu.assembler.Assembler. `symbol` is the function's name and begins those of
     its arrays. `declarations`: of what the function needs; functions of one module share them."""
@@ -49,6 +56,7 @@ class LlvmAssembler:
     rearranges = False
     widens = True
     guarded = False
+    functions = True
     trips_at_once = 1
     short_offsets = False  # the processors multiply 32-bit numbers and add a 64-bit one at once
     float_sums: tuple[str, ...] = ("f32", "f64")
@@ -69,6 +77,7 @@ class LlvmAssembler:
         self._locals: list[str] = []
         self._lines: list[str] = []
         self._count = 0
+        self._functions: dict[str, Sequence[str]] = {}  # name -> the types of its results
 
     # text
 
@@ -271,6 +280,42 @@ class LlvmAssembler:
 
     def phi(self, type: str, *pairs: tuple[Val, str]) -> Val:
         return self._value(type, f"phi {llvm_type(type)} " + ", ".join(f"[ {v.id}, %{b} ]" for v, b in pairs))
+
+    # functions
+
+    def outlined(
+        self, name: str, operands: Sequence[Val], make: Callable[[Sequence[Val]], Sequence[Val]]
+    ) -> tuple[Val, ...]:
+        """Kernels of one module share it."""
+        if name not in self._functions:
+            self._functions[name] = self._function_of(name, [v.type for v in operands], make)
+        types = self._functions[name]
+        arguments = ", ".join(f"{llvm_type(v.type)} {v.id}" for v in operands)
+        called = self._value(types[0], f"call {_returned(types)} @lg.{name}({arguments})")
+        if len(types) == 1:
+            return (called,)
+        parts = [f"extractvalue {_returned(types)} {called.id}, {i}" for i in range(len(types))]
+        return tuple([self._value(t, part) for t, part in zip(types, parts, strict=True)])
+
+    def _function_of(
+        self, name: str, types: Sequence[str], make: Callable[[Sequence[Val]], Sequence[Val]]
+    ) -> Sequence[str]:
+        """Write a function of operands of these types; gives those of its results. Its names are numbered anew, so that
+        all kernels write the same."""
+        outer = self._lines, self._locals, self.label, self._count
+        self._lines, self._locals, self.label, self._count = [], [], "entry", 0
+        results = make([Val(f"%x{i}", t) for i, t in enumerate(types)])
+        kinds = [r.type for r in results]
+        packed = results[0].id if len(kinds) == 1 else "poison"
+        for i, r in enumerate(results if len(kinds) > 1 else ()):
+            packed = self._value("", f"insertvalue {_returned(kinds)} {packed}, {llvm_type(r.type)} {r.id}, {i}").id
+        parameters = ", ".join(f"{llvm_type(t)} %x{i}" for i, t in enumerate(types))
+        attributes = f"noinline nounwind {self.flavour.fast_attributes if self.fast else ''}".rstrip()
+        head = f"define internal {_returned(kinds)} @lg.{name}({parameters}) {attributes} {{\nentry:"
+        end = f"  ret {_returned(kinds)} {packed}\n}}"
+        self.declarations["\n".join([head, *self._locals, *self._lines, end])] = None
+        self._lines, self._locals, self.label, self._count = outer
+        return kinds
 
     # the launch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -35,6 +36,7 @@ class SpirvAssembler(Words):
     float_sums: tuple[str, ...] = ()
     rearranges = True
     short_offsets = True
+    functions = False  # Mesa's compilers put them in the place of every call
     trips_at_once = 4
     usual_quotients = None
 
@@ -202,6 +204,12 @@ class SpirvAssembler(Words):
             _, control = self._open_loops.pop()
             if len(self.code) - control > LARGE_LOOP:
                 self.code[control] = DONT_UNROLL
+
+    def outlined(
+        self, name: str, operands: Sequence[Val], make: Callable[[Sequence[Val]], Sequence[Val]]
+    ) -> tuple[Val, ...]:
+        """By its code, as drivers would."""
+        return tuple(make(operands))
 
     # the launch
 

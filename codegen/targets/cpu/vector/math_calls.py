@@ -17,14 +17,13 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, walk
 from loopgrad.codegen.math import trigonometric
-from loopgrad.codegen.math.table import RECIPES
+from loopgrad.codegen.math.table import RECIPES, SINE_COSINE, outlined_part
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter
 from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 
 MOST_LINES: Final = 3200  # as 64 sines: a call of one costs a kernel of short vectors up to a fifth of its speed
 FEW: Final = 4  # copies that are always worth it
-SINE_COSINE: Final = "sine_cosine"
 
 Recipe = Callable[..., Sequence[Vector]]
 
@@ -38,7 +37,7 @@ def crowded(kernel: Kernel) -> frozenset[tuple[str, str]]:
             uses[op.opcode, type, len(op.operands)] += 1
     lines: Counter[tuple[str, str]] = Counter()
     for (name, type, operands), count in uses.items():
-        lines[_part(name), type] += count * recipe_lines(name, type, operands) if count > FEW else 0
+        lines[outlined_part(name), type] += count * recipe_lines(name, type, operands) if count > FEW else 0
     return frozenset([key for key, total in lines.items() if total > MOST_LINES])
 
 
@@ -60,16 +59,12 @@ class KernelOps(VectorOps):
     def recipe(self, name: str, operands: Sequence[Vector], /) -> Vector:
         """By its instructions or by a call."""
         e = self.emitter
-        if (_part(name), operands[0].type) not in e.crowded:
+        if (outlined_part(name), operands[0].type) not in e.crowded:
             return super().recipe(name, operands)
         if name in trigonometric.RECIPES:
             return _CallingOps(e).recipe(name, operands)
         (result,) = _call(e, name, lambda m, *values: (RECIPES[name](m, *values),), operands)
         return result
-
-
-def _part(name: str) -> str:
-    return SINE_COSINE if name in trigonometric.RECIPES else name
 
 
 class _CallingOps(VectorOps):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -18,6 +18,7 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
+from loopgrad.codegen.targets.gpu.emit.outlined import crowded
 from loopgrad.graph.errors import DTypeError
 from loopgrad.graph.types import DType
 
@@ -214,7 +215,7 @@ NONE_SHARED: Final = SharedParams()
 
 class Emitter(Instructions):
     """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`. `arrays`: parameters
-    that are arrays of the tile, `own_arrays`: those of the lane."""
+    that are arrays of the tile, `own_arrays`: those of the lane. `outlined`: recipes and types that are functions."""
 
     def __init__(
         self,
@@ -242,6 +243,7 @@ class Emitter(Instructions):
         sizes = [a.size for a in kernel.arrays]
         self.own_arrays = [b.array_of(GROUP_TYPE.get(t, t), size) for t, size in zip(types, sizes, strict=True)]
         self.ranges = Ranges(kernel)
+        self.outlined = crowded(kernel) if b.functions else frozenset()
         self.values: dict[KValue, Val] = {}
         self.lane, self.position = NO_VALUE, Val(0, "i32")
 
@@ -251,6 +253,15 @@ class Emitter(Instructions):
 
     def get(self, value: KValue) -> Val:
         return self.values[value]
+
+    @contextmanager
+    def in_function(self, unknown_zero: Val | None) -> Iterator[None]:
+        """What is emitted inside is the code of a function, where nothing of the kernel is known."""
+        outer = self.table, self.continuation, self.outlined, self._once
+        self.table, self.continuation = replace(NO_TABLE, unknown_zero=unknown_zero), RunsThrough()
+        self.outlined, self._once = frozenset(), [{}]
+        yield
+        self.table, self.continuation, self.outlined, self._once = outer
 
     def restart(self) -> None:
         """A lane begins: its stacks are empty, its checks have held."""

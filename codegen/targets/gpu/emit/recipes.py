@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 import numpy as np
 
-from loopgrad.codegen.math.table import RECIPES
+from loopgrad.codegen.math import trigonometric
+from loopgrad.codegen.math.table import RECIPES, SINE_COSINE
 from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
 from loopgrad.codegen.scalar.integers import unsigned_quotient
 from loopgrad.codegen.scalar.ops import Ops
@@ -107,8 +109,23 @@ class ScalarOps(Ops[Val]):
 
     def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
         quick = self.b.approximate(name, operands[0].type, *operands) if self.fast else None
-        result: Val = RECIPES[name](self, *operands) if quick is None else quick
+        if quick is not None:
+            return quick
+        if name not in trigonometric.RECIPES and (name, operands[0].type) in self.e.outlined:
+            return self._called(name, lambda *values: (RECIPES[name](self, *values),), operands)[0]
+        result: Val = RECIPES[name](self, *operands)
         return result
+
+    def _called(self, name: str, make: Callable[..., Sequence[Val]], operands: Sequence[Val]) -> tuple[Val, ...]:
+        """`make` of the operands, as a function."""
+        e, count, zero = self.e, len(operands), self.e.unknown_zero
+
+        def code(given: Sequence[Val]) -> Sequence[Val]:
+            with e.in_function(given[count] if zero is not None else None):
+                return make(*given[:count])
+
+        given = operands if zero is None else [*operands, zero]
+        return self.b.outlined(f"{name}.{operands[0].type}.{len(given)}{'.fast' * self.fast}", given, code)
 
     def abs(self, x: Val, /) -> Val:
         if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:
@@ -164,6 +181,8 @@ class ScalarOps(Ops[Val]):
         return self.scale(x, self.as_int(shifted))
 
     def once(self, key: Hashable, make: Callable[[], tuple[Val, ...]], /) -> tuple[Val, ...]:
+        if isinstance(key, tuple) and key[0] == SINE_COSINE and (SINE_COSINE, key[1].type) in self.e.outlined:
+            return self.e.once(key, lambda: self._called(SINE_COSINE, partial(trigonometric.shared, self), key[1:]))
         return self.e.once(key, make)
 
     def rarely(self, m: Val, make: Callable[[], Val], common: Val, /) -> Val:

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import KOp
-from loopgrad.codegen.math.table import RECIPES
+from loopgrad.codegen.math.table import RECIPES, outlined_part
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.huge_angles import reduce_large
@@ -98,8 +98,10 @@ class LaneOps:
 
 def for_all_lanes(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tuple[Val, ...] | None:
     """The results of a recipe for all lanes, whose operands are given lane by lane; None where it is none, or where
-    the device's own approximation will do."""
+    the device's own approximation, or a function, will do."""
     types = {v.type for row in operands for v in row}
+    if any((outlined_part(op.opcode), type) in e.outlined for type in types):
+        return None
     if not operands or op.opcode not in MADE or e.fast or op.results[0].dtype.bits < 32 or not types <= {"f32", "f64"}:
         return None
     result: Lanes = MADE[op.opcode](LaneOps(e, len(operands)), *[Lanes(row) for row in zip(*operands, strict=True)])
