@@ -12,7 +12,9 @@ import numpy as np
 
 PUBLIC: Final = (
     "bfloat16 bool_ bool=bool_ complex128 complex64 DType float16 float32 float64 int16 int32 int64 int8 uint16 uint32 "
-    "uint64 uint8"
+    "uint64 uint8 half=float16 single=float32 double=float64 csingle=complex64 cdouble=complex128 byte=int8 "
+    "ubyte=uint8 short=int16 ushort=uint16 intc=int32 uintc=uint32 int_=int64 intp=int64 long=int64 longlong=int64 "
+    "uint=uint64 uintp=uint64 ulong=uint64 ulonglong=uint64"
 )
 
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = (
-    "arange array asarray astype copy empty empty_like eye from_dlpack fromfunction full full_like identity "
+    "arange array asarray asanyarray=asarray ascontiguousarray=asarray astype copy "
+    "empty empty_like eye from_dlpack fromfunction full full_like identity "
     "indices ones ones_like tri zeros zeros_like"
 )
 

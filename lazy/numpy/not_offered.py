@@ -1,7 +1,7 @@
-"""Names of NumPy's that aren't offered, and what to do instead.
+"""Names of NumPy's and JAX's that aren't offered, and what to do instead.
 
-Not offered is what the library has no kernels for (transforms, factorisations), what belongs to
-NumPy's memory or its text, and what another name says. docs/numpy.md prints this table.
+Not offered is what belongs to NumPy's memory or its text and to JAX's machinery, and what another name says.
+docs/numpy.md prints these tables.
 """
 
 from __future__ import annotations
@@ -9,47 +9,32 @@ from __future__ import annotations
 from typing import Any, Final
 
 _IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
-_POLYNOMIALS: Final = "np.{0}(np.asarray(x)) where it is data; lg.polyval evaluates polynomials"
 
-ABSENT: Final[dict[str, str]] = {
-    **{n: _POLYNOMIALS.format(n) for n in ("polyfit", "roots", "poly1d")},
-    "vectorize": "lg.vmap(f)(x)",
+_MADE_OTHERWISE: Final[dict[str, str]] = {
+    "poly1d": "vectors of coefficients: lg.polyval, lg.polyfit, lg.polymul and so on",
     "trapz": "lg.trapezoid",
     "product": "lg.prod",
-    **dict.fromkeys(("issubdtype", "floating", "inexact"), "lg.isdtype(dtype, 'real floating')"),
-    **dict.fromkeys(("integer", "signedinteger", "unsignedinteger"), "lg.isdtype(dtype, 'integral')"),
-    **dict.fromkeys(("number", "generic"), "lg.isdtype(dtype, 'numeric')"),
     **dict.fromkeys(("common_type", "mintypecode"), "lg.result_type"),
     "min_scalar_type": "Python numbers give way to the other operand's dtype: lg.result_type",
     "einsum_path": "lg.einsum chooses the order itself",
-    **dict.fromkeys(("fromstring", "frombuffer", "fromregex"), "lg.asarray(np.frombuffer(data))"),
+    "fromregex": "lg.asarray(np.fromregex(...))",
     "asarray_chkfinite": "lg.asarray(x), and lg.isfinite(x).all()",
     "require": "lg.asarray(x, dtype=...)",
     **dict.fromkeys(("set_printoptions", "get_printoptions", "printoptions"), "NumPy's: they hold for tensors as well"),
     **dict.fromkeys(("geterr", "seterrcall", "geterrcall"), "float operations neither raise nor warn: lg.isfinite"),
     "ma": "lg.where of a mask, and where= of reductions",
-    "sort_complex": "lg.sort of what it is to be sorted by, then lg.take",
     "dtype": "dtypes are lg.float32 and so on; functions take NumPy's and names as well",
     "ndarray": "lg.Tensor",
     "apply": "lg.vmap, or x.at[...].apply(f)",
     **dict.fromkeys(("savez", "savez_compressed", "savetxt"), "np.save(path, np.asarray(x))"),
-    **dict.fromkeys(("loadtxt", "genfromtxt", "fromfile", "memmap"), "lg.asarray(np.load(path))"),
+    **dict.fromkeys(("fromfile", "memmap"), "lg.asarray(np.fromfile(path))"),
     "frompyfunc": "lg.vmap",
     "bmat": "lg.block",
-    **dict.fromkeys(("asanyarray", "ascontiguousarray", "asfortranarray", "matrix", "asmatrix"), "lg.asarray"),
-    **dict.fromkeys(("array_str", "array_repr", "array2string"), "str(x), repr(x); np.set_printoptions holds for them"),
-    **dict.fromkeys(("errstate", "seterr"), "float operations neither raise nor warn: test with lg.isfinite"),
+    **dict.fromkeys(("asfortranarray", "matrix", "asmatrix"), "lg.asarray"),
     **dict.fromkeys(("nditer", "ndenumerate", "ndindex"), "whole arrays at once, lg.fori_loop or lg.scan"),
-    "fromiter": "lg.asarray(list(iterable))",
     "broadcast": "lg.broadcast_arrays",
     **{n: f"lg.{d}" for n, d in (
-        ("row_stack", "vstack"), ("in1d", "isin"), ("half", "float16"), ("single", "float32"),
-        ("double", "float64"), ("int_", "int64"), ("intp", "int64"),
-        ("byte", "int8"), ("short", "int16"), ("intc", "int32"), ("uint", "uint64"),
-        ("ubyte", "uint8"), ("ushort", "uint16"),
-        ("uintc", "uint32"), ("uintp", "uint64"), ("long", "int64"), ("longlong", "int64"), ("ulong", "uint64"),
-        ("ulonglong", "uint64"), ("csingle", "complex64"), ("cdouble", "complex128"), ("longdouble", "float64"),
-        ("float128", "float64"),
+        ("row_stack", "vstack"), ("in1d", "isin"), ("longdouble", "float64"), ("float128", "float64"),
     )},
     "may_share_memory": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
     "shares_memory": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
@@ -57,6 +42,75 @@ ABSENT: Final[dict[str, str]] = {
     "Array": "lg.Tensor",
     "block_until_ready": "lg.eval(x), then lg.synchronize()",
 }  # fmt: skip
+
+_SEPARATE: Final = "strings and dates are not numbers: NumPy's own, and lg.asarray of the numbers"
+_OF_NUMPY: Final = "NumPy's own: it needs no arrays, or takes tensors as they are"
+_OF_A_MESH: Final = "lg.mesh, lg.shard and lg.map_shards: docs/scale.md"
+
+NUMPY_ABSENT: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        ("busday_count", "busday_offset", "busdaycalendar", "bytes_", "char", "character", "datetime64",
+         "datetime_as_string", "datetime_data", "is_busday", "isnat", "object_", "rec", "recarray", "record", "str_",
+         "strings", "timedelta64", "void", "flexible"), _SEPARATE),
+    **dict.fromkeys(
+        ("base_repr", "binary_repr", "core", "ctypeslib", "dtypes", "emath", "exceptions", "f2py",
+         "format_float_positional", "format_float_scientific", "get_include", "getbufsize", "info", "iterable", "lib",
+         "little_endian", "polynomial", "sctypeDict", "setbufsize", "show_config", "show_runtime", "test", "typecodes",
+         "typename", "typing", "ScalarType", "array_repr", "array_str", "array2string"), _OF_NUMPY),
+    **dict.fromkeys(("flatiter", "nested_iters"), "whole arrays at once, lg.fori_loop or lg.scan"),
+    "ufunc": "functions of elements take out=, where= and dtype=; make your own with lg.vectorize",
+    "isfortran": "tensors are dense, row by row: False",
+    **dict.fromkeys(("clongdouble", "complex256"), "lg.complex128"),
+    "True_": "True", "False_": "False",
+}  # fmt: skip
+
+JAX_ABSENT: Final[dict[str, str]] = {
+    **{n: f"lg.{d}" for n, d in (
+        ("mul", "multiply"), ("sub", "subtract"), ("div", "divide"), ("neg", "negative"), ("eq", "equal"),
+        ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
+        ("rem", "fmod"), ("logistic", "sigmoid"), ("is_finite", "isfinite"), ("population_count", "bitwise_count"),
+        ("rev", "flip"), ("shift_left", "left_shift"), ("shift_right_arithmetic", "right_shift"),
+        ("convert_element_type", "astype"), ("broadcast_in_dim", "broadcast_to, after lg.expand_dims"),
+        ("broadcast_like", "broadcast_to"), ("broadcast_to_rank", "expand_dims"), ("collapse", "reshape"),
+        ("cumlogsumexp", "logcumsumexp"), ("erf_inv", "special.erfinv"), ("betainc", "special.betainc"),
+        ("igamma", "special.gammainc"), ("igammac", "special.gammaincc"), ("polygamma", "special.polygamma"),
+        ("zeta", "special.zeta"), ("bessel_i0e", "special.i0e"), ("bessel_i1e", "special.i1e"),
+        ("approx_max_k", "top_k"), ("approx_min_k", "top_k of -x"), ("batch_matmul", "matmul"),
+        ("reduce_sum", "sum"), ("reduce_prod", "prod"), ("reduce_max", "max"), ("reduce_min", "min"),
+        ("reduce_and", "all"), ("reduce_or", "any"), ("jacobian", "jacrev"), ("remat", "checkpoint"),
+        ("device_put", "to_device"), ("make_jaxpr", "to_text"), ("custom_gradient", "custom_vjp"),
+        ("float_", "float64"), ("complex_", "complex128"), ("tree_util", "tree"), ("tree_map", "tree.map"),
+        ("tree_leaves", "tree.leaves"), ("local_devices", "devices"), ("effects_barrier", "synchronize"),
+        ("conv_with_general_padding", "conv_general_dilated"), ("conv_transpose", "conv with input_dilation=stride"),
+        ("default_backend", "default_device"), ("device_count", "devices"), ("live_arrays", "memory_stats"),
+        ("iota", "arange"), ("make_mesh", "mesh"), ("xor", "bitwise_xor"),
+    )},
+    "sort_complex": "lg.sort(x.astype(lg.complex128))",
+    "clamp": "lg.clip(x, min, max)", "select_n": "lg.where(which, case_1, case_0), or lg.choose",
+    "integer_pow": "x ** n", "sort_key_val": "order = lg.argsort(keys), then lg.take_along_axis of both",
+    "broadcasted_iota": "lg.broadcast_to(lg.arange(n), shape), after lg.expand_dims",
+    "complex": "re + 1j * im", "mulhi": "lg.right_shift of the product in a wider dtype",
+    **dict.fromkeys(("gather", "index_take", "slice", "slice_in_dim", "index_in_dim"), "x[...], or lg.take"),
+    **{n: f"x.at[i].{n.partition('_')[2] or 'set'}(v)" for n in
+       ("scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_apply")},
+    "scatter_sub": "x.at[i].subtract(v)", "ops": "lg.zeros(n).at[ids].add(x) for segment_sum, and so on",
+    "reduce": "lg.sum, lg.max and so on, lg.associative_scan, or lg.scan",
+    **dict.fromkeys(("custom_root", "custom_linear_solve"), "lg.optim.implicit_minimum, lg.custom_vjp"),
+    "closure_convert": "closures are differentiated through: lg.custom_vjp takes them",
+    **dict.fromkeys(
+        ("all_to_all", "axis_index", "axis_size", "pmap", "pmin", "ppermute", "pshuffle", "psum_scatter", "pswapaxes",
+         "shard_map", "NamedSharding", "P", "sharding"), _OF_A_MESH),
+    **dict.fromkeys(("lax", "numpy", "scipy"), "all names are loopgrad's own: lg.scan, lg.sum, lg.special.erf"),
+    "device_get": "np.asarray(x)", "config": "lg.set_default_dtype, lg.options", "enable_x64": "lg.set_default_dtype",
+    "debug": "return what you want to see, or print it outside: values are computed when they are looked at",
+    **dict.fromkeys(("pure_callback", "experimental", "ffi"), "nothing calls back to Python: write it with lg"),
+    **dict.fromkeys(("named_call", "named_scope"), "the name= of loops, and lg.name"),
+    "disable_jit": "functions are compiled by lg.compile alone", "float0": "allow_int=True of lg.grad",
+    "with_sharding_constraint": _OF_A_MESH, "optimization_barrier": "lg.checkpoint",
+    "image": "lg.reshape and lg.mean, or a product with a matrix of weights", "typeof": "x.shape, x.dtype",
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int4", "uint4"), "lg.float16 and lg.int8 are the narrowest"),
+}  # fmt: skip
+ABSENT: Final[dict[str, str]] = {**_MADE_OTHERWISE, **NUMPY_ABSENT, **JAX_ABSENT}
 
 RANDOM_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(
@@ -85,6 +139,14 @@ RANDOM_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(("PCG64", "PCG64DXSM", "MT19937", "SFC64", "Philox"), "lg.random.Philox4x32 or Philox4x64"),
     **dict.fromkeys(("key", "PRNGKey", "split", "fold_in"), "lg.random.Generator(seed), its stream(shape), spawn(n)"),
 }
+NN_ABSENT: Final[dict[str, str]] = {
+    "initializers": "draw weights: rng = lg.random.default_rng(seed); rng.normal(scale=s, size=shape)",
+    "scaled_dot_general": "lg.dot_general", "scaled_matmul": "lg.matmul", "hardtanh": "lg.nn.hard_tanh",
+    "logmeanexp": "lg.nn.logsumexp(x) - lg.log(x.size)", "identity": "x itself",
+    **dict.fromkeys(("max_pool", "avg_pool"), "lg.reduce_window with lg.maximum, or with lg.add and a quotient"),
+    "softsign": "lg.nn.soft_sign", "conv": "lg.conv", "batch_norm": "lg.nn.standardize over the batch axes",
+    "layer_norm": "lg.nn.standardize", "cross_entropy": "-(labels * lg.nn.log_softmax(x)).sum(-1).mean()",
+}  # fmt: skip
 LINALG_ABSENT: Final[dict[str, str]] = {"LinAlgWarning": "nothing warns: singular matrices give infinities or NaN"}
 
 # attributes of arrays

@@ -15,7 +15,16 @@ from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, is_scala
 from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.promotion import as_dtype, promote, promote_all
 
-PUBLIC: Final = "finfo iinfo isdtype isscalar ndim promote_types result_type shape size"
+PUBLIC: Final = (
+    "complexfloating finfo floating generic iinfo inexact integer isdtype isscalar issubdtype ndim number "
+    "promote_types result_type shape signedinteger size unsignedinteger"
+)
+complexfloating, floating, inexact, generic = np.complexfloating, np.floating, np.inexact, np.generic
+integer, signedinteger, unsignedinteger, number = np.integer, np.signedinteger, np.unsignedinteger, np.number
+_ABSTRACT: Final[dict[type, str]] = {
+    generic: "biufc", number: "iufc", integer: "iu", signedinteger: "i", unsignedinteger: "u", inexact: "fc",
+    floating: "f", complexfloating: "c",
+}  # fmt: skip
 _KINDS: Final = {
     "bool": "b",
     "signed integer": "i",
@@ -136,6 +145,19 @@ def isdtype(dtype: Any, kind: Any) -> bool:
             raise DTypeError(explained("isdtype", f"one of {', '.join(_KINDS)}", repr(kind), "pass one, or a dtype"))
         return as_dtype(dtype).kind in _KINDS[kind]
     return as_dtype(dtype) is as_dtype(kind)
+
+
+def issubdtype(dtype: Any, kind: Any, /) -> bool:
+    """Whether a dtype is of one of NumPy's kinds (`lg.floating`, `lg.integer`, ...), or is the dtype `kind`; bfloat16
+    is a floating one.
+
+    >>> lg.issubdtype(lg.int8, lg.integer), lg.issubdtype(lg.bfloat16, lg.floating), lg.issubdtype("f4", lg.float64)
+    (True, True, False)
+    """
+    found = as_dtype(dtype)
+    if isinstance(kind, type) and issubclass(kind, np.generic) and kind.__subclasses__():
+        return found.kind in _ABSTRACT[kind] if kind in _ABSTRACT else found is as_dtype(kind)
+    return found is as_dtype(kind)
 
 
 def promote_types(a: Any, b: Any, /) -> DType:

@@ -1,6 +1,7 @@
 # written by `python -m tests.architecture.public_stub` from the statements PUBLIC
 from loopgrad import fft as fft
 from loopgrad import linalg as linalg
+from loopgrad import nn as nn
 from loopgrad import optim as optim
 from loopgrad import random as random
 from loopgrad import special as special
@@ -94,6 +95,12 @@ from loopgrad.lazy.numpy.creation import ones_like as ones_like
 from loopgrad.lazy.numpy.creation import tri as tri
 from loopgrad.lazy.numpy.creation import zeros as zeros
 from loopgrad.lazy.numpy.creation import zeros_like as zeros_like
+from loopgrad.lazy.numpy.dynamic_slices import dynamic_index_in_dim as dynamic_index_in_dim
+from loopgrad.lazy.numpy.dynamic_slices import dynamic_slice as dynamic_slice
+from loopgrad.lazy.numpy.dynamic_slices import dynamic_slice_in_dim as dynamic_slice_in_dim
+from loopgrad.lazy.numpy.dynamic_slices import dynamic_update_index_in_dim as dynamic_update_index_in_dim
+from loopgrad.lazy.numpy.dynamic_slices import dynamic_update_slice as dynamic_update_slice
+from loopgrad.lazy.numpy.dynamic_slices import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
 from loopgrad.lazy.numpy.elementwise import absolute as absolute
 from loopgrad.lazy.numpy.elementwise import acos as acos
 from loopgrad.lazy.numpy.elementwise import acosh as acosh
@@ -186,6 +193,8 @@ from loopgrad.lazy.numpy.float_bits import bitcast_convert_type as bitcast_conve
 from loopgrad.lazy.numpy.float_bits import frexp as frexp
 from loopgrad.lazy.numpy.float_bits import nextafter as nextafter
 from loopgrad.lazy.numpy.float_bits import spacing as spacing
+from loopgrad.lazy.numpy.float_errors import errstate as errstate
+from loopgrad.lazy.numpy.float_errors import seterr as seterr
 from loopgrad.lazy.numpy.found_positions import argwhere as argwhere
 from loopgrad.lazy.numpy.found_positions import compress as compress
 from loopgrad.lazy.numpy.found_positions import delete as delete
@@ -193,6 +202,8 @@ from loopgrad.lazy.numpy.found_positions import extract as extract
 from loopgrad.lazy.numpy.found_positions import flatnonzero as flatnonzero
 from loopgrad.lazy.numpy.found_positions import nonzero as nonzero
 from loopgrad.lazy.numpy.found_positions import unravel_index as unravel_index
+from loopgrad.lazy.numpy.general_products import conv_general_dilated as conv_general_dilated
+from loopgrad.lazy.numpy.general_products import dot_general as dot_general
 from loopgrad.lazy.numpy.histograms import bincount as bincount
 from loopgrad.lazy.numpy.histograms import digitize as digitize
 from loopgrad.lazy.numpy.histograms import histogram as histogram
@@ -272,6 +283,8 @@ from loopgrad.lazy.numpy.namespace_info import namespace_info
 from loopgrad.lazy.numpy.norms import matrix_norm as matrix_norm
 from loopgrad.lazy.numpy.norms import vector_norm as vector_norm
 from loopgrad.lazy.numpy.padding import pad as pad
+from loopgrad.lazy.numpy.polynomial_roots import polyfit as polyfit
+from loopgrad.lazy.numpy.polynomial_roots import roots as roots
 from loopgrad.lazy.numpy.polynomials import poly as poly
 from loopgrad.lazy.numpy.polynomials import polyadd as polyadd
 from loopgrad.lazy.numpy.polynomials import polyder as polyder
@@ -286,6 +299,11 @@ from loopgrad.lazy.numpy.quantiles import nanpercentile as nanpercentile
 from loopgrad.lazy.numpy.quantiles import nanquantile as nanquantile
 from loopgrad.lazy.numpy.quantiles import percentile as percentile
 from loopgrad.lazy.numpy.quantiles import quantile as quantile
+from loopgrad.lazy.numpy.reading import frombuffer as frombuffer
+from loopgrad.lazy.numpy.reading import fromiter as fromiter
+from loopgrad.lazy.numpy.reading import fromstring as fromstring
+from loopgrad.lazy.numpy.reading import genfromtxt as genfromtxt
+from loopgrad.lazy.numpy.reading import loadtxt as loadtxt
 from loopgrad.lazy.numpy.rearranging import argpartition as argpartition
 from loopgrad.lazy.numpy.rearranging import array_equiv as array_equiv
 from loopgrad.lazy.numpy.rearranging import choose as choose
@@ -329,15 +347,24 @@ from loopgrad.lazy.numpy.set_operations import setdiff1d as setdiff1d
 from loopgrad.lazy.numpy.set_operations import setxor1d as setxor1d
 from loopgrad.lazy.numpy.set_operations import trim_zeros as trim_zeros
 from loopgrad.lazy.numpy.set_operations import union1d as union1d
+from loopgrad.lazy.numpy.shapes_and_dtypes import complexfloating as complexfloating
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo as finfo
+from loopgrad.lazy.numpy.shapes_and_dtypes import floating as floating
+from loopgrad.lazy.numpy.shapes_and_dtypes import generic as generic
 from loopgrad.lazy.numpy.shapes_and_dtypes import iinfo as iinfo
+from loopgrad.lazy.numpy.shapes_and_dtypes import inexact as inexact
+from loopgrad.lazy.numpy.shapes_and_dtypes import integer as integer
 from loopgrad.lazy.numpy.shapes_and_dtypes import isdtype as isdtype
 from loopgrad.lazy.numpy.shapes_and_dtypes import isscalar as isscalar
+from loopgrad.lazy.numpy.shapes_and_dtypes import issubdtype as issubdtype
 from loopgrad.lazy.numpy.shapes_and_dtypes import ndim as ndim
+from loopgrad.lazy.numpy.shapes_and_dtypes import number as number
 from loopgrad.lazy.numpy.shapes_and_dtypes import promote_types as promote_types
 from loopgrad.lazy.numpy.shapes_and_dtypes import result_type as result_type
 from loopgrad.lazy.numpy.shapes_and_dtypes import shape as shape
+from loopgrad.lazy.numpy.shapes_and_dtypes import signedinteger as signedinteger
 from loopgrad.lazy.numpy.shapes_and_dtypes import size as size
+from loopgrad.lazy.numpy.shapes_and_dtypes import unsignedinteger as unsignedinteger
 from loopgrad.lazy.numpy.smooth_functions import cbrt as cbrt
 from loopgrad.lazy.numpy.smooth_functions import hypot as hypot
 from loopgrad.lazy.numpy.smooth_functions import logaddexp as logaddexp
@@ -378,6 +405,7 @@ from loopgrad.lazy.numpy.unique import unique_all as unique_all
 from loopgrad.lazy.numpy.unique import unique_counts as unique_counts
 from loopgrad.lazy.numpy.unique import unique_inverse as unique_inverse
 from loopgrad.lazy.numpy.unique import unique_values as unique_values
+from loopgrad.lazy.numpy.window_reductions import reduce_window as reduce_window
 from loopgrad.lazy.numpy.windows import bartlett as bartlett
 from loopgrad.lazy.numpy.windows import blackman as blackman
 from loopgrad.lazy.numpy.windows import hamming as hamming
@@ -433,6 +461,8 @@ from loopgrad.lazy.transforms.shape_evaluation import eval_shape as eval_shape
 from loopgrad.lazy.transforms.shape_evaluation import ShapeDtypeStruct as ShapeDtypeStruct
 from loopgrad.lazy.transforms.static_arguments import register_pytree as register_pytree
 from loopgrad.lazy.transforms.static_arguments import register_static as register_static
+from loopgrad.lazy.transforms.vectorize import map as map
+from loopgrad.lazy.transforms.vectorize import vectorize as vectorize
 from loopgrad.lazy.transforms.vmap import vmap as vmap
 from loopgrad.runtime.devices import devices as devices
 from loopgrad.runtime.devices import DeviceStatus as DeviceStatus
@@ -443,9 +473,30 @@ from loopgrad.runtime.replay import ReplayStats as ReplayStats
 
 __version__: str
 bool = bool_
+half = float16
+single = float32
+double = float64
+csingle = complex64
+cdouble = complex128
+byte = int8
+ubyte = uint8
+short = int16
+ushort = uint16
+intc = int32
+uintc = uint32
+int_ = int64
+intp = int64
+long = int64
+longlong = int64
+uint = uint64
+uintp = uint64
+ulong = uint64
+ulonglong = uint64
 all_gather = gather_all
 conjugate = conj
 __array_api_version__ = array_api_version
+asanyarray = asarray
+ascontiguousarray = asarray
 abs = absolute
 arccos = acos
 arccosh = acosh

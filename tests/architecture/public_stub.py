@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from loopgrad.lazy.numpy.not_offered import ABSENT, LINALG_ABSENT, TENSOR_ABSENT
+from loopgrad.lazy.numpy.not_offered import ABSENT, JAX_ABSENT, LINALG_ABSENT, NN_ABSENT, TENSOR_ABSENT
 from loopgrad.public_names import NAMESPACES, Origin
 from tests.architecture.sources import ROOT, SOURCES, parsed
 
@@ -24,7 +24,8 @@ END: Final = "<!-- end of the table -->\n"
 
 # title of a row -> beginnings of the modules whose names stand in it; the first row that fits
 ROWS: Final = {
-    "Making arrays": ("lazy.numpy.creation", "lazy.numpy.spaced_numbers", "lazy.numpy.windows"),
+    "Making arrays": (
+        "lazy.numpy.creation", "lazy.numpy.reading", "lazy.numpy.spaced_numbers", "lazy.numpy.windows"),
     "Element by element": (
         "lazy.numpy.complex_functions", "lazy.numpy.elementwise", "lazy.numpy.elementwise_compositions",
         "lazy.numpy.float_bits", "lazy.numpy.smooth_functions", "lazy.numpy.special_values",
@@ -38,17 +39,23 @@ ROWS: Final = {
         "lazy.numpy.repetition",
     ),
     "Writing": ("lazy.numpy.writes",),
-    "Positions": ("lazy.numpy.found_positions", "lazy.numpy.index_builders", "lazy.numpy.indexing"),
+    "Positions": (
+        "lazy.numpy.dynamic_slices", "lazy.numpy.found_positions", "lazy.numpy.index_builders", "lazy.numpy.indexing",
+    ),
     "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
-    "Samples, polynomials": ("lazy.numpy.polynomials", "lazy.numpy.sampled_functions"),
+    "Samples, polynomials": (
+        "lazy.numpy.polynomial_roots", "lazy.numpy.polynomials", "lazy.numpy.sampled_functions",
+    ),
     "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
-    "Convolution": ("lazy.numpy.convolution",),
+    "Windows, general forms": (
+        "lazy.numpy.convolution", "lazy.numpy.general_products", "lazy.numpy.window_reductions",
+    ),
     "Networks": ("lazy.networks",),
     "Loops, branches": ("lazy.loops",),
     "Derivatives, batching": (
         "lazy.transforms.apply_functions", "lazy.transforms.checkpoint", "lazy.transforms.derivatives",
         "lazy.transforms.gradients_of_tensors", "lazy.transforms.own_rules", "lazy.transforms.policies",
-        "lazy.transforms.vmap",
+        "lazy.transforms.vectorize", "lazy.transforms.vmap",
     ),
     "Dtypes, constants": ("graph.types", "lazy.numpy.constants"),
     "Compiling, devices, settings": ("",),
@@ -107,7 +114,9 @@ def tables(names: dict[str, Origin]) -> str:
 
 def refusals() -> str:
     """The tables of what isn't offered and what to do instead."""
-    parts = [_refused("name", ABSENT), _refused("`linalg`", LINALG_ABSENT)]
+    of_numpy = {name: text for name, text in ABSENT.items() if name not in JAX_ABSENT}
+    parts = [_refused("name", of_numpy), _refused("name of JAX's", JAX_ABSENT)]
+    parts += [_refused("`linalg`", LINALG_ABSENT), _refused("`nn`", NN_ABSENT)]
     return "\n".join([*parts, _refused("attribute of arrays", TENSOR_ABSENT)])
 
 

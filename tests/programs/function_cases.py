@@ -1,8 +1,8 @@
 """Every public function that takes floats, at ordinary points: what is called, and with which arrays.
 
 A case is one function of a namespace `m` and of arrays, called twice: with loopgrad, and with NumPy, which
-`Reference` fills up with what it lacks. The points include those that a smooth function treats in a piece of code of
-its own (0, ties, equal arguments, integers, both signs), because a derivative goes through that code too;
+`function_reference.Reference` fills up with what it lacks. The points include those that a smooth function treats in a
+piece of code of its own (0, ties, equal arguments, integers, both signs), because a derivative goes through that too;
 where a function has a kink or no derivative, see `function_points.py`.
 """
 
@@ -13,84 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import linalg
-from special_cases import REFERENCE as special_reference
 
 Case = tuple[Callable[..., Any], tuple[np.ndarray, ...]]
-
-
-class LinearAlgebra:
-    """NumPy's functions, and SciPy's where it has none."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np.linalg, name, None) or getattr(linalg, name)
-
-
-class Reference:
-    """NumPy, and what it lacks."""
-
-    linalg, special = LinearAlgebra(), special_reference
-
-    erf, erfc, lgamma, digamma = special.erf, special.erfc, special.gammaln, special.digamma
-    sigmoid = special.expit
-    cummax, cummin = np.maximum.accumulate, np.minimum.accumulate
-    logsumexp = staticmethod(special.logsumexp)
-    vector_norm, matrix_norm = staticmethod(np.linalg.vector_norm), staticmethod(np.linalg.matrix_norm)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-    def rsqrt(self, x: Any) -> Any:
-        return 1 / np.sqrt(x)
-
-    def conv(self, x: Any, kernel: Any, *, padding: int) -> Any:
-        rows = np.pad(x, ((0, 0), (0, 0), (padding, padding)))
-        return np.einsum("nclk,ock->nol", np.lib.stride_tricks.sliding_window_view(rows, kernel.shape[2], 2), kernel)
-
-    def top_k(self, x: Any, k: int, axis: int = -1) -> Any:
-        order = np.flip(np.argsort(x, axis=axis), axis=axis).take(range(k), axis=axis)
-        return np.take_along_axis(x, order, axis=axis), order
-
-    def checkpoint(self, f: Any) -> Any:
-        return f
-
-    def name(self, x: Any, name: str) -> Any:
-        return x
-
-    def vmap(self, f: Any) -> Any:
-        return lambda *arrays: np.stack([f(*row) for row in zip(*arrays, strict=True)])
-
-    def fori_loop(self, start: int, stop: int, body: Any, carry: Any) -> Any:
-        for k in range(start, stop):
-            carry = body(k, carry)
-        return carry
-
-    def while_loop(self, condition: Any, body: Any, carry: Any) -> Any:
-        while condition(carry):
-            carry = body(carry)
-        return carry
-
-    def scan(self, body: Any, carry: Any, xs: Any) -> Any:
-        rows = []
-        for x in xs:
-            carry, row = body(carry, x)
-            rows.append(row)
-        return carry, np.stack(rows)
-
-    def associative_scan(self, f: Any, xs: Any) -> Any:
-        rows = [xs[:1]]
-        for k in range(1, len(xs)):
-            rows.append(f(rows[-1], xs[k : k + 1]))
-        return np.concatenate(rows)
-
-    def logcumsumexp(self, x: Any) -> Any:
-        return np.logaddexp.accumulate(x)
-
-    def cond(self, which: Any, first: Any, second: Any, *operands: Any) -> Any:
-        return (first if which else second)(*operands)
-
-    def switch(self, which: int, branches: Any, *operands: Any) -> Any:
-        return branches[which](*operands)
 
 
 def _array(*values: Any) -> np.ndarray:
@@ -249,6 +173,26 @@ PRODUCTS: dict[str, list[Case]] = {
         (lambda m, x, w: m.conv(x.reshape(1, 2, -1), w.reshape(2, 2, -1), padding=1), (np.arange(6.0), X[:4])),
     ],
     "convolve": _binary("convolve", (X, M[0])),
+    "conv_general_dilated": [
+        (lambda m, x, w: m.conv_general_dilated(x.reshape(1, 2, -1), w.reshape(1, 2, -1), (2,), "VALID"),
+         (np.arange(8.0), Y[:4])),
+    ],
+    "dot_general": [(lambda m, x, y: m.dot_general(x, y, (([2], [1]), ([0], [0]))), (CUBE, np.stack([N, N * N])))],
+    "reduce_window": [
+        *[(lambda m, x, f=f, s=s: m.reduce_window(x, s, getattr(m, f), (3,)), (X,))
+          for f, s in (("add", 0.0), ("multiply", 1.0), ("maximum", -math.inf), ("minimum", math.inf))],
+        (lambda m, x: m.reduce_window(x, 0.0, m.add, (9,), (2,)), (np.cos(np.arange(20.0)),)),
+    ],
+    "dynamic_slice": [(lambda m, x: m.dynamic_slice(x, [1, 1], [2, 3]), (M,))],
+    "dynamic_slice_in_dim": [(lambda m, x: m.dynamic_slice_in_dim(x, 1, 2, 1), (M,))],
+    "dynamic_index_in_dim": [(lambda m, x: m.dynamic_index_in_dim(x, 1, 1), (M,))],
+    "dynamic_update_slice": [(lambda m, x, y: m.dynamic_update_slice(x, y, [0, 1]), (M, S))],
+    "dynamic_update_slice_in_dim": [(lambda m, x, y: m.dynamic_update_slice_in_dim(x, y, 1, 1), (M, S))],
+    "dynamic_update_index_in_dim": [(lambda m, x, y: m.dynamic_update_index_in_dim(x, y, 1, 0), (M, M[0]))],
+    "map": [(lambda m, x: m.map(lambda v: v * v.sum(), x), (M,))],
+    "vectorize": [(lambda m, x, y: m.vectorize(lambda a, b: a * b + b * b)(x, y), (M, M[0]))],
+    "polyfit": [(lambda m, x, y: m.polyfit(x, y, 2), BOTH), (lambda m, x, y: m.polyfit(x, y, 1, w=y * y + 1.0), BOTH)],
+    "roots": [(lambda m, p: m.real((m.roots(p, strip_zeros=False) ** 3).sum()), (_array(1.3, -0.4, 2.1, 0.7),))],
     "correlate": _binary("correlate", (X, M[0])),
     "polyval": _binary("polyval", (M[0], WITH_ZERO)),
     "vander": [(lambda m, x: m.vander(x, 4), (WITH_ZERO,))],

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from function_cases import CASES, FFT, LINALG, METHODS, UPDATES, Reference
+from function_cases import CASES, FFT, LINALG, METHODS, UPDATES
 from function_points import POINTS, Point
+from function_reference import Reference
 from special_cases import SPECIAL
 from special_cases import WITHOUT_DERIVATIVES as SPECIAL_WITHOUT_DERIVATIVES
 
@@ -38,6 +39,7 @@ FREQUENCIES = "fftfreq rfftfreq"
 PROGRAMS = """
     __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim
+    issubdtype frombuffer fromiter fromstring genfromtxt loadtxt seterr
     eval_shape export linear_transpose load load_exported map_shards save sweep
     options promote_types register_pytree register_static result_type set_default_dtype shape size
     iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text

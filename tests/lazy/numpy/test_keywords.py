@@ -66,6 +66,15 @@ ORDER = """
     xp.append(v, values=3.0)
 """
 MAKING = """
+    xp.polyfit(p, w, 3); xp.polyfit(p, w, 1, w=w); xp.polyfit(p, w, 2, cov=True); xp.polyfit(i, xp.stack([w, p], 1), 2)
+    xp.polyfit(p, w, 2, full=True)[::3]; xp.polyfit(p, xp.stack([w, i], 1), 1, cov=True); xp.polyfit(p, k, 0)
+    xp.polyfit(p, w, 2, cov="unscaled"); xp.polyfit(f4, f4 * f4, 1); xp.polyfit(g, h, 3, full=True)[0]
+    xp.sort(xp.roots(v)); xp.sort(xp.roots([0, 0, 1, -3, 2, 0, 0]) + 0j); xp.roots([5.0]) + 0j; xp.roots([0.0]) + 0j
+    xp.sort(xp.roots(f4) + 0j); xp.roots([2, 4]) + 0j; xp.vectorize(lambda a, b: a * b + 1)(m, w)
+    xp.vectorize(lambda a, b: (a @ b, a - b), signature="(n),(n)->(),(n)")(m, w)
+    xp.vectorize(lambda a, b: a + b)(c, u.T); xp.vectorize(lambda a, k=2: a * k)(m, k=3)
+    xp.vectorize(lambda a, b: a * b[1], excluded=[1])(m, (1.0, 2.0)); xp.vectorize(lambda a: a + 1)(3)
+    xp.vectorize(lambda a: a @ a.T, signature="(m,n)->(m,m)")(c); xp.vectorize(lambda a, b: a * b)(m[:1], u[:, :1])
     xp.stack([i, i], dtype=xp.float32); xp.concatenate([v, v[:2]], dtype=xp.float32)
     xp.hstack([v, i], dtype=xp.float64); xp.vstack([i, i], dtype=xp.float64); xp.concat([m, n], 1, dtype=xp.float32)
     xp.linspace(g, h, 4); xp.linspace(g, 9.0, 3, axis=1); xp.linspace(0, 1, 5, False)

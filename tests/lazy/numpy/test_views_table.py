@@ -53,7 +53,10 @@ NOT_OF_ARRAYS = """
     diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
     attention eval_shape export linear_transpose load load_exported map_shards save sweep
     all_gather gather_all mesh pmax pmean psum shard
-    copyto fill_diagonal iscomplexobj isrealobj place put put_along_axis putmask
+    complexfloating floating generic inexact integer issubdtype number signedinteger unsignedinteger
+    frombuffer fromiter fromstring genfromtxt loadtxt errstate seterr
+    byte cdouble csingle double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong ulonglong
+    ushort copyto fill_diagonal iscomplexobj isrealobj place put put_along_axis putmask
 """  # no array goes in, or none comes out
 
 # results in memory of their own, and no function of NumPy's to compare with
@@ -104,6 +107,17 @@ NEW = (
     "m.conj(x)",
     "m.conv(x[None, None], m.ones((1, 1, 1, 1)))",
     "m.polydiv(x[0], x.ravel())[1]",
+    "m.conv_general_dilated(x[None], m.ones((3, 3, 1)), (1,), 'VALID')",
+    "m.dot_general(x, x, (([1], [1]), ([], [])))",
+    "m.dynamic_index_in_dim(x, 0)",
+    "m.dynamic_slice(x, (0, 0), x.shape)",
+    "m.dynamic_slice_in_dim(x, 0, 3)",
+    "m.dynamic_update_index_in_dim(x, x[0], 0, 0)",
+    "m.dynamic_update_slice(x, x, (0, 0))",
+    "m.dynamic_update_slice_in_dim(x, x, 0, 0)",
+    "m.map(lambda v: v, x)",
+    "m.reduce_window(x, 0.0, m.add, (1, 1))",
+    "m.vectorize(lambda v: v)(x)",
 )
 NUMPYS = (
     "m.array_split(x, 2)",
@@ -125,6 +139,8 @@ NUMPYS = (
     "m.vecmat(m.ones(3), x)",
     "m.piecewise(x, [x > 0], [x])",
     "m.poly(x[0])",
+    "m.polyfit(x[0], x[1], 1)",
+    "m.roots(x[0])",
     "m.polyadd(x[0], x[1])",
     "m.polysub(x[0], x[1])",
     "m.polymul(x[0], x[1])",
@@ -143,6 +159,8 @@ NUMPYS = (
     "m.array(x, copy=True)",
     "m.array(x, copy=None)",
     "m.asarray(x, copy=True)",
+    "m.asanyarray(x)",
+    "m.ascontiguousarray(x)",
     "m.asarray(x, copy=False)",
     "m.asarray(x, dtype=m.float64)",
     "m.asarray(x, dtype=m.float32)",
