@@ -1,6 +1,6 @@
 """How a property of values goes into regions and comes out of them: for who walks a graph with regions forward.
 
-    for (n, x, y):  body(i, a, b) -> (f(a), b)       x chosen -> a is inside;  x and f(a) chosen -> the first result is
+for (n, x, y):  body(i, a, b) -> (f(a), b)       x chosen -> a is inside;  x and f(a) chosen -> the first result is
 """
 
 from __future__ import annotations

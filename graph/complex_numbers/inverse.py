@@ -157,4 +157,3 @@ def atan(z: Value) -> Value:
     x, y = parts(z)
     a, b = _atanh((ops.neg(y), x))
     return ops.join(b, ops.neg(a))
-

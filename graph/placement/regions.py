@@ -103,9 +103,7 @@ def _argument(walk: GraphPartition, node: Node, value: Value, place: Place, lane
 
 def _switch(walk: GraphPartition, switch: Switch, places: RegionPlaces) -> None:
     node = switch.node
-    branches = [
-        _Inside(walk, node, branch, places.arguments, places.inner, places.split) for branch in switch.branches
-    ]
+    branches = [_Inside(walk, node, branch, places.arguments, places.inner, places.split) for branch in switch.branches]
     lanes = branches[0].walk.lanes
     index, *handed = [_argument(walk, node, v, p, lanes) for v, p in zip(node.operands, places.operands, strict=True)]
     met = any(branch.met for branch in branches)

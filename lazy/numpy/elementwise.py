@@ -134,7 +134,7 @@ def _divided(op: str, text: str, call: str, result: str) -> Binary:
 def _comparison(op: str, text: str, call: str, result: str) -> Binary:
     def function(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         special = exact_comparison(op, x, y)
-        return wrap(emit(op, meet(op, (x, y))[0])[0]) if special is None else special
+        return wrap(computed(op, *meet(op, (x, y))[0])) if special is None else special
 
     rule = f"Operands broadcast; integers of different dtypes compare as numbers. The result is bool.\n{_APART}."
     return binary(named(function, op, text, rule, call, f"{result}, dtype=bool"))

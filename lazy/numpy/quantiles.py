@@ -268,12 +268,24 @@ def median(
 ) -> Tensor:
     """The middle element over `axis`, the mean of two where the count is even; NaN where any is NaN.
 
-    Integers give the default float; of no elements it is NaN.
+    Integers give the default float, complex numbers are ordered as `sort` does; of no elements it is NaN.
 
     >>> lg.median([3.0, 1.0, 2.0]), lg.median([1, 2])
     (Tensor(2., dtype=float64), Tensor(1.5, dtype=float64))
     """
-    return delivered("median", _quantile(x, 0.5, axis, keepdims, False, "middle"), out)
+    t = as_tensor(x)
+    if t._value.dtype.kind == "c" and 0 not in t._value.shape:
+        return delivered("median", _median_of_complex(t, axis, keepdims), out)
+    return delivered("median", _quantile(t, 0.5, axis, keepdims, False, "middle"), out)
+
+
+def _median_of_complex(t: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    """Those with a NaN are sorted last, and the last of them is the result."""
+    rows, _, kept = _rows(t, axis, whole=False)
+    ordered, count = sort(rows), rows._value.shape[-1]
+    low, high, last = (ordered[..., k] for k in ((count - 1) // 2, count // 2, count - 1))
+    result = where(isnan(last), last, low if count % 2 else divide(add(low, high), 2))
+    return reshape(result, kept) if keepdims else result
 
 
 def nanmedian(

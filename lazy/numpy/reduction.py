@@ -44,7 +44,7 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, joined_shape, normal_axes, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
@@ -152,18 +152,18 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
     return function
 
 
-def _limit(dtype: DType, name: str) -> float | int | bool:
+def _limit(dtype: DType, name: str) -> complex:
     """What loses every comparison."""
     if dtype.kind == "b":
         return name == "min"
     if dtype.kind == "f":
         return math.inf if name == "min" else -math.inf
     if dtype.kind == "c":
-        raise dtype_refused(name, "biuf", dtype)
+        return complex(math.inf, math.inf) if name == "min" else complex(-math.inf, -math.inf)
     return limits(dtype)[name == "min"]
 
 
-def _nothing(value: Value, axis: Any, limit: float | int | bool) -> Value:
+def _nothing(value: Value, axis: Any, limit: complex) -> Value:
     """An array without elements, its reduced axes replaced by ones of extent 1."""
     axes = normal_axes("initial", axis, len(value.shape))
     shape = tuple([1 if d in axes else n for d, n in enumerate(value.shape)])
@@ -314,10 +314,10 @@ def _position(op: str, which: str, result: int) -> Callable[..., Tensor]:
         t = as_tensor(x)
         shape = t._value.shape
         if axis is None:
-            result, kept = wrap(emit(op, (ravel(t)._value,), {"axis": 0})[0]), (1,) * len(shape)
+            result, kept = wrap(computed(op, ravel(t)._value, axis=0)), (1,) * len(shape)
         else:
             d = normal_axis(op, axis, len(shape))
-            result, kept = wrap(emit(op, (t._value,), {"axis": d})[0]), (*shape[:d], 1, *shape[d + 1 :])
+            result, kept = wrap(computed(op, t._value, axis=d)), (*shape[:d], 1, *shape[d + 1 :])
         return delivered(op, reshape(result, kept) if keepdims else result, out)
 
     function.__name__ = function.__qualname__ = op

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 PUBLIC: Final = "ediff1d intersect1d setdiff1d setxor1d trim_zeros union1d"
 
 
-def union1d(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """What is in x or in y, each once, in order: a vector of the dtype to which both are promoted.
+def union1d(x: ArrayLike, y: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Tensor:
+    """What is in x or in y, each once, in order: a vector of the dtype to which both are promoted. `size` and
+    `fill_value` are those of `unique`.
 
     >>> lg.union1d([3, 1], [1, 2])
     Tensor([1, 2, 3], dtype=int64)
     """
-    found = unique(concat([ravel(t) for t in meet_arrays(x, y)]))
+    found = unique(concat([ravel(t) for t in meet_arrays(x, y)]), size=size, fill_value=fill_value)
     assert not isinstance(found, tuple)
     return found
 

@@ -1,25 +1,27 @@
 """What is there, each once: by one sort, of which neighbours are compared.
 
 How many there are depends on data, so these functions evaluate their argument, as `nonzero` does, and raise
-TracedValueError while tracing. Derivatives go to the first of equal elements.
+TracedValueError while tracing, unless `size` says how many to give, as in JAX: the first ones, then `fill_value`, or
+the smallest again. Derivatives go to the first of equal elements.
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.lazy.numpy.creation import ones, zeros
+from loopgrad.lazy.numpy.creation import arange, ones, zeros
 from loopgrad.lazy.numpy.elementwise import logical_and, logical_not, not_equal, subtract
 from loopgrad.lazy.numpy.found_positions import flatnonzero
 from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.joining import append
 from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
-from loopgrad.lazy.numpy.reduction import any, diff
+from loopgrad.lazy.numpy.reduction import any, diff, sum
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, lexsort
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import evaluate
 from loopgrad.lazy.tensor.operands import normal_axis
 
@@ -49,8 +51,10 @@ class UniqueInverse(NamedTuple):
 class _Unique:
     """The slices of an array along an axis (None: its elements) in order, and where each different one begins."""
 
-    def __init__(self, x: ArrayLike, axis: int | None, equal_nan: bool) -> None:
-        self.x, self.axis = as_tensor(x), axis
+    def __init__(
+        self, x: ArrayLike, axis: int | None, equal_nan: bool, size: int | None = None, fill_value: Any = None
+    ) -> None:
+        self.x, self.axis, self.size, self.fill_value = as_tensor(x), axis, size, fill_value
         shape = self.x._value.shape
         if axis is None:
             self.slices = reshape(self.x, (prod(shape),))
@@ -70,8 +74,12 @@ class _Unique:
         if equal_nan and width == 1:
             differs = logical_and(differs, logical_not(_both_nan(later, earlier)))
         self.begins = concat([ones((1,), dtype=bool), any(differs, axis=1)]) if self.count else ones((0,), dtype=bool)
-        evaluate(self.order, self.begins)  # together, so that one sort does
-        self.first = flatnonzero(self.begins)
+        if size is None:
+            evaluate(self.order, self.begins)  # together, so that one sort does
+        elif size and not self.count:
+            fix = "leave size out, or pass 0"
+            raise ShapeError(explained("unique", "at least one element where there is a size", "none", fix))
+        self.first = flatnonzero(self.begins, size=size)
 
     @property
     def indices(self) -> Tensor:
@@ -81,6 +89,10 @@ class _Unique:
     @property
     def values(self) -> Tensor:
         found = take(self.slices, self.indices, axis=0)
+        if self.size is not None and self.fill_value is not None:
+            there = arange(self.size) < sum(self.begins)
+            kept = reshape(there, (self.size, *(1,) * (len(found._value.shape) - 1)))
+            found = where(kept, found, cast(as_tensor(self.fill_value), found._value.dtype))
         return found if self.axis is None else moveaxis(found, 0, self.axis)
 
     @property
@@ -92,7 +104,9 @@ class _Unique:
 
     @property
     def counts(self) -> Tensor:
-        return diff(append(self.first, self.count))
+        if self.size is None:
+            return diff(append(self.first, self.count))
+        return diff(flatnonzero(self.begins, size=self.size + 1, fill_value=self.count))
 
 
 def _both_nan(x: Tensor, y: Tensor) -> Tensor:
@@ -108,20 +122,25 @@ def unique(
     axis: int | None = None,
     *,
     equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """The different elements in order, as a vector of x's dtype; with `axis` the different slices along it.
 
     With `return_index`, `return_inverse` or `return_counts` a tuple: then also where each is for the first time, which
     of them each element is (shaped like x, with `axis` a vector), how often each is there: int64. All NaN are one
-    unless `equal_nan` is False or there is an axis. Evaluates `x`, as `nonzero` does. Slices are sorted by as many
-    sorts as they have elements; raises ShapeError for slices without any.
+    unless `equal_nan` is False or there is an axis. Evaluates `x`, as `nonzero` does, unless `size` says how many to
+    give: what is missing is `fill_value`, or the smallest again, and there 0 times. `sorted=False`, which allows NumPy
+    another order, changes nothing. Slices are sorted by as many sorts as they have elements; raises ShapeError for
+    slices without any.
 
     >>> lg.unique(lg.asarray([3.0, 1.0, 3.0]))
     Tensor([1., 3.], dtype=float64)
     >>> lg.unique(lg.asarray([3, 1, 3]), return_counts=True)
     (Tensor([1, 3], dtype=int64), Tensor([1, 2], dtype=int64))
     """
-    found = _Unique(x, axis, equal_nan)
+    found = _Unique(x, axis, equal_nan, size, fill_value)
     results = [found.values]
     if return_index:
         results.append(found.indices)
@@ -132,40 +151,41 @@ def unique(
     return tuple(results) if len(results) > 1 else results[0]
 
 
-def unique_values(x: ArrayLike, /) -> Tensor:
-    """The different elements in order, as a vector; each NaN is one (array API standard). Evaluates, as `unique`.
+def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Tensor:
+    """The different elements in order, as a vector; each NaN is one (array API standard). Evaluates, or takes a `size`,
+    as `unique`; so do the other functions here.
 
     >>> lg.unique_values(lg.asarray([3, 1, 3]))
     Tensor([1, 3], dtype=int64)
     """
-    return _Unique(x, None, False).values
+    return _Unique(x, None, False, size, fill_value).values
 
 
-def unique_counts(x: ArrayLike, /) -> UniqueCounts:
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
     """`unique_values`, and how often each element is there (int64).
 
     >>> lg.unique_counts(lg.asarray([3, 1, 3])).counts
     Tensor([1, 2], dtype=int64)
     """
-    found = _Unique(x, None, False)
+    found = _Unique(x, None, False, size, fill_value)
     return UniqueCounts(found.values, found.counts)
 
 
-def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
     """`unique_values`, and which of them each element is (int64, shaped like x).
 
     >>> lg.unique_inverse(lg.asarray([3, 1, 3])).inverse_indices
     Tensor([1, 0, 1], dtype=int64)
     """
-    found = _Unique(x, None, False)
+    found = _Unique(x, None, False, size, fill_value)
     return UniqueInverse(found.values, found.inverse)
 
 
-def unique_all(x: ArrayLike, /) -> UniqueAll:
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
     """`unique_values`, where each is for the first time, which of them each element is, and how often each is there.
 
     >>> lg.unique_all(lg.asarray([3, 1, 3])).indices
     Tensor([1, 0], dtype=int64)
     """
-    found = _Unique(x, None, False)
+    found = _Unique(x, None, False, size, fill_value)
     return UniqueAll(found.values, found.indices, found.inverse, found.counts)

@@ -75,12 +75,14 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
 
 
 def _comparison(op: str, function: Function) -> Method:
+    either = op in ("eq", "ne")  # the others mean something else for complex numbers
+
     def method(self: Any, other: Any) -> Any:
         a = self._value
         t = a.type
         if type(other) is type(self):
             b = other._value
-            if t is b.type and self._weak is other._weak:
+            if t is b.type and self._weak is other._weak and (either or t.dtype.kind != "c"):
                 return _wrapped(self, emit(op, (a, b))[0], False)
         elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
             return _wrapped(self, emit_beside(op, a, other), False)

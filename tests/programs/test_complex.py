@@ -220,12 +220,12 @@ def test_reductions_and_products_as_numpy(device: str, dtype: str) -> None:
 
 
 def test_what_has_no_meaning_is_refused() -> None:
-    """Complex numbers have no order; and no function is made up."""
+    """No function is made up."""
     z = lg.asarray([1j, 2.0])
     for refused in (
-        lambda: z < 1, lambda: z >= z, lambda: lg.max(z), lambda: lg.argmin(z), lambda: lg.floor(z),
-        lambda: lg.maximum(z, 1), lambda: lg.arctan2(z, z), lambda: z // 2, lambda: z % 2, lambda: lg.erf(z),
-        lambda: float(z[0]), lambda: lg.clip(z, 0, 1), lambda: lg.arange(3j), lambda: lg.hypot(z, z),
+        lambda: lg.floor(z), lambda: lg.quantile(z, 0.5), lambda: lg.arctan2(z, z), lambda: z // 2,
+        lambda: z % 2, lambda: lg.erf(z),
+        lambda: float(z[0]), lambda: lg.arange(3j), lambda: lg.hypot(z, z),
         lambda: lg.fabs(z), lambda: lg.frexp(z), lambda: lg.deg2rad(z),
         lambda: lg.cummax(z),
     ):  # fmt: skip

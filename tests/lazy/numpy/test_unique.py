@@ -19,6 +19,34 @@ ARRAYS = {
 }
 
 
+def test_sizes_make_it_possible_while_tracing(device: str) -> None:
+    """The first ones, then the fill or the smallest again, as JAX has it."""
+    rows = np.array([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0]])
+    for x, axis in (
+        (np.array([3, 1, 3, 2, 1]), None),
+        (rows, None),
+        (rows, 0),
+        (np.array([np.nan, 1.0, np.nan]), None),
+    ):
+        found = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        many = len(found[0])
+        for size, fill in ((1, None), (2, -7), (many, -7), (many + 3, None), (many + 2, -7)):
+            missing = max(size - many, 0)
+            function = lambda t, s=size, f=fill, a=axis: lg.unique(t, True, True, True, a, size=s, fill_value=f)  # noqa: E731
+            values, index, inverse, counts = [np.asarray(v) for v in lg.compile(function)(lg.asarray(x))]
+            filled = np.full_like(found[0][:1], -7) if fill is not None else found[0][:1]
+            wanted = np.concatenate([found[0][:size], *[filled] * missing])
+            np.testing.assert_array_equal(values, wanted)
+            np.testing.assert_array_equal(index, [*found[1][:size], *[found[1][0]] * missing])
+            np.testing.assert_array_equal(inverse.ravel(), found[2].ravel())
+            np.testing.assert_array_equal(counts, [*found[3][:size], *[0] * missing])
+    assert lg.union1d([3, 1], [1, 2], size=5, fill_value=0).tolist() == [1, 2, 3, 0, 0]
+    assert lg.unique_counts(lg.asarray([2, 2]), size=2).counts.tolist() == [2, 0]
+    assert lg.grad(lambda t: lg.sum(lg.unique(t, size=3) ** 2))(lg.asarray([2.0, 1.0, 2.0])).tolist() == [4.0, 4.0, 0.0]
+    with pytest.raises(lg.ShapeError, match="unique: expected at least one element"):
+        lg.unique(lg.zeros(0), size=2)
+
+
 @pytest.mark.parametrize("equal_nan", [True, False])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_elements(device: str, name: str, equal_nan: bool) -> None:
