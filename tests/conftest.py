@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -33,6 +34,7 @@ _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
+_TESTS_PER_COLLECTION = 100  # after which the garbage collector need not look again at what is alive
 _owned_cache: str | None = None
 
 
@@ -114,6 +116,18 @@ def pytest_collection_finish() -> None:
     """Twenty thousand tests are millions of objects, which the garbage collector needn't look through."""
     gc.collect()
     gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, 1000)  # of the rest, pytest_runtest_logfinish takes care
+
+
+_finished = itertools.count(1)
+
+
+def pytest_runtest_logfinish() -> None:
+    """So are the programs that stay in memory: looking through them again and again took a third of the time."""
+    if next(_finished) % _TESTS_PER_COLLECTION == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture

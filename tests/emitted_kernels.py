@@ -3,8 +3,9 @@
 `tests/run` asks for it by LOOPGRAD_TEST_JUDGED=1, since emitting and compiling everything again takes minutes.
 Those are looked at that have an operation, or two in a row, which no earlier one of the process had, and kept if their
 instructions are new in the same sense, and a sample of the others (LOOPGRAD_TEST_SAMPLE is its share; with 1 every
-different kernel is kept). At the end of the run each judge sees
-the kept ones; what it rejects fails the run.
+different kernel is kept). Long kernels, which assemblers take as long for as for all others, are kept for instructions
+that no shorter one has, not for pairs. At the end of the run each judge sees the kept ones; what it rejects fails the
+run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tests.vulkan_checks import MODULES_VARIABLE
 FOLDER_VARIABLE = "LOOPGRAD_TEST_KERNELS"  # where the workers of one run put kernels
 JUDGED_VARIABLE = "LOOPGRAD_TEST_JUDGED"
 SAMPLE = float(os.environ.get("LOOPGRAD_TEST_SAMPLE", 1 / 50))
-NUMBERS = re.compile(r"%[\w.]+|@[\w.]+|0x\w+|(?<= )-?\d+")
+LONG = 30_000  # characters of LLVM IR
+NUMBERS = re.compile(r"%[\w.]+|@[\w.]+|0x\w+|(?<=[ \[])-?\d+")
 
 
 def outside_the_run() -> dict[str, str]:
@@ -67,6 +69,21 @@ def traits(function: str) -> set[str]:
     lines = [NUMBERS.sub("%", line.strip()) for line in function.splitlines()[2:] if not line.endswith(":")]
     kinds = [line.removeprefix("% = ").split(" ")[0] for line in lines]
     return {*lines, *[f"{x}\n{y}" for x, y in pairwise(kinds)]}
+
+
+def gained(function: str, anyway: bool, covered: set[str]) -> bool:
+    """Whether the kernel is one to keep beside those that cover so much; then it covers its part."""
+    own = traits(function)
+    new = own - covered
+    if len(function) > LONG and SAMPLE < 1:
+        new, anyway = {trait for trait in new if "\n" not in trait}, False
+    if new or anyway:
+        covered |= own
+    return bool(new) or anyway
+
+
+def sampled(digest: str) -> bool:
+    return int(digest[:8], 16) < SAMPLE * 2**32
 
 
 def features(kernel: Any, fast: bool, shape: Any) -> set[Any]:
@@ -130,10 +147,8 @@ class Kernels:
         if digest in self.known:
             return
         self.known.add(digest)
-        new = traits(function)
-        if new <= self.seen and int(digest[:8], 16) >= SAMPLE * 2**32:
+        if not gained(function, sampled(digest), self.seen):
             return
-        self.seen |= new
         test = os.environ.get("PYTEST_CURRENT_TEST", "")
         self.put(f"{digest}.pickle", pickle.dumps(given))
         self.put(f"{digest}.json", json.dumps([function, declarations, test]).encode())
@@ -149,9 +164,7 @@ class Kernels:
         files = sorted(self.folder.glob("*.json"), key=lambda file: file.stat().st_size)
         for file in files:
             function, declarations, test = json.loads(file.read_text())
-            new = traits(function)
-            if not new <= covered or int(file.name[:8], 16) < SAMPLE * 2**32:
-                covered |= new
+            if gained(function, sampled(file.name), covered):
                 yield Emitted(function, declarations, file.with_suffix(".pickle"), test)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -40,6 +40,16 @@ def test_a_kernel_with_nothing_new_is_left_out(kernels: Kernels) -> None:
     assert "test_a_kernel_with_nothing_new_is_left_out" in chosen[0].test
 
 
+def test_a_long_kernel_is_kept_for_instructions_that_are_new_and_not_for_pairs(kernels: Kernels) -> None:
+    padding = "; " + "x" * emitted_kernels.LONG
+    covered = emitted_kernels.traits("define\nentry:\n  %x = add i64 %a, 1\n  %y = mul i64 %x, %x\n  ret void\n}\n")
+    swapped = "define\nentry:\n  %x = mul i64 %a, %a\n  %y = add i64 %x, 2\n  ret void\n"
+    assert not emitted_kernels.gained(f"{swapped}}}\n{padding}", False, set(covered) | {"}", padding})
+    assert emitted_kernels.gained(swapped, False, set(covered))
+    another = swapped.replace("mul", "xor")
+    assert emitted_kernels.gained(f"{another}}}\n{padding}", False, set(covered) | {"}", padding})
+
+
 def test_good_kernels_are_accepted_for_every_gpu(kernels: Kernels, tmp_path: Path) -> None:
     chosen = look(kernels, fill_kernel(float64, 2.5), copy_kernel(2), tree("mul", float32, 2, 90, 2))
     assert len(chosen) == 3
