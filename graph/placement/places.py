@@ -23,7 +23,7 @@ from loopgrad.graph.errors import DeviceError
 from loopgrad.graph.lane_axes import moved_axes
 from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY, REDUCTIONS, STACKS
+from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY, PRIMITIVES, REDUCTIONS, STACKS
 from loopgrad.graph.regions import Call, Loop, Region, Switch
 from loopgrad.graph.types import StackType, TensorType
 
@@ -276,6 +276,8 @@ def is_reduced(node: Node, operands: Places) -> bool:
     """Whether lanes of a plain node's operands meet in its result, which a collective makes whole."""
     if node.op in REDUCTIONS:
         return operands[0].axis in node.attrs["axes"]
+    if PRIMITIVES[node.op].finds:
+        return bool(operands[0].axis == node.attrs["axis"])
     if node.op == "matmul":
         left, right = operands
         rank = len(node.operands[0].shape)

@@ -13,7 +13,7 @@ from loopgrad.graph.placement import sums
 from loopgrad.graph.placement.partition import GraphPartition, Meeting
 from loopgrad.graph.placement.places import REPLICATED, Place, Places, is_reduced, meets
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, Kind
-from loopgrad.graph.types import TensorType, float32
+from loopgrad.graph.types import TensorType, float32, uint8
 
 ORDERED_BY_SHAPE: Final = (Kind.LIBRARY, Kind.RUNNING_TOTAL, Kind.CONTRACTION)
 PRIVATE_BYTES: Final = 1 << 32  # of accumulators of which each lane has one
@@ -106,6 +106,9 @@ def _reduced(walk: GraphPartition, node: Node, operands: Places) -> None:
     if node.op == "matmul":
         _contracted(walk, node, operands)
         return
+    if PRIMITIVES[node.op].finds:
+        _position(walk, node, operands[0])
+        return
     x, place = walk.at(node.operands[0], operands[0]), operands[0]
     combine, axes = COMBINES[node.op], node.attrs["axes"]
     assert place.axis is not None
@@ -129,6 +132,38 @@ def _exact(walk: GraphPartition, node: Node, x: Value) -> Value:
     if x.type.size == 0:  # type: ignore[union-attr]
         return walk.builder.const(identity(COMBINES[node.op], x.dtype), TensorType(result.shape, x.dtype))
     return walk.builder.value(node.op, x, **node.attrs)
+
+
+def _position(walk: GraphPartition, node: Node, place: Place) -> None:
+    """Where the largest of all lanes is: each process has a candidate and where it stands, of which one is chosen as it
+    is among elements."""
+    b, part, axis = walk.builder, walk.part, place.axis
+    assert axis is not None
+    (result,) = node.results
+    assert isinstance(result.type, TensorType)
+    x, n = walk.at(node.operands[0], place), node.operands[0].shape[axis]
+    if x.dtype.kind == "b":
+        x = b.value("cast", x, dtype=uint8)
+    own, row = part.lanes(n), (1, *result.shape)
+    if own:
+        best = b.value(PRIMITIVES[node.op].finds, x, axes=(axis,))
+        position = b.value("add", b.value(node.op, x, axis=axis), b.const(own.start, result.type))
+        rows = tuple([b.value("reshape", v, shape=row) for v in (best, position)])
+    else:
+        rows = tuple([b.const(0, TensorType((0, *result.shape), dtype)) for dtype in (x.dtype, result.dtype)])
+
+    def finish(gathered: sums.Partial) -> Value:
+        bests, positions = gathered
+        chosen = b.value("reshape", b.value(node.op, bests, axis=0), shape=row)
+        dims = tuple(range(len(row)))
+        chosen = b.value("broadcast", chosen, shape=positions.shape, dims=dims)
+        type = TensorType(positions.shape, positions.dtype)
+        is_chosen = b.value("eq", b.value("iota", type=type, axis=0), chosen)
+        kept = b.value("select", is_chosen, positions, b.const(0, type))
+        return b.value("reduce_sum", kept, axes=(0,))
+
+    counts = tuple([int(bool(part.of(rank).lanes(n))) for rank in range(part.size)])
+    walk.meet(Meeting(rows, counts, finish, result), node)
 
 
 def _only(partial: sums.Partial) -> Value:

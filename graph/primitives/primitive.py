@@ -88,6 +88,7 @@ class Primitive:
     combine             the elementwise primitive of which it is the fold: reduce_sum is that of add
     collective          all processes of a mesh do it together: it is neither merged nor moved nor computed beforehand
     pairs               complex numbers reach it whole, as pairs of reals; the attribute `pairs` says of which operands
+    finds               of a position: the reduction whose result stands there
     combine_parts       of a test that takes complex numbers: the primitive that combines the answers of both parts
     mirrored, negated   of a comparison: the one with its operands exchanged; the one that is true where it is false
                         (if no operand is NaN)
@@ -116,6 +117,7 @@ class Primitive:
     keeps_splats: bool = False
     updates: bool = False
     combine: str = ""
+    finds: str = ""
     combine_parts: str = ""
     collective: bool = False
     pairs: bool = False

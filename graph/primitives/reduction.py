@@ -190,11 +190,11 @@ def _fold(name: str, kinds: str, reference: Reference, combine: str, has_identit
     )  # fmt: skip
 
 
-def _position(name: str, function: NumPyFunction) -> Primitive:
+def _position(name: str, function: NumPyFunction, finds: str) -> Primitive:
     return Primitive(
         name=name, kind=Kind.REDUCTION, kinds=ORDERED, infer=_infer_arg(name, ORDERED), reference=_arg(function),
         interval=intervals.position, axes=_arg_axes, batched=axis_after_batch, not_differentiable="gives integers",
-        heavy=True, exact=always_exact,
+        heavy=True, exact=always_exact, finds=finds,
     )  # fmt: skip
 
 
@@ -222,8 +222,8 @@ ROWS: Final[dict[str, Primitive]] = table(
     _running("cumprod", _accumulate(np.multiply), "mul"),
     _running("cummax", _accumulate(np.maximum), "max", linear=True, interval=intervals.moved),
     _running("cummin", _accumulate(np.minimum), "min", linear=True, interval=intervals.moved),
-    _position("argmin", np.argmin),
-    _position("argmax", np.argmax),
+    _position("argmin", np.argmin, "reduce_min"),
+    _position("argmax", np.argmax, "reduce_max"),
     Primitive(
         name="sort", kind=Kind.LIBRARY, kinds=ORDERED, infer=_infer_along("sort", ORDERED), reference=_sort,
         interval=intervals.moved, axes=_along_axes, batched=axis_after_batch, linear=True, heavy=True,

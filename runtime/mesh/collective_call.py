@@ -35,9 +35,13 @@ class ProcessError(LoopgradError, RuntimeError):
 
 
 class CollectiveCall:
-    """One call of the program with this `digest`."""
+    """One call of the program with this `digest`. `closed`: its last message is not that of its last collective but
+    one after all work, `wait(final=True)`, since that may fail too."""
 
-    def __init__(self, communicator: Communicator, digest: bytes, memory: Memory | None = None) -> None:
+    def __init__(
+        self, communicator: Communicator, digest: bytes, memory: Memory | None = None, closed: bool = False
+    ) -> None:
+        self._closed = closed
         self._communicator = communicator
         self._memory = memory
         self._digest = digest
@@ -62,7 +66,7 @@ class CollectiveCall:
                     own = target[first : first + c[rank]]
                     own.reshape(-1).view(np.uint8)[:] = given[at : at + taken]
                 at += taken
-        self._over = bool(attrs["final"])
+        self._over = bool(attrs["final"]) and not self._closed
         return found
 
     def all_sum(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
@@ -78,12 +82,13 @@ class CollectiveCall:
             start = starts[part.dtype]
             starts[part.dtype] = start + part.size
             results.append(by_dtype[part.dtype][start : start + part.size].reshape(part.shape))
-        self._over = bool(attrs["final"])
+        self._over = bool(attrs["final"]) and not self._closed
         return results
 
     def wait(self, final: bool) -> None:
         """Until all processes are here; raises what one of them has failed with."""
-        self.all_gather({"counts": (), "final": final}, [])
+        self.all_gather({"counts": (), "final": False}, [])
+        self._over = final
 
     # ---- on the memory of devices
 
@@ -99,7 +104,7 @@ class CollectiveCall:
         rows = [t.dtype.itemsize * int(np.prod(t.shape[1:])) for t in types]
         lengths = [[n * each for each in counts] for n, counts in zip(rows, attrs["counts"], strict=True)]
         self._memory.gather(list(zip(sources, targets, lengths, strict=True)))
-        self._over = bool(attrs["final"])
+        self._over = bool(attrs["final"]) and not self._closed
 
     def sum_memory(
         self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
@@ -108,7 +113,7 @@ class CollectiveCall:
         self._agreed()
         parts = zip(sources, targets, types, strict=True)
         self._memory.sum([(source, target, t.size, t.dtype) for source, target, t in parts])
-        self._over = bool(attrs["final"])
+        self._over = bool(attrs["final"]) and not self._closed
 
     def _agreed(self) -> None:
         """Every process is here, without an error; the bytes take another way."""

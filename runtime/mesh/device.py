@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ KIND: Final = "mesh"
 PREFIX: Final = f"{KIND}:"
 PLACEMENT: Final = "placement"
 Axes = tuple[int | None, ...]
+T = TypeVar("T")
 
 
 class MeshDevice:
@@ -108,7 +109,8 @@ class MeshDevice:
 
 @dataclass(frozen=True, slots=True)
 class LocalProgram:
-    """What this process runs for inputs at some places."""
+    """What this process runs for inputs at some places. `met`: it has collectives. `fallible`: values may make it
+    raise, on one process alone, so all wait for each other when it is done."""
 
     executable: Executable
     inputs: Places
@@ -116,6 +118,7 @@ class LocalProgram:
     types: tuple[TensorType, ...]
     digest: bytes
     met: bool
+    fallible: bool
     notes: tuple[str, ...]
 
 
@@ -138,18 +141,23 @@ class MeshExecutable(Executable):
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         program = self.program(buffers)
         own = [b.local for b in buffers]  # type: ignore[attr-defined]
-        if not program.met:
+        if not (program.met or program.fallible):
             return self.shared(program, program.executable.run(own))
-        with self.meeting(program):
-            return self.shared(program, program.executable.run(own))
+        call = self.begun(program)
+        results = self.within(call, lambda: program.executable.run(own))
+        if program.fallible:
+            call.wait(final=True)
+        return self.shared(program, results)
 
-    @contextmanager
-    def meeting(self, program: LocalProgram) -> Iterator[None]:
+    def begun(self, program: LocalProgram) -> CollectiveCall:
+        mesh = self._mesh
+        return CollectiveCall(mesh.communicator, program.digest, mesh.memory, closed=program.fallible)
+
+    def within(self, call: CollectiveCall, do: Callable[[], T]) -> T:
         """Inside, collectives reach the other processes; they are told of an error."""
-        call = CollectiveCall(self._mesh.communicator, program.digest, self._mesh.memory)
         before = ENGINE.set(call)
         try:
-            yield
+            return do()
         except Exception as error:
             call.failed(error)
             raise
@@ -183,9 +191,11 @@ class MeshExecutable(Executable):
         partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
         graph, found, met = partitioned(self._graph, places, partition)
         executable = mesh.inner.compile(graph, self._options)
+        fallible = mesh.communicator.meets and (self._options.check_indices or has_limits(self._graph))
         parts = (key(self._graph), repr(axes).encode(), self._options.key().encode())
         digest = blake2b(b"\0".join(parts), digest_size=8).digest()
-        return LocalProgram(executable, places, found, self.output_types, digest, met, tuple(partition.notes))
+        notes = tuple(partition.notes)
+        return LocalProgram(executable, places, found, self.output_types, digest, met, fallible, notes)
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return MeshRecording(self, buffers)
@@ -247,6 +257,14 @@ class MeshExecutable(Executable):
         return "\n".join(lines)
 
 
+def has_limits(graph: Graph) -> bool:
+    """Whether a loop may raise that it took too many steps."""
+    return any(
+        node.attrs.get("max_steps") is not None or any(has_limits(region) for region in node.regions)
+        for node in graph.nodes
+    )
+
+
 class MeshRecording(Recording):
     """A recorded call of this process' program; other processes submit theirs at the same time."""
 
@@ -254,7 +272,9 @@ class MeshRecording(Recording):
         self._executable = executable
         self._program = executable.program(buffers)
         self._places = [p.axis for p in self._program.inputs]
-        self._inner: Recording = self._together(lambda: self._program.executable.record(self._own(buffers)))
+        self._call = executable.begun(self._program)
+        self._inner: Recording = self._within(lambda: self._program.executable.record(self._own(buffers)))
+        self._close()
 
     def _own(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         axes = [b.axis for b in buffers]  # type: ignore[attr-defined]
@@ -263,20 +283,27 @@ class MeshRecording(Recording):
             raise ValueError(explained("replay", f"lanes along the axes {self._places}", axes, fix))
         return [b.local for b in buffers]  # type: ignore[attr-defined]
 
-    def _together(self, do: Callable[[], Any]) -> Any:
-        if not self._program.met:
+    def _within(self, do: Callable[[], T]) -> T:
+        if not (self._program.met or self._program.fallible):
             return do()
-        with self._executable.meeting(self._program):
-            return do()
+        return self._executable.within(self._call, do)
+
+    def _close(self) -> None:
+        if self._program.fallible:
+            self._call.wait(final=True)
 
     def bind(self, buffers: Sequence[Buffer]) -> None:
         self._inner.bind(self._own(buffers))
 
     def submit(self) -> None:
-        self._together(self._inner.submit)
+        self._call = self._executable.begun(self._program)
+        self._within(self._inner.submit)
 
     def settle(self) -> bool:
-        return self._inner.settle()
+        done = self._within(self._inner.settle)
+        if done:
+            self._close()
+        return done
 
     def outputs(self) -> list[Buffer]:
         return self._executable.shared(self._program, self._inner.outputs())

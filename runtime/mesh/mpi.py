@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 from mpi4py import MPI
 
 from loopgrad.runtime.mesh.communicator import Array, Bytes
+from loopgrad.runtime.mesh.start import RUNNER
 
 LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-
-
 PATIENCE: Final = 50e-6  # seconds between two looks
 
 
@@ -29,6 +30,19 @@ def _await(request: Any) -> None:
         time.sleep(PATIENCE)
 
 
+def end_all_by_exceptions() -> None:
+    """An exception that nobody catches ends all processes, as under `python -m mpi4py`: the others would wait for this
+    one for ever."""
+    before = sys.excepthook
+
+    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, trace)
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(1)
+
+    sys.excepthook = end
+
+
 class MpiCommunicator:
     """All processes of this MPI program, in a communicator of their own: messages of the user's stay apart."""
 
@@ -38,6 +52,8 @@ class MpiCommunicator:
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
         self.meets = self.size > 1
+        if self.meets and RUNNER not in sys.modules:
+            end_all_by_exceptions()
         known = [os.environ[name] for name in LOCAL_RANKS if name in os.environ]
         self.local_rank = int(known[0]) if known else self.rank
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+RUNNER: Final = "mpi4py.run"  # what `python -m mpi4py` imports
 LAUNCHER: Final = "mpiexec"
 THREADS: Final = "LOOPGRAD_NUM_THREADS"
 AS_ROOT: Final = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")  # in containers one is

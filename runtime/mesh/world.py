@@ -9,10 +9,10 @@ from typing import Final
 
 from loopgrad.graph.errors import explained
 from loopgrad.runtime.mesh.communicator import Alone, Communicator
+from loopgrad.runtime.mesh.start import RUNNER
 
 # What launchers set: Open MPI and PRRTE, MPICH's and Intel's Hydra, Slurm with PMIx or PMI.
 LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID")
-RUNNER: Final = "mpi4py.run"  # python -m mpi4py
 
 
 @cache

@@ -69,6 +69,12 @@ def _extremes(x):
     return lg.max(x), lg.min(x), lg.max(lg.astype(x * 10.0, lg.int32)), lg.max(-0.0 * x)
 
 
+def _first_positions(x, k):
+    held = lg.where(k == 3, np.nan, x)
+    columns = lg.stack([x, -x, held], axis=1)
+    return lg.argmax(x), lg.argmin(columns, axis=0), lg.argmax(k), lg.argmax(k > 2), lg.argmax(columns.T, axis=1)
+
+
 def _uniform_loop(x, p):
     """The condition and the body reduce: processes meet in every trip."""
 
@@ -150,6 +156,7 @@ CASES = {
     "columns": Case(_columns, lambda n: [RNG.random((n, 4)), RNG.random((3, 4))], 1),
     "sums": Case(_kinds_of_sums, _lanes, 1),
     "extremes": Case(_extremes, _lanes, 1),
+    "first positions": Case(_first_positions, lambda n: [RNG.random(n), RNG.integers(0, 4, n)], 2),
     "uniform loop": Case(_uniform_loop, _with(0.1), 1, 0),
     "descent": Case(_descent, _with(0.5), 1, 0),
     "vmap": Case(_batched, _with(1.5), 1),
@@ -184,7 +191,7 @@ def _bytes(arrays: list[Any]) -> list[bytes]:
 def test_bits_are_the_same_on_any_number_of_processes(name):
     case = CASES[name]
     for n in COUNTS:
-        if n == 0 and case.program is _extremes:  # there is no largest of none
+        if n == 0 and case.program in (_extremes, _first_positions):  # there is no largest of none
             continue
         graph, places, arrays = _traced(case, n)
         expected, alone = interpret(graph, arrays, False), None

@@ -90,6 +90,14 @@ def errors(mesh: lg.Mesh) -> dict[str, str]:
     x = lg.shard(np.where(np.arange(10) == 9, 50.0, 2.0), mesh)
     step = lg.compile(lg.value_and_grad(lambda p, x: walk(x, p, 10)))
     found = {"a loop without end in one lane": raised(step, 1.1, x)}
+    alone = lg.compile(lambda x: lg.while_loop(lambda v: v > 0.0, lambda v: v - 1.0, x, max_steps=10))
+    found["where nobody meets"] = raised(lambda x: lg.eval(alone(x)), x)
+    replay = alone.capture(lg.shard(np.full(10, 2.0), mesh))
+    found["in a replay"] = raised(lambda x: lg.eval(replay.replay(x)), x)
+    found["in a replay afterwards"] = digest(lg.gather_all(replay.replay(lg.shard(np.full(10, 3.0), mesh))))
+    with lg.options(check_indices=True):
+        table = lg.arange(10.0)
+        found["an index in one lane"] = raised(lambda x: lg.eval(table[lg.astype(x, lg.int32)]), x)
     fine = lg.compile(lambda x: lg.sum(x))
     fine(x)
     run = CpuExecutable.run

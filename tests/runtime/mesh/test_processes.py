@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.runtime.mesh.start import StartError, launcher
+from loopgrad.runtime.mesh.start import StartError, environment, launcher
 from tests.architecture.sources import ROOT
 from tests.runtime.mesh import killed_fit
 
@@ -27,11 +28,11 @@ except StartError as missing:
     pytest.skip(str(missing), allow_module_level=True)
 
 
-def started(*command: str) -> subprocess.CompletedProcess[str]:
+def started(*command: str, launch: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=LONGEST, check=False, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths},
+        [*launch, sys.executable, *command], capture_output=True, text=True, timeout=LONGEST, check=False, cwd=ROOT,
+        env=environment(2, {**os.environ, "PYTHONPATH": paths}),
     )  # fmt: skip
 
 
@@ -54,13 +55,16 @@ def test_bits_and_errors_are_the_same_on_all_processes(count, alone, tmp_path):
     for each in found:
         assert each == expected
     assert alone["a loop without end in one lane"] == "LoopLimitError"
+    assert alone["where nobody meets"] == alone["in a replay"] == "LoopLimitError"
+    assert alone["an index in one lane"] == "IndexRangeError"
     assert alone["no memory on one process"] == "MemoryError"
     assert alone["lanes that can't be read"] == alone["a disk that is full"] == "OSError"
     assert alone["no such file"] == "FileNotFoundError"
     assert alone["moved lanes"] == alone["elements of lanes"] == "DeviceError"
 
 
-def test_an_exception_on_one_process_ends_all(tmp_path):
+@pytest.mark.parametrize("command", ["loopgrad run", "plain python"])
+def test_an_exception_on_one_process_ends_all(command, tmp_path):
     program = tmp_path / "fails.py"
     program.write_text(
         "import numpy as np, loopgrad as lg\n"
@@ -71,7 +75,10 @@ def test_an_exception_on_one_process_ends_all(tmp_path):
         "print(float(lg.sum(x)))\n"
     )
     start = time.monotonic()
-    ran = started("-m", "loopgrad", "run", "-n", "2", str(program))
+    if command == "loopgrad run":
+        ran = started("-m", "loopgrad", "run", "-n", "2", str(program))
+    else:
+        ran = started(str(program), launch=launcher(2))
     assert ran.returncode != 0
     assert "only here" in ran.stderr
     assert time.monotonic() - start < LONGEST / 2
