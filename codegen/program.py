@@ -50,6 +50,11 @@ class LaunchStep:
     slots: tuple[int, ...]
     initials: tuple[tuple[int, Initial], ...] = ()
 
+    @property
+    def to_apply(self) -> tuple[tuple[int, Initial], ...]:
+        """The initials that are work: a slot that starts as itself is as it should be."""
+        return tuple([(i, start) for i, start in self.initials if start.source != self.slots[i]])
+
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:

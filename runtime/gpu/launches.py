@@ -37,7 +37,7 @@ class Launches:
 
     def kernel(self, step: LaunchStep) -> None:
         """A kernel, after its accumulators have their initial values."""
-        for position, start in step.initials:
+        for position, start in step.to_apply:
             slot = SLOTS + step.slots[position]
             self.supported(start.by, [slot] if start.source is None else [SLOTS + start.source, slot])
         self.once(step.kernel, step.slots)

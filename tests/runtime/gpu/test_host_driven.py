@@ -7,6 +7,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.recorder import Recorder
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
@@ -32,6 +33,30 @@ def test_a_loop_with_library_calls_counts_through_the_tables(on, sorted_by_host)
             wanted = np.sort(-wanted) + k
         got = np.asarray(compiled(lg.asarray(x), lg.asarray(trips)))
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_what_lies_where_it_is_wanted_is_not_copied(on, monkeypatch):
+    """A loop that writes a row of an array in each trip leaves the other rows alone."""
+    started: list[tuple[int, ...]] = []
+    usual = Launches.supported
+
+    def watched(launches, by, arrays):
+        started.append(tuple(arrays))
+        usual(launches, by, arrays)
+
+    monkeypatch.setattr(Launches, "supported", watched)
+
+    def step(v, _):
+        v = lg.tanh(lg.roll(v, 1) * 1.5)
+        return v, v
+
+    x = np.random.default_rng(5).normal(size=700)
+    compiled, wanted = lg.compile(lambda x: lg.scan(step, x, None, length=6)[1]), [x]
+    for k in range(6):
+        wanted += [np.tanh(np.roll(wanted[k], 1) * 1.5)]
+    for _ in range(3):
+        np.testing.assert_allclose(np.asarray(compiled(lg.asarray(x))), wanted[1:], rtol=1e-12)
+    assert not [arrays for arrays in started if len(arrays) == 2 and arrays[0] == arrays[1]]
 
 
 def test_an_index_that_a_loop_inside_uses_after_the_host_looked(on, sorted_by_host):

@@ -242,7 +242,7 @@ class EntryEmitter:
     def launch(self, step: LaunchStep) -> None:
         again, after = self.labels("launch", "launched")
         self.block(again)
-        for position, initial in step.initials:
+        for position, initial in step.to_apply:
             type = self.program.slots[step.slots[position]].type
             target = self.pointer(step.slots[position])
             if initial.source is not None:

@@ -67,7 +67,7 @@ class Rows:
                 yield from _row(way, call, step.left, step.right, step.out, *shape_words(step))
 
     def _initials(self, step: LaunchStep) -> Iterator[int]:
-        for position, initial in step.initials:
+        for position, initial in step.to_apply:
             target = step.slots[position]
             type = self.program.slots[target].type
             if initial.source is not None:
