@@ -1,12 +1,14 @@
 """SciPy's functions on tensors: the same numbers as on NumPy's arrays, as tensors.
 
 SciPy looks at SCIPY_ARRAY_API when it is imported, so `python -m tests.programs.scipy_functions` runs all rows in a
-process of its own and prints those that are wrong; `test_scipy_functions.py` does that. Rows are expressions of SciPy's
+process of its own and prints those that are wrong; `test_scipy_functions.py` does that, on the interpreter: what is
+asked is what SciPy calls and what it gets, not how a device computes (`--device cpu`). Rows are expressions of SciPy's
 modules, of `xp` (NumPy, loopgrad) and of arrays. docs/interoperation.md lists the functions.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import warnings
 from collections.abc import Iterator
@@ -114,19 +116,21 @@ def functions() -> list[str]:
     return sorted({row.partition("(")[0] for row in rows()})
 
 
-def wrong() -> Iterator[str]:
-    """The rows that give something else, or no tensor, and what they give."""
+def wrong(device: str) -> Iterator[str]:
+    """The rows that give something else on the device, or no tensor, and what they give."""
     os.environ["SCIPY_ARRAY_API"] = "1"
     import loopgrad as lg  # late: after the variable
 
     for name in MODULES.split():
         import_module(f"scipy.{name}")
     scipy = vars(import_module("scipy"))
-    tensors = {name: lg.asarray(x) for name, x in arrays().items()}
+    with lg.default_device(device):
+        tensors = {name: lg.asarray(x) for name, x in arrays().items()}
     for row in rows():
         wanted = leaves(eval(row, {**scipy, **arrays(), "xp": np}))
         try:
-            got = leaves(eval(row, {**scipy, **tensors, "xp": lg}))
+            with lg.default_device(device):
+                got = leaves(eval(row, {**scipy, **tensors, "xp": lg}))
             assert [type(g) for g in got] == [lg.Tensor] * len(wanted), {type(g).__name__ for g in got}
             for ours, theirs in zip(got, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-9, atol=1e-9)
@@ -140,5 +144,7 @@ def leaves(result: Any) -> list[Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for line in wrong():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="interpreter")
+    for line in wrong(parser.parse_args().device):
         print(" ".join(line.split()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -35,23 +37,40 @@ def run_in(folder, device):
     return run
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """The folder that a first process left for a device, and what that printed: one for all tests, which copy it."""
+
+    @functools.cache
+    def fill(device):
+        folder = tmp_path_factory.mktemp("cache") / "filled"
+        return folder, run_in(folder, device).stdout
+
+    return fill
+
+
+@pytest.fixture
+def first(filled, process_device, tmp_path):
+    """What the first process printed; its folder is the test's."""
+    folder, printed = filled(process_device)
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return printed.splitlines()[:2]
+
+
 def entries(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.stat().st_size > 200)
 
 
-def test_a_second_process_compiles_nothing(process_device, tmp_path):
-    first = run_in(tmp_path, process_device)
+def test_a_second_process_compiles_nothing(process_device, first, tmp_path):
     written = {p: p.stat().st_mtime_ns for p in entries(tmp_path)}
     assert written
     second = run_in(tmp_path, process_device)
-    assert second.stdout.splitlines()[:2] == first.stdout.splitlines()[:2]
-    assert second.stdout.splitlines()[2] == "nothing compiled"
+    assert second.stdout.splitlines() == [*first, "nothing compiled"]
     assert set(entries(tmp_path)) == set(written)
 
 
-def test_the_folder_belongs_to_its_owner_alone(process_device, tmp_path):
-    folder = tmp_path / "cache"
-    run_in(folder, process_device)
+def test_the_folder_belongs_to_its_owner_alone(process_device, filled):
+    folder, _ = filled(process_device)
     for path in [folder, *folder.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
@@ -66,12 +85,11 @@ DAMAGE = {
 
 @pytest.mark.costly
 @pytest.mark.parametrize("damage", list(DAMAGE))
-def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, tmp_path, damage):
-    first = run_in(tmp_path, process_device)
+def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, first, tmp_path, damage):
     for path in entries(tmp_path):
         path.write_bytes(DAMAGE[damage](path.read_bytes()))
     second = run_in(tmp_path, process_device)
-    assert second.stdout.splitlines()[:2] == first.stdout.splitlines()[:2]
+    assert second.stdout.splitlines()[:2] == first
     assert "damaged" in second.stderr
     third = run_in(tmp_path, process_device)
     assert third.stderr == ""
