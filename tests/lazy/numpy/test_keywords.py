@@ -114,6 +114,7 @@ def flat(result: object) -> list[object]:
     return [leaf for part in result for leaf in flat(part)] if isinstance(result, list | tuple) else [result]
 
 
+@pytest.mark.costly
 def test_as_in_numpy(device: str) -> None:
     wrong = []
     tensors = {name: lg.asarray(x) for name, x in ARRAYS.items()}

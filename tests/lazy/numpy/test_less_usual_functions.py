@@ -121,6 +121,7 @@ def leaves(result: Any) -> list[Any]:
     return [] if result is None else [result]
 
 
+@pytest.mark.costly
 def test_as_in_numpy(device: str) -> None:
     wrong = []
     with quiet():
