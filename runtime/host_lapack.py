@@ -42,7 +42,7 @@ def library() -> ctypes.CDLL | None:
             opened = ctypes.CDLL(str(path))
         except OSError:
             continue
-        if all(hasattr(opened, f"scipy_d{name}_64_") for name in ("potrf", "getrf", "trsm")):
+        if all(hasattr(opened, f"scipy_{name}_64_") for name in ("dpotrf", "dgetrf", "dtrsm")):
             return opened
     return None
 

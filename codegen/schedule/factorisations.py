@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
-from loopgrad.codegen.factorisations import in_lanes, one_sided, reflections, rotations, whole
+from loopgrad.codegen.factorisations import by_library, in_lanes, one_sided, reflections, rotations, whole
 from loopgrad.codegen.factorisations.in_lanes import Form
 from loopgrad.codegen.schedule.lane_bills import rolled_routine
 from loopgrad.codegen.schedule.regions import Refusal, fits
@@ -31,6 +31,10 @@ MADE_OF_OTHERS: Final[dict[str, Form]] = {"pinv": whole.pinv}
 LARGEST: Final = 16  # rows of what a lane factorises by operations on elements
 LARGEST_UNROLLED: Final = 8  # the same where a lane could do it in loops, which is little slower and much less code
 LARGEST_BESIDE: Final = 8  # the same where a library is there, outside of loops
+SMALLEST_CALLED: Final = 9  # rows or columns for which a device's library is called
+LARGEST_CALLED: Final = 30_000  # those whose work the library's functions can count
+MOST_CALLS: Final = 16  # matrices, one after the other
+MOST_ROTATED: Final = 32  # rows of many matrices whose eigenvalues are one call
 WORTH_LANES: Final = 64  # matrices, for which lanes are better than a library
 
 
@@ -46,13 +50,30 @@ def rewrite_factorisations(graph: Graph, library: frozenset[str]) -> Graph:
             return None
         if node.op in MADE_OF_OTHERS:
             return inlined(node, builder, MADE_OF_OTHERS[node.op], library)
+        form = None if node.op in library else called_form(node, library)
+        if form is not None and builder.original in top:
+            return inlined(node, builder, form, library)
         called = node.op in library and builder.original in top
         found = _in_lanes(node, builder, called, builder.original not in top)
-        if found is not None or node.op in library or node.op not in forms_of(node, whole.FORMS):
+        if found is not None or node.op in library or (form is None and node.op not in forms_of(node, whole.FORMS)):
             return found
-        return inlined(node, builder, whole.FORMS[node.op], library)
+        return inlined(node, builder, form or whole.FORMS[node.op], library)
 
     return rebuild(graph, rewrite)
+
+
+def called_form(node: Node, library: frozenset[str]) -> Form | None:
+    """What a device's library does of it, where that is worth a call: small matrices are for lanes, and many that the
+    library takes one after the other for operations on all of them."""
+    if by_library.NEEDED not in library or node.op not in by_library.FORMS:
+        return None
+    a = node.operands[0].shape[batch_rank(node) :][:2]
+    count, size = prod(node.operands[0].shape[: batch_rank(node)]), max(a)
+    if not min(*a, count, *node.results[0].shape) or not SMALLEST_CALLED <= size <= LARGEST_CALLED:
+        return None
+    together = node.op in in_lanes.FORMS or (node.op == "eigh" and size <= MOST_ROTATED)
+    own = node.op in forms_of(node, whole.FORMS)
+    return by_library.FORMS[node.op] if together or count <= MOST_CALLS or not own else None
 
 
 def inlined(node: Node, builder: GraphBuilder, form: Form, library: frozenset[str]) -> Sequence[Value]:

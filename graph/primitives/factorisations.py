@@ -60,7 +60,7 @@ COMPLEX: Final = "c"
 # ---- types
 
 
-def _matrices(op: str, value: Value) -> TensorType:
+def matrices_of(op: str, value: Value) -> TensorType:
     type = tensor_type(op, value)
     require_kinds(op, type, KINDS)
     if type.dtype.part.bits < 32:
@@ -70,25 +70,25 @@ def _matrices(op: str, value: Value) -> TensorType:
     return type
 
 
-def _square(op: str, value: Value) -> TensorType:
-    type = _matrices(op, value)
+def square_of(op: str, value: Value) -> TensorType:
+    type = matrices_of(op, value)
     if type.shape[-1] != type.shape[-2]:
         raise shape_error(op, "square matrices", type, "the last two axes have the same extent")
     return type
 
 
 def _infer_cholesky(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    return (_square("cholesky", operands[0]),)
+    return (square_of("cholesky", operands[0]),)
 
 
 def _infer_lu(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    type = _matrices("lu", operands[0])
+    type = matrices_of("lu", operands[0])
     *batch, m, n = type.shape
     return (type, TensorType((*batch, min(m, n)), int64), TensorType((*batch, m), int64))
 
 
 def _infer_triangular_solve(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    a, b = _square("triangular_solve", operands[0]), _matrices("triangular_solve", operands[1])
+    a, b = square_of("triangular_solve", operands[0]), matrices_of("triangular_solve", operands[1])
     if a.dtype is not b.dtype or a.shape[:-1] != b.shape[:-1]:
         raise shape_error(
             "triangular_solve", "shapes (..., N, N) and (..., N, K) of one dtype", types_text(operands), "broadcast"
@@ -97,27 +97,27 @@ def _infer_triangular_solve(operands: tuple[Value, ...], attrs: Attrs, regions: 
 
 
 def _infer_solve_factored(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    a, b = _square("solve", operands[0]), _matrices("solve", operands[3])
+    a, b = square_of("solve", operands[0]), matrices_of("solve", operands[3])
     if a.dtype is not b.dtype or a.shape[:-1] != b.shape[:-1]:
         raise shape_error("solve", "shapes (..., N, N) and (..., N, K) of one dtype", types_text(operands), "broadcast")
     return (b,)
 
 
 def _infer_qr(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    type = _matrices("qr", operands[0])
+    type = matrices_of("qr", operands[0])
     *batch, m, n = type.shape
     k = m if attrs["complete"] else min(m, n)
     return (TensorType((*batch, m, k), type.dtype), TensorType((*batch, k, n), type.dtype))
 
 
 def _infer_eigh(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    type = _square("eigh", operands[0])
+    type = square_of("eigh", operands[0])
     values = TensorType(type.shape[:-1], type.dtype.part)
     return (values, type) if attrs["vectors"] else (values,)
 
 
 def _infer_svd(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    type = _matrices("svd", operands[0])
+    type = matrices_of("svd", operands[0])
     *batch, m, n = type.shape
     k = min(m, n)
     values = TensorType((*batch, k), type.dtype.part)
@@ -128,7 +128,7 @@ def _infer_svd(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, 
 
 
 def _infer_pinv(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    type = _matrices("pinv", operands[0])
+    type = matrices_of("pinv", operands[0])
     *batch, m, n = type.shape
     if tensor_type("pinv", operands[1]) != TensorType(tuple(batch), type.dtype.part):
         raise shape_error("pinv", "a ratio for each matrix", types_text(operands), "broadcast")
@@ -136,7 +136,7 @@ def _infer_pinv(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph,
 
 
 def _infer_eig(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    type = _square("eig", operands[0])
+    type = square_of("eig", operands[0])
     dtype = type.dtype if type.dtype.kind == COMPLEX else complex_dtype_of(type.dtype)
     values = TensorType(type.shape[:-1], dtype)
     return (values, TensorType(type.shape, dtype)) if attrs["vectors"] else (values,)
@@ -332,23 +332,24 @@ def matrices(shape: tuple[int, ...]) -> int:
     return prod(shape[:-2])
 
 
-def _row(
-    name: str, infer: Infer, reference: Callable[..., tuple[Array, ...]], axes: AxisRule = _batch_axes
+def row(
+    name: str, infer: Infer, reference: Callable[..., tuple[Array, ...]], axes: AxisRule = _batch_axes,
+    not_differentiable: str = "",
 ) -> Primitive:
     return Primitive(
         name=name, public=None, kind=Kind.LIBRARY, kinds=KINDS, infer=_of_pairs(infer), reference=on_pairs(reference),
-        axes=axes, batched=same, heavy=True, pairs=True,
+        axes=axes, batched=same, heavy=True, pairs=True, not_differentiable=not_differentiable,
     )  # fmt: skip
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _row("cholesky", _infer_cholesky, cholesky),
-    _row("qr", _infer_qr, qr),
-    _row("eigh", _infer_eigh, eigh),
-    _row("eig", _infer_eig, eig),
-    _row("svd", _infer_svd, svd),
-    _row("pinv", _infer_pinv, pinv),
-    _row("lu", _infer_lu, lu),
-    _row("triangular_solve", _infer_triangular_solve, triangular_solve, _solve_axes),
-    _row("solve_factored", _infer_solve_factored, solve_factored, _solve_axes),
+    row("cholesky", _infer_cholesky, cholesky),
+    row("qr", _infer_qr, qr),
+    row("eigh", _infer_eigh, eigh),
+    row("eig", _infer_eig, eig),
+    row("svd", _infer_svd, svd),
+    row("pinv", _infer_pinv, pinv),
+    row("lu", _infer_lu, lu),
+    row("triangular_solve", _infer_triangular_solve, triangular_solve, _solve_axes),
+    row("solve_factored", _infer_solve_factored, solve_factored, _solve_axes),
 )

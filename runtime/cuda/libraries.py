@@ -44,4 +44,5 @@ NVIDIA: Final = Vendor(
     _library("cuBLAS", "cublas", "cublas"),
     plan=c_int,
     numbers=NUMBERS,
+    blas_version="_v2",
 )

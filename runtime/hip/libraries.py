@@ -36,4 +36,5 @@ AMD: Final = Vendor(
     _library("hipBLAS", "hipblas", "hipblas"),
     plan=c_void_p,
     numbers=NUMBERS,
+    blas_version="",
 )

@@ -4,8 +4,9 @@ Work and transfers are put at the end of one stream, so memory that nobody holds
 waiting. Only who needs something on the host waits.
 
 Circle: the driver's parts, `runtime/gpu/streams/commands.py`, `runtime/gpu/streams/pinned.py`,
-`runtime/gpu/streams/shared_words.py`, `runtime/gpu/streams/libraries.py`, `runtime/gpu/streams/fourier.py` and
-`runtime/gpu/streams/vendor.py`, each hold the driver that made them, for its lock, its calls and its memory.
+`runtime/gpu/streams/shared_words.py`, `runtime/gpu/streams/libraries.py`, `runtime/gpu/streams/fourier.py`,
+`runtime/gpu/streams/dense.py` and `runtime/gpu/streams/vendor.py`, each hold the driver that made them, for its lock,
+its calls and its memory.
 """
 
 from __future__ import annotations

@@ -31,13 +31,15 @@ class VendorLibrary:
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """`plan`: what a plan of Fourier transforms is, as an argument. `numbers`: of enumerations, by our names."""
+    """`plan`: what a plan of Fourier transforms is, as an argument. `numbers`: of enumerations, by our names.
+    `blas_version`: what names of functions that have older ones beside them end with."""
 
     fourier: VendorLibrary
     solver: VendorLibrary
     blas: VendorLibrary
     plan: type[Any]
     numbers: Mapping[str, int]
+    blas_version: str
 
 
 class Functions:

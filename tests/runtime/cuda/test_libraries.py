@@ -148,3 +148,124 @@ def test_a_plan_that_the_library_refuses(sim, monkeypatch):
     x, before = numbers(1 << 15, "complex128"), len(library.done)
     close(lg.compile(lambda x: lg.fft.fft(x) * 3.0)(lg.asarray(x)), 3 * np.fft.fft(x))
     assert len(library.done) == before
+
+
+# ---- factorisations
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+def factors(xp, a, h, b, c):
+    """What the library factorises, as results that don't depend on how: no signs of vectors, no order of ties."""
+    q, r = xp.linalg.qr(c)
+    w, v = xp.linalg.eigh(h)
+    u, s, vh = xp.linalg.svd(c, full_matrices=False)
+    sign, logarithm = xp.linalg.slogdet(a)
+    return {
+        "cholesky": xp.linalg.cholesky(h),
+        "solve": xp.linalg.solve(a, b),
+        "slogdet": sign * logarithm,
+        "qr": r,
+        "q @ r": q @ r,
+        "complete": xp.linalg.qr(c, mode="complete")[1],
+        "eigh": w,
+        "v @ w @ v.H": (v * w[..., None, :]) @ xp.conj(xp.swapaxes(v, -1, -2)),
+        "eigvalsh": xp.linalg.eigvalsh(h),
+        "svd": s,
+        "u @ s @ vh": (u * s[..., None, :]) @ vh,
+        "full": xp.abs(xp.linalg.det(xp.linalg.svd(c, full_matrices=True)[2])),
+        "pinv": xp.linalg.pinv(c),
+    }
+
+
+@inside
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("batch", "m", "n"), [((), 33, 40), ((2, 2), 20, 14)])
+def test_factorisations_are_the_librarys(sim, batch, m, n, dtype):
+    a, b = numbers((*batch, n, n), dtype), numbers((*batch, n, 3), dtype, 1)
+    c = numbers((*batch, m, n), dtype, 2)
+    h = (a @ a.conj().swapaxes(-1, -2) + n * np.eye(n)).astype(dtype)
+    compiled, given = lg.compile(lambda *arrays: factors(lg, *arrays)), [lg.asarray(x) for x in (a, h, b, c)]
+    before, wanted = len(sim.solver().done), factors(np, a, h, b, c)
+    for _ in range(2):
+        for name, got in compiled(*given).items():
+            scale = np.abs(wanted[name]).max()
+            tolerance = 1e-3 if dtype in ("float32", "complex64") else 1e-10
+            assert np.asarray(got).dtype == wanted[name].dtype, name
+            np.testing.assert_allclose(np.asarray(got) / scale, wanted[name] / scale, 0, tolerance, err_msg=name)
+    assert len(sim.solver().done) > before
+    providers = {row.provider for row in compiled.plan(*given).routines if row.name not in ("exchanged", "matmul")}
+    assert providers == {"cuSOLVER", "cuBLAS"}
+
+
+@inside
+def test_equations_of_many_matrices_and_their_gradient(sim):
+    a, b = numbers((5, 12, 12), "float64") + 5 * np.eye(12), numbers((5, 12, 2), "float64", 1)
+
+    def loss(a, b):
+        return lg.sum(lg.linalg.solve(a, b) ** 2)
+
+    before = len(sim.dense_blas().done)
+    slope = np.asarray(lg.compile(lg.grad(loss))(lg.asarray(a), lg.asarray(b)))
+    assert len(sim.dense_blas().done) > before
+    x = np.linalg.solve(a, b)
+    close(slope, -np.linalg.solve(a.swapaxes(1, 2), 2 * x) @ x.swapaxes(1, 2))
+
+
+@inside
+def test_matrices_without_factors(sim):
+    """The rules of docs/linalg.md: errors at the top level, NaN in compiled functions, for that matrix alone."""
+    good, singular = numbers((12, 12), "float64"), np.ones((12, 12))
+    good = good @ good.T + np.eye(12)
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        np.asarray(lg.linalg.inv(lg.asarray(singular)))
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        np.asarray(lg.linalg.cholesky(lg.asarray(-good)))
+    lost = good.copy()
+    lost[7, 3] = np.nan
+    with pytest.raises(np.linalg.LinAlgError, match="NaN"):
+        np.asarray(lg.linalg.svd(lg.asarray(lost))[1])
+    both = lg.asarray(np.stack([good, -good]))
+    first, second = np.asarray(lg.compile(lg.linalg.cholesky)(both))
+    close(first, np.linalg.cholesky(good))
+    assert np.isnan(second).all()
+    for function in (lg.linalg.svdvals, lg.linalg.eigvalsh):
+        first, second = np.asarray(lg.compile(function)(lg.asarray(np.stack([good, lost]))))
+        close(np.sort(first), np.linalg.eigvalsh(good))
+        assert np.isnan(second).all()
+    assert np.asarray(lg.linalg.det(lg.asarray(singular))) == 0
+
+
+@inside
+def test_loops_with_calls_of_libraries_are_driven_by_the_host(sim):
+    a = numbers((40, 40), "float64")
+    a = a @ a.T + 40 * np.eye(40)
+
+    def roots(a, n):
+        return lg.fori_loop(0, n, lambda _, v: lg.linalg.cholesky(v @ lg.swapaxes(v, 0, 1) + a), a)
+
+    compiled, before = lg.compile(roots), len(sim.solver().done)
+    wanted = a
+    for _ in range(3):
+        wanted = np.linalg.cholesky(wanted @ wanted.T + a)
+    for _ in range(3):
+        close(compiled(lg.asarray(a), lg.asarray(3)), wanted)
+    assert len(sim.solver().done) == before + 9
+    assert "libraries do routines in them" in "".join(compiled.plan(lg.asarray(a), lg.asarray(3)).notes)
+    with lg.options(libraries=False):
+        close(lg.compile(lambda a, n: roots(a, n))(lg.asarray(a), lg.asarray(3)), wanted)
+    assert len(sim.solver().done) == before + 9
+
+
+@inside
+def test_results_of_the_library_at_new_addresses(sim):
+    """Tables of addresses of many matrices are those of the run."""
+    matrices = [numbers((4, 20, 20), "float64", seed) for seed in range(6)]
+    compiled = lg.compile(lambda a: lg.linalg.inv(a) * 2.0)
+    given = [lg.asarray(a) for a in matrices]
+    held = [compiled(a) for a in given]
+    for k in (0, 0, 0, 1, 1, 2, 0, 3, 4, 5):
+        held.append(compiled(given[k]))
+        matrices.append(matrices[k])
+    for a, got in zip(matrices, held, strict=True):
+        close(got, 2 * np.linalg.inv(a))

@@ -25,6 +25,7 @@ from loopgrad.runtime.cuda.device import CudaDevice
 from loopgrad.runtime.cuda.driver import CudaDriver
 from loopgrad.runtime.devices import NUMBERED
 from tests.simulator.code import GROUP, UPDATE_GROUP, HostAssembler, flavour, generate, update_code
+from tests.simulator.cuda.dense import FakeBlas, FakeSolver
 from tests.simulator.cuda.libraries import FakeFourier, Stream
 
 LIBRARY = "libcuda.so.1"
@@ -83,15 +84,31 @@ def blas() -> ctypes.CDLL:
 
 
 @cache
+def stream() -> Stream:
+    return Stream(library())
+
+
+@cache
 def fourier() -> FakeFourier:
     """Our cuFFT."""
-    return FakeFourier(Stream(library()))
+    return FakeFourier(stream())
+
+
+@cache
+def solver() -> FakeSolver:
+    """Our cuSOLVER."""
+    return FakeSolver(stream())
+
+
+@cache
+def dense_blas() -> FakeBlas:
+    """Our cuBLAS, with what solves equations."""
+    return FakeBlas(blas(), stream())
 
 
 def load(name: str) -> Any:
     """The libraries that there are."""
-    made = {"cublas": blas, "cufft": fourier}.get(name)
-    return None if made is None else made()
+    return {"cublas": dense_blas, "cufft": fourier, "cusolver": solver}[name]()
 
 
 def set_state(what: str, value: int) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
-from loopgrad.codegen.targets.gpu.routines import fourier, largest, radix_sort, sort_rows
+from loopgrad.codegen.targets.gpu.routines import exchanges, fourier, largest, radix_sort, sort_rows
 from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
@@ -18,6 +18,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "dft": fourier.PROVIDERS,
     "real_dft": fourier.PROVIDERS,
     "hermitian_dft": fourier.PROVIDERS,
+    "exchanged": exchanges.PROVIDERS,
 }
 
 
