@@ -30,6 +30,7 @@ SHAPE: Final = {
         "group",  # tiles of a chunk: more than one where products are small
         "few_m", "few_n", "few_group",  # the same for few threads
         "narrow",  # 1 where narrow.py does it: most of a tile would be empty; tile_m is then along the longer side
+        "small",  # 1 where matrices are so small that packing them would take most of the time: small.py does it
     ))
 }  # fmt: skip
 
@@ -44,6 +45,7 @@ SHORT_WORK: Final = 1 << 21
 NARROW: Final = 8
 DEEP: Final = 8192  # DEPTH of narrow products
 NARROW_WORK: Final = 1 << 17
+SMALL: Final = 32  # rows, columns and terms of what is small are fewer
 NARROW_LANES: Final = (16, 512, 4096)  # the fewest of a part: where terms lie side by side, where not; the most
 
 
@@ -60,8 +62,9 @@ def shape_words(step: MatmulStep) -> tuple[int, ...]:
     else:
         many, few = (best_tile(step, threads) for threads in (4 * FEW_THREADS, FEW_THREADS))
     short = work < (NARROW_WORK if narrow else SHORT_WORK)
+    small = not narrow and max(m, k, n) < SMALL and not step.transpose_right
     groups = [max(CHUNK_WORK // max(min(tile.m, m) * min(tile.n, n) * k, 1), 1) for tile in (many, few)]
-    return step.batch, m, k, n, *left, *right, *many, int(short), groups[0], *few, groups[1], int(narrow)
+    return step.batch, m, k, n, *left, *right, *many, int(short), groups[0], *few, groups[1], int(narrow), int(small)
 
 
 class ProductTile(NamedTuple):

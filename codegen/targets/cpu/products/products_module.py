@@ -24,6 +24,7 @@ from loopgrad.codegen.targets.cpu.products.products_interface import (
     EXPORTS_FOR_FEW,
     SHAPE,
 )
+from loopgrad.codegen.targets.cpu.products.small import Small
 
 # What a chunk is given: the arrays, SHAPE, and what follows from it.
 JOB = ("left", "right", "out", "shape", "across", "tiles", "packed", "tile_m", "tile_n", "group")
@@ -57,7 +58,8 @@ class Products:
             declared += f"declare {type} @llvm.masked.load.v{count}{self.suffix}.p0(ptr, <{count} x i1>, {type})\n"
         packs = self.pack("left", self.rows) + self.pack("right", self.columns)
         narrow = Narrow(self.scalar, 8 * self.bytes, self.width)
-        own = self.kernel() + packs + self.block() + self.tile() + self.chunk() + narrow.text()
+        small = Small(self.scalar, 8 * self.bytes, self.width, self.rows, JOB.index("group"))
+        own = self.kernel() + packs + self.block() + self.tile() + self.chunk() + narrow.text() + small.text()
         many = self.product(EXPORTS[self.dtype], ("tile_m", "tile_n", "group"))
         return declared + own + many + self.product(EXPORTS_FOR_FEW[self.dtype], ("few_m", "few_n", "few_group"))
 
@@ -263,6 +265,9 @@ class Products:
                     parts = t.let(f"udiv i64 {above}, {s['tile_m']}")
                     t.put(f"store i64 {parts}, ptr {t.at('i64', job, JOB.index('across'))}")
                     self.run(t, "narrow", job, t.mul(s["batch"], parts), t.mul(few, t.add(s["tile_m"], DEEP)), result)
+                with t.case(run, t.let(f"icmp ne i64 {s['small']}, 0")):
+                    above = t.add(s["batch"], t.let(f"sub i64 {group}, 1"))
+                    self.run(t, "small", job, t.let(f"udiv i64 {above}, {group}"), t.let("add i64 0, 0"), result)
                 above = t.add(t.mul(s["batch"], tiles), t.let(f"sub i64 {group}, 1"))
                 self.run(t, "chunk", job, t.let(f"udiv i64 {above}, {group}"), room, result)
         status = t.load("i32", result, align=4)
