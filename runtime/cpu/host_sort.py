@@ -2,8 +2,9 @@
 
 The result is that of a stable sort, whatever is chosen here. Elements that are equal are the same but for zeros with a
 sign and NaN with bits of their own, so of all others any sort will do; NumPy's fastest is of vector code, but for
-integers of 16 bits, which it sorts by digits. Positions of 32-bit elements and of halves are sorted in integers of 64
-bits, an element's order above, its position below.
+integers of 16 bits, which it sorts by digits. Positions are sorted in integers of 64 bits, an element's order above,
+its position below. Where elements of 64 bits differ in more bits than that leaves them, few are alike in the upper
+ones, and those few are put in order by themselves.
 
 Where only some elements of sorted rows are read, or only the largest are wanted, rows aren't sorted: NumPy partitions
 them around those; and what isn't smaller than the k-th largest of some parts' largest elements has the k largest
@@ -28,6 +29,8 @@ TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they 
 MOST_PLACES: Final = 4  # that cost less than a sort
 PARTS: Final = 4  # for each of the largest that are wanted
 LOW: Final = np.uint64((1 << 32) - 1)
+MOST_ALIKE: Final = 1 / 16  # of the elements of a row, that are worth an order of their own
+WORTH_PACKING: Final = 1 << 15  # elements of a row
 
 
 def sort(x: Array, threads: int) -> Array:
@@ -131,6 +134,8 @@ def _tells_all_apart(x: Array) -> bool:
 
 
 def _order_of_rows(x: Array) -> Array:
+    if x.dtype.itemsize == 8 and x.shape[-1] >= WORTH_PACKING:
+        return np.stack([_order_of_wide(row) for row in x])
     if x.dtype.itemsize != 4 and x.dtype.name != "float16":
         return np.argsort(x, axis=-1, kind="stable")
     keys = _ordered(x).astype(np.uint64)
@@ -139,6 +144,34 @@ def _order_of_rows(x: Array) -> Array:
     keys.sort(axis=-1)
     keys &= LOW
     order: Array = keys.view(np.int64)
+    return order
+
+
+def _order_of_wide(x: Array) -> Array:
+    """Of a vector of 64-bit elements: sorted are the upper bits of what tells them apart, with positions below."""
+    keys = _ordered(x)
+    least = keys.min()
+    spread = int(keys.max() - least).bit_length()
+    low = np.uint64((1 << (len(x) - 1).bit_length()) - 1)
+    packed = (keys - least) << np.uint64(min(64 - spread, 63))
+    packed &= ~low
+    packed |= np.arange(len(x), dtype=np.uint64)
+    packed.sort()
+    order: Array = (packed & low).view(np.int64)
+    if spread + int(low).bit_length() <= 64:
+        return order
+    packed |= low
+    alike = packed[1:] == packed[:-1]
+    if not alike.any():
+        return order
+    if np.count_nonzero(alike) > MOST_ALIKE * len(x):
+        return np.argsort(x, kind="stable")
+    within = np.zeros(len(x), np.bool_)
+    within[1:] |= alike
+    within[:-1] |= alike
+    places = np.flatnonzero(within)
+    found = order[places]
+    order[places] = found[np.lexsort((found, keys[found], packed[places]))]
     return order
 
 

@@ -33,6 +33,7 @@ POINTS = {"glu": X[:8], "log1mexp": np.abs(X)}
 OTHERS = {"one_hot", "dot_product_attention"}
 
 
+@pytest.mark.costly
 def test_as_their_formulas(device: str) -> None:
     """One evaluation for all; each function's slope against a difference of five points."""
     assert {*FORMULAS, *OTHERS} == {*lg.nn.__all__}

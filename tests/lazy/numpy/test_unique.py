@@ -19,6 +19,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.costly
 def test_sizes_make_it_possible_while_tracing(device: str) -> None:
     """The first ones, then the fill or the smallest again, as JAX has it."""
     rows = np.array([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0]])

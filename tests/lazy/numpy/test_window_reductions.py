@@ -57,6 +57,7 @@ def by_places(x: np.ndarray, name: str, case: tuple[Any, ...], weights: np.ndarr
     return result if weights is None else slope.reshape(shape)
 
 
+@pytest.mark.costly
 def test_windows(device: str) -> None:
     draw = np.random.default_rng(3)
     made, wanted = [], []

@@ -57,6 +57,7 @@ ROWS = """
 """
 
 
+@pytest.mark.costly
 def test_as_in_numpy(device: str) -> None:
     wrong = []
     with quiet():

@@ -38,6 +38,21 @@ def test_equal_elements_with_bits_of_their_own_stay_in_order() -> None:
         assert host_sort.sort(x, 1).tobytes() == np.sort(x, kind="stable").tobytes()
 
 
+def test_wide_elements_that_are_alike_in_their_upper_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of their bits count, then their order: few alike, many, all; ranges that fit beside a position, and don't."""
+    monkeypatch.setattr(host_sort, "WORTH_PACKING", 2)
+    rng = np.random.default_rng(1)
+    wide = rng.integers(0, 1 << 64, 3000, dtype=np.uint64)
+    few, many = wide.copy(), np.repeat(rng.standard_normal(1500), 2)
+    few[::200], few[1::150] = few[0], few[1] ^ np.uint64(1)
+    edge = np.full(3000, -1, np.int64)
+    edge[7], edge[9] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    floats = np.append(rng.standard_normal(2900) * 10.0 ** rng.integers(-300, 300, 2900), np.resize(SPECIAL, 100))
+    rows = (wide, few, many, edge, floats, np.zeros(3000), rng.integers(-3, 4, 3000), np.arange(3000)[::-1].copy())
+    for x in (*rows, np.stack([floats, floats[::-1]]), np.array([2.0, 1.0])):
+        np.testing.assert_array_equal(host_sort.argsort(x, 1), np.argsort(x, kind="stable"))
+
+
 def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     original = host_sort._sorted_rows
