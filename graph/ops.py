@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.build import emit
+from loopgrad.graph.build import at, emit, user_location
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
 from loopgrad.graph.region_ops import call as call
@@ -315,6 +315,13 @@ def pad(v: Value, low: Sequence[int], high: Sequence[int], value: Operand = 0) -
     if not isinstance(value, Value):
         value = full(value, TensorType((), v.dtype))
     return emit("pad", (v, value), {"low": low, "high": high})[0]
+
+
+def stacked(values: Sequence[Value], axis: int) -> Value:
+    """Values of one type along a new axis."""
+    attrs = {shape: {"shape": (*shape[:axis], 1, *shape[axis:])} for shape in {v.shape for v in values}}
+    with at(user_location()):  # looked up once, however many there are
+        return concat([emit("reshape", (v,), attrs[v.shape])[0] for v in values], axis)
 
 
 def concat(values: Sequence[Value], axis: int) -> Value:

@@ -11,8 +11,8 @@ Python loop makes one by one, `lg.asarray([2.0 * x[i] for i in ...])`, has as ma
     return concat(%2, %4, ...)
 
 Elements keep their bits: only elementwise operations and movements are joined, nothing that adds elements up. Pieces
-that something else reads as well stay as they are, so that nothing is computed twice. Regions are left alone: what is
-joined there would read other lanes' elements.
+that another node reads as well stay as they are, so that nothing is computed twice; those that are outputs as well are
+taken from the array. Regions are left alone: what is joined there would read other lanes' elements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ MANY: Final = 16  # pieces of a concat
 MOST_DATA: Final = 1 << 16  # elements of literals that are joined
 DEEPEST: Final = 100  # operations after each other in a piece
 
+_INTEGERS: Final = frozenset({int})
+
 Values = tuple[Value, ...]
+Readers = dict[Value, list[Node | None]]
+"""Of each value; None for an output of the graph."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +63,7 @@ def run(graph: Graph) -> Graph:
     """`graph` with alike pieces of its own concats joined."""
     if not any(node.op == "concat" and len(node.operands) >= MANY for node in graph.nodes):
         return graph
-    readers: dict[Value, list[Node | None]] = {v: [None] for v in graph.outputs}
+    readers: Readers = {v: [None] for v in graph.outputs}
     for node in graph.nodes:
         for v in node.operands:
             readers.setdefault(v, []).append(node)
@@ -68,10 +72,14 @@ def run(graph: Graph) -> Graph:
     for node in graph.nodes:
         current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions) if env else node
         if node.op == "concat" and len(node.operands) >= MANY:
-            plan = _Joiner(node, readers).plan()
+            joiner = _Joiner(node, readers)
+            plan = joiner.plan()
             if plan.op != "pieces":
                 builder.loc = node.loc
-                env[node.results[0]] = _concatenated(_emitted(plan, builder, env, {}), node, builder)
+                made: dict[Values, Value] = {}
+                env[node.results[0]] = _concatenated(_emitted(plan, builder, env, made), node, builder)
+                for values in joiner.returned:
+                    env.update(_returned(values, made[values], readers, builder))
                 continue
         if current is not node:
             env.update(zip(node.results, current.results, strict=True))
@@ -84,11 +92,12 @@ def run(graph: Graph) -> Graph:
 class _Joiner:
     """Plans of the pieces of one concat."""
 
-    def __init__(self, concat: Node, readers: dict[Value, list[Node | None]]) -> None:
+    def __init__(self, concat: Node, readers: Readers) -> None:
         self.concat = concat
         self.readers = readers
         self.known: dict[Values, Joining] = {}
         self.kept: set[Values] = set()  # read by others too
+        self.returned: list[Values] = []  # some of them are outputs of the graph
 
     def plan(self) -> Joining:
         """Once more without what others read, until nobody else reads what is joined."""
@@ -99,7 +108,8 @@ class _Joiner:
             joined = [p.values for p in self.known.values() if p.operands]
             inside.update([v.node for values in joined for v in values])
             alone = {v for p in self.known.values() if p.op == "pieces" for v in p.values}
-            outside = [values for values in joined if not self._only_read_by(inside, alone, values)]
+            self.returned = [values for values in joined if any(None in self.readers[v] for v in values)]
+            outside = [values for values in joined if not self._only_read_by({*inside, None}, alone, values)]
             if not outside:
                 return plan
             self.kept.update(outside)
@@ -149,8 +159,12 @@ def _can_be_batched(node: Node) -> bool:
 
 
 def _equal_attributes(nodes: Sequence[Node]) -> bool:
-    first = encode_attrs(nodes[0].attrs, with_name=False)
-    return all(n.attrs is nodes[0].attrs or encode_attrs(n.attrs, with_name=False) == first for n in nodes)
+    attrs = nodes[0].attrs
+    others = [n.attrs for n in nodes if n.attrs is not attrs]
+    if all(type(value) is tuple and _INTEGERS.issuperset(map(type, value)) for value in attrs.values()):
+        return all(other == attrs for other in others)
+    first = encode_attrs(attrs, with_name=False)
+    return all(encode_attrs(other, with_name=False) == first for other in others)
 
 
 def _own_pieces(plan: Joining) -> set[Values]:
@@ -195,6 +209,17 @@ def _made(plan: Joining, b: GraphBuilder, env: dict[Value, Value], known: dict[V
     attrs, rule = first.node.attrs, PRIMITIVES[plan.op].batched
     operands = [_emitted(operand, b, env, known) for operand in plan.operands]
     return b.emit(plan.op, operands, attrs if rule is None else rule(attrs, count))[0]
+
+
+def _returned(values: Values, made: Value, readers: Readers, b: GraphBuilder) -> dict[Value, Value]:
+    """Those that are outputs of the graph, from their joined form."""
+    found, shape = {}, made.shape
+    for i, v in enumerate(values):
+        if None in readers[v]:
+            start, stop = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
+            row = b.value("slice", made, start=start, stop=stop, step=(1,) * len(shape))
+            found[v] = b.value("reshape", row, shape=v.shape)
+    return found
 
 
 def _concatenated(stacked: Value, node: Node, b: GraphBuilder) -> Value:

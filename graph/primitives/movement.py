@@ -183,6 +183,8 @@ def _infer_concat(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
     first = types[0]
     axis_in_range("concat", axis, len(first.shape))
     for t in types:
+        if t == first:
+            continue
         if t.dtype is not first.dtype:
             raise dtype_error("concat", "operands of one dtype", types_text(operands), "cast them first")
         if len(t.shape) != len(first.shape) or any(t.shape[d] != n for d, n in enumerate(first.shape) if d != axis):

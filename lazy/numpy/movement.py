@@ -354,8 +354,7 @@ def stack(xs: Sequence[ArrayLike], /, axis: int = 0, out: Out = None, *, dtype: 
         got = ", ".join(str(v.shape) for v in values)
         raise ShapeError(explained("stack", "tensors of one shape", got, "broadcast or slice them first"))
     d = normal_axis("stack", axis, len(shape) + 1)
-    rows = [ops.reshape(v, (*shape[:d], 1, *shape[d:])) for v in values]
-    return delivered("stack", wrap(ops.concat(rows, d)), out)
+    return delivered("stack", wrap(ops.stacked(values, d)), out)
 
 
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:

@@ -274,11 +274,7 @@ def _joined(items: Sequence[Any], dtype: DType | None) -> Tensor:
     """Nested sequences with tensors among them: stacked along a new first axis."""
     parts = [_joined(i, dtype) if isinstance(i, list | tuple) else as_tensor(i, dtype) for i in items]
     joined = promote_arrays(*[(p._value.dtype, p._weak) for p in parts])
-    rows = []
-    for part in parts:
-        value = cast_operand(part, joined)
-        rows.append(emit("reshape", (value,), {"shape": (1, *value.shape)})[0])
-    return wrap(emit("concat", rows, {"axis": 0})[0])
+    return wrap(ops.stacked([cast_operand(part, joined) for part in parts], 0))
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:

@@ -26,7 +26,7 @@ from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, com
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
-from loopgrad.lazy.tensor.liveness import Needed, still_needed
+from loopgrad.lazy.tensor.liveness import NOTHING, Needed, read_by_nobody_else, still_needed, unread
 from loopgrad.lazy.tensor.ongoing_derivations import deriving, followed, from_variables, note_reads
 from loopgrad.lazy.tensor.walk import Walk, walked
 from loopgrad.runtime.buffers import Buffer
@@ -63,7 +63,8 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     note_reads((value,))
     if not isinstance(value, Leaf):
         _check_readable(value, purpose)
-        computed = _only_computed((value,)) if deriving() else EVALUATOR.claimed((t,), _settled)
+        compute = _settled_alone if unread(t) else _settled
+        computed = _only_computed((value,)) if deriving() else EVALUATOR.claimed((t,), compute)
         return _elements(t, value, computed)
     buffer: Buffer = value.buffer
     return buffer
@@ -101,7 +102,22 @@ def _settled(wanted: Wanted) -> Found:
     values = [value for _, value in wanted.values()]
     if from_variables(values):
         return _only_computed(values)
+    return _looked_after(wanted, walked(values))
+
+
+def _settled_alone(wanted: Wanted) -> Found:
+    """As above, of one tensor whose value nobody reads."""
+    if len(wanted) != 1:
+        return _settled(wanted)
+    values = [value for _, value in wanted.values()]
+    if from_variables(values):
+        return _only_computed(values)
     walk = walked(values)
+    return _kept(wanted, walk, NOTHING) if read_by_nobody_else(walk) else _looked_after(wanted, walk)
+
+
+def _looked_after(wanted: Wanted, walk: Walk) -> Found:
+    """With what is still needed of what is computed on the way."""
     needed = still_needed(walk, wanted)
     if waiting := [(t, value) for t, value in needed.waiting if not from_variables([value])]:
         more = {**wanted, **{id(t): (t, value) for t, value in waiting}}

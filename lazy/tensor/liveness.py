@@ -17,13 +17,15 @@ values are computed too: they become leaves, and the past goes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
+from sys import getrefcount
 from typing import Final, NamedTuple
 from weakref import ref
 
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.core import LIVE, TensorCore
 from loopgrad.lazy.tensor.evaluator import Wanted, known_leaf
 from loopgrad.lazy.tensor.walk import Walk
@@ -81,6 +83,25 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
     return Needed(along, read, generation, waiting)
 
 
+def unread(t: TensorCore) -> bool:
+    """Whether nobody refers to the tensor's value but the tensor, the value's node and the caller."""
+    return COUNTED and getrefcount(t._value) == UNREAD
+
+
+def read_by_nobody_else(walk: Walk) -> bool:
+    """Whether nobody refers to what a walk's nodes give, its outputs apart, but these nodes: then there is nothing to
+    keep. What refers to it may also be garbage that wasn't collected yet: who gets a False has to look."""
+    if not walk.plain or walk.starts:
+        return False
+    inside: dict[Value, int] = {}
+    for node in walk.nodes:
+        for v in node.operands:
+            inside[v] = inside.get(v, UNUSED) + 1
+    for v in walk.inputs:
+        inside.pop(v, None)
+    return [*map(getrefcount, inside)] == [*inside.values()]
+
+
 def _values_read(values: Sequence[Value], computed: Collection[Node]) -> list[Value]:
     """Results of `computed` nodes on which `values` depend."""
     met: dict[Value, None] = {}
@@ -120,3 +141,17 @@ def _reach(values: Sequence[Value], border: Collection[Node], met: dict[Value, N
         passed.add(node)
         budget -= 1
         pending.extend(reversed(node.operands))
+
+
+def _counts() -> tuple[int, int]:
+    """What `getrefcount` gives, as the functions above see it: for the value of a tensor, and for a value that no
+    node reads."""
+    made_by = Node("alias", (), (TensorType((), float64), TensorType((), float64)))
+    probe, value = TensorCore(), made_by.results[0]
+    probe._value = value  # which the caller of `unread` holds, too
+    unused = dict.fromkeys(made_by.results[1:])
+    return getrefcount(probe._value), next(map(getrefcount, unused))
+
+
+UNREAD, UNUSED = _counts()
+COUNTED: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -40,6 +40,9 @@ MOST_TERMS: Final = 1 << 16
 MOST_ELEMENTS: Final = 1 << 20
 """Of a value. Beyond, memory and threads make up for the time that compiling takes."""
 
+MANY_NODES: Final = 64
+"""Of a program in which pieces of a list may be computed alike."""
+
 KEPT: Final = 1 << 12
 """Elements of a constant that a program holds, and of the values that it holds until it ends."""
 
@@ -75,6 +78,8 @@ class DirectPrograms:
         """The graph as a program that needs no compilation; None where it has to be compiled."""
         if options.fast_math:
             return None
+        if len(graph.nodes) >= MANY_NODES:
+            graph = _joined(graph)
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
                 return Planner(self, graph, options, prepared=False).planned()
@@ -108,6 +113,14 @@ class DirectPrograms:
         if program is None:
             raise NotDirect
         return program
+
+
+def _joined(graph: Graph) -> Graph:
+    """What a script made one by one, as arrays."""
+    from loopgrad.graph.passes import alike, dce  # late: short programs need neither
+
+    joined = alike.run(graph)
+    return graph if joined is graph else dce.run(joined)
 
 
 def _prepared(graph: Graph) -> Graph:

@@ -51,11 +51,21 @@ def test_two_values_of_their_own_are_left():
 def test_what_others_read_is_not_computed_twice():
     def program(x):
         own = [ops.sin(row) for row in rows(x)]
-        return [ops.concat([ops.mul(v, v) for v in own], 0), own[3]]
+        return [ops.concat([ops.mul(v, v) for v in own], 0), ops.neg(own[3])]
 
     after = ops_of(checked(joined, program, f(20, 3)))
     assert after.count("sin") == 20
     assert after.count("mul") == 1
+
+
+def test_pieces_that_are_outputs_are_taken_from_the_array():
+    def program(x):
+        own = [ops.sin(row) for row in rows(x)]
+        twice = [ops.mul(v, v) for v in own]
+        return [ops.concat(twice, 0), own[3], twice[0], twice[-1]]
+
+    after = ops_of(checked(joined, program, f(20, 3)))
+    assert (after.count("sin"), after.count("mul")) == (1, 1)
 
 
 def test_sums_are_left_as_they_are():

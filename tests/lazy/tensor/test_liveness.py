@@ -11,6 +11,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf, Node
+from loopgrad.lazy.tensor import evaluation, liveness
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.session import SESSION
 
@@ -221,3 +222,32 @@ def test_results_of_nested_derivatives_looked_at_one_by_one(device: str) -> None
         found = list(lg.hvp(ours, (a, e), (a, e)))
         for product, part in list(zip(found, (expected[:3], expected[3:]), strict=True))[order]:
             np.testing.assert_allclose(np.asarray(product), part, rtol=1e-4, atol=1e-5)
+
+
+def test_who_asks_for_a_list_one_by_one_looks_at_no_other_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Any] = []
+    look = liveness.still_needed
+    monkeypatch.setattr(evaluation, "still_needed", lambda walk, wanted: looks.append(walk) or look(walk, wanted))
+    x = lg.asarray(X)
+    numbers = [x[i] * 2.0 + 1.0 for i in range(4)]
+    np.testing.assert_array_equal([float(v) for v in numbers], X * 2.0 + 1.0)
+    assert not looks
+    once = x * 2.0
+    held, reader = once + 1.0, once * 3.0
+    np.testing.assert_array_equal(np.asarray(held), X * 2.0 + 1.0)
+    assert len(looks) == 1
+    assert isinstance(once._value, Leaf)  # which the tensor and `reader` have
+    np.testing.assert_array_equal(np.asarray(reader), X * 2.0 * 3.0)
+
+
+def test_what_reads_a_result_starts_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = lg.asarray(X)
+    y = lg.sin(x)
+    z = y + 1.0
+    np.asarray(y)
+    known = y._value
+    del y
+    z.numpy()
+    assert isinstance(known, Leaf)
+    history = z._history
+    assert history.value.node.operands[0].known is known

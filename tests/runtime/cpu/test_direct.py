@@ -14,6 +14,7 @@ from loopgrad.graph.primitives import FAMILIES, PRIMITIVES
 from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32, float64, int64
 from loopgrad.runtime.cpu import direct
 from loopgrad.runtime.cpu.device import CpuDevice
+from loopgrad.runtime.cpu.direct_program import CpuDirectProgram
 from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.session import COMPILING, Session
 from tests.programs.same_bits import same_bits
@@ -281,3 +282,20 @@ def test_extremes_of_zeros_keep_their_order_beside_each_other() -> None:
 
 def extremes(x: Value, y: Value) -> list[Value]:
     return [emit(op, (x, y))[0] for op in ("min", "max")]
+
+
+def test_lists_of_numbers_run_as_arrays() -> None:
+    def function(x: Value) -> tuple[Value, ...]:
+        numbers = [
+            ops.add(ops.mul(ops.reshape(ops.slice(x, (i,), (i + 1,), (1,)), ()), 0.3 * i), 1.0) for i in range(90)
+        ]
+        return ops.stacked(numbers, 0), numbers[7], numbers[-1]
+
+    graph = trace(function, [TensorType((90,), float64)])[0]
+    device, x = CpuDevice(), np.random.default_rng(0).normal(size=90)
+    program = device.direct(graph, DEFAULT_OPTIONS)
+    assert isinstance(program, CpuDirectProgram)
+    assert len(program.operations) < 20 < len(graph.nodes)
+    compiled = device.compile(graph, DEFAULT_OPTIONS)
+    for a, b in zip(program.run([device.put(x)]), compiled.run([device.put(x)]), strict=True):
+        assert same_bits(a.array, b.array)
