@@ -103,6 +103,9 @@ class ComplexDirectProgram(DirectProgram):
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         return _retyped(self._inner.run(_retyped(buffers, self._pair_types)), self._output_types)
 
+    def explain(self) -> tuple[str, ...]:
+        return self._inner.explain()
+
 
 class ComplexRecording(Recording):
     """A recorded call of pairs, as above."""

@@ -72,3 +72,7 @@ class DirectProgram(ABC):
     @abstractmethod
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """As `Executable.run`; raises Outgrown, too."""
+
+    @abstractmethod
+    def explain(self) -> tuple[str, ...]:
+        """As `Executable.explain`."""

@@ -84,7 +84,7 @@ class InterpreterExecutable(Executable):
         return str(self.graph)
 
     def explain(self) -> tuple[str, ...]:
-        return ("the interpreter compiles nothing",)
+        return ("runs node by node in NumPy: the interpreter compiles nothing",)
 
     def memory_stats(self) -> MemoryStats:
         return MemoryStats()

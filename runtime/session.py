@@ -213,6 +213,19 @@ def _worth_compiling(spent: int, graph: Graph) -> bool:
     return spent > each + per_node * len(graph.nodes)
 
 
+def explained(graph: Graph, device: str, options: Options = DEFAULT_OPTIONS) -> tuple[str, ...]:
+    """How an evaluation would run this graph, and why; compiles where that would be done."""
+    if not graph.nodes:
+        return ("has its elements: there is nothing to compute",)
+    target = get_device(device)
+    program = SESSION.lookup(graph, target, options)[0]
+    if isinstance(program, Executable):
+        return program.explain()
+    each, per_node = COMPILING
+    compiling = (each + per_node * len(graph.nodes)) / 1e6
+    return *program.explain(), f"is compiled once it has run for about {compiling:.0f} ms"
+
+
 def evaluate(values: Sequence[Value], device: str, options: Options = DEFAULT_OPTIONS) -> list[Buffer]:
     """The elements of top-level values on the named device. Raises what running them raises."""
     graph = extract(values)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.extract import extract
-from loopgrad.graph.nodes import Graph
+from loopgrad.graph.nodes import Graph, Leaf
+from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import computed_as
+from loopgrad.lazy.tensor.errors import traced_value_error
+from loopgrad.lazy.tensor.evaluation import device_of
+from loopgrad.lazy.tensor.walk import walked
 
 if TYPE_CHECKING:
     import networkx
 
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "to_dot to_networkx to_text"
+PUBLIC: Final = "explain to_dot to_networkx to_text"
 
 
 def graph_of(*tensors: Tensor) -> Graph:
@@ -30,6 +34,33 @@ def to_text(*tensors: Tensor) -> str:
     True
     """
     return str(graph_of(*tensors))
+
+
+def explain(*tensors: Tensor) -> str:
+    """How these tensors will be computed together (or were, where all are evaluated): directly, operation by operation,
+    by code that exists already, or by code that is compiled first, and why; a line for each thing to say.
+
+    Computes nothing; compiles where that would be done. Shapes and dtypes stay. Raises TracedValueError while a
+    function is traced, and what compiling raises.
+
+    >>> x = lg.asarray([1.0, 2.0])
+    >>> print(lg.explain(2.0 * x + 1.0).partition(",")[0])
+    cpu: runs directly
+    >>> with lg.options(direct=False):
+    ...     print("compiled" in lg.explain(2.0 * x + 1.0))
+    True
+    """
+    from loopgrad.runtime.session import explained  # late: building graphs needs no session
+
+    for t in tensors:
+        if t._value.scope is not None:
+            raise traced_value_error(t._value, "explain")
+    lazy = list(dict.fromkeys([t._value for t in tensors if not isinstance(t._value, Leaf)]))
+    graph = walked(lazy).cut(lazy)[0] if lazy else graph_of(*tensors)
+    lines = []
+    for device in dict.fromkeys([device_of(t) for t in tensors]):
+        lines += [f"{device}: {line}" for line in explained(graph, device, current().options)]
+    return "\n".join(lines)
 
 
 def to_dot(*tensors: Tensor) -> str:

@@ -70,6 +70,10 @@ class CpuDirectProgram(DirectProgram):
             found = self._computed([b.array for b in buffers])
         return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self.outputs]
 
+    def explain(self) -> tuple[str, ...]:
+        count, took = len(self.operations), f"{self.work / 1000:,.0f} microseconds"
+        return (f"runs directly, without being compiled: {count} operations one after the other, about {took}",)
+
     def compute(self, *arrays: Any) -> Any:
         """The only output for these inputs, as part of another program."""
         return self._computed([*arrays])[self.outputs[0][0]]
@@ -126,6 +130,13 @@ class RegionalProgram(CpuDirectProgram):
         found = self.computed_in(found, Activation(run))
         self.work = max(budget.spent, self._own)
         return found
+
+    def explain(self) -> tuple[str, ...]:
+        trips = (
+            "runs bodies of loops and branches trip by trip; a run that takes as long as compiling does is broken off, "
+            "and the program compiled"
+        )
+        return *super().explain(), trips
 
     def computed_in(self, found: list[Any], frame: Activation) -> list[Any]:
         found += self._constants

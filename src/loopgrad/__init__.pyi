@@ -431,6 +431,7 @@ from loopgrad.lazy.tensor.evaluation import evaluate
 from loopgrad.lazy.tensor.evaluation import memory_stats as memory_stats
 from loopgrad.lazy.tensor.evaluation import synchronize as synchronize
 from loopgrad.lazy.tensor.evaluation import to_device as to_device
+from loopgrad.lazy.tensor.graph_export import explain as explain
 from loopgrad.lazy.tensor.graph_export import to_dot as to_dot
 from loopgrad.lazy.tensor.graph_export import to_networkx as to_networkx
 from loopgrad.lazy.tensor.graph_export import to_text as to_text

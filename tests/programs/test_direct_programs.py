@@ -34,6 +34,9 @@ class BothWays(DirectProgram):
         self.compiled = compiled
         self.work = 0
 
+    def explain(self) -> tuple[str, ...]:
+        return self.program.explain()
+
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         found = self.program.run(buffers)
         for i, (a, b) in enumerate(zip(found, self.compiled.run(buffers), strict=True)):
@@ -164,3 +167,24 @@ def test_loops_that_never_end_say_which(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(LoopLimitError, match=r"upwards(.|\n)*test_direct_programs.py"):
         np.asarray(x)
     assert ran == [True]
+
+
+def test_explain_says_what_runs_directly() -> None:
+    SESSION.clear()
+    x = lg.asarray(np.linspace(0.1, 1.0, 6))
+    y, compiled = lg.sin(x) * 2.0, SESSION.compiled
+    for _ in range(2):  # before it is computed, and after that
+        assert "cpu: runs directly, without being compiled: 2 operations" in lg.explain(y)
+        np.asarray(y)
+    assert "trip by trip" in lg.explain(lg.fori_loop(0, 3, lambda _i, v: v * 0.5, x))
+    assert SESSION.compiled == compiled
+    derivative = lg.grad(lambda v: lg.sum(lg.fori_loop(0, 3, lambda _i, w: lg.sin(w) * v, v)))(x)
+    text = lg.explain(derivative)
+    assert "directly" not in text
+    assert "compiled" in text
+    compiled = SESSION.compiled
+    np.asarray(derivative)
+    assert SESSION.compiled == compiled  # explain had it made
+    assert "nothing to compute" in lg.explain(x)
+    with pytest.raises(lg.TracedValueError, match="explain"):
+        lg.vmap(lambda v: (lg.explain(v), v)[1])(x)

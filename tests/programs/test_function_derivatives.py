@@ -42,7 +42,7 @@ PROGRAMS = """
     issubdtype frombuffer fromiter fromstring genfromtxt loadtxt seterr
     eval_shape export linear_transpose load load_exported map_shards save sweep
     options promote_types register_pytree register_static result_type set_default_dtype shape size
-    iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize to_dot to_networkx to_text
+    iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize explain to_dot to_networkx to_text
 """
 REVERSE_ONLY = "attention"  # tests/lazy/networks has its derivatives
 OF_MESHES = "all_gather gather_all mesh pmax pmean psum shard"  # tests/lazy/mesh differentiates them
