@@ -40,8 +40,8 @@ MOST_TERMS: Final = 1 << 16
 MOST_ELEMENTS: Final = 1 << 20
 """Of a value. Beyond, memory and threads make up for the time that compiling takes."""
 
-MANY_NODES: Final = 64
-"""Of a program in which pieces of a list may be computed alike."""
+MANY_PIECES: Final = 16
+"""Of a list that are worth computing as one array, where they are alike."""
 
 KEPT: Final = 1 << 12
 """Elements of a constant that a program holds, and of the values that it holds until it ends."""
@@ -78,7 +78,7 @@ class DirectPrograms:
         """The graph as a program that needs no compilation; None where it has to be compiled."""
         if options.fast_math:
             return None
-        if len(graph.nodes) >= MANY_NODES:
+        if any(len(node.operands) >= MANY_PIECES for node in graph.nodes):
             graph = _joined(graph)
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
@@ -116,11 +116,9 @@ class DirectPrograms:
 
 
 def _joined(graph: Graph) -> Graph:
-    """What a script made one by one, as arrays."""
-    from loopgrad.graph.passes import alike, dce  # late: short programs need neither
+    from loopgrad.codegen.long_lists import joined  # late: short programs need no pass
 
-    joined = alike.run(graph)
-    return graph if joined is graph else dce.run(joined)
+    return joined(graph)
 
 
 def _prepared(graph: Graph) -> Graph:
