@@ -11,7 +11,8 @@ the code loads them where a function starts, from a table that whoever loads the
 
 What a text says beside a number (that a sum doesn't wrap, that an address is aligned) is true of the number in the
 table, and operations of floats stay the same ones, so results have the same bits. Numbers by which integers are divided
-are never opened: dividing by what isn't known takes several times as long. Nor are numbers in types and in constants.
+are never opened: dividing by what isn't known takes several times as long. Nor are numbers in types. An array of
+constants (the extents of a matrix product) is opened as a whole: it is then a part of the table.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ USES: Final = [
     )
 ]
 SPLAT: Final = re.compile(rf"  (?!%\S+ = (?:[us]div|[us]rem|shufflevector|insertelement) ).*splat \({_ANY} {MARK}\)")
+CONSTANTS: Final = re.compile(
+    rf"@\S+ = private unnamed_addr constant \[\d+ x i64\] \[(?:i64 -?\d+, )*i64 {MARK}(?:, i64 -?\d+)*\]$"
+)
+OPENED_CONSTANTS: Final = re.compile(
+    r"^(@\S+ = private )unnamed_addr constant (\[\d+ x i64\]) \[i64 %open\.(\d+).*\]$", re.MULTILINE
+)
+IN_TABLE: Final = "constants"  # type of a number in a global array, which lies in the table then, as a whole
 LIKELY: Final = re.compile(
     r"""^\ \ (?:%\S+\ =\ )?(?:
         (?:mul|add)(?:\ nuw|\ nsw)*\ i64\ %\S+,\ (\d+)$
@@ -93,6 +101,8 @@ class NumberedText:
         if NOT_FINITE.match(self.numbers[position]):
             return None  # a conversion may change bits of NaN
         line = self._line(position)
+        if line.startswith("@"):
+            return NumberUse(IN_TABLE, 0) if CONSTANTS.match(line) else None
         splat = SPLAT.match(line)
         if splat is not None:
             vector = re.search(rf"<(\d+) x {splat[1]}>", line)
@@ -111,21 +121,36 @@ class NumberedText:
         found = {i for m in LIKELY.finditer("".join(text)) for g in m.regs[1:] if (i := starts.get(g[0], -1)) >= 0}
         same = {self.numbers[i] for i in differing if abs(int(self.numbers[i], 0)) >= FEWEST}
         found.update([i for i, number in enumerate(self.numbers) if number in same])
+        for position in [i for i in (*differing, *found) if (use := self.use(i)) is not None and use.type == IN_TABLE]:
+            found.update(self._array(position))
         return frozenset([*differing, *[i for i in found if self.use(i) is not None]])
+
+    def _array(self, position: int) -> range:
+        """The positions of all numbers of the global array in which one is."""
+        first = position
+        while not self.between[first].endswith("[i64 "):
+            first -= 1
+        last = position
+        while self.between[last + 1] == ", i64 ":
+            last += 1
+        return range(first, last + 1)
 
     def opened(self, positions: Collection[int]) -> str:
         """The text that loads those numbers, each of which has a use that allows it."""
         pieces = [piece for pair in zip(self.between, [*self.numbers, ""], strict=True) for piece in pair]
-        chosen, loads = sorted(positions), {}
+        chosen, loads, words = sorted(positions), {}, {}
         for word, position in enumerate(chosen):
             use = self.use(position)
             assert use is not None, self._line(position)
+            words[position] = word
             loads[position] = _load(position, use, word)
             pieces[2 * position + 1] = f"%open.{position}"
             if use.lanes:  # `splat (double 1.0)` becomes the vector
                 pieces[2 * position] = pieces[2 * position].rpartition("splat (")[0]
                 pieces[2 * position + 2] = pieces[2 * position + 2][1:]
-        text = "".join(pieces)
+        text = OPENED_CONSTANTS.sub(
+            lambda m: f"{m[1]}alias {m[2]}, getelementptr (i64, ptr @{TABLE}, i64 {words[int(m[3])]})", "".join(pieces)
+        )
         heads = [*FUNCTION.finditer(text)]
         ends = [*[head.start() for head in heads[1:]], len(text)]
         found = [f"@{TABLE} = dso_local global [{len(chosen)} x i64] zeroinitializer\n", text[: heads[0].start()]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,24 @@ def test_the_third_length_of_a_kind_makes_no_code(monkeypatch: pytest.MonkeyPatc
     device, x = Watched(monkeypatch), np.linspace(0.1, 1.0, 120_000)
     for name in ("lanes until converged", "logsumexp", "gather"):
         function = lg.value_and_grad(FUNCTIONS[name])
-        made = [device.run(function, x[:n], share=True)[1] for n in (100_003, 100_005, 100_007, 104_009, 99_991)]
+        made = [device.run(function, x[:n], share=True)[1] for n in (100_003, 100_019, 100_035, 104_011, 99_987)]
         assert made == [1, 1, 0, 0, 0], name
+
+
+def test_matrix_products_of_new_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Watched(monkeypatch)
+
+    def function(x: Any) -> Any:
+        square = x.reshape(isqrt(x.shape[0]), -1)
+        return lg.sum(lg.tanh(square @ square.T))
+
+    made = []
+    for n in (151, 153, 157, 171):
+        x = np.random.default_rng(n).normal(size=n * n)
+        found, compiled = device.run(lg.value_and_grad(function), x, share=True)
+        made.append(compiled)
+    assert made[2:] == [0, 0]
+    assert found == device.run(lg.value_and_grad(function), x, share=False)[0]
 
 
 def test_explain_says_that_code_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
