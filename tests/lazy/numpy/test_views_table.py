@@ -48,7 +48,7 @@ NOT_OF_ARRAYS = """
     arange bfloat16 bool bool_ broadcast_shapes can_cast complex128 complex64 default_device default_dtype devices
     empty eval eye finfo float16 float32 float64 fromfunction geomspace identity iinfo indices int16 int32 int64 int8
     isdtype linspace logspace memory_stats ndim ones options promote_types result_type set_default_dtype shape size
-    register_pytree register_static synchronize to_dot to_networkx to_text uint16 uint32 uint64 uint8
+    register_pytree register_static synchronize explain to_dot to_networkx to_text uint16 uint32 uint64 uint8
     zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
     diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
     attention eval_shape export linear_transpose load load_exported map_shards save sweep
