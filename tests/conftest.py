@@ -35,6 +35,8 @@ _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
 _TESTS_PER_COLLECTION = 100  # after which the garbage collector need not look again at what is alive
+_TESTS_PER_FULL_COLLECTION = 1500
+_PROGRAM_BYTES = 1 << 27  # of a worker: few programs of one test run in another one
 _owned_cache: str | None = None
 
 
@@ -44,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "costly: GPUs run a sample of these tests, LOOPGRAD_TEST_COSTLY of them")
     os.environ.setdefault("LP_NUM_THREADS", "1")  # lavapipe would run a thread per core in every worker
     os.environ.setdefault("GALLIVM_PERF", "nopt")  # nor is its code worth optimising: most of it runs once
+    os.environ.setdefault("LOOPGRAD_PROGRAM_BYTES", str(_PROGRAM_BYTES))
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
         os.environ[_CACHE_VARIABLE] = _owned_cache
@@ -125,7 +128,10 @@ _finished = itertools.count(1)
 
 def pytest_runtest_logfinish() -> None:
     """So are the programs that stay in memory: looking through them again and again took a third of the time."""
-    if next(_finished) % _TESTS_PER_COLLECTION == 0:
+    finished = next(_finished)
+    if finished % _TESTS_PER_COLLECTION == 0:
+        if finished % _TESTS_PER_FULL_COLLECTION == 0:  # of programs that were set aside and have gone since
+            gc.unfreeze()
         gc.collect()
         gc.freeze()
 
