@@ -144,7 +144,8 @@ class _Distribution:
         inside = dce.run(substituted(body, without))
         left = read_values(inside)
         read = [v for v in products if without[v] in left]
-        if not self._takes([_tensor(v) for v in read]):
+        made_too = {v for product in read if product.node for v in product.node.operands if rows.is_made(v)}
+        if not self._takes([_tensor(v) for v in (*read, *made_too)]):
             return
         captures, lookup, found = [], GraphBuilder(), dict[Value, Value]()
         arguments = []

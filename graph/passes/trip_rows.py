@@ -46,6 +46,10 @@ class TripRows:
             self._nodes.append(node)
             (self.varying if any(v in self.varying for v in node.operands) else fixed).update(node.results)
 
+    def is_made(self, value: Value) -> bool:
+        """Whether the rows of a value take memory: those of a capture are there."""
+        return value in self.varying and not (value.node is not None and self._looked_up(value.node))
+
     def of(self, value: Value) -> Value:
         """The rows of a varying value."""
         assert value in self.varying

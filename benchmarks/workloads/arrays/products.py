@@ -24,6 +24,11 @@ def many(n: int) -> Arrays:
     return named(x=x, y=y)
 
 
+def tiny(n: int) -> Arrays:
+    x, y = normal((n, 12, 12), (n, 12, 12))
+    return named(x=x, y=y)
+
+
 def bilinear(n: int) -> Arrays:
     x, y, form = normal((n, 64), (n, 64), (64, 64, 64))
     return named(x=x, y=y, form=form)
@@ -110,6 +115,10 @@ PROGRAMS = {
     "batched_matmul": Program(
         "many products of 32x32", sizes(2048, 3, 16384), many, np.matmul, lambda xp: xp.matmul,
         flops=lambda n: 2 * n * 32**3, moved=lambda a: 3 * a["x"].nbytes,
+    ),
+    "tiny_matmul": Program(
+        "many products of 12x12", sizes(8192, 3, 65536), tiny, np.matmul, lambda xp: xp.matmul,
+        flops=lambda n: 2 * n * 12**3, moved=lambda a: 3 * a["x"].nbytes,
     ),
     "einsum": Program(
         "einsum of three: bi,bj,ijk->bk", sizes(512, 5, 4096), bilinear, bilinear_by_hand,

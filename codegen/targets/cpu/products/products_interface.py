@@ -45,7 +45,7 @@ SHORT_WORK: Final = 1 << 21
 NARROW: Final = 8
 DEEP: Final = 8192  # DEPTH of narrow products
 NARROW_WORK: Final = 1 << 17
-SMALL: Final = 32  # rows, columns and terms of what is small are fewer
+SMALL: Final = 48  # rows, columns and terms of what is small, at most
 NARROW_LANES: Final = (16, 512, 4096)  # the fewest of a part: where terms lie side by side, where not; the most
 
 
@@ -62,7 +62,7 @@ def shape_words(step: MatmulStep) -> tuple[int, ...]:
     else:
         many, few = (best_tile(step, threads) for threads in (4 * FEW_THREADS, FEW_THREADS))
     short = work < (NARROW_WORK if narrow else SHORT_WORK)
-    small = not narrow and max(m, k, n) < SMALL and not step.transpose_right
+    small = not narrow and max(m, k, n) <= SMALL and not step.transpose_right
     groups = [max(CHUNK_WORK // max(min(tile.m, m) * min(tile.n, n) * k, 1), 1) for tile in (many, few)]
     return step.batch, m, k, n, *left, *right, *many, int(short), groups[0], *few, groups[1], int(narrow), int(small)
 
