@@ -29,7 +29,8 @@ Routine = Callable[[Mapping[str, Any], Sequence[Array], int], tuple[Array, ...]]
 OPENBLAS: Final = "LAPACK of NumPy's OpenBLAS, on the host"
 LETTERS: Final = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 SIDE_BY_SIDE: Final = 128  # rows up to which OpenBLAS works on one matrix with one thread
-WORTH_A_THREAD: Final = 1 << 18  # multiplications
+WORTH_A_THREAD: Final = 1 << 22  # multiplications: Python hands out a share of them in milliseconds
+LONG_CALL: Final = 64  # rows from which on calls of several threads hold each other up little
 
 
 @cache
@@ -52,8 +53,11 @@ def by_numpy(name: str, attrs: Mapping[str, Any], operands: Sequence[Array], thr
     reference, (a, *_) = REFERENCE[name], operands
     count, size = prod(a.shape[:-2]), max(a.shape[-2:])
     parts = min(threads, count, count * size**3 // WORTH_A_THREAD)
-    if parts < 2 or size > SIDE_BY_SIDE:
+    if size > SIDE_BY_SIDE:
         return reference(attrs, *operands)
+    if parts < 2:
+        with _one_thread:
+            return reference(attrs, *operands)
     flat = [x.reshape(count, *x.shape[a.ndim - 2 :]) for x in operands]
     bounds = [slice(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
     with _one_thread, ThreadPoolExecutor(parts) as pool:
@@ -134,7 +138,7 @@ def _each(count: int, size: int, work: int, threads: int, one: Callable[[int], N
     if size > SIDE_BY_SIDE:
         _some(one, range(count))
         return
-    parts = max(min(threads, count, count * work // WORTH_A_THREAD), 1)
+    parts = max(min(threads, count, count * work // WORTH_A_THREAD), 1) if size >= LONG_CALL else 1
     bounds = [range(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
     with _one_thread:
         if parts == 1:

@@ -36,6 +36,7 @@ LARGEST_CALLED: Final = 30_000  # those whose work the library's functions can c
 MOST_CALLS: Final = 16  # matrices, one after the other
 MOST_ROTATED: Final = 32  # rows of many matrices whose eigenvalues are one call
 WORTH_LANES: Final = 64  # matrices, for which lanes are better than a library
+WORTH_LOOPS: Final = 8  # the same for lanes that factorise in loops, whose code is made sooner
 
 
 def rewrite_factorisations(graph: Graph, library: frozenset[str]) -> Graph:
@@ -68,7 +69,7 @@ def called_form(node: Node, library: frozenset[str]) -> Form | None:
     if by_library.NEEDED not in library or node.op not in by_library.FORMS:
         return None
     a = node.operands[0].shape[batch_rank(node) :][:2]
-    count, size = prod(node.operands[0].shape[: batch_rank(node)]), max(a)
+    count, size = _count(node), max(a)
     if not min(*a, count, *node.results[0].shape) or not SMALLEST_CALLED <= size <= LARGEST_CALLED:
         return None
     together = node.op in in_lanes.FORMS or (node.op == "eigh" and size <= MOST_ROTATED)
@@ -101,9 +102,14 @@ def _any(graph: Graph) -> bool:
 
 def _small(node: Node, called: bool) -> bool:
     """Whether lanes may do it; `called`: a library would otherwise."""
-    if called and prod(node.operands[0].shape[: batch_rank(node)]) < WORTH_LANES:
+    if called and _count(node) < WORTH_LANES:
         return False
     return node.op in forms_of(node, FORMS) and 0 < _largest(node) <= (LARGEST_BESIDE if called else LARGEST)
+
+
+def _count(node: Node) -> int:
+    """Matrices."""
+    return prod(node.operands[0].shape[: batch_rank(node)])
 
 
 def _largest(node: Node) -> int:
@@ -116,7 +122,8 @@ def _in_lanes(node: Node, builder: GraphBuilder, called: bool, inside: bool) -> 
     """A region of its own, computed once by each lane: operations on elements where those are few, else a routine in
     loops; rotations and reflections in loops only `inside` of others. None where that is too much for one."""
     forms = [(FORMS[node.op], True)] if _small(node, called) else []
-    if not called and rolled_routine(node) and (inside or node.op in in_lanes.FORMS):
+    direct = node.op in in_lanes.FORMS
+    if rolled_routine(node) and ((direct and _count(node) >= WORTH_LOOPS) if called else (direct or inside)):
         in_loops = (partial(_emitted, node.op), False)
         forms = [*forms, in_loops] if _largest(node) <= LARGEST_UNROLLED else [in_loops, *forms]
     for form, unrolled in forms:

@@ -64,18 +64,29 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
         one = ops.full(1, TensorType(batch, a.dtype))
         return SlogdetResult(wrap(one), wrap(mx.real(ops.zeros_like(one))))
     diagonal, negative = _pivots(a)
-    sign = computed("reduce_prod", computed("sign", diagonal), axes=(len(batch),))
+    sign = computed("reduce_prod", _signs(diagonal), axes=(len(batch),))
     logarithm = ops.reduce_sum(ops.log(mx.absolute(diagonal)), (len(batch),))
     return SlogdetResult(wrap(ops.select(negative, ops.neg(sign), sign)), wrap(logarithm))
 
 
+def _signs(pivots: Value) -> Value:
+    """Of NaN 1, as in NumPy."""
+    signs = computed("sign", pivots)
+    return signs if pivots.dtype.kind == "c" else ops.select(ops.is_nan(pivots), 1, signs)
+
+
 def _pivots(a: Value) -> tuple[Value, Value]:
-    """The diagonal of u, and whether an odd number of rows was exchanged."""
+    """The diagonal of u, and whether an odd number of rows was exchanged. Beside a 0 infinities and NaN count as 1: as
+    NumPy has it, the matrix is singular then."""
     packed, swaps, _ = mx.lu(a)
     axis = len(swaps.shape) - 1
     moved = ops.ne(swaps, ops.iota(TensorType(swaps.shape, swaps.dtype), axis))
     odd = ops.reduce_sum(ops.cast(moved, swaps.dtype), (axis,))
-    return mx.diagonal(packed), ops.cast(ops.and_(odd, 1), bool_)
+    diagonal = mx.diagonal(packed)
+    size = mx.size(diagonal)
+    singular = ops.reduce_or(ops.eq(size, 0), (axis,))
+    lost = ops.and_(ops.broadcast_leading(singular, size.shape), ops.or_(ops.is_nan(size), ops.is_inf(size)))
+    return ops.select(lost, 1, diagonal), ops.cast(ops.and_(odd, 1), bool_)
 
 
 def _written_out(a: Value) -> Value:

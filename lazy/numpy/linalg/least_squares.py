@@ -130,7 +130,7 @@ def cond(x: ArrayLike, /, p: Any = None) -> Tensor:
     """
     (a,) = float_values("cond", x)
     matrices("cond", a)
-    if is_empty(a):
+    if not min(a.shape[-2:]):
         raise LinAlgError(explained("cond", "matrices with elements", a.type, "there is nothing to divide"))
     if p in (None, 2, -2):
         values = svdvals(x)

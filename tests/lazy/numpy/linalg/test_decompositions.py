@@ -155,3 +155,34 @@ def test_bad_input_is_refused_as_numpy_does() -> None:
         lg.grad(lambda a: lg.sum(lg.linalg.svd(a).U))(lg.ones((3, 2)))
     with pytest.raises(lg.GradientError, match="mode='reduced'"):
         lg.grad(lambda a: lg.sum(lg.linalg.qr(a, mode="complete").Q))(lg.ones((3, 2)))
+
+
+SINGULAR = [
+    np.zeros((5, 5)), np.ones((4, 4)), np.diag([np.inf, 0.0, 2.0, 3.0]), np.diag([np.inf, 1.0, 2.0, -3.0]),
+    np.where(np.eye(20) == 1, np.arange(20.0), 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("a", SINGULAR, ids=str)
+def test_determinants_without_an_inverse(device: str, a: np.ndarray) -> None:
+    """A pivot that is 0 makes it 0, whatever the others are."""
+    with np.errstate(all="ignore"):
+        wanted = np.linalg.det(a), *np.linalg.slogdet(a)
+    found = lg.linalg.det(lg.asarray(a)), *lg.linalg.slogdet(lg.asarray(a))
+    np.testing.assert_array_equal([float(x) for x in found], wanted)
+
+
+def test_conditions_of_no_matrices(device: str) -> None:
+    for p in (None, -2, 1, "fro"):
+        assert lg.linalg.cond(lg.zeros((0, 3, 3)), p).shape == np.linalg.cond(np.zeros((0, 3, 3)), p).shape
+        with pytest.raises(np.linalg.LinAlgError, match="matrices with elements"):
+            lg.linalg.cond(lg.zeros((2, 0, 0)), p)
+
+
+def test_many_small_matrices_are_for_lanes() -> None:
+    """Not for a library's calls, one after the other, from Python."""
+    for count, n, by_lanes in ((1, 4, False), (8, 4, True), (8, 20, True), (8, 40, False)):
+        a = RNG.standard_normal((count, n, n)) + n * np.eye(n)
+        compiled = lg.compile(lg.linalg.inv, device="cpu")
+        near(compiled(lg.asarray(a)), np.linalg.inv(a), "float64")
+        assert (not compiled.plan(lg.asarray(a)).routines) == by_lanes, (count, n)
