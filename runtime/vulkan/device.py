@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
@@ -15,6 +17,11 @@ from loopgrad.runtime.vulkan.driver import VulkanDriver
 from loopgrad.runtime.vulkan.gpu import Gpu
 from loopgrad.runtime.vulkan.probes import probed
 
+WRONG = (
+    "vulkan:{position} is {name}, and NVIDIA's Vulkan driver computes some kernels wrongly (see docs/devices.md): use "
+    "cuda:{position} instead, or compare results with another device's"
+)
+
 
 class VulkanDevice(GpuDevice):
     """SPIR-V for what the driver says and the probes find."""
@@ -24,6 +31,8 @@ class VulkanDevice(GpuDevice):
 
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         self.gpu = Gpu(api(), usable(position))
+        if self.gpu.is_nvidia:
+            warnings.warn(WRONG.format(position=position, name=self.gpu.name), RuntimeWarning, stacklevel=2)
         disk = cache if cache is not None else default_cache()
         lost_in_children(self.gpu)
         driver = VulkanDriver(self.gpu, disk)

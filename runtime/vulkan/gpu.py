@@ -116,12 +116,18 @@ class Gpu:
             int64_atomics=bool(twelve.shaderBufferInt64Atomics),
             denormals=widths("shaderDenormPreserve"),
             specials=widths("shaderSignedZeroInfNanPreserve"),
-            nearest=widths("shaderRoundingModeRTE"),
+            nearest=tuple([w for w in widths("shaderRoundingModeRTE") if w < 64 or not self.is_nvidia]),
             resident=RESIDENT.get(self.kind, RESIDENT_DISCRETE),
             tile_group=self._tile_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
-            exchanges=self._properties.vendorID != NVIDIA,
+            exchanges=not self.is_nvidia,
         )
+
+    @property
+    def is_nvidia(self) -> bool:
+        """Its driver gets some kernels wrong (docs/devices.md), and refuses some that ask for float64 to be rounded to
+        the nearest, as it does anyway."""
+        return bool(self._properties.vendorID == NVIDIA)
 
     def _tile_group(self) -> int:
         """Invocations of a workgroup that shares a tile."""

@@ -11,6 +11,8 @@ from loopgrad.graph.types import TensorType, float64
 from loopgrad.runtime.devices import devices, get_device
 from loopgrad.runtime.gpu.memory import LARGEST_PIECE
 from loopgrad.runtime.vulkan.api import device_count, structure_type
+from loopgrad.runtime.vulkan.device import VulkanDevice
+from loopgrad.runtime.vulkan.gpu import Gpu
 
 needs_device = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
 
@@ -140,3 +142,13 @@ def test_the_host_copy_is_shared_while_it_lives():
     buffer = device.put(np.arange(4.0))
     first = device.get(buffer)
     assert device.get(buffer) is first
+
+
+@needs_device
+def test_nvidia_says_what_it_gets_wrong(monkeypatch):
+    """Opening such a device warns, and its features leave out what the driver can't do."""
+    monkeypatch.setattr(Gpu, "is_nvidia", True)
+    with pytest.warns(RuntimeWarning, match="NVIDIA's Vulkan driver computes some kernels wrongly"):
+        device = VulkanDevice(0)
+    assert not device.gpu.features.exchanges
+    assert 64 not in device.gpu.features.nearest
