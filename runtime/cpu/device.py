@@ -24,7 +24,7 @@ from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
-from loopgrad.runtime.cpu.shared_code import SharedCode
+from loopgrad.runtime.cpu.shared_code import SharedCode, SharedCodeRecord
 from loopgrad.runtime.executable import DirectProgram
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
@@ -50,7 +50,7 @@ class CpuDevice:
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
         self._direct = DirectPrograms(Expanded(self.compile))
-        self._shared = SharedCode(_machine_code)
+        self._shared = SharedCode(_machine_code, self)
         self._lock = child_safe_lock()
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
@@ -88,6 +88,15 @@ class CpuDevice:
             return code, table
 
         return compile_artifact(graph, options, shared), made
+
+    def load_shared(self, skeleton: str) -> Artifact[SharedCodeRecord] | None:
+        if self.cache is None:
+            return None
+        return self.cache.load(("shared", skeleton, *self.environment()), SharedCodeRecord)
+
+    def store_shared(self, skeleton: str, artifact: Artifact[SharedCodeRecord]) -> None:
+        if self.cache is not None:
+            self.cache.store(("shared", skeleton, *self.environment()), artifact)
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
         return self._direct.program(graph, options)

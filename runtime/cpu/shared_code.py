@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from loopgrad.codegen.artifact import Artifact
 from loopgrad.runtime.processes import child_safe_lock
 
 if TYPE_CHECKING:
@@ -41,11 +42,28 @@ class _Shared:
     code: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SharedCodeRecord:
+    """As above, on disk."""
+
+    numbers: tuple[str, ...]
+    open: tuple[int, ...]
+
+
+class Shelf(Protocol):
+    """Where code with open numbers is kept between processes, by the skeleton."""
+
+    def load_shared(self, skeleton: str) -> Artifact[SharedCodeRecord] | None: ...
+
+    def store_shared(self, skeleton: str, artifact: Artifact[SharedCodeRecord]) -> None: ...
+
+
 class SharedCode:
     """What one device remembers. Safe to use from several threads: two that need the same code may both make it."""
 
-    def __init__(self, compile: Callable[[str], bytes]) -> None:
+    def __init__(self, compile: Callable[[str], bytes], shelf: Shelf | None = None) -> None:
         self._compile = compile
+        self._shelf = shelf
         self._classes: OrderedDict[str, list[_Shared]] = OrderedDict()
         self._bytes = 0
         self._lock = child_safe_lock()
@@ -57,6 +75,9 @@ class SharedCode:
         parts = numbered(text)
         with self._lock:
             classes = [*self._classes.get(parts.skeleton, ())]
+        if not classes and self._shelf is not None and (kept := self._shelf.load_shared(parts.skeleton)) is not None:
+            classes = [_Shared(kept.program.numbers, frozenset(kept.program.open), kept.code)]
+            self._remember(parts, classes[0], None)
         for shared in classes:
             differing = parts.differing(shared.numbers)
             if differing <= shared.open:
@@ -65,6 +86,9 @@ class SharedCode:
                 opened = parts.likely(differing | shared.open)
                 code = self._compile(parts.opened(opened))
                 self._remember(parts, _Shared(shared.numbers, opened, code), shared)
+                if self._shelf is not None:
+                    record = SharedCodeRecord(shared.numbers, tuple(sorted(opened)))
+                    self._shelf.store_shared(parts.skeleton, Artifact(record, b"", code))
                 return MachineCode(code, parts.words(opened), made=True)
         code = self._compile(text)
         if len(classes) < MOST_CLASSES:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.codegen.options import Options
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
+from loopgrad.graph.nodes import Graph
+from loopgrad.graph.types import TensorType, float64
+from loopgrad.runtime.cache import DiskCache
 from loopgrad.runtime.cpu import shared_code
 from loopgrad.runtime.cpu.device import COMPILED, SHARED, CpuDevice
 from loopgrad.runtime.cpu.shared_code import SharedCode
@@ -117,6 +124,21 @@ def test_explain_says_that_code_is_shared(monkeypatch: pytest.MonkeyPatch) -> No
     text = str(function.explain())
     assert COMPILED in text
     assert SHARED in text
+
+
+def test_another_process_makes_no_code_for_other_lengths(tmp_path: Path) -> None:
+    def graph(count: int) -> Graph:
+        return trace(lambda v: (ops.reduce_sum(ops.sin(v), (0,)),), [TensorType((count,), float64)])[0]
+
+    first, second = CpuDevice(DiskCache(tmp_path)), CpuDevice(DiskCache(tmp_path))
+    for count in (203, 205, 207):
+        first.compile(graph(count), Options())
+    executable = second.compile(graph(211), Options())
+    assert (first.compiled, second.compiled) == (2, 0)
+    assert SHARED in executable.explain()
+    x = np.random.default_rng(0).normal(size=211)
+    own = CpuDevice(DiskCache(tmp_path / "own")).compile(graph(211), Options())
+    assert executable.run([second.put(x)])[0].array.tobytes() == own.run([second.put(x)])[0].array.tobytes()
 
 
 def test_what_is_remembered_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
