@@ -48,7 +48,7 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
         "codegen.targets.cpu.target:print_kernel",
         "codegen.targets.cpu.target:record",
     ),
-    "llvm": ("codegen.targets.cpu.target:compile_module",),
+    "llvm": ("codegen.targets.cpu.target:compile_module", "codegen.targets.cpu.llvm:compile_module"),
     "load": ("runtime.cpu.device:CpuExecutable",),
 }
 SHOWN: Final = ("trace", *STAGES, "other")
@@ -184,6 +184,34 @@ def second_order(n: int) -> Callable[[], Any]:
     return _gradient(lambda x: lg.sum(slope(x) ** 2), lg.asarray(np.linspace(0, 1, 50)))
 
 
+def sums(n: int) -> Callable[[], Any]:
+    """As `reductions`, without derivative."""
+    import loopgrad as lg
+
+    x = lg.asarray(np.linspace(0, 1, 1000))
+    return lambda: _repeated(n, lambda x: x * 0.9 + lg.sum(x * x) * 1e-4, x)
+
+
+def body(n: int) -> Callable[[], Any]:
+    """One loop, whose body has n steps."""
+    import loopgrad as lg
+
+    step = lambda _, v: _repeated(n, lambda v: v * 0.99 + lg.sin(v) * 0.01, v)
+    return _gradient(lambda x: lg.sum(lg.fori_loop(0, 5, step, x)), lg.asarray(np.linspace(0, 1, 64)))
+
+
+def whiles_in_a_row(n: int) -> Callable[[], Any]:
+    """Loops of lanes that nobody can bound."""
+    import loopgrad as lg
+
+    def loss(x: Any) -> Any:
+        for i in range(n):
+            x = lg.while_loop(lambda v, i=i: v < 1.0 + 0.1 * i, lambda v: v * 1.3 + lg.sin(v) * 0.1, x)
+        return lg.sum(x)
+
+    return _gradient(loss, lg.asarray(np.linspace(0.1, 1, 64)))
+
+
 def loops_in_a_row(n: int) -> Callable[[], Any]:
     import loopgrad as lg
 
@@ -200,7 +228,8 @@ PROGRAMS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, .
     "layers": (layers, (25, 100, 400, 1600)),
     "reductions": (reductions, (25, 100, 400, 1600)),
     "multiply_adds": (multiply_adds, (25, 100, 400, 1600, 25_000)),
-    "stencil": (stencil, (25, 100, 500, 2000)),
+    "sums": (sums, (200, 2000, 20_000)),
+    "stencil": (stencil, (25, 100, 500, 2000, 9000)),
     "chained_sines": (chained_sines, (100, 1000, 10_000, 100_000)),
     "stacked": (stacked, (25, 100, 1000, 4000)),
     "assignments": (assignments, (25, 100, 500, 2000)),
@@ -210,6 +239,8 @@ PROGRAMS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, .
     "different_layers": (different_layers, (25, 100, 400)),
     "second_order": (second_order, (25, 100, 400)),
     "loops_in_a_row": (loops_in_a_row, (25, 50, 100, 200)),
+    "whiles_in_a_row": (whiles_in_a_row, (25, 50, 100, 200)),
+    "body": (body, (100, 200, 400, 800)),
 }
 
 

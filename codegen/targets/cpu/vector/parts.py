@@ -15,7 +15,9 @@ beginning only and leaves at its end only; long bodies of loops first, then what
 
 What several of them read is in a frame, which is memory of the outermost one: stored where it is defined (behind the
 loops inside a part, where no part in them reads it), loaded before the first use, outside of loops where that can be.
-They are the same instructions in the same order, so results have the same bits.
+What is allocated lies there as well, and addresses and numbers that the first lines make are made again where they are
+used: LLVM's scheduler looks at all pairs of loads and stores of a block. What computes is the same, in the same order,
+so results have the same bits.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ MAIN: Final = -1
 
 _NAME: Final = re.compile(r"%[\w.]+")
 _AGGREGATE: Final = re.compile(r" = (?:(?:call|phi|load|insertvalue) [\[{]|cmpxchg )")
+_SIMPLE: Final = re.compile(  # what is made of one other value and constants
+    r"  (%[\w.]+) = (?:getelementptr \w+, ptr|load \w+, ptr|mul i64) (%[\w.]+), (?:i64 \d+|\d+|!invariant.load !1)$"
+)
+_ALLOCATION: Final = re.compile(r"  (%[\w.]+) = alloca (?:\[(\d+) x )?(\w+|<[^>]*>)\]?(?:,|$)")
 _ENDS: Final = ("  br ", "  switch ", "  ret ", "  unreachable")
 
 
@@ -231,6 +237,12 @@ class _Frame:
         self._free: dict[int, list[int]] = {}  # by size
         self._held: list[tuple[int, int, int]] = []  # until which line, offset, size
 
+    def reserve(self, size: int) -> int:
+        """The offset of memory for the whole call."""
+        offset = -(-self.size // 64) * 64
+        self.size = offset + size
+        return offset
+
     def place(self, size: int, first: int, last: int) -> int:
         """The offset of one value. Called in the order of `first`."""
         while self._held and self._held[0][0] < first:
@@ -262,10 +274,15 @@ class _Writer:
         self.inserted: dict[tuple[int, int], list[str]] = {}  # (function, place) -> lines
         self.following: dict[tuple[int, int], list[str]] = {}  # (function, part called) -> lines behind the call
         self.frame = _Frame()
+        again = self._made_again()
         for name, type in parameters.items():
             self._value(name, MAIN, 0, type)
         for name, line in code.defined.items():
-            self._value(name, self.owner[line], line, "")
+            if name not in again:
+                self._value(name, self.owner[line], line, "")
+        for name, users in again.items():
+            for user, first in users.items():
+                self._insert(user, self._loading_place(user, first), [code.lines[code.defined[name]]])
 
     def text(self) -> tuple[str, str]:
         """The outermost function's body, and the parts."""
@@ -293,21 +310,44 @@ class _Writer:
         code, around = self.code, self.code.around[part.first]
         return [p for p in range(part.first, part.end + 1) if code.around[p] == around and code.may_begin(p)]
 
-    def _value(self, name: str, home: int, line: int, type: str) -> None:
-        """Through memory, where other functions than its own use it."""
-        users: dict[int, int] = {}  # the first line of each
-        uses = self.code.uses.get(name, ())
-        for use in uses:
+    def _users(self, name: str, home: int) -> dict[int, int]:
+        """Functions other than `home` that use a value, and the first line of each that does."""
+        users: dict[int, int] = {}
+        for use in self.code.uses.get(name, ()):
             user = self.owner[use]
             if user != home:
                 users[user] = min(use, users.get(user, use))
+        return users
+
+    def _made_again(self) -> dict[str, dict[int, int]]:
+        """Addresses and numbers of the first lines that every part may as well compute for itself, and its users. What
+        they are made of is then used there; what is allocated becomes a part of the frame."""
+        found: dict[str, dict[int, int]] = {}
+        for i, line in reversed(list(enumerate(self.code.lines[: self.code.base]))):
+            simple, allocation = _SIMPLE.match(line), _ALLOCATION.match(line)
+            if allocation is not None and (users := self._users(allocation[1], MAIN)):
+                size = size_of(allocation[3])
+                assert size is not None, f"{line} isn't memory of scalars or vectors"
+                offset = self.frame.reserve(size * int(allocation[2] or 1))
+                self.code.lines[i] = f"  {allocation[1]} = getelementptr inbounds i8, ptr {FRAME}, i64 {offset}"
+                found[allocation[1]] = users
+            elif simple is not None and (users := self._users(simple[1], MAIN)):
+                found[simple[1]] = users
+                self.code.uses[simple[2]] = [*self.code.uses[simple[2]], *users.values()]
+        return dict(reversed(found.items()))
+
+    def _value(self, name: str, home: int, line: int, type: str) -> None:
+        """Through memory, where other functions than its own use it."""
+        users = self._users(name, home)
         if not users:
             return
         type = type or result_type(self.code.lines[line])
         size = size_of(type)
         assert size is not None, f"{name} of type {type} is used in several parts"
         align = min(1 << (size - 1).bit_length(), 64)
-        offset = self.frame.place(align * -(-size // align), line, self.code.read_until(line, max(uses)))
+        offset = self.frame.place(
+            align * -(-size // align), line, self.code.read_until(line, max(self.code.uses[name]))
+        )
         at, address = f"{FRAME}.{name[1:]}", f"getelementptr inbounds i8, ptr {FRAME}, i64 {offset}"
         store = [f"  {at} = {address}", f"  store {type} {name}, ptr {at}, align {align}"]
         early = home == MAIN or any(self._child(home, user) is not None for user in users)
@@ -318,8 +358,12 @@ class _Writer:
             if made_in is not None:
                 self.following.setdefault((user, made_in), []).extend(load)
             else:
-                tops = self.tops[user]
-                self._insert(user, tops[bisect_right(tops, first) - 1], load)
+                self._insert(user, self._loading_place(user, first), load)
+
+    def _loading_place(self, part: int, line: int) -> int:
+        """The last place before a line that is in none of the part's loops."""
+        tops = self.tops[part]
+        return tops[bisect_right(tops, line) - 1]
 
     def _insert(self, function: int, place: int, lines: list[str]) -> None:
         self.inserted.setdefault((function, place), []).extend(lines)

@@ -61,10 +61,11 @@ def declare_stacks(e: VectorEmitter) -> None:
         lines.append(f"  %padded.{s} = add i64 %bytes.{s}, 63")
         lines.append(f"  %whole.{s} = and i64 %padded.{s}, -64")
         lines.append(f"  %after.{s} = getelementptr i8, ptr %stack.{s}, i64 %whole.{s}")
-        lines.append(f"  %zeros.{s} = alloca [{row} x i8], align 64")
-        lines.append(f"  call void @llvm.memset.p0.i64(ptr align 64 %zeros.{s}, i8 0, i64 {row}, i1 false)")
         lines.append(f"  %depth.{s} = alloca i64")
         previous = f"%after.{s}"
+    longest = max(row_bytes(slot.dtype, e.layout) for slot in e.kernel.stacks)
+    lines.append(f"  %zeros = alloca [{longest} x i8], align 64")
+    lines.append(f"  call void @llvm.memset.p0.i64(ptr align 64 %zeros, i8 0, i64 {longest}, i1 false)")
     lines.append(f"  %overflow.lane = getelementptr i64, ptr %control, i64 {2 * count}")
 
 
@@ -174,7 +175,7 @@ def emit_pop(e: VectorEmitter, op: KOp) -> Vector:
     _set_depth(e, s, row.name)
     fits = b.scalar("i1", f"icmp ult i64 {row.name}, %capacity.{s}")
     inside = address(e, s, row)
-    at = b.scalar("ptr", f"select i1 {fits.name}, ptr {inside}, ptr %zeros.{s}").name
+    at = b.scalar("ptr", f"select i1 {fits.name}, ptr {inside}, ptr %zeros").name
     names = [load_lane_vector(e, at, u, dtype) for u in range(b.groups)]
     popped = Vector(llvm_type(dtype), tuple(names), False)
     if not e.layout.single:

@@ -102,6 +102,7 @@ def test_no_function_is_long(shape):
     assert sum(lengths.values()) > 2 * parts.LONGEST
     assert max(lengths.values()) < parts.LONGEST
     assert sum(name.startswith("@k0.part") for name in lengths) > 3
+    assert "  %depth.0 = getelementptr inbounds i8, ptr %frame, " in text  # the counters themselves are in the frame
 
 
 def test_short_functions_stay_whole():
