@@ -39,8 +39,8 @@ MAGIC: Final = b"loopgrad 2\n"
 SUFFIX: Final = ".program"
 HEADER: Final = struct.Struct("<QQQ")
 MAC_BYTES: Final = 32
-WRITES_BETWEEN_SWEEPS: Final = 16
 KEPT_AFTER_SWEEP: Final = 0.8
+SHARE_OF_ROOM: Final = 8  # a process may write so much of the room that is left before it looks at all entries again
 
 R = TypeVar("R")
 _log = logging.getLogger("loopgrad.cache")
@@ -60,7 +60,7 @@ class DiskCache:
         self._secret: bytes | None = None
         self._usable: bool | None = None
         self._lock = child_safe_lock()
-        self._writes = 0
+        self._unswept = 0  # bytes that may be written before the folder is looked at
         self._warned = False
 
     def load(self, parts: Sequence[str], kind: type[R]) -> Artifact[R] | None:
@@ -91,17 +91,18 @@ class DiskCache:
         if not self._ready():
             return
         name = entry_name(parts)
+        data = self._encode(name, artifact)
         try:
-            self._files.replace(name, self._encode(name, artifact))
+            self._files.replace(name, data)
         except OSError as error:
             _log.warning("the cache entry could not be written: %s", error)
             return
         with self._lock:
-            sweep = self._writes % WRITES_BETWEEN_SWEEPS == 0
-            self._writes += 1
+            self._unswept -= len(data)
+            sweep = self._unswept < 0
         if sweep:
             with suppress(OSError):
-                self._sweep()
+                self._unswept = (self._limit - self._swept()) // SHARE_OF_ROOM
 
     # files
 
@@ -130,17 +131,19 @@ class DiskCache:
             f"compiled again in each process; remove the folder, or name one of your own by {FOLDER_VARIABLE}"
         )
 
-    def _sweep(self) -> None:
+    def _swept(self) -> int:
+        """Remove what is too much; the bytes that are left. This looks at every file, so it is done rarely."""
         self._files.remove_abandoned()
         entries = [(f.st_mtime_ns, f.st_size, name) for name, f in self._files.files() if name.endswith(SUFFIX)]
         total = sum(size for _, size, _ in entries)
         if total <= self._limit:
-            return
+            return total
         for _, size, name in sorted(entries):
             self._files.remove(name)
             total -= size
             if total <= self._limit * KEPT_AFTER_SWEEP:
-                return
+                break
+        return total
 
     def _warn(self, message: str) -> None:
         if not self._warned:

@@ -173,8 +173,7 @@ def test_damage_is_a_miss_and_one_warning(tmp_path: Path, damage: str) -> None:
     assert same(cache.load(("program", "a"), Record), ARTIFACT)
 
 
-def test_the_least_recently_used_leave_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "WRITES_BETWEEN_SWEEPS", 1)
+def test_the_least_recently_used_leave_first(tmp_path: Path) -> None:
     big = Artifact(Record("big", ()), b"", bytes(10_000))
     cache = DiskCache(tmp_path, limit=35_000)
     for i in range(3):
@@ -184,6 +183,27 @@ def test_the_least_recently_used_leave_first(tmp_path: Path, monkeypatch: pytest
     cache.store(("program", "3"), big)
     kept = [i for i in range(4) if (tmp_path / entry_name(("program", str(i)))).exists()]
     assert kept == [0, 3]
+
+
+def test_the_folder_is_looked_at_seldom_and_its_limit_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    swept = DiskCache._swept
+
+    def counted(cache: DiskCache) -> int:
+        looks.append(cache)
+        return swept(cache)
+
+    monkeypatch.setattr(DiskCache, "_swept", counted)
+    caches = [DiskCache(tmp_path, limit=400_000) for _ in range(2)]  # as two processes have
+    for i in range(300):
+        caches[i % 2].store(("program", str(i)), Artifact(Record("big", ()), b"", bytes(2_000)))
+        assert sum(path.stat().st_size for path in entries(tmp_path)) <= 400_000 + 3_000
+    assert len(looks) < 100
+    room = DiskCache(tmp_path / "another")
+    looks.clear()
+    for i in range(50):
+        room.store(("program", str(i)), ARTIFACT)
+    assert looks == [room]
 
 
 def test_a_folder_that_cannot_be_made_is_survived(tmp_path: Path) -> None:
