@@ -269,3 +269,37 @@ def test_results_of_the_library_at_new_addresses(sim):
         matrices.append(matrices[k])
     for a, got in zip(matrices, held, strict=True):
         close(got, 2 * np.linalg.inv(a))
+
+
+@inside
+def test_the_twins_of_rocm(sim, monkeypatch):
+    """The same functions by other names, with other numbers and handles."""
+    from dataclasses import replace
+
+    from loopgrad.runtime.devices import get_device
+    from loopgrad.runtime.gpu.streams.libraries import Libraries
+    from loopgrad.runtime.hip.libraries import AMD
+    from tests.simulator.cuda.dense import FakeBlas, FakeSolver
+    from tests.simulator.cuda.libraries import FakeFourier
+
+    transforms, solver = FakeFourier(sim.stream(), AMD), FakeSolver(sim.stream(), AMD)
+    blas = FakeBlas(sim.blas(), sim.stream(), AMD)
+    vendor = replace(
+        AMD, fourier=replace(AMD.fourier, load=lambda: transforms), solver=replace(AMD.solver, load=lambda: solver),
+        blas=replace(AMD.blas, load=lambda: blas),
+    )  # fmt: skip
+    driver = get_device("cuda:0").driver
+    monkeypatch.setattr(driver, "_libraries", Libraries(driver, vendor))
+    n = 12
+    a, b, c = numbers((2, n, n), "complex128"), numbers((2, n, 3), "complex128", 1), numbers((2, 9, n), "complex128", 2)
+    h = a @ a.conj().swapaxes(-1, -2) + n * np.eye(n)
+    x, given = numbers(LONG, "float32"), [lg.asarray(v) for v in (a, h, b, c)]
+    compiled, wanted = lg.compile(lambda *arrays: factors(lg, *arrays)), factors(np, a, h, b, c)
+    for name, got in compiled(*given).items():
+        np.testing.assert_allclose(np.asarray(got), wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    close(lg.compile(lambda x: lg.fft.irfft(lg.fft.rfft(x) * 3.0, LONG))(lg.asarray(x)), 3 * x)
+    providers = {row.provider for row in compiled.plan(*given).routines if row.name not in ("exchanged", "matmul")}
+    assert providers == {"hipSOLVER", "hipBLAS"}
+    assert len(transforms.done) == 2
+    assert {"potrfBatched", "geqrf", "orgqr", "syevjBatched", "gesvd"} <= set(solver.done)
+    assert {"getrfBatched", "trsmBatched"} <= set(blas.done)

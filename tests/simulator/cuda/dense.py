@@ -1,4 +1,5 @@
-"""cuSOLVER and cuBLAS's part of it without a GPU, as far as loopgrad calls them: NumPy on matrices that lie by columns.
+"""cuSOLVER and cuBLAS's part of it without a GPU, or ROCm's twins, as far as loopgrad calls them: NumPy on matrices
+that lie by columns.
 
 What a function needs not keep, it spoils: triangles that it doesn't return, and what it works in.
 """
@@ -13,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from loopgrad.graph.primitives import factorisations
+from loopgrad.runtime.gpu.streams.vendor import Vendor
 from tests.simulator.cuda.libraries import INVALID, OK, Stream, array
 
 DTYPES = {"S": np.float32, "D": np.float64, "C": np.complex64, "Z": np.complex128}
 LWORK = 64
-UPPER, RIGHT = 1, 1
 P, I = c_void_p, c_int  # noqa: E741
 
 
@@ -29,8 +30,9 @@ def columns(address: int, dtype: Any, rows: int, count: int) -> Any:
 class FakeSolver:
     """`done`: names of the functions that ran."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, vendor: Vendor) -> None:
         self._stream, self._on, self.done = stream, 0, []
+        self._numbers = vendor.numbers
         out = POINTER(c_void_p)
         rows: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
             "Create": (self._create, (out,)),
@@ -40,7 +42,7 @@ class FakeSolver:
         for letter in DTYPES:
             rows.update(self._of(letter))
         for name, (function, types) in rows.items():
-            setattr(self, "cusolverDn" + name, CFUNCTYPE(c_int, *types)(function))
+            setattr(self, vendor.solver.prefix + name, CFUNCTYPE(c_int, *types)(function))
 
     def _create(self, out: Any) -> int:
         out[0] = 77
@@ -59,7 +61,8 @@ class FakeSolver:
         return self._stream.put(self._on, noted)
 
     def _of(self, x: str) -> dict[str, tuple[Callable[..., int], tuple[Any, ...]]]:
-        dtype, size = DTYPES[x], POINTER(c_int)
+        dtype, size, numbers = DTYPES[x], POINTER(c_int), self._numbers
+        upper, wanted = numbers["upper"], numbers["vectors"]
         complex_ = x in "CZ"
         values = np.zeros(0, dtype).real.dtype
         q, ev = x + ("ungqr" if complex_ else "orgqr"), x + ("heev" if complex_ else "syev")
@@ -82,12 +85,12 @@ class FakeSolver:
                 failed[0] = n
 
         def potrf(handle: int, uplo: int, n: int, a: int, lda: int, work: int, lwork: int, info: int) -> int:
-            if uplo != UPPER or lda != n or lwork != LWORK or not handle:
+            if uplo != upper or lda != n or lwork != LWORK or not handle:
                 return INVALID
             return self.put("potrf", lambda: (work_in(work), cholesky(a, n, info)))
 
         def potrf_batched(handle: int, uplo: int, n: int, table: int, lda: int, info: int, count: int) -> int:
-            if uplo != UPPER or lda != n:
+            if uplo != upper or lda != n:
                 return INVALID
 
             def run() -> None:
@@ -143,13 +146,13 @@ class FakeSolver:
             assert np.isfinite(np.triu(matrix)).all()
             found, vectors = np.linalg.eigh(np.triu(matrix).conj().T)
             array(w, values, n)[:] = found
-            matrix[:] = vectors if job else np.nan
+            matrix[:] = vectors if job == wanted else np.nan
             array(info, np.int32, 1)[0] = 0
 
         def syevd(
             handle: int, job: int, uplo: int, n: int, a: int, lda: int, w: int, work: int, lwork: int, info: int
         ) -> int:
-            if uplo != UPPER or lda != n or lwork != LWORK:
+            if uplo != upper or lda != n or lwork != LWORK:
                 return INVALID
             return self.put("syevd", lambda: (work_in(work), eigen(job, n, a, w, info)))
 
@@ -157,7 +160,7 @@ class FakeSolver:
             handle: int, job: int, uplo: int, n: int, a: int, lda: int, w: int, work: int, lwork: int, info: int,
             parameters: int, count: int,
         ) -> int:  # fmt: skip
-            if uplo != UPPER or lda != n or parameters != 77:
+            if uplo != upper or lda != n or parameters != 77:
                 return INVALID
             size, step = n * n * np.dtype(dtype).itemsize, n * values.itemsize
 
@@ -219,12 +222,15 @@ def lu(address: int, dtype: Any, m: int, n: int, pivots: int) -> None:
 class FakeBlas:
     """The simulated cuBLAS of products, and what NumPy has besides."""
 
-    def __init__(self, library: ctypes.CDLL, stream: Stream) -> None:
+    def __init__(self, library: ctypes.CDLL, stream: Stream, vendor: Vendor) -> None:
         self._library, self._stream, self._on, self.done = library, stream, 0, []
+        self._numbers, self._version = vendor.numbers, vendor.blas_version
         for letter, dtype in DTYPES.items():
             for name, (function, types) in self._of(dtype).items():
-                setattr(self, f"cublas{letter}{name}", CFUNCTYPE(c_int, *types)(function))
-        self.cublasSetStream_v2 = CFUNCTYPE(c_int, P, P)(self._set_stream)
+                setattr(self, f"{vendor.blas.prefix}{letter}{name}", CFUNCTYPE(c_int, *types)(function))
+        setattr(self, f"{vendor.blas.prefix}SetStream{self._version}", CFUNCTYPE(c_int, P, P)(self._set_stream))
+        create = CFUNCTYPE(c_int, POINTER(P))(lambda out: int(library.cublasCreate_v2(out)))
+        setattr(self, f"{vendor.blas.prefix}Create{self._version}", create)
 
     def _set_stream(self, handle: int, stream: int) -> int:
         self._on = stream
@@ -242,19 +248,24 @@ class FakeBlas:
         return self._stream.put(self._on, noted)
 
     def _of(self, dtype: Any) -> dict[str, tuple[Callable[..., int], tuple[Any, ...]]]:
+        numbers, turns = self._numbers, [self._numbers["plain"], self._numbers["transposed"]]
         factor = POINTER(c_float if np.dtype(dtype).itemsize in (4,) or dtype is np.complex64 else c_double)
 
         def solve(upper: int, transpose: int, unit: int, m: int, n: int, a: int, b: int) -> None:
             """X op(A) = B, m x n."""
             x, triangle = columns(b, dtype, m, n), columns(a, dtype, n, n)
-            how = {"lower": not upper, "transpose": not transpose, "unit_diagonal": bool(unit)}
+            how = {
+                "lower": upper != numbers["upper"],
+                "transpose": transpose == numbers["plain"],
+                "unit_diagonal": unit == numbers["unit diagonal"],
+            }
             x[:] = factorisations.triangular_solve(how, triangle, np.ascontiguousarray(x.T))[0].T
 
         def trsm(
             handle: int, side: int, uplo: int, trans: int, unit: int, m: int, n: int, alpha: Any, a: int, lda: int,
             b: int, ldb: int,
         ) -> int:  # fmt: skip
-            if side != RIGHT or lda != n or ldb != m or alpha[0] != 1 or trans not in (0, 1):
+            if side != numbers["right"] or lda != n or ldb != m or alpha[0] != 1 or trans not in turns:
                 return INVALID
             return self.put("trsm", lambda: solve(uplo, trans, unit, m, n, a, b))
 
@@ -262,7 +273,7 @@ class FakeBlas:
             handle: int, side: int, uplo: int, trans: int, unit: int, m: int, n: int, alpha: Any, a: int, lda: int,
             b: int, ldb: int, count: int,
         ) -> int:  # fmt: skip
-            if side != RIGHT or lda != n or ldb != m or alpha[0] != 1:
+            if side != numbers["right"] or lda != n or ldb != m or alpha[0] != 1:
                 return INVALID
 
             def run() -> None:
@@ -284,7 +295,7 @@ class FakeBlas:
 
         common = (P, I, I, I, I, I, I, factor, P, I, P, I)
         return {
-            "trsm_v2": (trsm, common),
+            "trsm" + self._version: (trsm, common),
             "trsmBatched": (trsm_batched, (*common, I)),
             "getrfBatched": (getrf_batched, (P, I, P, I, P, P, I)),
         }

@@ -91,19 +91,19 @@ def stream() -> Stream:
 @cache
 def fourier() -> FakeFourier:
     """Our cuFFT."""
-    return FakeFourier(stream())
+    return FakeFourier(stream(), libraries.NVIDIA)
 
 
 @cache
 def solver() -> FakeSolver:
     """Our cuSOLVER."""
-    return FakeSolver(stream())
+    return FakeSolver(stream(), libraries.NVIDIA)
 
 
 @cache
 def dense_blas() -> FakeBlas:
     """Our cuBLAS, with what solves equations."""
-    return FakeBlas(blas(), stream())
+    return FakeBlas(blas(), stream(), libraries.NVIDIA)
 
 
 def load(name: str) -> Any:

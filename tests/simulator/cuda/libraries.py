@@ -1,4 +1,4 @@
-"""cuFFT without a GPU: its functions as far as loopgrad calls them, which NumPy computes when the stream gets there.
+"""cuFFT without a GPU, or hipFFT, as far as loopgrad calls them: NumPy computes when the stream gets there.
 
 Arguments are converted as C's would be, and what the library's manual forbids is answered by a status.
 """
@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
+from loopgrad.runtime.gpu.streams.vendor import Vendor
 
 OK, INVALID = 0, 4
 WORK_BYTES = 4096
@@ -43,27 +45,27 @@ def array(address: int, dtype: Any, *shape: int) -> Any:
 class FakeFourier:
     """`done`: the transforms that ran, by kind, length and number of rows."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Stream, vendor: Vendor) -> None:
+        self._stream, plan = stream, vendor.plan
         self._plans: dict[int, dict[str, Any]] = {}
         self.done: list[tuple[str, int, int]] = []
         many = (POINTER(c_longlong), c_longlong, c_longlong)
         rows: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
-            "Create": (self._create, (POINTER(c_int),)),
-            "SetAutoAllocation": (lambda plan, own: self._set(plan, "own", bool(own)), (c_int, c_int)),
+            "Create": (self._create, (POINTER(plan),)),
+            "SetAutoAllocation": (lambda plan, own: self._set(plan, "own", bool(own)), (plan, c_int)),
             "MakePlanMany64": (
                 self._make,
-                (c_int, c_int, POINTER(c_longlong), *many, *many, c_int, c_longlong, POINTER(c_size_t)),
+                (plan, c_int, POINTER(c_longlong), *many, *many, c_int, c_longlong, POINTER(c_size_t)),
             ),
-            "SetStream": (lambda plan, stream: self._set(plan, "stream", stream), (c_int, c_void_p)),
-            "SetWorkArea": (lambda plan, area: self._set(plan, "area", area), (c_int, c_void_p)),
-            "Destroy": (lambda plan: OK if self._plans.pop(plan, None) else INVALID, (c_int,)),
+            "SetStream": (lambda plan, stream: self._set(plan, "stream", stream), (plan, c_void_p)),
+            "SetWorkArea": (lambda plan, area: self._set(plan, "area", area), (plan, c_void_p)),
+            "Destroy": (lambda plan: OK if self._plans.pop(plan, None) else INVALID, (plan,)),
         }
         for kind in KINDS.values():
             more = (c_int,) if kind in ("C2C", "Z2Z") else ()
-            rows["Exec" + kind] = (partial(self._execute, kind), (c_int, c_void_p, c_void_p, *more))
+            rows["Exec" + kind] = (partial(self._execute, kind), (plan, c_void_p, c_void_p, *more))
         for name, (function, types) in rows.items():
-            setattr(self, "cufft" + name, CFUNCTYPE(c_int, *types)(function))
+            setattr(self, vendor.fourier.prefix + name, CFUNCTYPE(c_int, *types)(function))
 
     def _create(self, out: Any) -> int:
         out[0] = len(self._plans) + 100
