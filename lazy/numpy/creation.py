@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -46,7 +46,18 @@ PUBLIC: Final = (
 )
 
 
-def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+Order: TypeAlias = 'Literal["C", "F", "A", "K"] | None'
+
+
+def _check_order(order: Any) -> None:
+    if order not in ("C", "F", "A", "K", None):
+        expected = "order 'C', 'F', 'A' or 'K', which changes nothing: tensors lie row by row"
+        raise ValueError(explained("order", expected, repr(order), "leave it out"))
+
+
+def asarray(
+    obj: Any, /, dtype: Any = None, order: Order = None, *, device: str | None = None, copy: bool | None = None
+) -> Tensor:
     """A tensor of `obj`: a tensor, NumPy array, number, nested sequence, or anything with DLPack.
 
     Of a tensor it is another name for the same memory, unless the elements must be converted or moved (`copy=True`:
@@ -62,6 +73,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: 
             [3., 4.]], dtype=float32)
     """
     wanted = requested_dtype(dtype)
+    if order is not None:
+        _check_order(order)
     if isinstance(obj, TensorCore):
         return _of_tensor("asarray", as_tensor(obj), wanted, device, copy)
     if is_scalar(obj) and (type(obj) is not int or tracing()):
@@ -104,7 +117,14 @@ def _refuse_copy(op: str, copy: bool | None, got: str) -> None:
 
 
 def array(
-    obj: Any, /, dtype: Any = None, *, device: str | None = None, copy: bool | None = True, ndmin: int = 0
+    obj: Any,
+    /,
+    dtype: Any = None,
+    *,
+    device: str | None = None,
+    copy: bool | None = True,
+    order: Order = "K",
+    ndmin: int = 0,
 ) -> Tensor:
     """`asarray`, with memory of its own unless told otherwise, and new axes in front until there are `ndmin`.
 
@@ -113,7 +133,7 @@ def array(
     >>> lg.array([1.5, 2.5])
     Tensor([1.5, 2.5], dtype=float64)
     """
-    made = asarray(obj, dtype=dtype, device=device, copy=copy)
+    made = asarray(obj, dtype, order, device=device, copy=copy)
     missing = ndmin - len(made._value.shape)
     return reshape(made, (1,) * missing + made._value.shape) if missing > 0 else made
 
@@ -161,7 +181,9 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     return as_array(from_data(array, None, device, copy=copy is not False))
 
 
-def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None) -> Tensor:
+def full(
+    shape: Any, fill_value: ArrayLike, dtype: Any = None, order: Order = "C", *, device: str | None = None
+) -> Tensor:
     """Every element is `fill_value`, which is broadcast to `shape` (an int or a tuple of ints).
 
     The dtype is that of `fill_value` unless given. Raises ShapeError where it doesn't broadcast, OverflowError for a
@@ -171,6 +193,7 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | 
     Tensor([[7, 7],
             [7, 7]], dtype=int64)
     """
+    _check_order(order)
     target = normal_shape("full", shape)
     wanted = requested_dtype(dtype)
     if is_scalar(fill_value):
@@ -183,36 +206,43 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, device: str | 
     return as_array(result if device is None else to_device(result, device))
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+def zeros(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
     """Zeros of `shape`, of the default float dtype unless given.
 
     >>> lg.zeros((2, 3), dtype=lg.int32)
     Tensor([[0, 0, 0],
             [0, 0, 0]], dtype=int32)
     """
-    return full(shape, 0, dtype=dtype or default_dtype(), device=device)
+    return full(shape, 0, dtype or default_dtype(), order, device=device)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+def ones(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
     """Ones of `shape`, of the default float dtype unless given.
 
     >>> lg.ones(3)
     Tensor([1., 1., 1.], dtype=float64)
     """
-    return full(shape, 1, dtype=dtype or default_dtype(), device=device)
+    return full(shape, 1, dtype or default_dtype(), order, device=device)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:
+def empty(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
     """Zeros of `shape`, of the default float dtype unless given: no tensor has elements that aren't defined.
 
     >>> lg.empty(2)
     Tensor([0., 0.], dtype=float64)
     """
-    return zeros(shape, dtype=dtype, device=device)
+    return zeros(shape, dtype, order, device=device)
 
 
 def full_like(
-    x: ArrayLike, /, fill_value: ArrayLike, dtype: Any = None, *, device: str | None = None, shape: Any = None
+    x: ArrayLike,
+    /,
+    fill_value: ArrayLike,
+    dtype: Any = None,
+    order: Order = "K",
+    *,
+    device: str | None = None,
+    shape: Any = None,
 ) -> Tensor:
     """`full` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
@@ -220,34 +250,41 @@ def full_like(
     Tensor([5, 5], dtype=int64)
     """
     t = as_tensor(x)
-    return full(t._value.shape if shape is None else shape, fill_value, dtype=dtype or t._value.dtype, device=device)
+    extents = t._value.shape if shape is None else shape
+    return full(extents, fill_value, dtype or t._value.dtype, order, device=device)
 
 
-def zeros_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None, shape: Any = None) -> Tensor:
+def zeros_like(
+    x: ArrayLike, /, dtype: Any = None, order: Order = "K", *, device: str | None = None, shape: Any = None
+) -> Tensor:
     """`zeros` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.zeros_like(lg.asarray([1, 2]))
     Tensor([0, 0], dtype=int64)
     """
-    return full_like(x, 0, dtype=dtype, device=device, shape=shape)
+    return full_like(x, 0, dtype, order, device=device, shape=shape)
 
 
-def ones_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None, shape: Any = None) -> Tensor:
+def ones_like(
+    x: ArrayLike, /, dtype: Any = None, order: Order = "K", *, device: str | None = None, shape: Any = None
+) -> Tensor:
     """`ones` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.ones_like(lg.asarray([1, 2]), dtype=lg.float32)
     Tensor([1., 1.], dtype=float32)
     """
-    return full_like(x, 1, dtype=dtype, device=device, shape=shape)
+    return full_like(x, 1, dtype, order, device=device, shape=shape)
 
 
-def empty_like(x: ArrayLike, /, dtype: Any = None, *, device: str | None = None, shape: Any = None) -> Tensor:
+def empty_like(
+    x: ArrayLike, /, dtype: Any = None, order: Order = "K", *, device: str | None = None, shape: Any = None
+) -> Tensor:
     """`empty` with the shape, and unless given the dtype, of `x`; with another `shape` where one is given.
 
     >>> lg.empty_like(lg.asarray([1, 2]))
     Tensor([0, 0], dtype=int64)
     """
-    return zeros_like(x, dtype=dtype, device=device, shape=shape)
+    return zeros_like(x, dtype, order, device=device, shape=shape)
 
 
 def arange(
@@ -285,9 +322,16 @@ def arange(
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: str | None = None
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    k: int = 0,
+    dtype: Any = None,
+    *,
+    M: int | None = None,
+    device: str | None = None,
 ) -> Tensor:
-    """Ones on diagonal `k`, zeros elsewhere: shape (n_rows, n_cols), square unless told.
+    """Ones on diagonal `k`, zeros elsewhere: shape (n_rows, n_cols), square unless told; NumPy calls n_cols `M`.
 
     The default float dtype unless given.
 
@@ -295,6 +339,7 @@ def eye(
     Tensor([[0., 1., 0.],
             [0., 0., 1.]], dtype=float64)
     """
+    n_cols = M if n_cols is None else n_cols
     shape = normal_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     wanted: DType = requested_dtype(dtype) or default_dtype()
     type = TensorType(shape, int64)
@@ -314,8 +359,8 @@ def identity(n: int, /, dtype: Any = None) -> Tensor:
     return eye(n, dtype=dtype)
 
 
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Tensor:
-    """Ones at and below diagonal `k`, zeros above: shape (n_rows, n_cols), square unless told.
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, M: int | None = None) -> Tensor:
+    """Ones at and below diagonal `k`, zeros above: shape (n_rows, n_cols), square unless told; NumPy calls n_cols `M`.
 
     The default float dtype unless given.
 
@@ -323,6 +368,7 @@ def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     Tensor([[1., 0., 0.],
             [1., 1., 0.]], dtype=float64)
     """
+    n_cols = M if n_cols is None else n_cols
     return tril(ones((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype), k=k)
 
 
@@ -359,7 +405,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = No
     return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))])
 
 
-def copy(x: ArrayLike, /) -> Tensor:
+def copy(x: ArrayLike, /, order: Order = "K") -> Tensor:
     """The same elements, shape and dtype in memory of their own: writing to one leaves the other.
 
     >>> x = lg.zeros(2)
@@ -368,4 +414,5 @@ def copy(x: ArrayLike, /) -> Tensor:
     >>> x, y
     (Tensor([0., 0.], dtype=float64), Tensor([1., 0.], dtype=float64))
     """
+    _check_order(order)
     return as_array(copied(as_tensor(x)))

@@ -41,7 +41,7 @@ from loopgrad.lazy.numpy.reduction import all
 from loopgrad.lazy.numpy.smooth_functions import logaddexp
 from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
 from loopgrad.lazy.tensor.outputs import binary, unary
 
@@ -299,9 +299,15 @@ _COMPARED: Final = 32  # elements that are compared with all others
 
 
 def isin(
-    x: ArrayLike, test: ArrayLike, /, assume_unique: bool = False, invert: bool = False, *, kind: str | None = None
+    x: ArrayLike,
+    /,
+    test_elements: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: str | None = None,
 ) -> Tensor:
-    """Whether each element of x occurs among those of `test`: bools of x's shape.
+    """Whether each element of x occurs among those of `test_elements`: bools of x's shape.
 
     Few are compared with all, many are sorted and searched by halves; `assume_unique` and `kind`, which tell NumPy how
     to search, change nothing.
@@ -309,7 +315,7 @@ def isin(
     >>> lg.isin([1, 2, 3], [3, 1])
     Tensor([ True, False,  True], dtype=bool)
     """
-    t, table = meet_arrays(x, test)
+    t, table = meet_arrays(x, test_elements)
     table = table.ravel()
     count = table._value.shape[0]
     if count <= _COMPARED or table._value.dtype.kind not in "iuf":
@@ -320,21 +326,25 @@ def isin(
     return not_equal(found, True) if invert else found
 
 
-def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], /, default: ArrayLike = 0) -> Tensor:
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Tensor:
     """For each element the choice of the first condition that holds, `default` where none does.
 
     All broadcast; choices and default are promoted to one dtype. Raises ShapeError unless there are as many conditions
-    as choices, and at least one.
+    as choices, and at least one, and for three arrays of one shape (JAX's `lax.select`), which `lg.where` takes.
 
     >>> x = lg.asarray([-1.0, 0.5, 3.0])
     >>> lg.select([x < 0, x < 1], [0.0, x], 1.0)
     Tensor([0. , 0.5, 1. ], dtype=float64)
     """
-    if len(conditions) != len(choices) or not len(choices):
-        got = f"{len(conditions)} conditions and {len(choices)} choices"
+    alike = [x._value.shape for x in (condlist, choicelist, default) if isinstance(x, TensorCore) and x._value.shape]
+    if len(alike) == 3 and len(set(alike)) == 1:
+        fix = "choose element by element with lg.where(condition, x, y)"
+        raise ShapeError(explained("select", "lists of conditions and of choices", "three arrays of one shape", fix))
+    if len(condlist) != len(choicelist) or not len(choicelist):
+        got = f"{len(condlist)} conditions and {len(choicelist)} choices"
         raise ShapeError(explained("select", "as many conditions as choices, at least one", got, "pair them up"))
-    (result, *values), weak = meet("select", (default, *choices))
-    for condition, value in reversed(list(zip(conditions, values, strict=True))):
+    (result, *values), weak = meet("select", (default, *choicelist))
+    for condition, value in reversed(list(zip(condlist, values, strict=True))):
         result = where(condition, wrap(value), wrap(result))._value
     return wrap(result, weak)
 

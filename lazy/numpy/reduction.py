@@ -21,6 +21,7 @@ from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType, bool_, float32
 from loopgrad.lazy.numpy.complex_functions import square_of_size
 from loopgrad.lazy.numpy.elementwise import (
+    absolute,
     add,
     divide,
     exp,
@@ -29,9 +30,11 @@ from loopgrad.lazy.numpy.elementwise import (
     minimum,
     multiply,
     not_equal,
+    sign,
     subtract,
 )
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, ravel, reshape
+from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.tensor.core import (
@@ -282,19 +285,38 @@ def std(
     return delivered("std", root_of_squares(var(x, axis, dtype, **how)), out)
 
 
-def logsumexp(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis` without overflow; integers give the default float.
+def logsumexp(
+    x: ArrayLike, /, axis: Any = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False, *,
+    where: ArrayLike | None = None,
+) -> Any:  # fmt: skip
+    """log(sum(b * exp(x))) over `axis` without overflow, of those elements where `where` holds; integers give the
+    default float.
+
+    `b` (1 unless given) stretches to x's shape; where the sum is negative the logarithm is NaN, unless `return_sign`
+    asks for a tuple: the logarithm of the sum's size, and its sign.
 
     >>> lg.logsumexp(lg.asarray([1000.0, 1000.0]))
     Tensor(1000.69314718, dtype=float64)
     """
     value = as_tensor(x)._value
     t = cast(wrap(value), float_dtype(value.dtype))
-    top = wrap(emit("stop_gradient", (max(t, axis=axis, keepdims=True)._value,))[0])
-    top = where(isinf(top), 0.0, top)
-    total = log(sum(exp(subtract(t, top)), axis=axis, keepdims=True))
-    result = add(total, top)
-    return result if keepdims else wrap(ops.reshape(result._value, max(t, axis=axis)._value.shape))
+    factor = None if b is None else broadcast_to(cast(as_tensor(b), t._value.dtype), t._value.shape)
+    if where is not None:
+        t = _choose(broadcast_to(as_bool(where), t._value.shape), t, -math.inf)
+    largest = t if factor is None else _choose(not_equal(factor, 0), t, -math.inf)
+    top = wrap(emit("stop_gradient", (max(largest, axis=axis, keepdims=True)._value,))[0])
+    top = _choose(isinf(top), 0.0, top)
+    if factor is not None:  # what counts 0 times may be larger by far: it must not overflow
+        t = minimum(t, add(top, math.log(finfo(t._value.dtype).max) / 2))
+    terms = exp(subtract(t, top))
+    total = sum(terms if factor is None else multiply(factor, terms), axis=axis, keepdims=True)
+    shape = top._value.shape if keepdims else max(t, axis=axis)._value.shape
+    if not return_sign:
+        return reshape(add(log(total), top), shape)
+    return reshape(add(log(absolute(total)), top), shape), reshape(sign(total), shape)
+
+
+_choose: Final = where
 
 
 # ---- positions

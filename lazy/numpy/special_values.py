@@ -25,6 +25,7 @@ from loopgrad.lazy.numpy.found_positions import nonzero
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
+    TensorCore,
     as_tensor,
     broadcast_value,
     constant,
@@ -142,18 +143,23 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(signbit(wrap(b)), negative(size), size)
 
 
-def nan_to_num(x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+def nan_to_num(
+    x: ArrayLike, /, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told.
 
-    Shape and dtype stay; bools and integers are copied. The derivative is 0 where something was replaced.
+    Shape and dtype stay; bools and integers are copied. With `copy=False` x, a tensor, is written to and returned. The
+    derivative is 0 where something was replaced.
 
     >>> lg.nan_to_num([1.0, np.nan, np.inf], posinf=9.0)
     Tensor([1., 0., 9.], dtype=float64)
     """
+    if not copy and isinstance(x, TensorCore):
+        return delivered("nan_to_num", nan_to_num(x, True, nan, posinf, neginf), x)
     t = as_tensor(x)
     if t._value.dtype.kind == "c":
         parts = wrap(ops.real(t._value)), wrap(ops.imag(t._value))
-        re, im = [nan_to_num(part, nan, posinf=posinf, neginf=neginf)._value for part in parts]
+        re, im = [nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf)._value for part in parts]
         return wrap(ops.join(re, im))
     if t._value.dtype.kind != "f":
         return copied(t)

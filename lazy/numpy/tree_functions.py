@@ -171,6 +171,10 @@ def transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_transpose
     >>> lg.tree.transpose(outer, None, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
     """
+    for name, given in (("outer", outer_treedef), ("inner", inner_treedef)):
+        if given is not None and not hasattr(given, "flatten_up_to"):
+            fix = "pass lg.tree.structure of a tree"
+            raise StructureError(explained("tree.transpose", f"a structure as the {name} one", repr(given), fix))
     parts = _up_to("tree.transpose", outer_treedef, pytree_to_transpose)
     inner = flattened(parts[0])[1] if inner_treedef is None and parts else inner_treedef
     if inner is None:

@@ -28,7 +28,7 @@ def _log_factorial(k: Tensor) -> Tensor:
     return e.lgamma(e.add(k, 1.0))
 
 
-def _hypergeometric(source: WordSource, dtype: DType, ngood: Tensor, nbad: Tensor, nsample: Tensor) -> Tensor:
+def hypergeometric(source: WordSource, dtype: DType, ngood: Tensor, nbad: Tensor, nsample: Tensor) -> Tensor:
     """Of the rarer kind, among the smaller part of the population; then turned back."""
     everything = e.add(ngood, nbad)
     possible = e.logical_and(e.greater_equal(ngood, 0.0), e.greater_equal(nbad, 0.0))
@@ -109,6 +109,13 @@ def _logseries(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
 
 
 _COUNTS: Final = (("ngood", Range.COUNT), ("nbad", Range.COUNT), ("nsample", Range.COUNT))
-HYPERGEOMETRIC: Final = Distribution("hypergeometric", _COUNTS, WHOLE_BLOCK, _hypergeometric, int64)
+HYPERGEOMETRIC: Final = Distribution("hypergeometric", _COUNTS, WHOLE_BLOCK, hypergeometric, int64)
+MULTIVARIATE_HYPERGEOMETRIC: Final = Distribution(
+    "multivariate_hypergeometric",
+    (("colors", Range.COUNT), ("nsample", Range.COUNT)),
+    WHOLE_BLOCK,
+    hypergeometric,
+    int64,
+)
 ZIPF: Final = Distribution("zipf", (("a", Range.ABOVE_1),), WHOLE_BLOCK, _zipf, int64)
 LOGSERIES: Final = Distribution("logseries", (("p", Range.BELOW_1),), WHOLE_BLOCK, _logseries, int64)

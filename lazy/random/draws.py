@@ -12,7 +12,7 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.random import continuous, counts_by_rejection, discrete, gamma, inverse_gaussian
 from loopgrad.lazy.random.distribution import promoted
 from loopgrad.lazy.random.integers import IntegerRange
-from loopgrad.lazy.random.multivariate import FACTORS, counts, last_extent, shares, vectors
+from loopgrad.lazy.random.multivariate import FACTORS, colors_drawn, counts, last_extent, shares, vectors
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast, requested_dtype
 
 if TYPE_CHECKING:
@@ -385,3 +385,30 @@ class Draws(ABC, Generic[Drawn]):
         k, trials, chances = last_extent("multinomial", "pvals", pvals), as_tensor(n), as_tensor(pvals)
         shapes = [trials._value.shape, chances._value.shape[:-1]]
         return self._made("multinomial", shapes, size, 4, lambda source: counts(source, trials, chances), (k,))
+
+    def multivariate_hypergeometric(
+        self, colors: ArrayLike, nsample: ArrayLike, size: Any = None, method: str = "marginals"
+    ) -> Drawn:
+        """How many of each color are among `nsample` drawn without replacement: int64 vectors that sum to that, as long
+        as `colors`, which says how many there are of each.
+
+        `method`, which names NumPy's ways to the same numbers, changes nothing. Raises ValueError for more than there
+        are.
+
+        >>> lg.random.default_rng(7).multivariate_hypergeometric([0, 5, 0], 3)
+        Tensor([0, 3, 0], dtype=int64)
+        """
+        if method not in ("marginals", "count"):
+            expected = "method 'marginals' or 'count'"
+            raise ValueError(explained("multivariate_hypergeometric", expected, repr(method), "leave it out"))
+        counts_by_rejection.MULTIVARIATE_HYPERGEOMETRIC.check((colors, nsample))
+        if not any(isinstance(x, TensorCore) for x in (colors, nsample)) and np.any(
+            np.asarray(nsample) > np.sum(colors, axis=-1)
+        ):
+            expected, fix = "nsample of at most the sum of colors", "draw no more than there are"
+            raise ValueError(explained("multivariate_hypergeometric", expected, nsample, fix))
+        k, there = last_extent("multivariate_hypergeometric", "colors", colors), as_tensor(colors)
+        taken = as_tensor(nsample)
+        shapes = [taken._value.shape, there._value.shape[:-1]]
+        make = lambda source: colors_drawn(source, there, taken)  # noqa: E731
+        return self._made("multivariate_hypergeometric", shapes, size, 4, make, (k,))

@@ -10,12 +10,14 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import float64, int64
 from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros
-from loopgrad.lazy.numpy.elementwise import add, divide, exp, maximum, minimum, multiply, sqrt, subtract
+from loopgrad.lazy.numpy.elementwise import add, divide, exp, less_equal, maximum, minimum, multiply, sqrt, subtract
 from loopgrad.lazy.numpy.linalg.decompositions import cholesky, eigh
 from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, matrix_transpose, squeeze
 from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.running_totals import cumsum
+from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.random.counts_by_rejection import hypergeometric
 from loopgrad.lazy.random.discrete import binomial
 from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast, wrap
 
@@ -42,11 +44,39 @@ def shares(log_weights: Tensor) -> Tensor:
 def counts(source: WordSource, n: Tensor, pvals: Tensor) -> Tensor:
     """How many of n trials fall in each category: binomial numbers of what is left, one category after the other. The
     last axis of the source's shape is the categories'."""
-    *batch, k = source.shape
     probabilities = cast(broadcast_to(pvals, source.shape), float64)
-    after = subtract(
-        total(probabilities, axis=-1, keepdims=True), subtract(cumsum(probabilities, axis=-1), probabilities)
-    )
+    after = _from_here(probabilities)
+
+    def drawn(own: WordSource, j: Tensor, left: Tensor) -> Tensor:
+        share = divide(probabilities[..., j], maximum(after[..., j], 1e-300))
+        return binomial(own, float64, cast(left, float64), minimum(maximum(share, 0.0), 1.0))
+
+    return _in_turn(source, n, drawn)
+
+
+def colors_drawn(source: WordSource, colors: Tensor, nsample: Tensor) -> Tensor:
+    """How many of each color are among `nsample` drawn without replacement: hypergeometric numbers of what is left, one
+    color after the other; -1 where there are fewer."""
+    there = cast(broadcast_to(colors, source.shape), float64)
+    after = _from_here(there)
+
+    def drawn(own: WordSource, j: Tensor, left: Tensor) -> Tensor:
+        good = there[..., j]
+        return hypergeometric(own, float64, good, subtract(after[..., j], good), cast(left, float64))
+
+    found = _in_turn(source, nsample, drawn)
+    enough = less_equal(broadcast_to(expand_dims(nsample, axis=-1), source.shape), total(there, axis=-1, keepdims=True))
+    return where(enough, found, -1)
+
+
+def _from_here(x: Tensor) -> Tensor:
+    """The sums of each element and those behind it, along the last axis."""
+    return subtract(total(x, axis=-1, keepdims=True), subtract(cumsum(x, axis=-1), x))
+
+
+def _in_turn(source: WordSource, n: Tensor, drawn: Callable[[WordSource, Tensor, Tensor], Tensor]) -> Tensor:
+    """n shared among categories: `drawn` says how many of what is left the j-th has, the last has the rest."""
+    *batch, k = source.shape
     rest = broadcast_to(cast(n, int64), tuple(batch))
     lanes, steps, *key = [wrap(broadcast_value(v, source.shape)) for v in (source.lane, source.step, *source.key)]
 
@@ -54,9 +84,8 @@ def counts(source: WordSource, n: Tensor, pvals: Tensor) -> Tensor:
         left, found = state
         lane, step, *words = [x[..., j]._value for x in (lanes, steps, *key)]
         own = replace(source, shape=tuple(batch), key=tuple(words), lane=lane, step=step)
-        share = divide(probabilities[..., j], maximum(after[..., j], 1e-300))
-        drawn = binomial(own, float64, cast(left, float64), minimum(maximum(share, 0.0), 1.0))
-        return subtract(left, drawn), found.at[..., j].set(drawn)
+        taken = drawn(own, j, left)
+        return subtract(left, taken), found.at[..., j].set(taken)
 
     left, found = fori_loop(0, k - 1, category, (rest, zeros(source.shape, dtype=int64)))
     made: Tensor = found.at[..., k - 1].set(left)

@@ -156,7 +156,8 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 def _shifted(x: ArrayLike, axis: Any) -> Tensor:
     t = as_tensor(x)
     t = cast(t, float_dtype(t._value.dtype))
-    return t - logsumexp(t, axis=axis, keepdims=True)
+    result: Tensor = t - logsumexp(t, axis=axis, keepdims=True)
+    return result
 
 
 def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:

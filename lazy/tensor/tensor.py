@@ -386,7 +386,7 @@ class Tensor(Operators):
         """
         return copied(movement.ravel(self, order))
 
-    def sort(self, axis: int = -1, *, descending: bool = False, stable: bool = True) -> None:
+    def sort(self, axis: int = -1, kind: str | None = None, *, descending: bool = False, stable: bool = True) -> None:
         """Sorts in place along an axis, as NumPy's method does; `lg.sort(x)` returns a sorted copy.
 
         >>> x = lg.asarray([3, 1, 2])
@@ -394,7 +394,7 @@ class Tensor(Operators):
         >>> x
         Tensor([1, 2, 3], dtype=int64)
         """
-        assign("sort", self, sorting.sort(self, axis=axis, descending=descending, stable=stable))
+        assign("sort", self, sorting.sort(self, axis, kind, descending=descending, stable=stable))
 
     def fill(self, value: ArrayLike) -> None:
         """Writes a number to every element.

@@ -114,6 +114,14 @@ def test_several_at_once():
     assert (counts.sum(axis=1) == 50).all()
     for i, p in enumerate([0.1, 0.0, 0.6, 0.3]):
         assert chi_square(counts[:, i], stats.binom(50, p)) > LEAST if p else not counts[:, i].any()
+    drawn = np.asarray(rng.multivariate_hypergeometric([7, 0, 30, 13], 20, size=COUNT))
+    assert (drawn.sum(axis=1) == 20).all()
+    for i, there in enumerate([7, 0, 30, 13]):
+        assert chi_square(drawn[:, i], stats.hypergeom(50, there, 20)) > LEAST if there else not drawn[:, i].any()
+    pairs = stats.multivariate_hypergeom([7, 30, 13], 20).cov()
+    np.testing.assert_allclose(np.cov(drawn[:, [0, 2, 3]].T), pairs, atol=0.15)
+    fewer = rng.multivariate_hypergeometric(lg.asarray([[2, 1], [5, 5]]), lg.asarray([4, 10]))
+    assert fewer.tolist() == [[-1, -1], [5, 5]]
     correlation = np.corrcoef(counts[:, 0], counts[:, 2])[0, 1]
     assert abs(correlation + np.sqrt(0.1 * 0.6 / (0.9 * 0.4))) < 0.03
 
@@ -146,6 +154,7 @@ def test_extremes():
         ("standard_gamma", (-1.0,)), ("beta", (0.0, 1.0)), ("chisquare", (0.0,)), ("dirichlet", ([1.0, 0.0],)),
         ("multinomial", (5, [0.5, 1.5])), ("multivariate_normal", ([0.0, 0.0], [[1.0]])), ("weibull", (0.0,)),
         ("zipf", (1.0,)), ("logseries", (1.0,)), ("hypergeometric", (3, 2, 6)), ("wald", (0.0, 1.0)),
+        ("multivariate_hypergeometric", ([3, 2], 6)),
         ("multivariate_normal", (0.0, [[1.0]])), ("poisson", (np.nan,)), ("negative_binomial", (0.0, 0.5)),
     ],
 )  # fmt: skip
