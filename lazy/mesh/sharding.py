@@ -32,7 +32,8 @@ PUBLIC: Final = "all_gather=gather_all gather_all pmax pmean psum shard"
 
 def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh | None = None) -> Any:
     """An array whose axis 0 are lanes that the processes of `mesh` share: `shard(x, mesh)` of what every process has,
-    `shard(load, n, mesh)` of what each loads for itself.
+    or can read its part of (`np.load(path, mmap_mode="r")`, an array of zarr or h5py), `shard(load, n, mesh)` of what
+    each loads for itself.
 
     `load(start, stop)` gives the lanes from start to stop of n: an array of stop - start rows, or a tree of such. Parts
     are ranges, of which some may be longer than others, or empty: there may be fewer lanes than processes. The result
@@ -68,6 +69,9 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
 def _whole(x: Any, device: MeshDevice, part: ProcessPart) -> Tensor:
     if isinstance(x, TensorCore) and device_of(x) == device.name:
         return _sharded_again(x, device, part)
+    if not isinstance(x, TensorCore) and hasattr(x, "shape") and len(x.shape) and hasattr(x, "__getitem__"):
+        lanes = part.lanes(int(x.shape[0]))  # no more is read of what lies in a file
+        return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
     array = _array(x)
     lanes = part.lanes(len(array))
     return _leaf(array[lanes.start : lanes.stop], len(array), device)

@@ -27,7 +27,7 @@ from loopgrad.graph.placement.sums import resized
 from loopgrad.graph.primitives.collectives import ENGINE
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.executable import Executable
+from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.mesh.buffers import MeshBuffer, local_array
 from loopgrad.runtime.mesh.collective_call import CollectiveCall
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 KIND: Final = "mesh"
 PREFIX: Final = f"{KIND}:"
 PLACEMENT: Final = "placement"
+PLACING: Final = 30_000  # nanoseconds for which a node's part is worked out
 Axes = tuple[int | None, ...]
 T = TypeVar("T")
 
@@ -97,8 +98,12 @@ class MeshDevice:
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)
 
-    def direct(self, graph: Graph, options: Options) -> None:
-        return None  # who has which lanes isn't known yet
+    def direct(self, graph: Graph, options: Options) -> DirectProgram:
+        return MeshDirectProgram(self, graph, options)
+
+    def is_fallible(self, graph: Graph, options: Options) -> bool:
+        """Whether values may make a call raise on one process alone."""
+        return self.communicator.meets and (options.check_indices or has_limits(graph))
 
     def memory_stats(self) -> MemoryStats:
         return self.inner.memory_stats()
@@ -120,6 +125,40 @@ class LocalProgram:
     met: bool
     fallible: bool
     notes: tuple[str, ...]
+
+
+class MeshDirectProgram(DirectProgram):
+    """A graph over whole arrays that this process' device may run without compiling its part: where nobody meets."""
+
+    def __init__(self, device: MeshDevice, graph: Graph, options: Options) -> None:
+        self._mesh = device
+        self._graph = graph
+        self._options = options
+        self._programs: dict[Axes, tuple[DirectProgram, Places]] = {}
+        self.work = PLACING * len(graph.nodes)
+
+    def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        axes = tuple([b.axis for b in buffers])  # type: ignore[attr-defined]
+        known = self._programs.get(axes)
+        if known is None:
+            known = self._programs[axes] = self._made(axes)
+        program, places = known
+        own = program.run([b.local for b in buffers])  # type: ignore[attr-defined]
+        self.work = program.work
+        types = [t for t in self._graph.output_types if isinstance(t, TensorType)]
+        name = self._mesh.name
+        return [MeshBuffer(b, name, type, p.axis) for b, type, p in zip(own, types, places, strict=True)]
+
+    def _made(self, axes: Axes) -> tuple[DirectProgram, Places]:
+        """The own part. Outgrown where it has to be compiled."""
+        mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
+        partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
+        graph, found, met = partitioned(self._graph, places, partition)
+        waits = met or mesh.is_fallible(self._graph, self._options)
+        program = None if waits else mesh.inner.direct(graph, self._options)
+        if program is None:
+            raise Outgrown
+        return program, found
 
 
 class MeshExecutable(Executable):
@@ -191,7 +230,7 @@ class MeshExecutable(Executable):
         partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
         graph, found, met = partitioned(self._graph, places, partition)
         executable = mesh.inner.compile(graph, self._options)
-        fallible = mesh.communicator.meets and (self._options.check_indices or has_limits(self._graph))
+        fallible = mesh.is_fallible(self._graph, self._options)
         parts = (key(self._graph), repr(axes).encode(), self._options.key().encode())
         digest = blake2b(b"\0".join(parts), digest_size=8).digest()
         notes = tuple(partition.notes)

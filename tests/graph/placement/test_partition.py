@@ -21,6 +21,9 @@ from loopgrad.graph.placement.layout import ProcessPart, shard_count
 from loopgrad.graph.placement.places import Place
 from loopgrad.lazy.tensor.graph_export import graph_of
 from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.executable import Outgrown
+from loopgrad.runtime.mesh.communicator import Alone
+from loopgrad.runtime.mesh.device import MeshDevice
 from tests.graph.placement.processes import run_parts, together
 
 RNG = np.random.default_rng(0)
@@ -216,6 +219,26 @@ def test_bits_are_the_same_in_compiled_programs(name):
         results = _bytes(together(outputs, found))
         alone = alone or results
         assert results == alone
+
+
+def test_new_programs_run_directly_to_the_same_bits():
+    """Operation by operation, where nobody meets."""
+    device = MeshDevice(get_device("cpu"), Alone())
+    direct = set()
+    for name in ("sums", "table", "vmap", "own rows", "first positions", "dense", "ragged"):
+        graph, places, arrays = _traced(CASES[name], 100)
+        own = zip(arrays, places, strict=True)
+        buffers = [device.put(a) if p.axis is None else device.put_lanes(np.asarray(a), 100) for a, p in own]
+        expected = device.compile(graph, Options()).run(buffers)
+        try:
+            found = device.direct(graph, Options()).run(buffers)
+        except Outgrown:
+            continue
+        direct.add(name)
+        assert [b.axis for b in found] == [b.axis for b in expected]
+        one, other = ([device.inner.get(b.local) for b in each] for each in (found, expected))
+        assert _bytes(one) == _bytes(other)
+    assert direct >= {"sums", "first positions"}
 
 
 def test_the_engine_may_add_up_in_its_own_order():
