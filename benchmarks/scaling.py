@@ -183,6 +183,10 @@ def measured(processes: int) -> dict[str, float]:
     return found
 
 
+def least(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: min(each[name] for each in found) for name in found[0]}
+
+
 def machine_of(one: dict[str, float], two: dict[str, float]) -> Machine:
     """The model's numbers: by the uniform law on one process, and by collectives alone."""
     few, many = (float(trips("uniform", n).sum()) for n in LANES)
@@ -231,6 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--process", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--extrapolate", action="store_true")
+    parser.add_argument("--runs", type=int, default=1, help="of which the least times are taken")
     parser.add_argument("--lanes", type=lambda text: int(float(text)), default=10**12)
     parser.add_argument("--law", choices=LAWS[:2], default="uniform")
     parser.add_argument("--gradient", type=int, default=16, help="bytes of results")
@@ -246,7 +251,7 @@ def main() -> None:
         machine = Machine(chosen.call, chosen.trip, chosen.serial_trip, chosen.latency, chosen.bandwidth)
         print("\n".join(extrapolated(machine, chosen.lanes, chosen.law, chosen.gradient)))
     else:
-        one, two = measured(1), measured(2)
+        one, two = (least([measured(count) for _ in range(chosen.runs)]) for count in (1, 2))
         print(json.dumps(asdict(machine_of(one, two)), indent=1))
         print("\n".join(reproduced(one, two)))
 

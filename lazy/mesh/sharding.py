@@ -63,7 +63,7 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
         raise TypeError(explained("shard", "a function of start and stop", type(x).__name__, fix))
     lanes = device.part.lanes(n)
     with device.together(b"shard"):
-        return map_leaves(lambda part: _part(part, lanes, n, device), x(lanes.start, lanes.stop))
+        return lanes_of(x(lanes.start, lanes.stop), n, device)
 
 
 def _whole(x: Any, device: MeshDevice, part: ProcessPart) -> Tensor:
@@ -94,6 +94,11 @@ def _array(x: Any) -> np.ndarray[Any, Any]:
     if not array.ndim:
         raise ShapeError(explained("shard", "an array with an axis of lanes", "a scalar", "reshape it to (1,)"))
     return array
+
+
+def lanes_of(own: Tree, n: int, device: MeshDevice) -> Tree:
+    """Arrays of n lanes, of which these are this process' own."""
+    return map_leaves(lambda part: _part(part, device.part.lanes(n), n, device), own)
 
 
 def _part(part: Any, lanes: range, n: int, device: MeshDevice) -> Tensor:

@@ -49,6 +49,7 @@ from loopgrad.lazy.loops.fori_loop import fori_loop as fori_loop
 from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
+from loopgrad.lazy.mesh.batches import shard_batches as shard_batches
 from loopgrad.lazy.mesh.meshes import Mesh as Mesh
 from loopgrad.lazy.mesh.meshes import mesh as mesh
 from loopgrad.lazy.mesh.sharding import gather_all as gather_all

@@ -45,7 +45,7 @@ PROGRAMS = """
     iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize explain to_dot to_networkx to_text
 """
 REVERSE_ONLY = "attention"  # tests/lazy/networks has its derivatives
-OF_MESHES = "all_gather gather_all mesh pmax pmean psum shard"  # tests/lazy/mesh differentiates them
+OF_MESHES = "all_gather gather_all mesh pmax pmean psum shard shard_batches"  # tests/lazy/mesh differentiates them
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [
     name
