@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 KIND: Final = "mesh"
 PREFIX: Final = f"{KIND}:"
 PLACEMENT: Final = "placement"
+UNPLACED: Final = "not called yet: which process has which lanes isn't known"
 PLACING: Final = 30_000  # nanoseconds for which a node's part is worked out
 Axes = tuple[int | None, ...]
 T = TypeVar("T")
@@ -149,6 +150,10 @@ class MeshDirectProgram(DirectProgram):
         name = self._mesh.name
         return [MeshBuffer(b, name, type, p.axis) for b, type, p in zip(own, types, places, strict=True)]
 
+    def explain(self) -> tuple[str, ...]:
+        found = [program.explain() for program, _ in list(self._programs.values())]
+        return found[-1] if found else (UNPLACED,)
+
     def _made(self, axes: Axes) -> tuple[DirectProgram, Places]:
         """The own part. Outgrown where it has to be compiled."""
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
@@ -252,7 +257,7 @@ class MeshExecutable(Executable):
 
     def explain(self) -> tuple[str, ...]:
         if self._latest is None:
-            return ("not called yet: which process has which lanes isn't known",)
+            return (UNPLACED,)
         return (*self.notes(), *self._latest.executable.explain())
 
     def notes(self) -> tuple[str, ...]:
