@@ -69,6 +69,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     **dict.fromkeys(
         words("""
         bool bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
+        byte cdouble csingle double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong
+        ulonglong ushort complexfloating floating generic inexact integer number signedinteger unsignedinteger
     """),
         "dtypes: in every conversion",
     ),
@@ -91,7 +93,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         words("""
-        load save testing
+        asanyarray ascontiguousarray errstate frombuffer fromiter fromstring genfromtxt issubdtype loadtxt polyfit roots
+        seterr vectorize
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
         iscomplexobj isrealobj real_if_close fft load random save testing __array_api_version__
