@@ -35,7 +35,7 @@ from loopgrad.graph.regions import Loop
 from loopgrad.graph.types import StackType, TensorType
 
 FEW: Final = 512  # multiplications of a product that isn't worth the while
-ALWAYS: Final = 1 << 26  # bytes that rows may take
+ALWAYS: Final = 1 << 20  # bytes that rows may take: attention goes block by block so as not to have them
 TIMES: Final = 4  # and of what the loop's stacks and arrays take already
 
 

@@ -9,12 +9,12 @@ have led to one of the `xs`, HistoryError is raised: never a gradient with a par
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
 from loopgrad.graph.build import current_scope, emit, inline
+from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.errors import GradientError, explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Leaf, Value

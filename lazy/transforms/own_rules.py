@@ -166,6 +166,9 @@ class OwnRule(ABC):
             bound.apply_defaults()
             known = {p.name for p in left_out if p.kind is p.KEYWORD_ONLY}  # to the function itself
             args, kwargs = bound.args, {k: v for k, v in bound.kwargs.items() if k not in known}
+            if any(p.name == "out" for p in left_out):  # an array to write to that isn't there is no argument
+                place = [*signature.parameters].index("out")
+                args = (*args[:place], *args[place + 1 :])
         if kwargs:
             fix = "declare them without *, or bind them with functools.partial"
             raise GradientError(explained(what, "arguments with a position", ", ".join(kwargs), fix))

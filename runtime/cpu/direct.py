@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +24,7 @@ from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph import region_flow
 from loopgrad.graph.build import unbound
+from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind

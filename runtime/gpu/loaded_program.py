@@ -5,7 +5,6 @@ Owns what was loaded and placed: everything is made when first needed and goes w
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from loopgrad.codegen.program import ArraySlot, MatmulStep, RoutineStep
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
+from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import float32
 from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_shape, put

@@ -20,11 +20,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.targets.cpu.interface import TABLE
+from loopgrad.graph.cached_property import cached_property
 
 NUMBER: Final = re.compile(r"(?<=[ (\[])(-?\d+|0x[0-9A-F]+)(?=[,)\] \n])")
 NOT_FINITE: Final = re.compile(r"0x[7F]FF")

@@ -7,7 +7,6 @@ asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from loopgrad.codegen.arena import Arena
 from loopgrad.codegen.program import (
@@ -26,6 +25,7 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.steps import all_steps, rotated
 from loopgrad.codegen.targets.gpu.interface import KernelInterface, SupportLaunch
+from loopgrad.graph.cached_property import cached_property
 
 
 @dataclass(frozen=True, slots=True)

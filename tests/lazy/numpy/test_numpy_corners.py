@@ -34,7 +34,7 @@ def test_sigmoid_of_large_negative_numbers_and_its_slope_at_zero(device):
 def test_nan_to_num_replaces_infinities(device):
     x = np.array([np.nan, np.inf, -np.inf, 1.0])
     np.testing.assert_array_equal(np.asarray(lg.nan_to_num(lg.asarray(x))), np.nan_to_num(x))
-    replaced = np.asarray(lg.nan_to_num(lg.asarray(x), 7.0, posinf=8.0, neginf=9.0))
+    replaced = np.asarray(lg.nan_to_num(lg.asarray(x), nan=7.0, posinf=8.0, neginf=9.0))
     np.testing.assert_array_equal(replaced, [7.0, 8.0, 9.0, 1.0])
     assert np.asarray(lg.nan_to_num(lg.asarray([1, 2]))).tolist() == [1, 2]
 

@@ -32,7 +32,7 @@ def test_routines_are_the_references(n: int, inner: tuple[int, ...]) -> None:
         repeated = [np.repeat(x[:, None], 2, axis=1) if inner else x for x in arrays]
         types = [TensorType(a.shape, DTYPES[a.dtype.name]) for a in repeated]
         graph, _ = trace(lambda *v, op=op, attrs=attrs: emit(op, v, attrs), types)
-        program = build_program(graph, Options(), frozenset())
+        program = build_program(graph, Options())
         assert any(kernel.arrays for kernel in program.kernels), op
         assert sum(1 for kernel in program.kernels for _ in walk(kernel.body)) < MOST_OPERATIONS
         for found, expected in zip(interpret_program(program, repeated), REFERENCE[op](attrs, *repeated), strict=True):
@@ -54,7 +54,7 @@ def computed(op: str, attrs: dict[str, object], a: np.ndarray) -> list[np.ndarra
         return tuple(traced_for(count, [a, *starts], step)[1:])
 
     graph, _ = trace(looped, [type, TensorType((), DTYPES["int64"])])
-    program = build_program(graph, Options(), frozenset())
+    program = build_program(graph, Options())
     assert any(kernel.arrays for kernel in program.kernels), op
     return list(interpret_program(program, [a, np.asarray(1)]))
 
