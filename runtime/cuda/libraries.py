@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_int
 from typing import Any, Final
 
-from loopgrad.runtime.gpu.streams.vendor import Vendor, VendorLibrary
+from loopgrad.runtime.gpu.streams.vendor import Vendor, VendorLibrary, opened
 
 # versions of the files, the latest first; several may be there for several toolkits
 VERSIONS: Final = {"cublas": (13, 12), "cufft": (12, 11), "cusolver": (12, 11)}
@@ -18,30 +17,22 @@ NUMBERS: Final = {
 
 def load(name: str) -> Any:
     """The library, where there is one."""
+    files = [f"lib{name}.so.{version}" for version in VERSIONS[name]]
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib  # late: only installed where CUDA is wanted
 
         path = load_nvidia_dynamic_lib(name).abs_path
         if path:
-            return ctypes.CDLL(path)
+            files.insert(0, path)
     except (ImportError, RuntimeError, OSError, ValueError):  # too old a package, or nothing found
         pass
-    for version in VERSIONS[name]:
-        try:
-            return ctypes.CDLL(f"lib{name}.so.{version}")
-        except OSError:
-            continue
-    return None
-
-
-def _library(title: str, prefix: str, name: str) -> VendorLibrary:
-    return VendorLibrary(title, prefix, lambda: load(name))
+    return opened(files)
 
 
 NVIDIA: Final = Vendor(
-    _library("cuFFT", "cufft", "cufft"),
-    _library("cuSOLVER", "cusolverDn", "cusolver"),
-    _library("cuBLAS", "cublas", "cublas"),
+    VendorLibrary("cuFFT", "cufft", lambda: load("cufft")),
+    VendorLibrary("cuSOLVER", "cusolverDn", lambda: load("cusolver")),
+    VendorLibrary("cuBLAS", "cublas", lambda: load("cublas")),
     plan=c_int,
     numbers=NUMBERS,
     blas_version="_v2",

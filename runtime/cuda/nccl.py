@@ -3,10 +3,11 @@ calls it."""
 
 from __future__ import annotations
 
-import ctypes
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+
+from loopgrad.runtime.gpu.streams.vendor import opened
 
 NAME: Final = "NCCL"
 FILE: Final = "libnccl.so.2"
@@ -22,9 +23,4 @@ def load() -> Any | None:
         package = None
     if package is not None:
         places = [str(Path(folder, "lib", FILE)) for folder in package.submodule_search_locations or ()] + places
-    for place in places:
-        try:
-            return ctypes.CDLL(place)
-        except OSError:
-            continue
-    return None
+    return opened(places)

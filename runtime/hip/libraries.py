@@ -3,11 +3,10 @@ They come with ROCm; their numbers for enumerations are those of rocBLAS."""
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_void_p
 from typing import Any, Final
 
-from loopgrad.runtime.gpu.streams.vendor import Vendor, VendorLibrary
+from loopgrad.runtime.gpu.streams.vendor import Vendor, VendorLibrary, opened
 
 VERSIONS: Final = {"hipblas": (3, 2), "hipfft": (0,), "hipsolver": (1, 0)}
 NUMBERS: Final = {
@@ -18,22 +17,13 @@ NUMBERS: Final = {
 
 def load(name: str) -> Any:
     """The library, where there is one."""
-    for file in (f"lib{name}.so", *[f"lib{name}.so.{version}" for version in VERSIONS[name]]):
-        try:
-            return ctypes.CDLL(file)
-        except OSError:
-            continue
-    return None
-
-
-def _library(title: str, prefix: str, name: str) -> VendorLibrary:
-    return VendorLibrary(title, prefix, lambda: load(name))
+    return opened([f"lib{name}.so", *[f"lib{name}.so.{version}" for version in VERSIONS[name]]])
 
 
 AMD: Final = Vendor(
-    _library("hipFFT", "hipfft", "hipfft"),
-    _library("hipSOLVER", "hipsolverDn", "hipsolver"),
-    _library("hipBLAS", "hipblas", "hipblas"),
+    VendorLibrary("hipFFT", "hipfft", lambda: load("hipfft")),
+    VendorLibrary("hipSOLVER", "hipsolverDn", lambda: load("hipsolver")),
+    VendorLibrary("hipBLAS", "hipblas", lambda: load("hipblas")),
     plan=c_void_p,
     numbers=NUMBERS,
     blas_version="",

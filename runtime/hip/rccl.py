@@ -3,8 +3,9 @@ hardware."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Final
+
+from loopgrad.runtime.gpu.streams.vendor import opened
 
 NAME: Final = "RCCL"
 FILES: Final = ("librccl.so.1", "/opt/rocm/lib/librccl.so.1")
@@ -12,9 +13,4 @@ FILES: Final = ("librccl.so.1", "/opt/rocm/lib/librccl.so.1")
 
 def load() -> Any | None:
     """The library, None where there is none."""
-    for file in FILES:
-        try:
-            return ctypes.CDLL(file)
-        except OSError:
-            continue
-    return None
+    return opened(FILES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,16 @@ from loopgrad.runtime.gpu.streams.api import StreamFailure
 
 if TYPE_CHECKING:
     from loopgrad.runtime.gpu.streams.driver import StreamDriver
+
+
+def opened(files: Iterable[str]) -> Any:
+    """The first of these shared libraries that is installed; None where none is."""
+    for file in files:
+        try:
+            return ctypes.CDLL(file)
+        except OSError:
+            continue
+    return None
 
 
 @dataclass(frozen=True, slots=True)

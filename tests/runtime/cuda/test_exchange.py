@@ -18,10 +18,9 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime import dlpack
 from loopgrad.runtime.devices import get_device
-from tests.emitted_kernels import outside_the_run
+from tests.runtime.cuda.simulated_process import SIMULATED, run_simulated
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
-SIMULATED = "LOOPGRAD_TEST_SIMULATED_CUDA"
 ROOT = Path(__file__).parents[3]
 
 
@@ -35,15 +34,7 @@ needs_gpu = pytest.mark.skipif(SIMULATED in os.environ or not has_cuda(), reason
 
 @pytest.mark.skipif(SIMULATED in os.environ or has_cuda(), reason="runs in this process")
 def test_in_a_process_of_its_own():
-    from tests.runtime.cuda.test_reasons import simulated
-
-    if not simulated():
-        pytest.skip("no C compiler, or no cuda-bindings")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        capture_output=True, text=True, timeout=280, env={**outside_the_run(), SIMULATED: "1"}, cwd=ROOT,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stdout + run.stderr
+    run_simulated(__file__)
 
 
 @pytest.fixture

@@ -6,32 +6,19 @@ Run by itself this skips; `test_in_a_process_of_its_own` runs it where CUDA may 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
-from tests.emitted_kernels import outside_the_run
-from tests.runtime.cuda.test_simulated_driver import SIMULATED, inside
+from tests.runtime.cuda.simulated_process import SIMULATED, inside, run_simulated
 
 PRIME, LONG = 16411, 1 << 14
 
 
 @pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
 def test_in_a_process_of_its_own():
-    from tests.runtime.cuda.test_reasons import simulated
-
-    if not simulated():
-        pytest.skip("a CUDA driver, or no C compiler, or no cuda-bindings")
-    environment = {**outside_the_run(), SIMULATED: "1"}
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "--timeout", "100", "-p", "no:cacheprovider", __file__],
-        capture_output=True, text=True, timeout=280, env=environment, cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert run.returncode == 0, run.stdout + run.stderr
+    run_simulated(__file__)
 
 
 @pytest.fixture

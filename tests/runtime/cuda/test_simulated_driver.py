@@ -7,35 +7,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
-from tests.emitted_kernels import outside_the_run
+from tests.runtime.cuda.simulated_process import SIMULATED, inside, run_simulated
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
-
-SIMULATED = "LOOPGRAD_TEST_SIMULATED_CUDA"
-inside = pytest.mark.skipif(SIMULATED not in os.environ, reason="for a process in which CUDA is simulated")
 
 
 @pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
 def test_in_a_process_of_its_own():
-    from tests.runtime.cuda.test_reasons import simulated
-
-    if not simulated():
-        pytest.skip("a CUDA driver, or no C compiler, or no cuda-bindings")
-    environment = {**outside_the_run(), SIMULATED: "1"}
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "--timeout", "100", "-p", "no:cacheprovider", __file__],
-        capture_output=True, text=True, timeout=280, env=environment, cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert run.returncode == 0, run.stdout + run.stderr
+    run_simulated(__file__)
 
 
 @pytest.fixture

@@ -27,12 +27,27 @@ def columns(address: int, dtype: Any, rows: int, count: int) -> Any:
     return array(address, dtype, count, rows).T
 
 
-class FakeSolver:
+class FakeLibrary:
     """`done`: names of the functions that ran."""
 
     def __init__(self, stream: Stream, vendor: Vendor) -> None:
-        self._stream, self._on, self.done = stream, 0, []
-        self._numbers = vendor.numbers
+        self._stream, self._on, self._numbers = stream, 0, vendor.numbers
+        self.done: list[str] = []
+
+    def put(self, name: str, work: Callable[[], None]) -> int:
+        def noted() -> None:
+            with np.errstate(all="ignore"):
+                work()
+            self.done.append(name)
+
+        return self._stream.put(self._on, noted)
+
+
+class FakeSolver(FakeLibrary):
+    """Factorisations."""
+
+    def __init__(self, stream: Stream, vendor: Vendor) -> None:
+        super().__init__(stream, vendor)
         out = POINTER(c_void_p)
         rows: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
             "Create": (self._create, (out,)),
@@ -51,14 +66,6 @@ class FakeSolver:
     def _set_stream(self, handle: int, stream: int) -> int:
         self._on = stream
         return OK
-
-    def put(self, name: str, work: Callable[[], None]) -> int:
-        def noted() -> None:
-            with np.errstate(all="ignore"):
-                work()
-            self.done.append(name)
-
-        return self._stream.put(self._on, noted)
 
     def _of(self, x: str) -> dict[str, tuple[Callable[..., int], tuple[Any, ...]]]:
         dtype, size, numbers = DTYPES[x], POINTER(c_int), self._numbers
@@ -219,12 +226,12 @@ def lu(address: int, dtype: Any, m: int, n: int, pivots: int) -> None:
     array(pivots, np.int32, min(m, n))[:] = swaps + 1
 
 
-class FakeBlas:
+class FakeBlas(FakeLibrary):
     """The simulated cuBLAS of products, and what NumPy has besides."""
 
     def __init__(self, library: ctypes.CDLL, stream: Stream, vendor: Vendor) -> None:
-        self._library, self._stream, self._on, self.done = library, stream, 0, []
-        self._numbers, self._version = vendor.numbers, vendor.blas_version
+        super().__init__(stream, vendor)
+        self._library, self._version = library, vendor.blas_version
         for letter, dtype in DTYPES.items():
             for name, (function, types) in self._of(dtype).items():
                 setattr(self, f"{vendor.blas.prefix}{letter}{name}", CFUNCTYPE(c_int, *types)(function))
@@ -238,14 +245,6 @@ class FakeBlas:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._library, name)
-
-    def put(self, name: str, work: Callable[[], None]) -> int:
-        def noted() -> None:
-            with np.errstate(all="ignore"):
-                work()
-            self.done.append(name)
-
-        return self._stream.put(self._on, noted)
 
     def _of(self, dtype: Any) -> dict[str, tuple[Callable[..., int], tuple[Any, ...]]]:
         numbers, turns = self._numbers, [self._numbers["plain"], self._numbers["transposed"]]

@@ -1,0 +1,29 @@
+"""Tests of a file in a process of their own, in which CUDA is simulated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.emitted_kernels import outside_the_run
+
+SIMULATED = "LOOPGRAD_TEST_SIMULATED_CUDA"
+inside = pytest.mark.skipif(SIMULATED not in os.environ, reason="for a process in which CUDA is simulated")
+
+
+def run_simulated(file: str) -> None:
+    """Run the file's tests; skip where CUDA can't be simulated."""
+    from tests.runtime.cuda.test_reasons import simulated  # late: it imports loopgrad
+
+    if not simulated():
+        pytest.skip("a CUDA driver, or no C compiler, or no cuda-bindings")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "--timeout", "100", "-p", "no:cacheprovider", file],
+        capture_output=True, text=True, timeout=280, env={**outside_the_run(), SIMULATED: "1"},
+        cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
