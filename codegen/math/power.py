@@ -1,40 +1,57 @@
-"""x ** y as exp(y log|x|), the logarithm and the product to twice the precision; a few factors as products.
+"""x ** y as exp2(y log2|x|), the logarithm and the product to twice the precision; a few factors as products.
 
-log(m) = 2s + 2 s**3/3 + s**5 R(s**2) with s = f/(2 + f): the first two terms are kept to twice the precision, so the
-product with y is good to about 2**-63 even where it reaches 745, in f32 to 2**-36 where it reaches 104. Where a driver
+log2(m) = s (C + z (C/3 + z T(z))) with s = f/(2 + f), z = s**2 and C = 2/ln 2: all but T is kept to twice the
+precision. The reciprocal of 2 + f is no division: what the quotient lacks is computed exactly, and added. So the
+product with y is good to about 2**-63 even where it reaches 1075, in f32 to 2**-26 where it reaches 150. Bases that
+aren't positive normal numbers, and powers near the ends of the range, leave the common path together. Where a driver
 rearranges what makes such pairs, f32 is computed in f64.
 """
 
 from __future__ import annotations
 
 from functools import reduce
+from math import log as real_log
 from typing import Any, Final
 
-from loopgrad.codegen.math.compensated import two_sum
-from loopgrad.codegen.math.exponential import exp, exponential, split
-from loopgrad.codegen.math.logarithmic import decomposed, log
+from loopgrad.codegen.math.exponential import MAGIC, exp, exponential
+from loopgrad.codegen.math.logarithmic import LEAST_NORMAL, MANTISSA, decomposed, log
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
-R2 = {
-    32: (2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5),
-    64: (0.13211552163003518, 0.13255218672902302, 0.15386824067850316, 0.18181782964539397, 0.22222222535369904,
-         0.28571428570016655, 0.4000000000000242),
+INVERSE = (-0.057135023176670074, 0.12813332676887512, -0.25038620829582214, 0.49995696544647217)  # of 2 + f, to 2**-13
+FIRST = {32: (2.885390043258667, 3.851926067000022e-08), 64: (2.8853900817779268, 4.0710547481862066e-17)}  # 2/ln 2
+THIRD = {32: (0.9617967009544373, -7.028461812552678e-09), 64: (0.9617966939259756, 5.0577616648125907e-17)}
+TAIL = {
+    32: (0.3378604054450989, 0.4118480086326599, 0.5770801901817322),
+    64: (0.1903829301386065, 0.19125543731773392, 0.22198398554760276, 0.26230770139874116, 0.3205989022703375,
+         0.41219858309195867, 0.577078016355618),
 }  # fmt: skip
-LN2 = {32: (0.6931471824645996, -1.904654299957768e-09), 64: (0.6931471805599453, 2.3190468138462996e-17)}
-THIRD = {32: (0.6666666865348816, -1.98682149251302e-08), 64: (2 / 3, 3.700743415417188e-17)}  # 2/3, in two parts
-SUBNORMAL = {32: (-126, 24), 64: (-1022, 54)}  # exponents of 2: of the least normal number, of what makes others normal
-FARTHEST = {32: 120.0, 64: 1000.0}  # exp of which is infinite or 0
+SUBNORMAL = {32: 24, 64: 54}  # exponents of 2 that make subnormal numbers normal
+FARTHEST = {32: 170.0, 64: 1200.0}  # 2 to this power is infinite or 0
+ORDINARY = {32: 125.0, 64: 1021.0}  # 2 to this power is a normal number, and so are its neighbours
 INFINITY = float("inf")
 MOST_FACTORS = 8
 BEYOND = {32: 136, 64: 1040}  # exponents of 2 of what is infinite; what such a number loses in a product isn't
 
 
 def pow(m: Ops[V], x: V, y: V) -> V:
-    if m.bits(x) == 32 and m.rearranges:
+    bits = m.bits(x)
+    if bits == 32 and m.rearranges:
         wide_x, wide_y = m.widen(x), m.widen(y)
         size = exp(m, m.mul(wide_y, log(m, m.abs(wide_x))))
         return m.narrow(with_cases(m, wide_x, wide_y, size))
-    return with_cases(m, x, y, positive_power(m, m.abs(x), y))
+    a = m.abs(x)
+    p, p_low = product_with(m, y, log2_pair(m, a))
+    value, shifted = powered(m, p, p_low)
+    scaled = m.as_float(m.iadd(m.as_int(value), m.shl(m.as_int(shifted), MANTISSA[bits])))
+    near = m.lt(m.abs(p), m.const(x, ORDINARY[bits]))
+    usual = m.both(m.both(m.le(m.const(x, LEAST_NORMAL[bits]), x), m.lt(x, m.const(x, INFINITY))), near)
+
+    def unusual() -> V:
+        normal = m.both(m.le(m.const(x, LEAST_NORMAL[bits]), a), m.lt(a, m.const(x, INFINITY)))
+        size = m.rarely(m.invert(m.both(normal, near)), lambda: positive_power(m, a, y), scaled)
+        return with_cases(m, x, y, size)
+
+    return m.rarely(m.invert(usual), unusual, scaled)
 
 
 def with_cases(m: Ops[V], x: V, y: V, size: V) -> V:
@@ -58,62 +75,67 @@ def two_product(m: Ops[V], a: V, b: V) -> tuple[V, V]:
 
 
 def quick_two_sum(m: Ops[V], a: V, b: V) -> tuple[V, V]:
-    """a + b exactly, for |a| >= |b|."""
+    """a + b exactly, for |a| >= |b| or a = 0."""
     s = m.add(a, b)
     return s, m.sub(b, m.sub(s, a))
 
 
-def log_pair(m: Ops[V], a: V, shift: V) -> tuple[V, V]:
-    """log(a * 2**-shift) for positive normal a, to about 2**-66 relatively."""
+def inverse_of(m: Ops[V], d: V, f: V) -> V:
+    """1 / d for d = 2 + f: nearly all digits, which double with each of Newton's steps."""
+    found = polynomial(m, f, INVERSE)
+    for _ in range({32: 1, 64: 2}[m.bits(d)]):
+        found = m.fma(found, m.fma(m.neg(d), found, m.const(d, 1.0)), found)
+    return found
+
+
+def log2_pair(m: Ops[V], a: V, shift: V | None = None) -> tuple[V, V]:
+    """log2(a * 2**-shift) for positive normal a, to about 2**-66 relatively, 2**-35 in f32."""
+    bits = m.bits(a)
     k, mantissa = decomposed(m, a)
-    k = m.sub(k, shift)
-    one, two = m.const(a, 1.0), m.const(a, 2.0)
+    k = k if shift is None else m.sub(k, shift)
+    one = m.const(a, 1.0)
     f = m.sub(mantissa, one)
-    d, d_low = quick_two_sum(m, two, f)
-    inverse = m.div(one, d)
+    inverse = inverse_of(m, m.add(mantissa, one), f)
     s = m.mul(f, inverse)
-    s_low = m.mul(m.fma(m.neg(s), d_low, m.fma(m.neg(s), d, f)), inverse)
+    s_low = m.mul(m.fma(m.neg(s), f, m.fma(s, m.const(a, -2.0), f)), inverse)
     z, z_low = two_product(m, s, s)
     z_low = m.fma(m.add(s, s), s_low, z_low)
-    cube, cube_low = two_product(m, z, s)
-    cube_low = m.fma(z, s_low, m.fma(z_low, s, cube_low))
-    third, third_low = [m.const(a, part) for part in THIRD[m.bits(a)]]
-    c, c_low = two_product(m, cube, third)
-    c_low = m.fma(cube, third_low, m.fma(cube_low, third, c_low))
-    tail = m.mul(m.mul(cube, z), polynomial(m, z, R2[m.bits(a)]))
-    high, low = quick_two_sum(m, m.add(s, s), c)
-    low = m.add(low, m.add(m.add(m.add(s_low, s_low), c_low), tail))
-    ln2, ln2_low = [m.const(a, part) for part in LN2[m.bits(a)]]
-    big, big_low = two_product(m, k, ln2)
-    total, total_low = two_sum(m, big, high)
-    return quick_two_sum(m, total, m.add(total_low, m.add(low, m.fma(k, ln2_low, big_low))))
+    first, first_low, third, third_low = [m.const(a, part) for part in (*FIRST[bits], *THIRD[bits])]
+    t, t_low = quick_two_sum(m, third, m.mul(z, polynomial(m, z, TAIL[bits])))
+    w, w_low = two_product(m, z, t)
+    w_low = m.fma(z_low, t, m.fma(z, m.add(t_low, third_low), w_low))
+    u, u_low = quick_two_sum(m, first, w)
+    h, h_low = two_product(m, s, u)
+    h_low = m.fma(s_low, u, m.fma(s, m.add(u_low, m.add(w_low, first_low)), h_low))
+    high, low = quick_two_sum(m, k, h)
+    return high, m.add(low, h_low)
+
+
+def product_with(m: Ops[V], y: V, factor: tuple[V, V]) -> tuple[V, V]:
+    p, p_low = two_product(m, y, factor[0])
+    return p, m.fma(y, factor[1], p_low)
+
+
+def powered(m: Ops[V], p: V, p_low: V) -> tuple[V, V]:
+    """(v, MAGIC + n) with v * 2**n = 2**(p + p_low)."""
+    shifted = m.add(p, m.const(p, MAGIC[m.bits(p)]))
+    ln2 = m.const(p, real_log(2))
+    r = m.sub(p, m.sub(shifted, m.const(p, MAGIC[m.bits(p)])))
+    return exponential(m, m.fma(r, ln2, m.mul(p_low, ln2))), shifted
 
 
 def positive_power(m: Ops[V], a: V, y: V) -> V:
     """a ** y for a >= 0."""
-    least, shift = SUBNORMAL[m.bits(a)]
-    subnormal = m.lt(a, m.const(a, 2.0**least))
+    bits = m.bits(a)
+    zero, shift = m.const(a, 0.0), float(SUBNORMAL[bits])
+    subnormal = m.lt(a, m.const(a, LEAST_NORMAL[bits]))
     normal = m.select(subnormal, m.mul(a, m.const(a, 2.0**shift)), a)
-    high, low = log_pair(m, normal, m.select(subnormal, m.const(a, float(shift)), m.const(a, 0.0)))
-    edge = m.either(m.eq(a, m.const(a, 0.0)), m.invert(m.lt(a, m.const(a, INFINITY))))
-    extreme = m.select(m.eq(a, m.const(a, 0.0)), m.const(a, -INFINITY), a)
-    p, p_low = two_product(m, y, high)
-    p_low = m.fma(y, low, p_low)
-    bound = m.const(a, FARTHEST[m.bits(a)])
-    unbounded = m.invert(m.lt(m.abs(p), bound))
-    p = m.select(edge, m.mul(y, extreme), p)
-    p_low = m.select(m.either(edge, unbounded), m.const(a, 0.0), p_low)
-    return exp_pair(m, p, p_low)
-
-
-def exp_pair(m: Ops[V], p: V, p_low: V) -> V:
-    """exp(p + p_low)."""
-    limit = m.const(p, FARTHEST[m.bits(p)])
-    p = m.select(m.lt(limit, p), limit, p)
-    p = m.select(m.lt(p, m.neg(limit)), m.neg(limit), p)
-    shifted, r = split(m, p)
-    r = m.add(r, p_low)
-    return m.times_power(exponential(m, r), shifted)
+    p, p_low = product_with(m, y, log2_pair(m, normal, m.select(subnormal, m.const(a, shift), zero)))
+    edge = m.either(m.eq(a, zero), m.invert(m.lt(a, m.const(a, INFINITY))))
+    extreme = m.select(m.eq(a, zero), m.const(a, -INFINITY), a)
+    unbounded = m.invert(m.lt(m.abs(p), m.const(a, FARTHEST[bits])))
+    p = m.clamp(m.select(edge, m.mul(y, extreme), p), -FARTHEST[bits], FARTHEST[bits])
+    return m.times_power(*powered(m, p, m.select(m.either(edge, unbounded), zero, p_low)))
 
 
 def has_few_factors(exponent: float) -> bool:

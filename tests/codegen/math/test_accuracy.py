@@ -119,13 +119,17 @@ def test_lgamma_of_tiny_negative_numbers():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_power(dtype):
+    """Also where a small error of the logarithm would be a large one of the power."""
+    most, limit = (88, 1) if dtype is np.float32 else (709, 1.4)
     base = logarithmic(1e-3, 1e3, False).astype(dtype)
-    exponent = uniform(-12, 12).astype(dtype)
-    wanted = np.power(base.astype(np.longdouble), exponent.astype(np.longdouble))
-    assert ulps(compute("pow", base, exponent), wanted) < 2
-    whole = np.round(exponent)
-    wanted = np.power(-base.astype(np.longdouble), whole.astype(np.longdouble))
-    assert ulps(compute("pow", -base, whole), wanted) < 2
+    near = uniform(0.7, 1.42).astype(dtype)
+    farthest = np.random.default_rng(2).uniform(-most, most, LANES) / np.log(near.astype(np.float64))
+    for x, y in ((base, uniform(-12, 12)), (near, farthest)):
+        y = y.astype(dtype)
+        assert ulps(compute("pow", x, y), np.power(x.astype(np.longdouble), y.astype(np.longdouble))) < limit
+        whole = np.round(y)
+        wanted = np.power(-x.astype(np.longdouble), whole.astype(np.longdouble))
+        assert ulps(compute("pow", -x, whole), wanted) < limit
 
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, np.inf, -np.inf, np.nan, 1e-40, 1e30, -1e30, 2.5]
