@@ -66,7 +66,8 @@ class _ProgramInterpreter:
             case RoutineStep():
                 self.call(step)
             case PushStep():
-                self.stacks[step.stack].append(memory[step.slot].copy())
+                memory[step.slot] = row = memory[step.slot].copy() if step.in_place else memory[step.slot]
+                self.stacks[step.stack].append(row if step.in_place else row.copy())
             case PopStep():
                 memory[step.slot] = self.stacks[step.stack].pop()
             case ForStep():

@@ -117,7 +117,7 @@ class Lifetimes:
             case ReserveStep():
                 yield (step.depth, True)
             case PushStep():
-                yield (step.slot, True)
+                yield (step.slot, not step.in_place)
             case PopStep():
                 yield (step.slot, False)
             case SwitchStep():

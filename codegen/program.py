@@ -133,11 +133,13 @@ class ReserveStep:
 
 @dataclass(frozen=True, slots=True)
 class PushStep:
-    """Append the slot's tensor to program stack `stack` (grows geometrically)."""
+    """Append the slot's tensor to program stack `stack` (grows geometrically). `in_place`: append a row that later
+    steps write, which is what the slot is from here on."""
 
     stack: int
     slot: int
     by: int | None = None
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)

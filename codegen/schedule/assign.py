@@ -1,9 +1,9 @@
 """Buffers to slots: inputs and outputs first, temporaries reused once nobody reads them any more.
 
 Enters: steps that refer to buffers by number. Leaves: slots and the same steps with slot numbers. Buffers of one
-element type and size may share a slot; library calls need their exact shape. The arena overlaps the bytes of all
-slots afterwards; sharing slots before is what gives a loop's new carries the memory of dead ones, wherever rotations
-left that, which no offset known ahead can.
+element type and size may share a slot; library calls need their exact shape, and what is pushed or popped may be
+memory of a stack. The arena overlaps the bytes of all slots afterwards; sharing slots before is what gives a loop's new
+carries the memory of dead ones, wherever rotations left that, which no offset known ahead can.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer
+from loopgrad.codegen.steps import all_steps, rotated
 
 
 def assign_slots(
@@ -44,6 +45,8 @@ def assign_slots(
     numbers = {b.number: i for i, b in enumerate(fixed)}
     free: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     constants = bytearray()
+    pushed = {step.slot for step in all_steps(steps) if isinstance(step, PushStep)}
+    apart = pushed.difference([slot for step in all_steps(steps) for slot in rotated(step)])
     lives = sorted([(*lifetimes.life((b,)), b) for b in lifetimes.used() if b not in numbers], key=itemgetter(0, 2))
     for first, last, number in lives:
         buffer = buffers[number]
@@ -53,7 +56,11 @@ def assign_slots(
             constants += buffer.constant
             constants += bytes(-len(constants) % ALIGNMENT)
             continue
-        numbers[number] = _slot(buffer, first, last, slots, free)
+        if number in apart or buffer.popped:
+            numbers[number] = len(slots)
+            slots.append(ArraySlot(buffer.type, "temp"))
+        else:
+            numbers[number] = _slot(buffer, first, last, slots, free)
     return tuple(slots), renumbered(steps, numbers.__getitem__), numbers, bytes(constants)
 
 
@@ -65,9 +72,6 @@ def _slot(
     free: dict[tuple[object, ...], list[tuple[int, int]]],
 ) -> int:
     """A slot of the buffer's kind whose last user is done, else a new one."""
-    if buffer.popped:
-        slots.append(ArraySlot(buffer.type, "temp"))
-        return len(slots) - 1
     key: tuple[object, ...] = (buffer.type.dtype, buffer.type.nbytes, buffer.type.shape if buffer.exact else None)
     pool = free.setdefault(key, [])
     if pool and pool[0][0] < first:

@@ -189,6 +189,9 @@ class HostDriven(StepWalk):
         allocation = self._driver.take(self._program.stacks[step.stack].element.nbytes)
         rows.append(allocation)
         peaks[step.stack] = max(peaks[step.stack], len(rows))
+        if step.in_place:
+            self._bindings.symbols[SLOTS + step.slot] = allocation.address
+            return
         self._bindings.symbols[SPARE] = allocation.address
         self._launches.supported(step.by, [SLOTS + step.slot, SPARE])
 

@@ -73,6 +73,9 @@ class StepRecorder(StepWalk):
         operations.room(self._layout.stack(step.stack), self._slot(depth), self._kind(depth))
 
     def push(self, step: PushStep) -> None:
+        if step.in_place:
+            self._recorder.update().operations.push(self._layout.stack(step.stack), self._slot(step.slot))
+            return
         top = self._work.placement.tops + step.stack
         self._recorder.update().operations.push(self._layout.stack(step.stack), self._recorder.position(top))
         self._launches.supported(step.by, [SLOTS + step.slot, top])

@@ -1,6 +1,6 @@
 """Which slots of a Program may share memory on a GPU, and where they lie.
 
-Slots that leave, change places, or are read or written by the host have memory of their own; the other
+Slots that leave, change places, are rows of stacks, or are read or written by the host have no part of it; the other
 temporaries and the kernels' scratch blocks lie in one arena.
 """
 
@@ -15,6 +15,7 @@ from loopgrad.codegen.program import (
     LaunchStep,
     PopStep,
     Program,
+    PushStep,
     ReserveStep,
     RoutineStep,
     SwitchStep,
@@ -39,6 +40,8 @@ def _apart(program: Program) -> Iterator[int]:
         match step:
             case ForStep() | WhileStep() | SwitchStep() | PopStep() | ReserveStep():
                 yield from named(step)
+            case PushStep() if step.in_place:
+                yield step.slot
             case RoutineStep() if step.by_host:
                 yield from named(step)
             case LaunchStep():

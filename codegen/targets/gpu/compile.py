@@ -23,6 +23,7 @@ from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, wa
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
+from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
 
@@ -83,7 +84,7 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     if not image.geometry.exchanges:
         program = without_exchanges(program)
     straightened = replace(program, kernels=tuple(map(chosen, program.kernels)))
-    program = with_epilogues(with_row_stages(straightened, image.geometry))
+    program = with_epilogues(with_row_stages(with_stack_rows(straightened), image.geometry))
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     met: list[RoutineRow] = []

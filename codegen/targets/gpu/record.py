@@ -17,6 +17,7 @@ from loopgrad.codegen.program import (
     MatmulStep,
     PopStep,
     ProgramStack,
+    PushStep,
     Residual,
     RoutineRow,
     RoutineStep,
@@ -68,6 +69,11 @@ class ProgramRecord:
     def moving(self) -> frozenset[int]:
         """Slots that steps make point elsewhere, or that the host writes."""
         return self.moved.union([step.index for step in all_steps(self.steps) if isinstance(step, ForStep)])
+
+    @cached_property
+    def rows(self) -> frozenset[int]:
+        """Slots that are rows of stacks whenever steps use them, without memory of their own."""
+        return frozenset([s.slot for s in all_steps(self.steps) if isinstance(s, PushStep) and s.in_place])
 
     @cached_property
     def shadowed(self) -> tuple[int, ...]:
@@ -126,6 +132,8 @@ def _moved(step: Step) -> tuple[int, ...]:
         case RoutineStep():
             return step.outputs
         case PopStep():
+            return (step.slot,)
+        case PushStep() if step.in_place:
             return (step.slot,)
         case ForStep() | WhileStep():
             return rotated(step)

@@ -68,7 +68,7 @@ class _Supported:
                 return replace(step, initials=tuple(initials))
             case CopyStep():
                 return replace(step, by=self.copy(step.target))
-            case PushStep():
+            case PushStep() if not step.in_place:
                 return replace(step, by=self.copy(step.slot))
             case MatmulStep():
                 return replace(step, by=self.product(step))
