@@ -32,6 +32,7 @@ def fori_loop(
     body_fun: Callable[[Any, Any], Any],
     init_val: Tree,
     *,
+    unroll: int | bool | None = None,
     memory_budget: int | None = None,
     name: str | None = None,
 ) -> Tree:
@@ -39,7 +40,8 @@ def fori_loop(
 
     Bounds are integers: convert a float bound with `lg.floor(x).astype(lg.int64)`, where NaN becomes 0. `upper <=
     lower` means no trip. `i` has the bounds' dtype; of Python ints it is weak. Bounds broadcast: scalars make a uniform
-    loop, a shape S makes lanes. Carries (`init_val`, a tree), `memory_budget` and `name` are as for `while_loop`.
+    loop, a shape S makes lanes. Carries (`init_val`, a tree), `memory_budget` and `name` are as for `while_loop`;
+    `unroll`, JAX's hint, changes nothing.
 
     Raises DTypeError for bounds that aren't integers, DTypeError, ShapeError or StructureError for a carry that
     changes.

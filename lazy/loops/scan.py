@@ -38,6 +38,7 @@ def scan(
     xs: Tree = None,
     length: int | None = None,
     reverse: bool = False,
+    unroll: int | bool = 1,
     *,
     memory_budget: int | None = None,
     name: str | None = None,
@@ -46,7 +47,8 @@ def scan(
 
     `xs` is a tree of arrays that share the extent n of their first axis; `length` is n where there are none. The
     results' second part has f's structure of y, each leaf with a first axis of n. `reverse` goes from the last row to
-    the first; y of row k stands in row k nonetheless. The carry, `memory_budget` and `name` are as for `while_loop`.
+    the first; y of row k stands in row k nonetheless. `unroll`, JAX's hint, changes nothing: the compiler decides. The
+    carry, `memory_budget` and `name` are as for `while_loop`.
 
     Raises ShapeError where the first axes differ or n isn't given, DTypeError where f returns no pair, changes the type
     of a carry, or `length` isn't whole.

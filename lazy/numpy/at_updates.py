@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.numpy.elementwise import add, divide, maximum, minimum, multiply, negative, power
-from loopgrad.lazy.numpy.indexing import FULL, IndexPlan, get_item, plan_index, slice_spans
+from loopgrad.lazy.numpy.indexing import FULL, IndexPlan, get_item, slice_spans
+from loopgrad.lazy.numpy.positions_out_of_range import plan_by_mode, read_by_mode
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
@@ -47,6 +48,14 @@ _COMBINE: Final[dict[str, Callable[[Any, Any], Any] | None]] = {
 }
 
 
+class How(TypedDict, total=False):
+    """JAX's keywords of updates."""
+
+    mode: str | None
+    indices_are_sorted: bool
+    unique_indices: bool
+
+
 class At:
     """`x.at`: subscript it, then say how to update."""
 
@@ -68,85 +77,98 @@ class AtIndex:
         self._tensor = tensor
         self._index = index
 
-    def get(self) -> Tensor:
+    def get(
+        self, *, mode: str | None = None, fill_value: ArrayLike | None = None, indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+    ) -> Tensor:  # fmt: skip
         """`x[index]`, a copy: what is out of range and data is clamped; dtype and shape are those of the subscript.
+
+        `mode` "fill" (or "drop") gives `fill_value` where a position is out of range; None is NaN, the smallest signed
+        or largest unsigned integer, True. "clip" and "promise_in_bounds" clamp. With a mode ints are data, too. JAX's
+        `indices_are_sorted` and `unique_indices` change nothing. Raises ValueError for another mode, DTypeError for a
+        fill_value that doesn't fit x's dtype.
 
         >>> lg.arange(3).at[lg.asarray([1, 9])].get()
         Tensor([1, 2], dtype=int64)
+        >>> lg.arange(3).at[lg.asarray([1, 9])].get(mode="fill", fill_value=-1)
+        Tensor([ 1, -1], dtype=int64)
         """
-        return get_item(self._tensor, self._index)
+        if mode is None:
+            return get_item(self._tensor, self._index)
+        return read_by_mode("at[...].get", self._tensor, self._index, mode, fill_value)
 
-    def set(self, values: ArrayLike) -> Tensor:
+    def set(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x with the elements replaced; where an index occurs twice the last one wins.
 
         `values` broadcast to the shape of `x[index]`, and must fit x's dtype: raises ShapeError or DTypeError. All
-        methods here share that.
+        methods here share that, and `mode`: positions out of range are dropped, as with "drop" or "fill", or with
+        "clip" clamped; with a mode ints are data, too. JAX's `indices_are_sorted`, `unique_indices` change nothing.
 
         >>> lg.arange(4).at[1:3].set(9)
         Tensor([0, 9, 9, 3], dtype=int64)
         """
-        return update("set", self._tensor, self._index, values)
+        return update("set", self._tensor, self._index, values, **how)
 
-    def add(self, values: ArrayLike) -> Tensor:
+    def add(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x with `values` added; repeated indices add up. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.zeros(3).at[lg.asarray([0, 0, 2])].add([1.0, 2.0, 4.0])
         Tensor([3., 0., 4.], dtype=float64)
         """
-        return update("add", self._tensor, self._index, values)
+        return update("add", self._tensor, self._index, values, **how)
 
-    def subtract(self, values: ArrayLike) -> Tensor:
+    def subtract(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x with `values` subtracted; repeated indices add up. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.zeros(3).at[0].subtract(1.0)
         Tensor([-1.,  0.,  0.], dtype=float64)
         """
         taken = wrap(as_update("add", values, self._tensor._value))
-        return update("add", self._tensor, self._index, negative(taken))
+        return update("add", self._tensor, self._index, negative(taken), **how)
 
-    def multiply(self, values: ArrayLike) -> Tensor:
+    def multiply(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x multiplied by `values`; repeated indices multiply. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.ones(3).at[lg.asarray([0, 0])].multiply(3.0)
         Tensor([9., 1., 1.], dtype=float64)
         """
-        return update("mul", self._tensor, self._index, values)
+        return update("mul", self._tensor, self._index, values, **how)
 
     mul = multiply
 
-    def divide(self, values: ArrayLike) -> Tensor:
+    def divide(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x divided by `values`; repeated indices divide repeatedly. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.ones(3).at[1].divide(4.0)
         Tensor([1.  , 0.25, 1.  ], dtype=float64)
         """
-        return update("mul", self._tensor, self._index, divide(1, values))
+        return update("mul", self._tensor, self._index, divide(1, values), **how)
 
-    def min(self, values: ArrayLike) -> Tensor:
+    def min(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """The smaller of x and `values`, at repeated indices of all. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.ones(3).at[lg.asarray([0, 0])].min([0.5, 0.25])
         Tensor([0.25, 1.  , 1.  ], dtype=float64)
         """
-        return update("min", self._tensor, self._index, values)
+        return update("min", self._tensor, self._index, values, **how)
 
-    def max(self, values: ArrayLike) -> Tensor:
+    def max(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """The larger of x and `values`, at repeated indices of all. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.ones(3).at[lg.asarray([0, 0])].max([0.5, 2.0])
         Tensor([2., 1., 1.], dtype=float64)
         """
-        return update("max", self._tensor, self._index, values)
+        return update("max", self._tensor, self._index, values, **how)
 
-    def power(self, values: ArrayLike) -> Tensor:
+    def power(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x to the power `values`; an index may occur once only. Shapes, dtypes and errors are those of `set`.
 
         >>> lg.asarray([2.0, 3.0]).at[1].power(2.0)
         Tensor([2., 9.], dtype=float64)
         """
-        return update("set", self._tensor, self._index, power(self.get(), values))
+        return update("set", self._tensor, self._index, power(self._taken(how), values), **how)
 
-    def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def apply(self, function: Callable[[Tensor], Tensor], **how: Unpack[How]) -> Tensor:
         """x with `function` applied to the elements, as one tensor of their shape; an index may occur once only.
 
         What it returns is set: dtypes and errors are those of `set`.
@@ -154,17 +176,24 @@ class AtIndex:
         >>> lg.asarray([4.0, 9.0]).at[1].apply(lg.sqrt)
         Tensor([4., 3.], dtype=float64)
         """
-        return update("set", self._tensor, self._index, function(self.get()))
+        return update("set", self._tensor, self._index, function(self._taken(how)), **how)
+
+    def _taken(self, how: How) -> Tensor:
+        """The elements that an update starts from; what is made of others isn't written."""
+        return self.get(mode="clip" if how.get("mode") else None)
 
 
-def update(kind: str, x: Tensor, index: Any, values: ArrayLike) -> Tensor:
+def update(
+    kind: str, x: Tensor, index: Any, values: ArrayLike, *, mode: str | None = None, indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+) -> Tensor:  # fmt: skip
     """x with the elements at `index` combined with `values`."""
     masked = update_masked(kind, x, index, values)
     if masked is not None:
         return masked
     base = x._value
     incoming = as_update(kind, values, base)
-    return wrap(updated(kind, base, plan_index(base.shape, index), incoming))
+    return wrap(updated(kind, base, plan_by_mode(f"at[...].{kind}", base.shape, index, mode), incoming))
 
 
 def updated(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:

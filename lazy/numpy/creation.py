@@ -29,7 +29,7 @@ from loopgrad.lazy.tensor.core import (
     unmasked,
     wrap,
 )
-from loopgrad.lazy.tensor.evaluation import to_device
+from loopgrad.lazy.tensor.evaluation import to_device, to_numpy
 from loopgrad.lazy.tensor.exchange import from_gpu, placed
 from loopgrad.lazy.tensor.operands import normal_shape, positions
 from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
@@ -287,23 +287,31 @@ def empty_like(
     return zeros_like(x, dtype, order, device=device, shape=shape)
 
 
+def _known_bound(bound: Any) -> Any:
+    if not isinstance(bound, TensorCore):
+        return bound
+    if bound._value.scope is not None:
+        fix = "the length must be known while tracing: name it in static_argnums, or loop with lg.fori_loop"
+        raise DTypeError(explained("arange", "Python numbers", "a tensor", fix))
+    return to_numpy(bound, "arange").item()
+
+
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
     """start, start + step, ... below `stop` (one argument: 0 .. start); a vector.
 
-    int64 of ints, the default float dtype of floats, unless given. Bounds are Python numbers, since they decide the
-    shape: raises DTypeError for tensors, ValueError for NaN, infinities and a step of 0.
+    int64 of ints, the default float dtype of floats, unless given. Bounds decide the shape, so tensors among them are
+    evaluated: raises DTypeError for those of a function that is being traced, ValueError for NaN, infinities and a step
+    of 0.
 
     >>> lg.arange(3), lg.arange(1.0, 0.0, -0.25)
     (Tensor([0, 1, 2], dtype=int64), Tensor([1.  , 0.75, 0.5 , 0.25], dtype=float64))
     """
     if stop is None:
         start, stop = 0, start
+    start, stop, step = [_known_bound(b) for b in (start, stop, step)]
     for bound in (start, stop, step):
-        if isinstance(bound, TensorCore):
-            fix = "the length must be known while tracing: name it in static_argnums, or loop with lg.fori_loop"
-            raise DTypeError(explained("arange", "Python numbers", "a tensor", fix))
         if not math.isfinite(bound):
             raise ValueError(explained("arange", "finite numbers", bound, "the length must be known"))
     if step == 0:

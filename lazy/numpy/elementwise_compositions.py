@@ -36,11 +36,11 @@ from loopgrad.lazy.numpy.elementwise import (
     subtract,
     trunc,
 )
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.reduction import all
 from loopgrad.lazy.numpy.smooth_functions import logaddexp
 from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
 from loopgrad.lazy.tensor.outputs import binary, unary

@@ -16,7 +16,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
-from loopgrad.lazy.numpy.indexing import take
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions

@@ -1,4 +1,4 @@
-"""`x[index]`, `take`, and what a subscript means.
+"""`x[index]`, and what a subscript means.
 
 NumPy's rules: ints, slices of any step, None, Ellipsis, integer arrays and tensors (which may depend
 on data), lists, bool masks. A Python int out of range raises; an index that is data is clamped, after
@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loopgrad.graph import ops
-from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
+from loopgrad.graph.errors import DTypeError, IndexRangeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import may_lie_in
 from loopgrad.graph.types import DType, TensorType, bool_, int32, int64, uint64
 from loopgrad.lazy.tensor.core import (
-    ArrayLike,
     TensorCore,
     array_leaf,
     as_tensor,
@@ -37,14 +35,12 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
-from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.promotion import promote
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "take take_along_axis"
 FULL = slice(None)
 
 
@@ -361,73 +357,3 @@ def _from_end(index: Value, extent: int) -> Value:
     if index.dtype.kind == "u" or not may_lie_in(index, -extent, -1):
         return index
     return ops.select(ops.lt(index, 0), ops.add(index, extent), index)
-
-
-# ---- functions
-
-
-def take(x: ArrayLike, /, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise") -> Tensor:
-    """The elements at `indices` along an axis (None: of the raveled array), of x's dtype.
-
-    The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. What is out of
-    range is clamped, as every index that is data, or raises IndexRangeError under `lg.options(check_indices=True)`;
-    `mode` "wrap" takes it modulo the extent, "clip" clamps negative ones, too. Raises ValueError for another mode.
-
-    >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
-    Tensor([30, 10, 30], dtype=int64)
-    """
-    t = as_tensor(x)
-    chosen = as_tensor(indices)
-    if mode != "raise":
-        shape = t._value.shape
-        extent = prod(shape) if axis is None else shape[normal_axis("take", axis, len(shape))]
-        chosen = _brought_inside(chosen, extent, mode)
-    if axis is None:
-        return delivered("take", get_item(wrap(ops.reshape(t._value, (prod(t._value.shape),))), chosen), out)
-    d = normal_axis("take", axis, len(t._value.shape))
-    return delivered("take", get_item(t, (*(FULL,) * d, chosen)), out)
-
-
-def _brought_inside(chosen: Tensor, extent: int, mode: str) -> Tensor:
-    if mode not in ("wrap", "clip"):
-        raise ValueError(explained("take", "mode 'raise', 'wrap' or 'clip'", repr(mode), "pass one of them"))
-    wide = cast_value(chosen._value, int64)
-    last = max(extent - 1, 0)
-    return wrap(ops.mod(wide, max(extent, 1)) if mode == "wrap" else ops.min(ops.max(wide, 0), last))
-
-
-def take_along_axis(x: ArrayLike, /, indices: ArrayLike, axis: int | None = -1) -> Tensor:
-    """For each position, the element that `indices` names along the axis (None: in x raveled, by a vector); broadcast
-    elsewhere, of x's dtype.
-
-    Raises ShapeError where ranks differ. Out of range is as for `take`.
-
-    >>> x = lg.asarray([[3, 1, 2], [6, 5, 4]])
-    >>> lg.take_along_axis(x, lg.argsort(x), axis=1)
-    Tensor([[1, 2, 3],
-            [4, 5, 6]], dtype=int64)
-    """
-    t, chosen = as_tensor(x), as_tensor(indices)
-    if axis is None:
-        t, axis = wrap(ops.reshape(t._value, (prod(t._value.shape),))), 0
-    return get_item(t, along_axis("take_along_axis", t._value.shape, chosen, axis))
-
-
-def along_axis(op: str, shape: Shape, chosen: Tensor, axis: int) -> tuple[Tensor, ...]:
-    """The subscript for an array of that shape: `chosen` along the axis, each other axis' own positions."""
-    rank = len(shape)
-    if len(chosen._value.shape) != rank:
-        raise ShapeError(explained(op, f"indices of rank {rank}", chosen._value.type, "add axes"))
-    d = normal_axis(op, axis, rank)
-    rest = joined_shape(op, [_without(shape, d), _without(chosen._value.shape, d)])
-    full = (*rest[:d], chosen._value.shape[d], *rest[d:])
-    along = broadcast_value(chosen._value, full)
-    index: list[Tensor] = []
-    for a, extent in enumerate(shape):
-        grid = positions(full, a) if extent != 1 else constant(0, TensorType(full, int64))
-        index.append(wrap(along if a == d else grid))
-    return tuple(index)
-
-
-def _without(shape: Shape, axis: int) -> Shape:
-    return (*shape[:axis], *shape[axis + 1 :])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import multiply
 from loopgrad.lazy.numpy.movement import concat, expand_dims, flip, reshape, split, swapaxes
@@ -152,7 +154,7 @@ def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis:
     >>> lg.array_split(lg.arange(5), 2)
     [Tensor([0, 1, 2], dtype=int64), Tensor([3, 4], dtype=int64)]
     """
-    if isinstance(indices_or_sections, tuple | list):
+    if np.ndim(indices_or_sections):
         return split(x, indices_or_sections, axis=axis)
     t = as_tensor(x)
     extent = t._value.shape[normal_axis("array_split", axis, len(t._value.shape))]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
@@ -312,7 +314,7 @@ def cross(
 # ---- einsum
 
 
-def einsum(subscripts: str, /, *operands: ArrayLike, out: Out = None, optimize: Any = True) -> Tensor:
+def einsum(subscripts: Any, /, *operands: Any, out: Out = None, optimize: Any = True) -> Tensor:
     """Einstein summation over letters ("ij,jk->ik"); of three operands to eight the order of contractions is
     the one with the fewest multiplications, of more what a greedy search finds (`numpy.einsum_path`).
 
@@ -320,12 +322,15 @@ def einsum(subscripts: str, /, *operands: ArrayLike, out: Out = None, optimize: 
     without letters, which are broadcast against each other. Of one operand of which nothing is summed ("ij->ji",
     "ii->i") the result is a view.
 
-    Dtypes are promoted to one. With `out` the result is written to that, and it is returned; `optimize`, which tells
-    NumPy to look for an order, changes nothing. Raises ShapeError for letters that don't fit the shapes.
+    NumPy's other form has lists of numbers behind the operands, and last those of the result: `einsum(x, [0, 1], y,
+    [1], [0])`. Dtypes are promoted to one. With `out` the result is written to that, and it is returned; `optimize`,
+    which tells NumPy to look for an order, changes nothing. Raises ShapeError for letters that don't fit the shapes.
 
     >>> lg.einsum("ij,j->i", lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _lettered((subscripts, *operands))
     values, were_bool = _one_dtype(operands)
     inputs, output, values = _parse(subscripts, values)
     if len(operands) == 1 and set(inputs[0]) == set(output):
@@ -337,6 +342,19 @@ def einsum(subscripts: str, /, *operands: ArrayLike, out: Out = None, optimize: 
         left.append(_contract(*one, *other, later))
     result = wrap(_arranged(*left[0], output))
     return delivered("einsum", cast(result, bool_) if were_bool else result, out)
+
+
+def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """`x, [0, 1], y, [1], [0]` as "ab,b->a" and (x, y)."""
+    lists = [*parts[1::2], *([parts[-1]] if len(parts) % 2 else [])]
+    for numbers in lists:
+        wrong = not isinstance(numbers, list | tuple)
+        if wrong or any(n is not Ellipsis and not 0 <= index(n) < len(ascii_letters) for n in numbers):
+            fix = f"use numbers from 0 to {len(ascii_letters) - 1}, and ... once"
+            raise ShapeError(explained("einsum", "a string, or a list of numbers behind each operand", numbers, fix))
+    words = ["".join([ELLIPSIS if n is Ellipsis else ascii_letters[index(n)] for n in numbers]) for numbers in lists]
+    count = len(parts) // 2
+    return ",".join(words[:count]) + "".join([f"->{word}" for word in words[count:]]), tuple(parts[: 2 * count : 2])
 
 
 def _path(operands: Sequence[tuple[str, Value]], output: str) -> list[tuple[int, int]]:

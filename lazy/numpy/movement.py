@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from operator import index as whole_number
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -379,8 +380,9 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
     t = as_tensor(x)
     d = normal_axis("split", axis, len(t._value.shape))
     extent = t._value.shape[d]
-    if isinstance(indices_or_sections, tuple | list | np.ndarray):
-        cuts = [min(max(c + extent if c < 0 else c, 0), extent) for c in indices_or_sections]
+    if np.ndim(indices_or_sections):
+        positions = [whole_number(c) for c in indices_or_sections]  # type: ignore[union-attr]
+        cuts = [min(max(c + extent if c < 0 else c, 0), extent) for c in positions]
     else:
         sections = int(indices_or_sections)  # type: ignore[arg-type]
         if sections <= 0 or extent % sections:

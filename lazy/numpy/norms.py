@@ -23,6 +23,7 @@ from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axes
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
@@ -155,10 +156,11 @@ def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
     return broadcast_to(eye(shape[-1], dtype=t._value.dtype), shape) if result is None else result
 
 
-def multi_dot(xs: Sequence[ArrayLike], /) -> Tensor:
+def multi_dot(xs: Sequence[ArrayLike], /, *, out: Out = None) -> Tensor:
     """The product of matrices, in the order that takes the fewest multiplications (Cormen et al., section 15.2).
 
-    Vectors may stand first and last. Raises ShapeError for no matrices and where extents differ.
+    Vectors may stand first and last. With `out` it is written to that, and returned. Raises ShapeError for no matrices
+    and where extents differ.
 
     >>> lg.linalg.multi_dot([lg.ones((1, 2)), lg.ones((2, 3)), lg.ones((3, 1))])
     Tensor([[6.]], dtype=float64)
@@ -168,7 +170,7 @@ def multi_dot(xs: Sequence[ArrayLike], /) -> Tensor:
     tensors = [as_tensor(x) for x in xs]
     shapes = [t._value.shape for t in tensors]
     if len(shapes) < 3 or not all(shapes) or any(len(shape) > 2 for shape in shapes):
-        return reduce(matmul, tensors)
+        return delivered("multi_dot", reduce(matmul, tensors), out)
     extents = [1 if len(shapes[0]) == 1 else shapes[0][0], *[s[-2] if len(s) == 2 else s[0] for s in shapes[1:]]]
     extents.append(1 if len(shapes[-1]) == 1 else shapes[-1][-1])
     splits = _cheapest_splits(extents)
@@ -179,7 +181,7 @@ def multi_dot(xs: Sequence[ArrayLike], /) -> Tensor:
         middle = splits[first, last]
         return matmul(product(first, middle), product(middle + 1, last))
 
-    return product(0, len(tensors) - 1)
+    return delivered("multi_dot", product(0, len(tensors) - 1), out)
 
 
 def _cheapest_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:

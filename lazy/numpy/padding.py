@@ -10,11 +10,11 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import multiply, round, subtract
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, flip
 from loopgrad.lazy.numpy.quantiles import median
 from loopgrad.lazy.numpy.reduction import max, mean, min
 from loopgrad.lazy.numpy.spaced_numbers import linspace
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied, wrap
 
 if TYPE_CHECKING:

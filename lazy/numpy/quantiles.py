@@ -28,12 +28,12 @@ from loopgrad.lazy.numpy.elementwise import (
     round,
     subtract,
 )
-from loopgrad.lazy.numpy.indexing import take_along_axis
 from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import count_nonzero, sum
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
+from loopgrad.lazy.numpy.taking import take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered

@@ -13,7 +13,6 @@ from loopgrad.graph.types import bool_, int64, uint8
 from loopgrad.lazy.numpy.creation import arange, zeros
 from loopgrad.lazy.numpy.elementwise import bitwise_and, bitwise_left_shift, bitwise_right_shift, remainder
 from loopgrad.lazy.numpy.elementwise_compositions import array_equal
-from loopgrad.lazy.numpy.indexing import take, take_along_axis
 from loopgrad.lazy.numpy.movement import (
     broadcast_arrays,
     broadcast_shapes,
@@ -30,6 +29,7 @@ from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, where
+from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_bool, normal_axis, normal_shape
 from loopgrad.lazy.tensor.outputs import Out, delivered

@@ -11,10 +11,10 @@ import numpy as np
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import int64
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import searchsorted
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, copied, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions

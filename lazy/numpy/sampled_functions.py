@@ -22,12 +22,12 @@ from loopgrad.lazy.numpy.elementwise import (
     remainder,
     subtract,
 )
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import diff, sum
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axis, vector_operand
 from loopgrad.lazy.tensor.promotion import float_dtype, promote

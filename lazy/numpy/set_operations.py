@@ -12,10 +12,10 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import add, equal, logical_and, logical_not, subtract
 from loopgrad.lazy.numpy.elementwise_compositions import isin
 from loopgrad.lazy.numpy.found_positions import flatnonzero
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.movement import concat, ravel
 from loopgrad.lazy.numpy.reduction import diff
 from loopgrad.lazy.numpy.sorting import argsort, sort
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.numpy.unique import unique
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy

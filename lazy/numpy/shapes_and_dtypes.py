@@ -12,7 +12,7 @@ from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, is_scalar
-from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.promotion import as_dtype, promote, promote_all
 
 PUBLIC: Final = (
@@ -63,14 +63,14 @@ def isscalar(x: Any, /) -> bool:
     return not isinstance(x, TensorCore) and np.isscalar(x)
 
 
-def size(x: ArrayLike, /, axis: int | None = None) -> int:
-    """The number of elements, or the extent of one axis: an int; nothing is computed.
+def size(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None) -> int:
+    """The number of elements, or the extent of one axis or product of several: an int; nothing is computed.
 
     >>> lg.size([[1, 2, 3]]), lg.size([[1, 2, 3]], axis=0)
     (3, 1)
     """
     extents = shape(x)
-    return prod(extents) if axis is None else extents[normal_axis("size", axis, len(extents))]
+    return prod([extents[d] for d in normal_axes("size", axis, len(extents))])
 
 
 @dataclass(frozen=True, slots=True)

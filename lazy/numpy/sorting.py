@@ -24,9 +24,9 @@ from loopgrad.lazy.numpy.elementwise import (
     not_equal,
     subtract,
 )
-from loopgrad.lazy.numpy.indexing import take, take_along_axis
 from loopgrad.lazy.numpy.movement import flip, ravel
 from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, constant, copied, wrap
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis
 

@@ -14,13 +14,13 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.creation import arange, ones, zeros
 from loopgrad.lazy.numpy.elementwise import logical_and, logical_not, not_equal, subtract
 from loopgrad.lazy.numpy.found_positions import flatnonzero
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.joining import append
 from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import any, diff, sum
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, lexsort
 from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import evaluate
 from loopgrad.lazy.tensor.operands import normal_axis

@@ -13,10 +13,10 @@ from loopgrad.graph.types import int64
 from loopgrad.lazy.numpy.creation import arange
 from loopgrad.lazy.numpy.elementwise import add, maximum, multiply, remainder, subtract
 from loopgrad.lazy.numpy.found_positions import unravel_index
-from loopgrad.lazy.numpy.indexing import along_axis, take
 from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.special_values import clip, where
+from loopgrad.lazy.numpy.taking import along_axis, take
 from loopgrad.lazy.numpy.views_and_assignment import set_item
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_bool

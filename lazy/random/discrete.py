@@ -92,7 +92,7 @@ def whole(number: Tensor, valid: Tensor) -> Tensor:
 # ---- poisson
 
 
-def _poisson(source: WordSource, dtype: DType, lam: Tensor) -> Tensor:
+def poisson(source: WordSource, dtype: DType, lam: Tensor) -> Tensor:
     valid = logical_and(greater_equal(lam, 0.0), less(lam, 2.0**63))
     small = less(lam, SEARCHED)
     mean = where(logical_and(valid, small), lam, 1.0)
@@ -179,7 +179,7 @@ def _geometric(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
 def _negative_binomial(source: WordSource, dtype: DType, n: Tensor, p: Tensor) -> Tensor:
     """Poisson numbers whose mean is a gamma number."""
     mean = multiply(standard_gamma(source.apart(1), float64, n), divide(subtract(1.0, p), p))
-    return _poisson(source, dtype, stop_gradient(mean))
+    return poisson(source, dtype, stop_gradient(mean))
 
 
 def _bernoulli(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def _bernoulli(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
 COUNT: Final = ("n", Range.COUNT)
 CHANCE: Final = ("p", Range.PROBABILITY)
 POSSIBLE: Final = ("p", Range.CHANCE)
-POISSON: Final = Distribution("poisson", (("lam", Range.NOT_NEGATIVE),), WHOLE_BLOCK, _poisson, int64)
+POISSON: Final = Distribution("poisson", (("lam", Range.NOT_NEGATIVE),), WHOLE_BLOCK, poisson, int64)
 BINOMIAL: Final = Distribution("binomial", (COUNT, CHANCE), WHOLE_BLOCK, binomial, int64)
 GEOMETRIC: Final = Distribution("geometric", (POSSIBLE,), WHOLE_BLOCK, _geometric, int64)
 NEGATIVE_BINOMIAL: Final = Distribution(

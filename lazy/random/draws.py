@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.lazy.random import continuous, counts_by_rejection, discrete, gamma, inverse_gaussian
+from loopgrad.lazy.random import (
+    continuous,
+    counts_by_rejection,
+    discrete,
+    gamma,
+    inverse_gaussian,
+    noncentral,
+    von_mises,
+)
 from loopgrad.lazy.random.distribution import promoted
 from loopgrad.lazy.random.integers import IntegerRange
 from loopgrad.lazy.random.multivariate import FACTORS, colors_drawn, counts, last_extent, shares, vectors
@@ -264,6 +272,33 @@ class Draws(ABC, Generic[Drawn]):
         (4,)
         """
         return self._draw(gamma.STANDARD_T, (df,), size, dtype)
+
+    def noncentral_chisquare(self, df: ArrayLike, nonc: ArrayLike, size: Any = None, dtype: Any = None) -> Drawn:
+        """Chi-square floats with that many degrees of freedom and that noncentrality. Differentiable by both.
+
+        >>> lg.random.default_rng(7).noncentral_chisquare(3.0, 20.0, size=4).shape
+        (4,)
+        """
+        return self._draw(noncentral.NONCENTRAL_CHISQUARE, (df, nonc), size, dtype)
+
+    def noncentral_f(
+        self, dfnum: ArrayLike, dfden: ArrayLike, nonc: ArrayLike, size: Any = None, dtype: Any = None
+    ) -> Drawn:
+        """Floats with the noncentral F distribution. Differentiable by both degrees of freedom and the noncentrality.
+
+        >>> lg.random.default_rng(7).noncentral_f(3.0, 20.0, 3.0, size=4).shape
+        (4,)
+        """
+        return self._draw(noncentral.NONCENTRAL_F, (dfnum, dfden, nonc), size, dtype)
+
+    def vonmises(self, mu: ArrayLike, kappa: ArrayLike, size: Any = None, dtype: Any = None) -> Drawn:
+        """Angles in [-pi, pi] with von Mises' distribution around mu; the larger kappa, the closer. Differentiable by
+        both.
+
+        >>> lg.random.default_rng(7).vonmises(0.0, 4.0, size=3).shape
+        (3,)
+        """
+        return self._draw(von_mises.VON_MISES, (mu, kappa), size, dtype)
 
     # ---- integers
 

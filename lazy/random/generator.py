@@ -11,7 +11,7 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.graph.errors import explained
 from loopgrad.graph.types import uint64
-from loopgrad.lazy.numpy.indexing import take
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.random import continuous
 from loopgrad.lazy.random.bit_generators import BitGenerator, Philox4x32
 from loopgrad.lazy.random.distribution import Distribution
@@ -21,6 +21,7 @@ from loopgrad.lazy.random.shapes import drawn_shape, shape_of
 from loopgrad.lazy.random.source import numbered
 from loopgrad.lazy.random.stream import Stream
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_operand, wrap
+from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.trees import register_node
 
 if TYPE_CHECKING:
@@ -103,13 +104,14 @@ class Generator(Draws["Tensor"]):
         rows, at = population(x, axis)
         return take(rows, order(self.bit_generator, (rows._value.shape[at],)), axis=at)
 
-    def permuted(self, x: ArrayLike, *, axis: int | None = None) -> Tensor:
-        """Each row along an axis in a random order of its own; without an axis all elements. A copy, of x's shape.
+    def permuted(self, x: ArrayLike, *, axis: int | None = None, out: Out = None) -> Tensor:
+        """Each row along an axis in a random order of its own; without an axis all elements. A copy, of x's shape, or
+        written to `out`.
 
         >>> lg.random.default_rng(7).permuted(lg.ones((2, 3)), axis=1).shape
         (2, 3)
         """
-        return permuted(self.bit_generator, as_tensor(x), axis)
+        return delivered("permuted", permuted(self.bit_generator, as_tensor(x), axis), out)
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
         """Put the rows of a tensor or NumPy array along an axis in random order, in place; TypeError for anything else.

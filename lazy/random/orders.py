@@ -16,10 +16,10 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.types import float64
 from loopgrad.lazy.numpy.creation import arange
 from loopgrad.lazy.numpy.elementwise import divide
-from loopgrad.lazy.numpy.indexing import take, take_along_axis
 from loopgrad.lazy.numpy.movement import ravel, reshape
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, searchsorted
+from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.random.continuous import exponential_from_0, standard_uniform
 from loopgrad.lazy.random.integers import IntegerRange
 from loopgrad.lazy.random.shapes import shape_of, size_of

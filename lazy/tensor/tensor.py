@@ -38,8 +38,8 @@ from loopgrad.lazy.numpy import (
 from loopgrad.lazy.numpy.at_updates import At
 from loopgrad.lazy.numpy.constants import array_api_versions
 from loopgrad.lazy.numpy.creation import asarray, astype
-from loopgrad.lazy.numpy.indexing import take
 from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, absent_name
+from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.numpy.views_and_assignment import set_item, subscript
 from loopgrad.lazy.tensor import exchange
 from loopgrad.lazy.tensor.core import ArrayLike, copied
@@ -386,7 +386,10 @@ class Tensor(Operators):
         """
         return copied(movement.ravel(self, order))
 
-    def sort(self, axis: int = -1, kind: str | None = None, *, descending: bool = False, stable: bool = True) -> None:
+    def sort(
+        self, axis: int = -1, kind: str | None = None, order: None = None, *, descending: bool = False,
+        stable: bool | None = True,
+    ) -> None:  # fmt: skip
         """Sorts in place along an axis, as NumPy's method does; `lg.sort(x)` returns a sorted copy.
 
         >>> x = lg.asarray([3, 1, 2])
@@ -394,7 +397,7 @@ class Tensor(Operators):
         >>> x
         Tensor([1, 2, 3], dtype=int64)
         """
-        assign("sort", self, sorting.sort(self, axis, kind, descending=descending, stable=stable))
+        assign("sort", self, sorting.sort(self, axis, kind, order, descending=descending, stable=stable))
 
     def fill(self, value: ArrayLike) -> None:
         """Writes a number to every element.

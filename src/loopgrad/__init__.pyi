@@ -226,8 +226,6 @@ from loopgrad.lazy.numpy.index_builders import tril_indices as tril_indices
 from loopgrad.lazy.numpy.index_builders import tril_indices_from as tril_indices_from
 from loopgrad.lazy.numpy.index_builders import triu_indices as triu_indices
 from loopgrad.lazy.numpy.index_builders import triu_indices_from as triu_indices_from
-from loopgrad.lazy.numpy.indexing import take as take
-from loopgrad.lazy.numpy.indexing import take_along_axis as take_along_axis
 from loopgrad.lazy.numpy.joining import append as append
 from loopgrad.lazy.numpy.joining import array_split as array_split
 from loopgrad.lazy.numpy.joining import atleast_1d as atleast_1d
@@ -401,6 +399,8 @@ from loopgrad.lazy.numpy.statistics import nanstd as nanstd
 from loopgrad.lazy.numpy.statistics import nansum as nansum
 from loopgrad.lazy.numpy.statistics import nanvar as nanvar
 from loopgrad.lazy.numpy.statistics import ptp as ptp
+from loopgrad.lazy.numpy.taking import take as take
+from loopgrad.lazy.numpy.taking import take_along_axis as take_along_axis
 from loopgrad.lazy.numpy.unique import unique as unique
 from loopgrad.lazy.numpy.unique import unique_all as unique_all
 from loopgrad.lazy.numpy.unique import unique_counts as unique_counts

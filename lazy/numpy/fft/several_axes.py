@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.fft.operands import (
 )
 from loopgrad.lazy.numpy.fft.transforms import of_reals, to_reals, transformed
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
+from loopgrad.lazy.tensor.outputs import Out, delivered
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -26,7 +27,9 @@ Axes = Sequence[int] | None
 LAST_TWO: Final = (-2, -1)
 
 
-def fftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Tensor:
+def fftn(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The discrete Fourier transform along several axes (None: all, or the last ones, as many as `s` has lengths).
 
     `s`: to how many numbers x is cut or filled up with zeros along each of them, -1 for all there are. `norm`, dtypes
@@ -36,20 +39,24 @@ def fftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = 
     Tensor([[10.+0.j, -2.+0.j],
             [-4.+0.j,  0.+0.j]], dtype=complex128)
     """
-    return _along("fftn", x, s, axes, norm, inverse=False)
+    return delivered("fftn", _along("fftn", x, s, axes, norm, inverse=False), out)
 
 
-def ifftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Tensor:
+def ifftn(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The inverse of `fftn`, with its arguments, dtypes and errors.
 
     >>> lg.fft.ifftn(lg.asarray([[10.0, -2.0], [-4.0, 0.0]])).real
     Tensor([[1., 2.],
             [3., 4.]], dtype=float64)
     """
-    return _along("ifftn", x, s, axes, norm, inverse=True)
+    return delivered("ifftn", _along("ifftn", x, s, axes, norm, inverse=True), out)
 
 
-def rfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Tensor:
+def rfftn(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The `fftn` of real numbers, without what the rest of it says already: the last of the axes has
     n // 2 + 1 numbers.
 
@@ -59,10 +66,12 @@ def rfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None =
     >>> lg.fft.rfftn(lg.ones((2, 4))).shape
     (2, 3)
     """
-    return _of_reals("rfftn", x, s, axes, norm)
+    return delivered("rfftn", _of_reals("rfftn", x, s, axes, norm), out)
 
 
-def irfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Tensor:
+def irfftn(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The inverse of `rfftn`. Without `s` the length along the last of the axes is even, 2 (m - 1) for m numbers.
 
     Arguments and errors are those of `rfftn`; the result is float64 or float32.
@@ -71,43 +80,51 @@ def irfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None 
     Tensor([[1., 2.],
             [3., 4.]], dtype=float64)
     """
-    return _to_reals("irfftn", x, s, axes, norm)
+    return delivered("irfftn", _to_reals("irfftn", x, s, axes, norm), out)
 
 
-def fft2(x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward") -> Tensor:
+def fft2(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """`fftn` along the last two axes, or those given.
 
     >>> lg.fft.fft2(lg.ones((3, 2, 2))).shape
     (3, 2, 2)
     """
-    return _along("fft2", x, s, axes, norm, inverse=False)
+    return delivered("fft2", _along("fft2", x, s, axes, norm, inverse=False), out)
 
 
-def ifft2(x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward") -> Tensor:
+def ifft2(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """`ifftn` along the last two axes, or those given.
 
     >>> lg.fft.ifft2(lg.ones((3, 2, 2))).dtype
     complex128
     """
-    return _along("ifft2", x, s, axes, norm, inverse=True)
+    return delivered("ifft2", _along("ifft2", x, s, axes, norm, inverse=True), out)
 
 
-def rfft2(x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward") -> Tensor:
+def rfft2(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """`rfftn` along the last two axes, or those given.
 
     >>> lg.fft.rfft2(lg.ones((3, 2, 5))).shape
     (3, 2, 3)
     """
-    return _of_reals("rfft2", x, s, axes, norm)
+    return delivered("rfft2", _of_reals("rfft2", x, s, axes, norm), out)
 
 
-def irfft2(x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward") -> Tensor:
+def irfft2(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """`irfftn` along the last two axes, or those given.
 
     >>> lg.fft.irfft2(lg.fft.rfft2(lg.ones((2, 5))), s=(2, 5)).shape
     (2, 5)
     """
-    return _to_reals("irfft2", x, s, axes, norm)
+    return delivered("irfft2", _to_reals("irfft2", x, s, axes, norm), out)
 
 
 def _along(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None, inverse: bool) -> Tensor:

@@ -21,6 +21,7 @@ from loopgrad.lazy.numpy.fft.operands import (
     real_value,
 )
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
+from loopgrad.lazy.tensor.outputs import Out, delivered
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -28,14 +29,17 @@ if TYPE_CHECKING:
 PUBLIC_FFT: Final = "fft hfft ifft ihfft irfft rfft"
 
 
-def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def fft(
+    x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The discrete Fourier transform along an axis: y[k] is the sum over j of x[j] exp(-2 pi i j k / n).
 
     x is cut or filled up with zeros to n numbers there (None: as many as there are); any length will do. `norm`
     "forward" divides by n, "ortho" by its root, "backward" leaves the division to `ifft`. The result is complex128 for
     float64, complex128 and integers (with default float64), complex64 for narrower floats. Raises ShapeError for an
-    axis that isn't there and for n below 1, ValueError for another norm. Its derivative by x is the transform in the
-    other direction. Where a device has no kernels, the host computes it, and `plan()` says so.
+    axis that isn't there and for n below 1, ValueError for another norm. With `out` it is written to that.
+    Its derivative by x is the transform in the other direction. Where a device has no kernels, the host computes it,
+    and `plan()` says so.
 
     Cooley and Tukey, An algorithm for the machine calculation of complex Fourier series, 1965; Bluestein, A linear
     filtering approach to the computation of the discrete Fourier transform, 1968.
@@ -46,10 +50,12 @@ def fft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None 
     value = float_value(x)
     at = axis_of("fft", value, axis)
     n = length("fft", n, value.shape[at])
-    return wrap(transformed(value, at, n, norm_word("fft", norm, inverse=False), inverse=False))
+    return delivered("fft", wrap(transformed(value, at, n, norm_word("fft", norm, inverse=False), inverse=False)), out)
 
 
-def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def ifft(
+    x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The inverse of `fft`: x[j] is the sum over k of y[k] exp(+2 pi i j k / n), divided by n.
 
     Arguments, dtypes and errors are those of `fft`; `norm` "forward" leaves out the division.
@@ -60,10 +66,12 @@ def ifft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None
     value = float_value(x)
     at = axis_of("ifft", value, axis)
     n = length("ifft", n, value.shape[at])
-    return wrap(transformed(value, at, n, norm_word("ifft", norm, inverse=True), inverse=True))
+    return delivered("ifft", wrap(transformed(value, at, n, norm_word("ifft", norm, inverse=True), inverse=True)), out)
 
 
-def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def rfft(
+    x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The first n // 2 + 1 numbers of the `fft` of real numbers; the others are the conjugates of these.
 
     Arguments and dtypes are those of `fft`. Raises DTypeError for complex numbers, and what `fft` raises.
@@ -74,10 +82,12 @@ def rfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None
     value = real_value("rfft", x)
     at = axis_of("rfft", value, axis)
     n = length("rfft", n, value.shape[at])
-    return wrap(of_reals(value, at, n, norm_word("rfft", norm, inverse=False)))
+    return delivered("rfft", wrap(of_reals(value, at, n, norm_word("rfft", norm, inverse=False))), out)
 
 
-def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def irfft(
+    x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The inverse of `rfft`: n real numbers of the first n // 2 + 1 of their transform.
 
     n is even if it isn't given: 2 (m - 1) for m numbers. What must be real for a real result, number 0 and number n / 2
@@ -90,10 +100,13 @@ def irfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | Non
     value = complex_value(x)
     at = axis_of("irfft", value, axis)
     n = length("irfft", n, 2 * (value.shape[at] - 1))
-    return cast(wrap(to_reals(value, at, n, norm_word("irfft", norm, inverse=True))), real_result(x))
+    found = to_reals(value, at, n, norm_word("irfft", norm, inverse=True))
+    return delivered("irfft", cast(wrap(found), real_result(x)), out)
 
 
-def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def hfft(
+    x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The `fft`, which is real, of n numbers with Hermitian symmetry, x[n - j] = conj(x[j]), of which the first
     n // 2 + 1 are given.
 
@@ -106,10 +119,12 @@ def hfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None
     at = axis_of("hfft", value, axis)
     n = length("hfft", n, 2 * (value.shape[at] - 1))
     found = to_reals(conjugate(value), at, n, norm_word("hfft", norm, inverse=False))
-    return cast(wrap(found), real_result(x))
+    return delivered("hfft", cast(wrap(found), real_result(x)), out)
 
 
-def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def ihfft(
+    x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
+) -> Tensor:
     """The inverse of `hfft`: the first n // 2 + 1 numbers of the `ifft` of real numbers.
 
     Arguments, dtypes and errors are those of `rfft`.
@@ -120,7 +135,7 @@ def ihfft(x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | Non
     value = real_value("ihfft", x)
     at = axis_of("ihfft", value, axis)
     n = length("ihfft", n, value.shape[at])
-    return wrap(conjugate(of_reals(value, at, n, norm_word("ihfft", norm, inverse=True))))
+    return delivered("ihfft", wrap(conjugate(of_reals(value, at, n, norm_word("ihfft", norm, inverse=True)))), out)
 
 
 # ---- values

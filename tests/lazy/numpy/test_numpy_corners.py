@@ -83,3 +83,28 @@ def test_ints_made_tensors_are_data_and_compile_once():
     assert SESSION.compiled - before <= 2
     with pytest.raises(OverflowError):
         lg.asarray(2**63)
+
+
+def test_arguments_as_numpy_takes_them(device):
+    x, m = lg.arange(6.0), lg.asarray([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(lg.arange(lg.max(lg.asarray([2, 3])) + 1), [0, 1, 2, 3])
+    np.testing.assert_array_equal(lg.einsum(m, [0, 1], lg.asarray([1.0, 10.0]), [1], [0]), [21.0, 43.0])
+    np.testing.assert_array_equal(lg.einsum(m, [1, 0]), [[1.0, 3.0], [2.0, 4.0]])
+    np.testing.assert_array_equal(lg.einsum(m, [..., 1], [...]), [3.0, 7.0])
+    with pytest.raises(lg.ShapeError, match="a list of numbers behind each operand"):
+        lg.einsum(m, "ij", m, "jk")
+    parts = lg.split(x, lg.asarray([2, 3])), lg.array_split(x, np.array([2, 3])), lg.hsplit(x, (2, 3))
+    for cut in parts:
+        assert [p.tolist() for p in cut] == [[0.0, 1.0], [2.0], [3.0, 4.0, 5.0]]
+    assert lg.size(lg.ones((2, 3, 4)), axis=(0, 2)) == 8
+    place = lg.zeros(4, dtype=lg.complex64)
+    assert lg.fft.rfft(x, out=place) is place
+    np.testing.assert_allclose(place, np.fft.rfft(np.arange(6.0)), rtol=1e-6)
+    with pytest.raises(lg.ShapeError, match="a result of shape"):
+        lg.fft.fft2(m, out=place)
+    y = lg.asarray([2.0, 1.0])
+    y.sort(-1, "stable", None)
+    assert y.tolist() == [1.0, 2.0]
+    last, _ = lg.scan(lambda c, v: (c + v, None), 0.0, x, unroll=2)
+    assert float(last) == 15.0
+    assert int(lg.fori_loop(0, 3, lambda i, c: c + i, 0, unroll=True)) == 3

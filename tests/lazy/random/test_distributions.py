@@ -38,6 +38,14 @@ CONTINUOUS = [
     ("f", (3.0, 5.0), stats.f(3, 5)),
     ("standard_t", (2.5,), stats.t(2.5)),
     ("wald", (2.0, 3.0), stats.invgauss(2.0 / 3.0, scale=3.0)),
+    ("noncentral_chisquare", (3.0, 20.0), stats.ncx2(3.0, 20.0)),
+    ("noncentral_chisquare", (0.5, 3.0), stats.ncx2(0.5, 3.0)),
+    ("noncentral_chisquare", (1.0, 0.0), stats.chi2(1.0)),
+    ("noncentral_f", (3.0, 9.0, 5.0), stats.ncf(3.0, 9.0, 5.0)),
+    ("vonmises", (0.0, 0.0), stats.uniform(-np.pi, 2 * np.pi)),
+    ("vonmises", (0.0, 0.7), stats.vonmises(0.7)),
+    ("vonmises", (0.0, 300.0), stats.vonmises(300.0)),
+    ("vonmises", (0.0, 1e9), stats.norm(0.0, 1e9**-0.5)),
 ]
 DISCRETE = [
     ("integers", (-3, 9), stats.randint(-3, 9)),
@@ -142,6 +150,12 @@ def test_extremes():
     large = np.asarray(rng.poisson(1e12, size=1000))
     assert abs(large.mean() - 1e12) < 1e5 / 2
     assert 0.9e6 < large.std() < 1.1e6
+    assert np.isnan(np.asarray(rng.vonmises(0.0, bad))).all()
+    assert np.isnan(np.asarray(rng.noncentral_chisquare(bad, 1.0))).all()
+    assert np.isnan(np.asarray(rng.noncentral_f(2.0, 3.0, lg.asarray([-1.0, np.nan])))).all()
+    turned = np.asarray(rng.vonmises(3.0, 4.0, size=1000))  # around mu, back into [-pi, pi]
+    assert (abs(turned) <= np.pi + 1e-12).all()
+    assert (turned < 0).any()
     for name in ("standard_gamma", "poisson", "chisquare"):
         assert getattr(rng, name)(3.0, size=(0, 2)).shape == (0, 2)
 
@@ -154,6 +168,7 @@ def test_extremes():
         ("standard_gamma", (-1.0,)), ("beta", (0.0, 1.0)), ("chisquare", (0.0,)), ("dirichlet", ([1.0, 0.0],)),
         ("multinomial", (5, [0.5, 1.5])), ("multivariate_normal", ([0.0, 0.0], [[1.0]])), ("weibull", (0.0,)),
         ("zipf", (1.0,)), ("logseries", (1.0,)), ("hypergeometric", (3, 2, 6)), ("wald", (0.0, 1.0)),
+        ("vonmises", (0.0, -1.0)), ("noncentral_chisquare", (0.0, 1.0)), ("noncentral_f", (1.0, 1.0, -1.0)),
         ("multivariate_hypergeometric", ([3, 2], 6)),
         ("multivariate_normal", (0.0, [[1.0]])), ("poisson", (np.nan,)), ("negative_binomial", (0.0, 0.5)),
     ],
@@ -214,6 +229,33 @@ def test_numbers_of_wald_move_with_their_quantiles():
         near = -grown / density / (2e-5 * (mean if dm else scale))
         there = density > 1e-8
         np.testing.assert_allclose(slope[there], near[there], rtol=2e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [("float64", 1e-5), ("float32", 2e-3)])
+def test_noncentral_numbers_and_angles_move_with_their_quantiles(dtype, accuracy):
+    """By the noncentrality, and by kappa: minus what the distribution function grows by, over the density."""
+    rng = lg.random.Generator(11)
+    df = np.array([0.3, 1.0, 1.5, 30.0]).repeat(20).astype(dtype)
+    nonc = np.tile(np.array([0.2, 4.0, 60.0, 900.0]), 20).astype(dtype)
+    kappa = np.array([0.01, 0.8, 7.0, 400.0]).repeat(20).astype(dtype)
+    cases = [
+        (lambda p: rng.noncentral_chisquare(lg.asarray(df), p), nonc, lambda p: stats.ncx2(df.astype(float), p)),
+        (lambda p: rng.vonmises(0.0, p), kappa, stats.vonmises),
+    ]
+    for draw, at, law in cases:
+        numbers, pull = lg.vjp(draw, lg.asarray(at))
+        (slope,) = pull(lg.ones_like(numbers))
+        x, slope, p = (np.asarray(v, np.float64) for v in (numbers, slope, at))
+        ends, density = [law(p * (1 + d)) for d in (1e-5, -1e-5)], law(p).pdf(x)
+        lower, upper = [end.cdf(x) for end in ends], [end.sf(x) for end in ends]
+        grown = np.where(lower[0] < 0.5, lower[0] - lower[1], upper[1] - upper[0])
+        near = -grown / density / (2e-5 * p)
+        np.testing.assert_allclose(slope, near, rtol=accuracy, atol=3 * accuracy * abs(near).max())
+    assert float(lg.grad(lambda n: rng.noncentral_chisquare(2.0, n))(0.0)) > 0.0
+    turned = lg.grad(lambda mu: rng.vonmises(mu, 2.0))
+    assert float(turned(3.0)) == 1.0
+    mean = lg.grad(lambda d: lg.mean(lg.random.Generator(1).noncentral_chisquare(d, 2.0, size=COUNT)))(0.4)
+    assert abs(float(mean) - 1.0) < 0.05
 
 
 def test_relatives_of_gamma_numbers():
