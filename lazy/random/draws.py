@@ -292,7 +292,7 @@ class Draws(ABC, Generic[Drawn]):
         return self._draw(noncentral.NONCENTRAL_F, (dfnum, dfden, nonc), size, dtype)
 
     def vonmises(self, mu: ArrayLike, kappa: ArrayLike, size: Any = None, dtype: Any = None) -> Drawn:
-        """Angles in [-pi, pi] with von Mises' distribution around mu; the larger kappa, the closer. Differentiable by
+        """Angles (floats in [-pi, pi]) with von Mises' distribution around mu; large kappa: close. Differentiable by
         both.
 
         >>> lg.random.default_rng(7).vonmises(0.0, 4.0, size=3).shape
