@@ -30,6 +30,9 @@ from loopgrad.graph.types import TensorType, int64
 BAKED: Final = frozenset({0.0, 1.0, -1.0, 2.0, 0.5})
 """Constants that stay in the graph: simplification lives on them."""
 
+POSITIONS: Final = {"slice": ("start", "stop"), "pad": ("low", "high")}
+"""Operations whose positions can be inputs, and the attributes that have them."""
+
 _INDEX: Final = TensorType((), int64)
 
 
@@ -46,7 +49,7 @@ class NumberPlace(NamedTuple):
             number = open_number(attrs)
             assert number is not None, self.node
             return number
-        position: int = attrs["start" if self.node.op == "slice" else "low"][self.axis]
+        position: int = attrs[POSITIONS[self.node.op][0]][self.axis]
         return position
 
     @property
@@ -65,17 +68,19 @@ def open_number(attrs: Mapping[str, Any]) -> float | int | None:
 def slots(node: Node) -> list[NumberPlace]:
     """The numbers of one node, not of its regions, that can be inputs."""
     attrs = node.attrs
-    match node.op:
-        case "const":
-            return [NumberPlace(node, None)] if open_number(attrs) is not None else []
-        case "slice":
-            extents, kept = node.operands[0].shape, node.results[0].shape
-            steps = attrs["step"]
-            return [NumberPlace(node, a) for a, n in enumerate(kept) if steps[a] == 1 and 0 < n < extents[a]]
-        case "pad":
-            given = node.operands[0].shape
-            return [NumberPlace(node, a) for a, n in enumerate(given) if n and attrs["low"][a] + attrs["high"][a]]
-    return []
+    if node.op == "const":
+        return [NumberPlace(node, None)] if open_number(attrs) is not None else []
+    if node.op not in POSITIONS:
+        return []
+    return [NumberPlace(node, a) for a in open_axes(node.op, attrs, node.operands[0].shape, node.results[0].shape)]
+
+
+def open_axes(op: str, attrs: Mapping[str, Any], given: tuple[int, ...], kept: tuple[int, ...]) -> list[int]:
+    """The axes along which positions can be inputs, of an operation of POSITIONS on one shape that gives another."""
+    if op == "slice":
+        steps = attrs["step"]
+        return [a for a, n in enumerate(kept) if steps[a] == 1 and 0 < n < given[a]]
+    return [a for a, n in enumerate(given) if n and attrs["low"][a] + attrs["high"][a]]
 
 
 def without_slots(node: Node, found: Sequence[NumberPlace]) -> dict[str, Any]:
@@ -85,7 +90,7 @@ def without_slots(node: Node, found: Sequence[NumberPlace]) -> dict[str, Any]:
         attrs["value"] = None
         return attrs
     axes = {slot.axis for slot in found}
-    names = ("start", "stop") if node.op == "slice" else ("low", "high")
+    names = POSITIONS[node.op]
     first, last = (attrs[name] for name in names)
     shape = node.results[0].shape
     attrs[names[0]] = tuple([None if a in axes else v for a, v in enumerate(first)])

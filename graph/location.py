@@ -50,6 +50,14 @@ def user_location(above: int = 0) -> Location | None:
     if override is not None:
         return override
     frame: FrameType | None = sys._getframe(1 + above)
+    try:  # code of the user's that was here before
+        return _locations[id(frame.f_code)][1][frame.f_lasti]  # type: ignore[union-attr]
+    except KeyError:
+        return _found(frame)
+
+
+def _found(frame: FrameType | None) -> Location | None:
+    """The innermost frame from this one on that is the user's."""
     while frame is not None:
         code = frame.f_code
         internal = _internal.get(code.co_filename)

@@ -73,6 +73,43 @@ class Leaf(Value):
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+class Noted(Value):
+    """A top-level value that is the only result of its node, which is made when somebody looks at it. Most lines of a
+    script come again, and an evaluation that knows them reads notes only: a node and its result refer to each other, so
+    that they would wait for the garbage collector.
+
+    `note`: operation, operands, attributes, location, and then the node. Among two operands a float is a constant of
+    the other's type. (Appending is one step for all threads: the node that came first is everybody's.)
+    """
+
+    __slots__ = ("note",)
+
+    note: list[Any]
+
+    def __init__(
+        self, type: TensorType | StackType, op: str, operands: tuple[Value, ...], attrs: Mapping[str, Any],
+        loc: Location | None,
+    ) -> None:  # fmt: skip
+        self.type = type
+        self.index = 0
+        self.known = self.scope = None
+        self.note = [op, operands, attrs, loc]
+
+    def __getattr__(self, name: str) -> Node:
+        if name != "node":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        note = self.note
+        if len(note) == NODE:
+            note.append(_node_of(self, *note[:NODE]))
+        node: Node = note[NODE]
+        note[1] = node.operands
+        self.node = node
+        return node
+
+
+NODE: Final = 4  # where a note has its node
+
+
 class Node:
     """One operation. `replaces`, where set, is an earlier node whose results equal the first
     results of this one: whoever forms a Graph holding both keeps only this one (autodiff emits
@@ -112,6 +149,41 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.op} {dict(self.attrs)} -> {', '.join(str(r.type) for r in self.results)}>"
+
+
+def _node_of(
+    value: Noted, op: str, operands: tuple[Any, ...], attrs: Mapping[str, Any], loc: Location | None
+) -> Node:
+    if float in map(type, operands):
+        operands = tuple([_constant(v, operands, loc) if type(v) is float else v for v in operands])
+    node: Node = object.__new__(Node)
+    node.op = op
+    node.operands = operands
+    node.attrs = attrs
+    node.regions = ()
+    node.results = (value,)
+    node.loc = loc
+    node.replaces = None
+    return node
+
+
+def _constant(number: float, operands: tuple[Any, ...], loc: Location | None) -> Noted:
+    (type,) = [v.type for v in operands if isinstance(v, Value)]
+    return Noted(type, "const", (), {"value": number, "type": type}, loc)
+
+
+def is_made(value: Value) -> bool:
+    """Whether a node gives the value; makes none, unlike a look at `node`."""
+    return type(value) is Noted or value.node is not None
+
+
+def attrs_of_const(value: Value) -> Mapping[str, Any] | None:
+    """The attributes of the constant that the value is; None where it is none. Makes no node, either."""
+    if type(value) is Noted:
+        op, _, attrs, *_ = value.note
+        return attrs if op == "const" else None
+    node = value.node
+    return node.attrs if node is not None and node.op == "const" else None
 
 
 class Graph:

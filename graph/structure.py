@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, NamedTuple
 
 from loopgrad.graph.key import RAISING, encode_attr
-from loopgrad.graph.lift import open_number, slots, without_slots
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.lift import BAKED, POSITIONS, NumberPlace, open_axes, open_number, slots, without_slots
+from loopgrad.graph.nodes import Graph, Leaf, Node, Noted, Value
 from loopgrad.graph.types import DType, TensorType, scalar_text
 
 MOST_NODES: Final = 500
@@ -60,6 +61,98 @@ def structure(graph: Graph) -> tuple[Words, Numbers] | None:
     return tuple(words), tuple(left_open)
 
 
+class NotedStructure(NamedTuple):
+    """What notes say of a value: words, which two values share only where `structure` gives their graphs the same ones;
+    the numbers that these leave open; the leaves, each once; and the values on the way, which have no elements."""
+
+    words: Words
+    numbers: Numbers
+    leaves: list[Leaf]
+    inner: list[Noted]
+
+
+def noted_structure(output: Noted) -> NotedStructure | None:
+    """As above, in a third of the time that it takes to cut a graph of these nodes and look at it; None where something
+    else than notes leads to the value.
+
+    A value that is met again is the number of the first meeting, a leaf its dtype and shape. An operation's name goes
+    before its attributes, and these before its operands; how many those are is said (as a negative number) but for two.
+    """
+    words: list[Any] = []
+    numbers: list[float | int] = []
+    leaves: list[Leaf] = []
+    inner: list[Noted] = []
+    places: dict[Value, int] = {}
+    pending: list[Any] = [output]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is float:
+            if value in BAKED or not isfinite(value):
+                words.append(scalar_text(value))
+            else:
+                words.append(None)
+                numbers.append(value)
+            continue
+        place = places.get(value)
+        if place is not None:
+            words.append(place)
+            continue
+        places[value] = len(places)
+        if kind is Noted:
+            note = value.note
+            operands = note[1]
+            words.append(note[0])
+            if note[2]:
+                _add_noted_attrs(value, words, numbers)
+            if note[0] in RAISING:
+                words.append(note[3])
+            if len(operands) != 2:
+                words.append(~len(operands))
+            inner.append(value)
+            pending += operands
+            if value.known is not None or len(inner) > MOST_NODES:
+                return None
+        elif isinstance(value, Leaf) and type(value.type) is TensorType:
+            words += (value.type.dtype, value.type.shape)
+            leaves.append(value)
+        else:
+            return None
+    del inner[0]
+    return NotedStructure(tuple(words), tuple(numbers), leaves, inner)
+
+
+def number_places(output: Value) -> list[NumberPlace]:
+    """Where the numbers are that `noted_structure` leaves open, in its order."""
+    found: list[NumberPlace] = []
+    seen: set[Value] = set()
+    pending = [output]
+    while pending:
+        value = pending.pop()
+        if value.node is not None and value not in seen:
+            seen.add(value)
+            found += slots(value.node)
+            pending += value.node.operands
+    return found
+
+
+def _add_noted_attrs(value: Noted, words: list[Any], left_open: list[float | int]) -> None:
+    op, operands, attrs = value.note[:3]
+    if op == "const":
+        _add_const(attrs, words, left_open)
+        return
+    if op in POSITIONS:
+        names, kept = POSITIONS[op], value.shape
+        axes = open_axes(op, attrs, operands[0].shape, kept)
+        if axes:
+            first, last = (attrs[name] for name in names)
+            left_open += [first[a] for a in axes]
+            words.append(tuple([None if a in axes else (v, last[a]) for a, v in enumerate(first)]))
+            words.append(kept)
+            attrs = {name: v for name, v in attrs.items() if name not in names}
+    words.append(_attr_words(attrs))
+
+
 def digest(words: Words) -> bytes:
     """16 bytes for words: their text tells apart what they do, since names and attributes' texts are quoted there, and
     numbers and dtypes aren't."""
@@ -87,16 +180,20 @@ def outline(graph: Graph) -> tuple[Any, ...] | None:
 def _add_attrs(node: Node, words: list[Any], left_open: list[float | int]) -> None:
     attrs = node.attrs
     if node.op == "const":  # the commonest by far
-        number, type = open_number(attrs), attrs["type"]
-        if number is not None:
-            left_open.append(number)
-        words += (scalar_text(attrs["value"]) if number is None else None, type.dtype, type.shape)
+        _add_const(attrs, words, left_open)
         return
     found = slots(node)
     if found:
         left_open += [slot.value for slot in found]
         attrs = without_slots(node, found)
     words.append(_attr_words(attrs))
+
+
+def _add_const(attrs: Mapping[str, Any], words: list[Any], left_open: list[float | int]) -> None:
+    number, type = open_number(attrs), attrs["type"]
+    if number is not None:
+        left_open.append(number)
+    words += (scalar_text(attrs["value"]) if number is None else None, type.dtype, type.shape)
 
 
 def _attr_words(attrs: Mapping[str, Any]) -> Words:

@@ -94,7 +94,7 @@ class Session:
             long = self._long_direct(graph, device, options)
             if long is not None:
                 return long, ()
-        versions, constants = self._found(graph, device, options)
+        versions, constants = self.found(graph, device, options)
         executable = versions.exact.get(constants)
         if executable is not None:
             versions.used = True
@@ -116,6 +116,28 @@ class Session:
             inputs = [constants[i] for i in sorted(versions.lifted)]
         return executable, _constant_buffers(executable, inputs, device)
 
+    def ready(
+        self, versions: Versions, constants: Numbers, nodes: int, device: Device, options: Options
+    ) -> tuple[Executable | DirectProgram, tuple[Buffer, ...]] | None:
+        """As `lookup`, of a structure with so many nodes that was found before; None where its graph is needed."""
+        executable = versions.exact.get(constants)
+        if executable is not None:
+            versions.used = True
+            return executable, ()
+        with versions.lock:
+            program = versions.direct
+            if options.direct and program is not None and not versions.exact and versions.general is None:
+                if program[0] != constants or _worth_compiling(versions.spent, nodes):
+                    return None
+                versions.used = True
+                versions.spent += program[1].work
+                return program[1], ()
+            if versions.general is None or not versions.differing(constants) <= versions.lifted:
+                return None
+            versions.used = True
+            executable, inputs = versions.general, [constants[i] for i in sorted(versions.lifted)]
+        return executable, _constant_buffers(executable, inputs, device)
+
     def _long_direct(self, graph: Graph, device: Device, options: Options) -> DirectProgram | None:
         """As `_direct`, for graphs whose words would take much memory, and whose digest much time. Two that share a
         hash are compiled sooner."""
@@ -124,8 +146,8 @@ class Session:
             return None
         place = hash((device.name, options, shape))
         spent = self._long.get(place, 0)
-        program = None if _worth_compiling(spent, graph) else direct(device, graph, options)
-        if program is not None and not _worth_compiling(program.work, graph):
+        program = None if _worth_compiling(spent, len(graph.nodes)) else direct(device, graph, options)
+        if program is not None and not _worth_compiling(program.work, len(graph.nodes)):
             with self._lock:
                 if len(self._long) >= LONG_ENTRIES:
                     self._long.clear()
@@ -133,7 +155,7 @@ class Session:
             return program
         return None
 
-    def _found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
+    def found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
         """What is known of a graph's structure, and its own numbers."""
         place: Words | bytes
         found = structure(graph)
@@ -194,12 +216,12 @@ def _direct(
     """The program that runs without being compiled, as long as that pays."""
     if not options.direct or versions.exact or versions.general or len(graph.nodes) > MOST_NODES:
         return None
-    if _worth_compiling(versions.spent, graph):
+    if _worth_compiling(versions.spent, len(graph.nodes)):
         return None
     program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
     if program is None:
         program = direct(device, graph, options)
-        if program is None or _worth_compiling(program.work, graph):
+        if program is None or _worth_compiling(program.work, len(graph.nodes)):
             return None
         versions.varied = versions.varied or constants != versions.constants
         versions.direct = constants, program
@@ -207,10 +229,10 @@ def _direct(
     return program
 
 
-def _worth_compiling(spent: int, graph: Graph) -> bool:
+def _worth_compiling(spent: int, nodes: int) -> bool:
     """Whether a program has run directly for as long as compiling it takes."""
     each, per_node = COMPILING
-    return spent > each + per_node * len(graph.nodes)
+    return spent > each + per_node * nodes
 
 
 def explained(graph: Graph, device: str, options: Options = DEFAULT_OPTIONS) -> tuple[str, ...]:
@@ -238,7 +260,7 @@ def evaluate_graph(
     """The elements of the outputs of a graph whose inputs are those leaves, as above."""
     target = get_device(device)
     name = target.name
-    inputs = [b if isinstance(v, Leaf) and (b := v.buffer).device == name else _placed(v, target) for v in leaves]
+    inputs = [b if isinstance(v, Leaf) and (b := v.buffer).device == name else placed(v, target) for v in leaves]
     if not graph.nodes:
         position = {v: i for i, v in enumerate(graph.inputs)}
         return [inputs[position[v]] for v in graph.outputs]
@@ -250,7 +272,7 @@ def evaluate_graph(
         return executable.run([*inputs, *constants])
 
 
-def _placed(leaf: Value, device: Device) -> Buffer:
+def placed(leaf: Value, device: Device) -> Buffer:
     """The leaf's buffer, copied to `device` where it lives elsewhere."""
     if not isinstance(leaf, Leaf):
         raise TypeError(

@@ -17,7 +17,7 @@ def parts(z: Value) -> Parts:
 
 def complex_constant(z: Value) -> complex | None:
     """The number that all elements are, where the value is made of constants."""
-    if z.node is None or z.node.op != "complex":
+    if z.dtype.kind != "c" or z.node is None or z.node.op != "complex":
         return None
     re, im = [v.node for v in z.node.operands]
     if re is None or im is None or not re.op == im.op == "const":

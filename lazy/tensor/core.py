@@ -18,7 +18,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import current_scope, emit
 from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Leaf, Value
+from loopgrad.graph.nodes import Leaf, Value, attrs_of_const, is_made
 from loopgrad.graph.ranges import limits, noted, require
 from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.tensor.config import current
@@ -144,7 +144,7 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     tensor._weak = weak
     tensor._history = None
     tensor._view = None
-    if value.scope is None and value.node is not None:
+    if value.scope is None and is_made(value):
         live = LIVE.tensors
         live.append(weakref.ref(tensor))
         if len(live) > LIVE_LIMIT:
@@ -155,7 +155,7 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
 def forget_dead(live: list[weakref.ref[TensorCore]]) -> None:
     """Drop the references to tensors that nobody holds or that have their elements: a thread that builds and never
     evaluates must not remember all that it built."""
-    live[:] = [r for r in live if (t := r()) is not None and t._value.node is not None][-LIVE_KEPT:]
+    live[:] = [r for r in live if (t := r()) is not None and is_made(t._value)][-LIVE_KEPT:]
 
 
 def copied(x: Tensor) -> Tensor:
@@ -289,9 +289,9 @@ def cast_value(value: Value, dtype: DType) -> Value:
     """A graph value with elements of `dtype`; a constant stays a constant."""
     if value.dtype is dtype:
         return value
-    made_by = value.node
-    if made_by is not None and made_by.op == "const" and dtype.kind in "fc" and value.dtype.kind in "biuf":
-        return constant(float(made_by.attrs["value"]), TensorType(value.shape, dtype))
+    constant_of = attrs_of_const(value)
+    if constant_of is not None and dtype.kind in "fc" and value.dtype.kind in "biuf":
+        return constant(float(constant_of["value"]), TensorType(value.shape, dtype))
     if value.dtype.kind == "c" and dtype.kind not in "bc":
         fix = "take .real, or lg.abs: a cast would drop the imaginary part"
         raise DTypeError(explained("astype", "a complex dtype or bool for complex elements", dtype, fix))
@@ -304,8 +304,8 @@ def open_integer(x: Any) -> int | None:
         return x
     if not isinstance(x, TensorCore) or not x._weak or x._value.dtype is not int64:
         return None
-    made_by = x._value.node
-    return made_by.attrs["value"] if made_by is not None and made_by.op == "const" else None
+    attrs = attrs_of_const(x._value)
+    return None if attrs is None else attrs["value"]
 
 
 def cast_operand(x: TensorCore, dtype: DType) -> Value:
@@ -327,9 +327,9 @@ def broadcast_value(value: Value, shape: tuple[int, ...]) -> Value:
     """NumPy's broadcasting of one value to `shape`."""
     if value.shape == shape:
         return value
-    made_by = value.node
-    if made_by is not None and made_by.op == "const":
-        attrs = {"value": made_by.attrs["value"], "type": TensorType(shape, value.dtype)}
+    constant_of = attrs_of_const(value)
+    if constant_of is not None:
+        attrs = {"value": constant_of["value"], "type": TensorType(shape, value.dtype)}
         return emit("const", (), attrs)[0]
     if (number := complex_constant(value)) is not None:
         return constant(number, TensorType(shape, value.dtype))

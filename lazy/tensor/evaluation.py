@@ -20,14 +20,20 @@ import numpy as np
 from loopgrad.codegen.options import Options
 from loopgrad.graph.build import current_scope, enter
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.nodes import Graph, Leaf, Value
+from loopgrad.graph.nodes import Graph, Leaf, Noted, Value
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
 from loopgrad.lazy.tensor.liveness import NOTHING, Needed, read_by_nobody_else, still_needed, unread
-from loopgrad.lazy.tensor.ongoing_derivations import deriving, followed, from_variables, note_reads
+from loopgrad.lazy.tensor.ongoing_derivations import (
+    deriving,
+    followed,
+    from_variables,
+    note_reads,
+    nothing_derived,
+)
 from loopgrad.lazy.tensor.walk import Walk, walked
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import devices_in_use, get_device
@@ -60,6 +66,11 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
 def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     """The elements of one tensor, as above: what lines of a script ask for one by one."""
     value = t._value
+    if type(value) is Noted and unread(t) and nothing_derived() and current_scope() is None:
+        known = _elements_of_line()(t, value)
+        if known is not None:
+            return known
+        value = t._value  # another thread may have been first
     note_reads((value,))
     if not isinstance(value, Leaf):
         _check_readable(value, purpose)
@@ -68,6 +79,13 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
         return _elements(t, value, computed)
     buffer: Buffer = value.buffer
     return buffer
+
+
+@cache
+def _elements_of_line() -> Callable[[TensorCore, Noted], Buffer | None]:
+    from loopgrad.lazy.tensor.repeated_lines import elements_of  # late: building graphs needs no session
+
+    return elements_of
 
 
 def _check_readable(value: Value, purpose: str) -> None:

@@ -89,6 +89,36 @@ class Evaluator:
                     if owners.get(value) is mine:
                         del owners[value]
 
+    def claim(self, value: Value) -> Any:
+        """A lock that is held while a value is computed (see `release`); None where that is somebody's already."""
+        mine = threading.Lock()
+        mine.acquire()
+        with self._changed:
+            owner = self._owners.get(value)
+            if owner is not None and owner.locked():
+                return None
+            self._owners[value] = mine
+        LIVE.evaluating += 1
+        return mine
+
+    def release(self, value: Value, mine: Any) -> None:
+        """The value that was claimed is computed, or isn't."""
+        LIVE.evaluating -= 1
+        mine.release()
+        with self._changed:
+            if self._owners.get(value) is mine:
+                del self._owners[value]
+
+    def settle_alone(self, t: TensorCore, value: Value, buffer: Buffer) -> None:
+        """As below, of one tensor whose value nobody else reads, on the device of the settings."""
+        history = History(value)
+        leaf = TensorLeaf(buffer.type, buffer, history, True)
+        with CHANGES:
+            if t._value is value:
+                t._history = history
+                t._value = leaf
+                value.known = ref(leaf)
+
     def settle(self, evaluated: Iterable[tuple[TensorCore, Value]], read: Sequence[Value], computed: Computed) -> None:
         """Make these tensors refer to their elements (their history stays reachable while they live), and note the
         elements of values that unevaluated tensors `read`."""

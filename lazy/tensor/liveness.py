@@ -23,7 +23,7 @@ from sys import getrefcount
 from typing import Final, NamedTuple
 from weakref import ref
 
-from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.nodes import NODE, Node, Noted, Value, is_made
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.core import LIVE, TensorCore
@@ -84,8 +84,8 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
 
 
 def unread(t: TensorCore) -> bool:
-    """Whether nobody refers to the tensor's value but the tensor, the value's node and the caller."""
-    return COUNTED and getrefcount(t._value) == UNREAD
+    """Whether nobody refers to the tensor's value but the tensor, the value's node (if it is made) and the caller."""
+    return COUNTED and getrefcount(t._value) == UNREAD - (type(t._value) is Noted and len(t._value.note) == NODE)
 
 
 def read_by_nobody_else(walk: Walk) -> bool:
@@ -114,7 +114,7 @@ def _held_tensors() -> list[Held]:
     held: dict[int, tuple[ref[TensorCore], TensorCore, Value]] = {}
     for reference in reversed(LIVE.tensors):
         t = reference()
-        if t is not None and (value := t._value).node is not None:
+        if t is not None and is_made(value := t._value):
             if id(t) not in held:
                 held[id(t)] = reference, t, value
             if len(held) == _TENSOR_LIMIT:

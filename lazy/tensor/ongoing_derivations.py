@@ -62,6 +62,12 @@ def deriving() -> bool:
     return _calls.depth > 0
 
 
+def nothing_derived() -> bool:
+    """Whether no transform is calling a user's function in this thread, and none follows a value in any: then nobody
+    notes what is read."""
+    return not _calls.depth and not _variables
+
+
 def note_reads(values: Sequence[Value]) -> None:
     """Elements of these are asked for while a program may be traced, which then depends on them."""
     if _calls.reads is not None:

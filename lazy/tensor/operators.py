@@ -60,7 +60,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
                 return function(self, other)
             if self._weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
-            return _wrapped(self, emit_alike(op, (a, b), (t,)), self._weak)
+            return _wrapped(self, emit_alike(op, (a, b), t), self._weak)
         if floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
             return _wrapped(self, emit_beside(op, a, other), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented

@@ -13,7 +13,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf
-from loopgrad.lazy.tensor import evaluation
+from loopgrad.lazy.tensor import evaluation, repeated_lines
 from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT
 
 X = np.array([0.1, 0.2, 0.3, 0.4])
@@ -22,21 +22,31 @@ X = np.array([0.1, 0.2, 0.3, 0.4])
 class Paused:
     """Evaluations wait here, in the midst of computing, until they may go on."""
 
-    def __init__(self, compute: Callable[..., Any]) -> None:
-        self.compute, self.calls = compute, 0
+    def __init__(self) -> None:
+        self.compute: Callable[..., Any] = lambda run, *asked: run(*asked)
+        self.calls = 0
         self.inside, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
 
-    def __call__(self, *asked: Any) -> Any:
-        self.calls += 1
-        self.inside.release()
-        assert self.go_on.acquire(timeout=20)
-        return self.compute(*asked)
+    def pausing(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def paused(*asked: Any) -> Any:
+            self.calls += 1
+            self.inside.release()
+            assert self.go_on.acquire(timeout=20)
+            return self.compute(run, *asked)
+
+        return paused
 
 
-@pytest.fixture
-def paused(monkeypatch: pytest.MonkeyPatch) -> Paused:
-    found = Paused(evaluation._run)
-    monkeypatch.setattr(evaluation, "_run", found)
+@pytest.fixture(params=["new", "known"])
+def paused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Paused:
+    """The lines of the tests, as they run when nobody has seen them, and when they come again."""
+    repeated_lines.forget()
+    for factor in (2, 3) if request.param == "known" else ():
+        for _ in range(3):
+            (lg.asarray(X) * factor).numpy()
+    found = Paused()
+    for module in (evaluation, repeated_lines):
+        monkeypatch.setattr(module, "_run", found.pausing(module._run))
     return found
 
 
@@ -121,6 +131,7 @@ def test_where_one_fails_the_next_computes(paused: Paused, monkeypatch: pytest.M
 
 def test_an_evaluation_inside_another_one_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a finalizer or a signal handler, of the very tensor that is being computed."""
+    repeated_lines.forget()
     y, compute = lg.asarray(X) * 2, evaluation._run
     inner: list[Any] = []
 

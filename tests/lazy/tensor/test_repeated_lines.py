@@ -1,0 +1,150 @@
+"""Lines that come again are found by what is noted of them, and mean what they meant the first time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.graph.lift import slots
+from loopgrad.graph.nodes import Leaf
+from loopgrad.graph.structure import noted_structure, number_places, structure
+from loopgrad.lazy.tensor import evaluation
+from loopgrad.lazy.tensor.walk import walked
+
+
+class Given(NamedTuple):
+    """lg or NumPy, two arrays of six floats, and a number that is another one each time."""
+
+    xp: Any
+    a: Any
+    b: Any
+    n: int
+
+
+LINES: dict[str, Callable[[Given], Any]] = {
+    "operators": lambda v: (v.a + 1.0) * v.b - 0.25,
+    "a number in front": lambda v: v.n - v.a / 3.0,
+    "a value twice": lambda v: (v.a * v.b) * (v.a * v.b) + v.a,
+    "the same array": lambda v: v.a * v.a - v.a,
+    "the arrays exchanged": lambda v: v.b * v.b - v.b,
+    "a comparison": lambda v: (v.a < v.n) & (v.b >= 0.5),
+    "a minus in front of zero": lambda v: v.xp.copysign(1.0, v.a * -0.0),
+    "nothing in front of zero": lambda v: v.xp.copysign(1.0, v.a * 0.0),
+    "not finite": lambda v: v.xp.minimum(v.a * float("inf"), v.b) + v.xp.isnan(v.a * float("nan")),
+    "an element": lambda v: v.a[v.n] * 2.0 + 1.0,
+    "a part": lambda v: v.a[v.n : v.n + 2] * v.b[1],
+    "padded": lambda v: v.xp.concatenate([v.b, v.xp.pad(v.a, (v.n, 5 - v.n))]),
+    "three arrays": lambda v: v.xp.where(v.a < v.b, v.a, v.xp.concatenate([v.a, v.b, v.a])[v.n : v.n + 6]),
+    "sums": lambda v: v.xp.sum(v.xp.reshape(v.a, (2, 3)), axis=v.n % 2).sum() + v.b,
+    "another dtype": lambda v: v.xp.astype(v.a * 10.0, np.int32) // 3,
+}
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The evaluations that took the usual way."""
+    found: list[Any] = []
+    run = evaluation._run
+    monkeypatch.setattr(evaluation, "_run", lambda *asked: found.append(asked) or run(*asked))
+    return found
+
+
+def test_lines_that_come_again(usual: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    for again in range(8):
+        arrays = [rng.uniform(0.1, 1.0, 6) for _ in range(2)]
+        if again == 5:
+            usual.clear()
+        tensors = [lg.asarray(x) for x in arrays]
+        for name, line in LINES.items():
+            with np.errstate(all="ignore"):
+                expected = np.asarray(line(Given(np, *arrays, 1 + again % 4)))
+            got = line(Given(lg, *tensors, 1 + again % 4)).numpy()
+            assert got.dtype == expected.dtype, name
+            np.testing.assert_array_equal(got, expected, err_msg=name)
+    assert len(usual) <= 3 * len(LINES) / 2, "most were known"
+
+
+def test_values_that_share_words_share_their_structure() -> None:
+    a, b = lg.asarray(np.linspace(0.1, 0.6, 6)), lg.asarray(np.linspace(0.7, 1.2, 6))
+    given = [Given(lg, *arrays, n) for n in (1, 3) for arrays in ((a, b), (b, a), (a, a))]
+    values = [line(those)._value for line in LINES.values() for those in given]
+    noted = [noted_structure(v) for v in values]
+    graphs = [walked((v,)).cut((v,))[0] for v in values]
+    usual = [structure(graph) for graph in graphs]
+    for i, (one, other) in enumerate(zip(noted, usual, strict=True)):
+        assert one is not None
+        assert other is not None
+        assert sorted(one.numbers) == sorted(other[1])
+        places = number_places(values[i])
+        assert [p.value for p in places] == list(one.numbers)
+        assert {*places} == {p for node in graphs[i].nodes for p in slots(node)}
+        for second, third in zip(noted[:i], usual[:i], strict=True):
+            assert second is not None
+            assert third is not None
+            assert (one.words == second.words) is (other[0] == third[0])
+
+
+def test_what_somebody_holds_has_elements_too(usual: list[Any]) -> None:
+    x = lg.asarray(np.arange(4.0))
+    for _ in range(6):
+        held = x * 3.0
+        result = held + 1.0
+        np.testing.assert_array_equal(result, np.arange(4.0) * 3.0 + 1.0)
+        assert isinstance(held._value, Leaf)
+        lazy = x * 5.0
+        reader = lazy - 2.0
+        del lazy
+        np.testing.assert_array_equal(reader, np.arange(4.0) * 5.0 - 2.0)
+
+
+def test_a_line_that_was_evaluated_is_differentiable() -> None:
+    for _ in range(6):
+        x = lg.asarray(np.arange(4.0))
+        y = x * x
+        z = y * 3.0
+        assert float(z[1]) == 3.0
+        loss = lg.sum(z * z)
+        float(loss)
+        (gradient,) = lg.gradients(loss, [x])
+        np.testing.assert_array_equal(gradient, 36.0 * np.arange(4.0) ** 3)
+
+
+def test_a_line_on_another_device_or_with_other_options() -> None:
+    x = lg.asarray(np.arange(4.0))
+    for _ in range(4):
+        assert (x * 7.0).device == "cpu"
+        with lg.default_device("interpreter"):
+            y = x * 7.0
+            np.testing.assert_array_equal(y, np.arange(4.0) * 7.0)
+            assert y.device == "interpreter"
+        on_it = lg.to_device(x, "interpreter") * 7.0
+        np.testing.assert_array_equal(on_it, np.arange(4.0) * 7.0)
+        assert on_it.device == "interpreter"
+        with lg.options(direct=False):
+            np.testing.assert_array_equal(x * 7.0, np.arange(4.0) * 7.0)
+
+
+def test_threads_look_at_nodes_of_one_value() -> None:
+    x = lg.asarray(np.arange(4.0))
+    for _ in range(200):
+        value = (x * 2.0 + x)._value
+        found: list[Any] = []
+        start = threading.Barrier(3)
+
+        def look(value: Any = value, found: list[Any] = found, start: threading.Barrier = start) -> None:
+            start.wait()
+            found.append((value.node, value.node.operands[1].node))
+
+        threads = [threading.Thread(target=look) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        start.wait()
+        for thread in threads:
+            thread.join()
+        assert found[0] == found[1]
