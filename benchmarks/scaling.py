@@ -35,6 +35,8 @@ from typing import Any, Final
 import numpy as np
 
 MESSAGE: Final = 1024  # bytes that a process brings to a collective, errors included
+HEADER: Final = 40  # of them
+LARGE: Final = 1 << 18  # bytes of all rows from which on each process combines a part of them
 LANES: Final = (4_000, 40_000)
 LAWS: Final = ("uniform", "zipf", "sorted")
 ROUNDS: Final = (500, 100)  # so many that in some of them no other program has a core
@@ -46,13 +48,15 @@ MOST_TRIPS: Final = 4096
 @dataclass(frozen=True)
 class Machine:
     """Seconds: of a `call` without lanes, of a `trip` of a lane where lanes fill the machine, of a trip of one lane
-    alone, of one `level` of a collective's tree; `bandwidth` in bytes a second, of one process."""
+    alone, of one level of a collective's tree (`latency`), of each `message` where a process sends another one to every
+    other; `bandwidth` in bytes a second, of one process."""
 
     call: float
     trip: float
     serial_trip: float
     latency: float
     bandwidth: float
+    message: float = 1e-6
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,21 @@ def trips(law: str, lanes: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.in
 
 
 def collective(machine: Machine, processes: int, gradient: int) -> float:
-    """The time of one collective: all processes gather what each brings."""
+    """The time in which all processes have a sum: they gather what each brings, or, from `LARGE` bytes on, combine a
+    part each and gather those."""
     if processes == 1:
         return 0.0
-    rows = MESSAGE if 2 * gradient <= MESSAGE - 32 else MESSAGE + 2 * gradient
-    levels = ceil(log2(processes)) * (1 if rows == MESSAGE else 2)
-    return levels * machine.latency + (processes - 1) * rows / machine.bandwidth
+
+    def gathered(each: float) -> float:
+        return ceil(log2(processes)) * machine.latency + (processes - 1) * each / machine.bandwidth
+
+    rows = 2 * gradient  # totals and rests
+    if rows <= MESSAGE - HEADER:
+        return gathered(MESSAGE)
+    if processes * rows < LARGE:
+        return gathered(MESSAGE) + gathered(rows)
+    exchanged = machine.latency + (processes - 1) * (machine.message + rows / processes / machine.bandwidth)
+    return 2.0 * gathered(MESSAGE) + exchanged + gathered(gradient / processes)
 
 
 def step_of(machine: Machine, parts: Sequence[np.ndarray[Any, Any]], gradient: int = 16) -> float:
@@ -243,12 +256,15 @@ def main() -> None:
     parser.add_argument("--trip", type=float, default=1.97e-12, help="seconds of a lane's trip: 1.04 ms, 16.7e6 lanes")
     parser.add_argument("--serial-trip", type=float, default=2e-7, help="seconds of a trip of one lane alone")
     parser.add_argument("--latency", type=float, default=10e-6, help="seconds of a level of a collective")
+    parser.add_argument("--message", type=float, default=1e-6, help="seconds of each of many messages")
     parser.add_argument("--bandwidth", type=float, default=25e9, help="bytes a second to a GPU")
     chosen = parser.parse_args()
     if chosen.process:
         process(chosen.process)
     elif chosen.extrapolate:
-        machine = Machine(chosen.call, chosen.trip, chosen.serial_trip, chosen.latency, chosen.bandwidth)
+        machine = Machine(
+            chosen.call, chosen.trip, chosen.serial_trip, chosen.latency, chosen.bandwidth, chosen.message
+        )  # fmt: skip
         print("\n".join(extrapolated(machine, chosen.lanes, chosen.law, chosen.gradient)))
     else:
         one, two = (least([measured(count) for _ in range(chosen.runs)]) for count in (1, 2))

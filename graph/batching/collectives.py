@@ -26,6 +26,13 @@ def _all_gather(node: Node, operands: Values, context: BatchContext) -> Values:
     return (expanded(token, False, context.size), *[_turned(v, 1, 0) for v in gathered])
 
 
+def _all_to_all(node: Node, operands: Values, context: BatchContext) -> Values:
+    """The batch goes behind rows and columns."""
+    parts = [_turned(v, 0, 2) for v in _expanded(node, operands, context)]
+    token, *exchanged = emit(node.op, (operands[0], *parts), node.attrs)
+    return (expanded(token, False, context.size), *[_turned(v, 2, 0) for v in exchanged])
+
+
 def _all_sum(node: Node, operands: Values, context: BatchContext) -> Values:
     token, *summed = emit(node.op, (operands[0], *_expanded(node, operands, context)), node.attrs)
     return (expanded(token, False, context.size), *summed)
@@ -36,4 +43,4 @@ def _expanded(node: Node, operands: Values, context: BatchContext) -> list[Value
     return [expanded(v, b, context.size) for v, b in zip(operands[1:], flags[1:], strict=True)]
 
 
-ROWS: Final[dict[str, Row]] = {"all_gather": _all_gather, "all_sum": _all_sum}
+ROWS: Final[dict[str, Row]] = {"all_gather": _all_gather, "all_to_all": _all_to_all, "all_sum": _all_sum}

@@ -18,8 +18,9 @@ broadcasts, is made for the own lanes only; a replicated value that lanes use is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import prod
 from typing import Any, Final
 
 from loopgrad.graph.errors import DeviceError
@@ -37,11 +38,12 @@ from loopgrad.graph.placement.places import (
 )
 from loopgrad.graph.placement.sums import Partial, resized
 from loopgrad.graph.primitives import NULLARY, PRIMITIVES
-from loopgrad.graph.primitives.collectives import TOKEN
+from loopgrad.graph.primitives.collectives import TOKEN, columns
 from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import StackType, TensorType
 
 Type = TensorType | StackType
+LARGE: Final = 1 << 18  # bytes from which on it is worth another message that each process combines a part
 
 
 @dataclass(slots=True)
@@ -60,13 +62,21 @@ class MeshPartition:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """What a collective is to make whole: rows of this process (of a total and its rest, if both travel), how many each
-    process has, what becomes of all rows. `added`: the engine adds the rows up, of which there is one."""
+    process has, what all rows make (`combine`), and the result of that (`finish`). `added`: the engine adds the rows
+    up, of which there is one. `by_element`: each element of a row is combined with those of other rows only."""
 
     rows: Partial
     counts: tuple[int, ...]
-    finish: Callable[[Partial], Value]
+    combine: Callable[[Partial], Value]
     result: Value
     added: bool = False
+    by_element: bool = False
+    finish: Callable[[Value], Value] = lambda value: value
+
+    @property
+    def bytes(self) -> int:
+        """Of the rows of all processes, where all gather them."""
+        return sum([sum(self.counts) * prod(v.shape[1:]) * v.dtype.itemsize for v in self.rows])
 
 
 def localised(type: Type, place: Place, part: ProcessPart) -> Type:
@@ -129,21 +139,47 @@ class GraphPartition:
     def flush(self) -> None:
         """One collective for all that is waiting."""
         meetings, self.meetings = self.meetings, []
-        for added in (True, False):
-            mine = [m for m in meetings if m.added == added]
-            found = self._exchanged(mine, added) if self.partition.meets and mine else [m.rows for m in mine]
+        meets = self.partition.meets
+        for op in ("all_sum", "all_gather"):
+            mine = [m for m in meetings if m.added == (op == "all_sum")]
+            if meets and op == "all_gather":
+                mine = self._by_columns(mine)
+            found = self._exchanged(op, mine) if meets else [m.rows for m in mine]
             for m, rows in zip(mine, found, strict=True):
-                self.env[m.result] = m.finish(rows)
+                self.env[m.result] = m.finish(m.combine(rows))
 
-    def _exchanged(self, meetings: Sequence[Meeting], added: bool) -> Sequence[Partial]:
+    def _by_columns(self, meetings: Sequence[Meeting]) -> list[Meeting]:
+        """Of large results each process makes a part whole, which all gather then: the bytes that a process sends don't
+        grow with the number of processes. Element by element the sums are the same."""
+        large = [m for m in meetings if m.by_element and m.bytes >= LARGE]
+        flat = [replace(m, rows=tuple([self._flat(v) for v in m.rows])) for m in large]
+        exchanged = zip(large, self._exchanged("all_to_all", flat), strict=True)
+        done = {m.result: self._part_made(m, rows) for m, rows in exchanged}
+        return [done.get(m.result, m) for m in meetings]
+
+    def _flat(self, rows: Value) -> Value:
+        return self.builder.value("reshape", rows, shape=(rows.shape[0], prod(rows.shape[1:])))
+
+    def _part_made(self, meeting: Meeting, rows: Partial) -> Meeting:
+        """The same of all rows of this process' elements, which are its rows then."""
+        shape, size = meeting.rows[0].shape[1:], self.part.size
+        counts = tuple([len(columns(prod(shape), rank, size)) for rank in range(size)])
+        mine = (meeting.combine(rows),)
+        return replace(meeting, rows=mine, counts=counts, combine=lambda parts: self._shaped(parts, shape))
+
+    def _shaped(self, parts: Partial, shape: tuple[int, ...]) -> Value:
+        (flat,) = parts
+        return self.builder.value("reshape", flat, shape=shape)
+
+    def _exchanged(self, op: str, meetings: Sequence[Meeting]) -> Sequence[Partial]:
+        if not meetings:
+            return ()
         rows = [row for m in meetings for row in m.rows]
         self.met = True
-        if added:
-            self.token, *found = self.builder.emit("all_sum", (self.token, *rows), {"final": False})
-        else:
-            counts = tuple([m.counts for m in meetings for _ in m.rows])
-            attrs = {"counts": counts, "part": self.part.rank, "final": False}
-            self.token, *found = self.builder.emit("all_gather", (self.token, *rows), attrs)
+        attrs: dict[str, Any] = {"final": False}
+        if op != "all_sum":
+            attrs |= {"counts": tuple([m.counts for m in meetings for _ in m.rows]), "part": self.part.rank}
+        self.token, *found = self.builder.emit(op, (self.token, *rows), attrs)
         each = iter(found)
         return [tuple(islice(each, len(m.rows))) for m in meetings]
 

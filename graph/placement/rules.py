@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from loopgrad.graph.errors import DeviceError
@@ -152,7 +153,7 @@ def _position(walk: GraphPartition, node: Node, place: Place) -> None:
     else:
         rows = tuple([b.const(0, TensorType((0, *result.shape), dtype)) for dtype in (x.dtype, result.dtype)])
 
-    def finish(gathered: sums.Partial) -> Value:
+    def combined(gathered: sums.Partial) -> Value:
         bests, positions = gathered
         chosen = b.value("reshape", b.value(node.op, bests, axis=0), shape=row)
         dims = tuple(range(len(row)))
@@ -163,7 +164,7 @@ def _position(walk: GraphPartition, node: Node, place: Place) -> None:
         return b.value("reduce_sum", kept, axes=(0,))
 
     counts = tuple([int(bool(part.of(rank).lanes(n))) for rank in range(part.size)])
-    walk.meet(Meeting(rows, counts, finish, result), node)
+    walk.meet(Meeting(rows, counts, combined, result), node)
 
 
 def _only(partial: sums.Partial) -> Value:
@@ -179,15 +180,16 @@ def _met_exactly(walk: GraphPartition, node: Node, own: Value, combine: str) -> 
         walk.meet(Meeting((own,), (), _only, result, added=True), node)
         return
 
-    def finish(gathered: sums.Partial) -> Value:
+    def combined(gathered: sums.Partial) -> Value:
         (rows,) = gathered
-        parts = [b.value("reshape", sums.cut(b, rows, 0, i, i + 1), shape=own.shape) for i in range(size)]
+        parts = [b.value("reshape", sums.cut(b, rows, 0, i, i + 1), shape=rows.shape[1:]) for i in range(size)]
         total = parts[0]
         for part in parts[1:]:
             total = b.value(combine, total, part)
         return total
 
-    walk.meet(Meeting((b.value("reshape", own, shape=(1, *own.shape)),), (1,) * size, finish, result), node)
+    row = b.value("reshape", own, shape=(1, *own.shape))
+    walk.meet(Meeting((row,), (1,) * size, combined, result, by_element=True), node)
 
 
 def _combination(walk: GraphPartition, like: Value, combine: str) -> sums.Combination:
@@ -216,12 +218,12 @@ def _met_rows(
     b, part = walk.builder, walk.part
     (result,) = node.results
 
-    def finish(gathered: sums.Partial) -> Value:
+    def combined(gathered: sums.Partial) -> Value:
         total = combination.whole(gathered, n, part)
         return total if narrow is None else b.value("cast", total, dtype=result.dtype)
 
     counts = tuple([len(part.of(rank).subtrees(n)) for rank in range(part.size)])
-    walk.meet(Meeting(combination.rows(shards, n, part), counts, finish, result), node)
+    walk.meet(Meeting(combination.rows(shards, n, part), counts, combined, result, by_element=True), node)
 
 
 def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:
@@ -262,13 +264,13 @@ def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
     order = (axis, *[d for d in range(len(x.shape)) if d != axis])
     rows = x if axis == 0 else b.value("transpose", x, perm=order)
 
-    def finish(gathered: sums.Partial) -> Value:
+    def combined(gathered: sums.Partial) -> Value:
         (rows,) = gathered
         back = [order.index(d) for d in range(len(order))]
         return rows if axis == 0 else b.value("transpose", rows, perm=tuple(back))
 
     counts = walk.part.each(node.results[0].shape[axis])
-    walk.meet(Meeting((rows,), counts, finish, node.results[0]), node)
+    walk.meet(Meeting((rows,), counts, combined, node.results[0]), node)
 
 
 # ---- scatters
@@ -320,15 +322,16 @@ def _accumulated(walk: GraphPartition, node: Node, operands: Places) -> None:
 
 
 def private_type(walk: GraphPartition, node: Node, type: TensorType, n: int) -> TensorType:
-    own = TensorType((len(walk.part.lanes(n)), *type.shape), type.dtype)
-    if own.nbytes > PRIVATE_BYTES:
+    each = walk.part.each(n)
+    most = TensorType((max(each), *type.shape), type.dtype)  # what one process refuses, all do
+    if most.nbytes > PRIVATE_BYTES:
         text = (
-            f"{node.op}: expected accumulators of at most {PRIVATE_BYTES:,} bytes, got {own} for the lanes of this "
+            f"{node.op}: expected accumulators of at most {PRIVATE_BYTES:,} bytes, got {most} for the lanes of a "
             "process, of which each has its own so that sums are the same on any number of processes; use more "
             "processes, or lg.options(fast_collectives=True), which adds lanes up in any order"
         )
         raise DeviceError(located(text, node.loc))
-    return own
+    return TensorType((each[walk.part.rank], *type.shape), type.dtype)
 
 
 def added_to(walk: GraphPartition, node: Node, result: Value, table: Value, own: Value, n: int | None) -> None:
@@ -337,7 +340,8 @@ def added_to(walk: GraphPartition, node: Node, result: Value, table: Value, own:
     b = walk.builder
     start = walk.at(table, REPLICATED)
     if n is None and own.dtype.is_float:
-        walk.meet(Meeting((own,), (), lambda total: b.value("add", start, total[0]), result, added=True), node)
+        meeting = Meeting((own,), (), _only, result, added=True, finish=lambda total: b.value("add", start, total))
+        walk.meet(meeting, node)
         return
     count = len(walk.meetings)
     stand_in = Node("scatter", (), (result.type,), {}, (), node.loc)
@@ -350,6 +354,4 @@ def added_to(walk: GraphPartition, node: Node, result: Value, table: Value, own:
         local = b.value("reduce_sum", own, axes=(0,))
         _met_exactly(walk, stand_in, local, "add")
     made = walk.meetings[count]
-    walk.meetings[count] = Meeting(
-        made.rows, made.counts, lambda rows: b.value("add", start, made.finish(rows)), result, made.added
-    )
+    walk.meetings[count] = replace(made, result=result, finish=lambda total: b.value("add", start, total))

@@ -5,6 +5,9 @@
     all_gather   (token, x, ...)   ->  token, the rows of every process' x along axis 0, in the order of processes
                                        attrs counts: per operand how many rows each process has; part: this process;
                                        final: no other collective follows in a call
+    all_to_all   (token, x, ...)   ->  token, of the rows of every process' x those columns (along axis 1) that are this
+                                       process' (`columns`), in the order of processes
+                                       attrs counts, part, final
     all_sum      (token, x, ...)   ->  token, the sum of every process' x, in the order that the engine likes
                                        attrs final
 
@@ -45,6 +48,11 @@ from loopgrad.graph.types import TensorType, int64
 TOKEN: Final = TensorType((), int64)
 
 
+def columns(n: int, part: int, size: int) -> range:
+    """Those of n that are process `part`'s, of so many processes."""
+    return range(part * n // size, (part + 1) * n // size)
+
+
 class Engine(Protocol):
     """What moves arrays between processes."""
 
@@ -56,6 +64,10 @@ class Engine(Protocol):
         """The sums over all processes, operand by operand."""
         ...
 
+    def all_to_all(self, attrs: Attrs, parts: Sequence[Array]) -> list[Array]:
+        """The own columns of the rows of all processes, operand by operand."""
+        ...
+
     @property
     def in_memory(self) -> bool:
         """Whether collectives can work on the memory of devices, without the host: those below."""
@@ -65,6 +77,12 @@ class Engine(Protocol):
         self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         """As `all_gather`, from and to these addresses; `types` are those of the own rows."""
+        ...
+
+    def exchange_memory(
+        self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        """As `all_to_all`."""
         ...
 
     def sum_memory(
@@ -108,6 +126,18 @@ def _infer_all_gather(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[
     return (TOKEN, *gathered)
 
 
+def _infer_all_to_all(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    gathered = _infer_all_gather(operands, attrs, regions)[1:]
+    found: list[TensorType] = []
+    for t, rows in zip(gathered, attrs["counts"], strict=True):
+        assert isinstance(t, TensorType)
+        if len(t.shape) < 2:
+            raise shape_error("all_to_all", "rows with columns", t, "give each an axis of columns")
+        own = columns(t.shape[1], attrs["part"], len(rows))
+        found.append(TensorType((t.shape[0], len(own), *t.shape[2:]), t.dtype))
+    return (TOKEN, *found)
+
+
 def _infer_all_sum(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
     parts = _parts("all_sum", operands)
     for t in parts:
@@ -120,12 +150,20 @@ def _all_gather(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
     return (np.asarray(token + 1), *_engine().all_gather(attrs, parts))
 
 
+def _all_to_all(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
+    return (np.asarray(token + 1), *_engine().all_to_all(attrs, parts))
+
+
 def _all_sum(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
     return (np.asarray(token + 1), *_engine().all_sum(attrs, parts))
 
 
 def _gathered_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     return None if 0 in axes else axes
+
+
+def _exchanged_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    return None if 0 in axes or 1 in axes else axes
 
 
 def _summed_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
@@ -138,5 +176,6 @@ def _row(name: str, **rules: Any) -> Primitive:
 
 ROWS: Final[dict[str, Primitive]] = table(
     _row("all_gather", infer=_infer_all_gather, reference=_all_gather, axes=_gathered_axes),
+    _row("all_to_all", infer=_infer_all_to_all, reference=_all_to_all, axes=_exchanged_axes),
     _row("all_sum", kinds="iufc", infer=_infer_all_sum, reference=_all_sum, axes=_summed_axes),
 )

@@ -71,7 +71,10 @@ def _whole(x: Any, device: MeshDevice, part: ProcessPart) -> Tensor:
         return _sharded_again(x, device, part)
     if not isinstance(x, TensorCore) and hasattr(x, "shape") and len(x.shape) and hasattr(x, "__getitem__"):
         lanes = part.lanes(int(x.shape[0]))  # no more is read of what lies in a file
-        return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
+        if isinstance(x, np.ndarray):
+            return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
+        with device.together(b"shard"):
+            return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
     array = _array(x)
     lanes = part.lanes(len(array))
     return _leaf(array[lanes.start : lanes.stop], len(array), device)

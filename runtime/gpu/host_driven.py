@@ -171,8 +171,10 @@ class HostDriven(StepWalk):
         sources = [owner(slot).address for slot in step.inputs[1:]]
         targets = [owner(slot).address for slot in step.outputs[1:]]
         types = [slots[slot].type for slot in step.inputs[1:]]
-        move = engine.gather_memory if step.name == "all_gather" else engine.sum_memory
-        move(dict(step.attrs), types, sources, targets)
+        moves = {
+            "all_gather": engine.gather_memory, "all_to_all": engine.exchange_memory, "all_sum": engine.sum_memory
+        }  # fmt: skip
+        moves[step.name](dict(step.attrs), types, sources, targets)
 
     # stacks of whole tensors
 

@@ -7,88 +7,139 @@ runs and where in it; and what it has to give, where that is short. So
 - processes that run different programs are told so, instead of waiting for each other or mixing up numbers;
 - a value and its gradient by a few parameters take one message.
 
-What is longer follows in a second one.
+What is longer follows in a second one; memory for it is there before the first is sent, so that nothing fails between.
 """
 
 from __future__ import annotations
 
-import builtins
-import struct
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph import errors
-from loopgrad.graph.errors import DeviceError, LoopgradError
+from loopgrad.graph.primitives.collectives import columns
 from loopgrad.graph.types import TensorType
-from loopgrad.runtime import failures
-from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Memory
+from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Exchanged, Memory
+from loopgrad.runtime.mesh.messages import INLINE, Messages
 
-HEADER: Final = struct.Struct("<q8sqq")  # failed, program, how many collectives before, bytes to give
-MESSAGE: Final = 1024
-INLINE: Final = MESSAGE - HEADER.size
+PURPOSE: Final = 8  # bytes
 
 
-class ProcessError(LoopgradError, RuntimeError):
-    """An error of another process of the mesh, of a class that is known there only."""
+class GivenRows(NamedTuple):
+    """An array whose rows processes bring, `counts` of them."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    counts: Sequence[int]
+
+    def bytes_of(self, rank: int) -> int:
+        return self.counts[rank] * self.dtype.itemsize * int(np.prod(self.shape[1:]))
+
+
+def packed_bytes(parts: Sequence[Array]) -> Bytes:
+    data = [part.view(np.uint8) for part in parts if part.size]
+    return np.concatenate(data) if data else np.empty(0, np.uint8)
+
+
+def unpack(given: Bytes, rank: int, blocks: Sequence[GivenRows], found: Sequence[Array]) -> None:
+    """Put what process `rank` gives where its rows are."""
+    at = 0
+    for block, target in zip(blocks, found, strict=True):
+        taken = block.bytes_of(rank)
+        if taken:
+            first = sum(block.counts[:rank])
+            own = target[first : first + block.counts[rank]]
+            own.reshape(-1).view(np.uint8)[:] = given[at : at + taken]
+        at += taken
 
 
 class CollectiveCall:
-    """One call of the program with this `digest`. `closed`: its last message is not that of its last collective but
-    one after all work, `wait(final=True)`, since that may fail too."""
+    """One call of the program with this `digest`. `describe`: what it is, for people. `closed`: its last message is not
+    that of its last collective but one after all work, `wait(final=True)`, since that may fail too."""
 
     def __init__(
-        self, communicator: Communicator, digest: bytes, memory: Memory | None = None, closed: bool = False
+        self,
+        communicator: Communicator,
+        digest: bytes,
+        describe: Callable[[], str],
+        memory: Memory | None = None,
+        closed: bool = False,
     ) -> None:
         self._closed = closed
         self._communicator = communicator
         self._memory = memory
-        self._digest = digest
+        self._messages = Messages(communicator, digest, describe)
         self._steps = 0
         self._over = False  # the last collective of the call is behind us, or somebody failed
 
     # ---- the engine
 
     def all_gather(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
-        dense = [np.ascontiguousarray(part) for part in parts]
-        rows = [part.dtype.itemsize * int(np.prod(part.shape[1:])) for part in dense]
         counts: Sequence[Sequence[int]] = attrs["counts"]
+        blocks = [GivenRows((sum(c), *part.shape[1:]), part.dtype, c) for part, c in zip(parts, counts, strict=True)]
+        own = [part.reshape(-1) for part in map(np.ascontiguousarray, parts)]
         size = self._communicator.size
-        lengths = [sum(n * c[rank] for n, c in zip(rows, counts, strict=True)) for rank in range(size)]
-        each = self._exchanged(dense, lengths)
-        found = [np.empty((sum(c), *part.shape[1:]), part.dtype) for part, c in zip(dense, counts, strict=True)]
-        for rank, given in enumerate(each):
-            at = 0
-            for target, n, c in zip(found, rows, counts, strict=True):
-                first, taken = sum(c[:rank]), n * c[rank]
-                if taken:
-                    own = target[first : first + c[rank]]
-                    own.reshape(-1).view(np.uint8)[:] = given[at : at + taken]
-                at += taken
-        self._over = bool(attrs["final"]) and not self._closed
+        lengths = [sum(block.bytes_of(rank) for block in blocks) for rank in range(size)]
+        found = [np.empty(block.shape, block.dtype) for block in blocks]
+        data = packed_bytes(own)  # all memory is there before others are told that nothing is wrong
+        short = max(lengths) <= INLINE
+        received = np.empty(0 if short else sum(lengths), np.uint8)
+        rows = self._met(len(data), data.tobytes() if short else b"")
+        if not short:
+            self._communicator.gather_ragged(data, lengths, received)
+        stops = np.cumsum(lengths)
+        for rank, (stop, n) in enumerate(zip(stops, lengths, strict=True)):
+            unpack(rows[rank, :n] if short else received[stop - n : stop], rank, blocks, found)
+        self._done(attrs)
+        return found
+
+    def all_to_all(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
+        counts: Sequence[Sequence[int]] = attrs["counts"]
+        size, part = self._communicator.size, attrs["part"]
+        spans = [[columns(x.shape[1], rank, size) for rank in range(size)] for x in parts]
+        blocks = [
+            GivenRows((sum(c), len(span[part]), *x.shape[2:]), x.dtype, c)
+            for x, span, c in zip(parts, spans, counts, strict=True)
+        ]
+        each = []
+        for rank in range(size):
+            cut = [x[:, s[rank].start : s[rank].stop] for x, s in zip(parts, spans, strict=True)]
+            each.append(packed_bytes([np.ascontiguousarray(x).reshape(-1) for x in cut]))
+        data = np.concatenate(each)
+        taken = [sum(block.bytes_of(rank) for block in blocks) for rank in range(size)]
+        received = np.empty(sum(taken), np.uint8)
+        found = [np.empty(block.shape, block.dtype) for block in blocks]
+        self._met()
+        self._communicator.exchange(data, [len(x) for x in each], received, taken)
+        stops = np.cumsum(taken)
+        for rank, (stop, n) in enumerate(zip(stops, taken, strict=True)):
+            unpack(received[stop - n : stop], rank, blocks, found)
+        self._done(attrs)
         return found
 
     def all_sum(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
-        self._exchanged([], [0] * self._communicator.size)
-        found: list[Array] = []
-        for dtype in dict.fromkeys(part.dtype for part in parts):
-            mine = [part for part in parts if part.dtype == dtype]
-            found.append(self._communicator.total(np.concatenate([part.reshape(-1) for part in mine])))
-        by_dtype = dict(zip(dict.fromkeys(part.dtype for part in parts), found, strict=True))
-        starts = dict.fromkeys(by_dtype, 0)
+        dtypes = list(dict.fromkeys(part.dtype for part in parts))
+        given = [np.concatenate([part.reshape(-1) for part in parts if part.dtype == dtype]) for dtype in dtypes]
+        self._met()
+        found = dict(zip(dtypes, [self._communicator.total(mine) for mine in given], strict=True))
+        starts = dict.fromkeys(dtypes, 0)
         results = []
         for part in parts:
             start = starts[part.dtype]
             starts[part.dtype] = start + part.size
-            results.append(by_dtype[part.dtype][start : start + part.size].reshape(part.shape))
-        self._over = bool(attrs["final"]) and not self._closed
+            results.append(found[part.dtype][start : start + part.size].reshape(part.shape))
+        self._done(attrs)
         return results
 
     def wait(self, final: bool) -> None:
         """Until all processes are here; raises what one of them has failed with."""
-        self.all_gather({"counts": (), "final": False}, [])
+        self._met()
         self._over = final
+
+    def rows(self, own: bytes) -> list[bytes]:
+        """A few bytes of each process, of which all have as many."""
+        assert len(own) <= INLINE, own
+        return [row[: len(own)].tobytes() for row in self._met(len(own), own)]
 
     # ---- on the memory of devices
 
@@ -100,81 +151,63 @@ class CollectiveCall:
         self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         assert self._memory is not None
-        self._agreed()
         rows = [t.dtype.itemsize * int(np.prod(t.shape[1:])) for t in types]
         lengths = [[n * each for each in counts] for n, counts in zip(rows, attrs["counts"], strict=True)]
+        self._met()
         self._memory.gather(list(zip(sources, targets, lengths, strict=True)))
-        self._over = bool(attrs["final"]) and not self._closed
+        self._done(attrs)
+
+    def exchange_memory(
+        self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    ) -> None:
+        assert self._memory is not None
+        size, part = self._communicator.size, attrs["part"]
+        parts: list[Exchanged] = []
+        for t, counts, source, target in zip(types, attrs["counts"], sources, targets, strict=True):
+            element = t.dtype.itemsize * int(np.prod(t.shape[2:]))
+            row, at = t.shape[1] * element, target
+            spans = [columns(t.shape[1], rank, size) for rank in range(size)]
+            sent = [
+                (rank, source + i * row + span.start * element, len(span) * element)
+                for rank, span in enumerate(spans)
+                for i in range(t.shape[0])
+            ]
+            taken = []
+            for rank, count in enumerate(counts):
+                for _ in range(count):
+                    taken.append((rank, at, len(spans[part]) * element))
+                    at += len(spans[part]) * element
+            parts.append((sent, taken))
+        self._met()
+        self._memory.exchange(parts)
+        self._done(attrs)
 
     def sum_memory(
         self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         assert self._memory is not None
-        self._agreed()
+        self._met()
         parts = zip(sources, targets, types, strict=True)
         self._memory.sum([(source, target, t.size, t.dtype) for source, target, t in parts])
-        self._over = bool(attrs["final"]) and not self._closed
-
-    def _agreed(self) -> None:
-        """Every process is here, without an error; the bytes take another way."""
-        self._exchanged([], [0] * self._communicator.size)
+        self._done(attrs)
 
     # ---- messages
 
     def failed(self, error: Exception) -> None:
         """Tell the others, who wait for the next collective of this call; nothing where there is none."""
-        if self._over:
-            return
-        self._over = True
-        notes = [str(note) for note in getattr(error, "__notes__", ())]
-        text = "\n".join([type(error).__name__, str(error), *notes]).encode()[:INLINE]
-        rows = self._communicator.gather(self._message(1, len(text), text))
-        del rows  # several may have failed: each raises its own error
+        if not self._over:
+            self._over = True
+            self._messages.failed(self._steps, error)
 
-    def _exchanged(self, parts: Sequence[Array], lengths: Sequence[int]) -> list[Bytes]:
-        """The bytes that each process gives."""
-        data = [part.reshape(-1).view(np.uint8) for part in parts if part.size]
-        own = np.concatenate(data) if data else np.empty(0, np.uint8)
-        short = max(lengths) <= INLINE
-        rows = self._communicator.gather(self._message(0, len(own), own.tobytes() if short else b""))
-        self._check(rows)
+    def _met(self, length: int = 0, data: bytes = b"") -> Bytes:
+        """Every process is here, without an error; what each gives."""
+        try:
+            rows = self._messages.met(self._steps, length, data)
+        except Exception:
+            self._over = True  # all processes know, one way or another
+            raise
         self._steps += 1
-        if short:
-            return [row[HEADER.size : HEADER.size + n] for row, n in zip(rows, lengths, strict=True)]
-        found = self._communicator.gather_ragged(own, lengths)
-        stops = np.cumsum(lengths)
-        return [found[stop - n : stop] for stop, n in zip(stops, lengths, strict=True)]
+        return rows
 
-    def _message(self, failed: int, length: int, data: bytes) -> Bytes:
-        head = HEADER.pack(failed, self._digest, self._steps, length)
-        return np.frombuffer((head + data).ljust(MESSAGE, b"\0"), np.uint8)
-
-    def _check(self, rows: Bytes) -> None:
-        """Raise what a process has failed with, or that processes do different things."""
-        for rank, row in enumerate(rows):
-            failed, digest, steps, length = HEADER.unpack_from(row)
-            if failed:
-                self._over = True
-                raise error_of(bytes(row[HEADER.size : HEADER.size + length]), rank, self._communicator.size)
-            if digest != self._digest or steps != self._steps:
-                self._over = True
-                raise DeviceError(
-                    f"mesh: expected all processes to run the same program, got another one on process {rank} than on "
-                    f"process {self._communicator.rank}; a program, its shapes and the numbers written into it can't "
-                    "depend on mesh.rank: what differs between processes goes through lg.shard"
-                )
-
-
-def error_of(text: bytes, rank: int, size: int) -> Exception:
-    """The error that process `rank` reports, of the same class where this is one of ours or of Python's."""
-    name, _, message = text.decode(errors="replace").partition("\n")
-    for module in (errors, failures, builtins):
-        found = getattr(module, name, None)
-        if isinstance(found, type) and issubclass(found, Exception):
-            error: Exception = found.__new__(found)
-            error.args = (message,)
-            break
-    else:
-        error = ProcessError(f"{name}: {message}")
-    error.add_note(f"raised on process {rank} of {size}")
-    return error
+    def _done(self, attrs: Any) -> None:
+        self._over = bool(attrs["final"]) and not self._closed

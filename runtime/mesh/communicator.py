@@ -14,9 +14,26 @@ import numpy as np
 from loopgrad.graph.types import DType
 
 Gathered = tuple[int, int, Sequence[int]]  # the address of the own bytes, of all, how many each process has
+Span = tuple[int, int, int]  # to or from which process, the address, how many bytes
+Exchanged = tuple[Sequence[Span], Sequence[Span]]  # what goes, what comes; between two processes in one order
 Summed = tuple[int, int, int, DType]  # the address of the own numbers, of the sums, how many of which type
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Array = np.ndarray[Any, Any]
+
+
+class CallHistory:
+    """How often this process has met the others, or tried to. `lost`: what it has failed with where it couldn't tell
+    them; `over`: why nobody can meet any more."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.lost = ""
+        self.over = ""
+
+    def miss(self, error: Exception) -> None:
+        """A call in which others may wait, and of which this process can't say what it is."""
+        self.calls += 1
+        self.lost = f"{type(error).__name__}: {error}"
 
 
 class Communicator(Protocol):
@@ -45,8 +62,18 @@ class Communicator(Protocol):
         """Every process' message, a row each; all have the same length."""
         ...
 
-    def gather_ragged(self, own: Bytes, lengths: Sequence[int]) -> Bytes:
-        """The bytes of all processes, one behind the other."""
+    def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
+        """The bytes of all processes, one behind the other, into `found`."""
+        ...
+
+    def exchange(self, own: Bytes, given: Sequence[int], found: Bytes, taken: Sequence[int]) -> None:
+        """To each process the next `given` bytes of the own ones; from each `taken`, one behind the other, into
+        `found`."""
+        ...
+
+    @property
+    def history(self) -> CallHistory:
+        """Of this process' calls."""
         ...
 
     def total(self, array: Array) -> Array:
@@ -65,6 +92,10 @@ class Memory(Protocol):
         """Of each part the bytes of all processes, one behind the other."""
         ...
 
+    def exchange(self, parts: Sequence[Exchanged]) -> None:
+        """Of each part what goes to other processes and to this one, and what comes from them."""
+        ...
+
     def sum(self, parts: Sequence[Summed]) -> None:
         """Of each part the sums over processes, in the engine's own order."""
         ...
@@ -79,11 +110,17 @@ class Alone:
     local_rank = 0
     meets = False
 
+    def __init__(self) -> None:
+        self.history = CallHistory()
+
     def gather(self, message: Bytes) -> Bytes:
         return message[None]
 
-    def gather_ragged(self, own: Bytes, lengths: Sequence[int]) -> Bytes:
-        return own
+    def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
+        found[:] = own
+
+    def exchange(self, own: Bytes, given: Sequence[int], found: Bytes, taken: Sequence[int]) -> None:
+        found[:] = own
 
     def total(self, array: Array) -> Array:
         return array

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from loopgrad.codegen.options import Options
-from loopgrad.graph.errors import explained
+from loopgrad.graph.errors import LoopgradError, explained
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.placement.layout import ProcessPart
@@ -30,7 +30,7 @@ from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.mesh.buffers import MeshBuffer, local_array
-from loopgrad.runtime.mesh.collective_call import CollectiveCall
+from loopgrad.runtime.mesh.collective_call import PURPOSE, CollectiveCall
 from loopgrad.runtime.mesh.communicator import Communicator, Memory
 from loopgrad.runtime.plan import MemoryStats, Plan
 from loopgrad.runtime.processes import child_safe_lock
@@ -45,6 +45,7 @@ KIND: Final = "mesh"
 PREFIX: Final = f"{KIND}:"
 PLACEMENT: Final = "placement"
 UNPLACED: Final = "not called yet: which process has which lanes isn't known"
+MOST_LINES: Final = 3  # of the user's, in a program's title
 PLACING: Final = 30_000  # nanoseconds for which a node's part is worked out
 Axes = tuple[int | None, ...]
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class MeshDevice:
     @contextmanager
     def together(self, purpose: bytes) -> Iterator[CollectiveCall]:
         """What all processes do at the same time: they wait for each other, and raise an error of one of them."""
-        call = CollectiveCall(self.communicator, purpose.ljust(8, b"\0"))
+        call = CollectiveCall(self.communicator, purpose.ljust(PURPOSE, b"\0"), lambda: f"lg.{purpose.decode()}")
         try:
             yield call
             call.wait(final=True)
@@ -116,7 +117,7 @@ class MeshDevice:
 @dataclass(frozen=True, slots=True)
 class LocalProgram:
     """What this process runs for inputs at some places. `met`: it has collectives. `fallible`: values may make it
-    raise, on one process alone, so all wait for each other when it is done."""
+    raise, on one process alone, so all wait for each other when it is done. `title`: what it is, for people."""
 
     executable: Executable
     inputs: Places
@@ -126,6 +127,7 @@ class LocalProgram:
     met: bool
     fallible: bool
     notes: tuple[str, ...]
+    title: str
 
 
 class MeshDirectProgram(DirectProgram):
@@ -183,7 +185,7 @@ class MeshExecutable(Executable):
     # ---- running
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        program = self.program(buffers)
+        program = self.program(buffers, called=True)
         own = [b.local for b in buffers]  # type: ignore[attr-defined]
         if not (program.met or program.fallible):
             return self.shared(program, program.executable.run(own))
@@ -195,7 +197,8 @@ class MeshExecutable(Executable):
 
     def begun(self, program: LocalProgram) -> CollectiveCall:
         mesh = self._mesh
-        return CollectiveCall(mesh.communicator, program.digest, mesh.memory, closed=program.fallible)
+        title = program.title
+        return CollectiveCall(mesh.communicator, program.digest, lambda: title, mesh.memory, closed=program.fallible)
 
     def within(self, call: CollectiveCall, do: Callable[[], T]) -> T:
         """Inside, collectives reach the other processes; they are told of an error."""
@@ -219,27 +222,40 @@ class MeshExecutable(Executable):
     def expect(self, buffers: Sequence[Buffer]) -> None:
         self.program(buffers)
 
-    def program(self, buffers: Sequence[Buffer]) -> LocalProgram:
-        """The program for inputs where these are; it is the latest then."""
+    def program(self, buffers: Sequence[Buffer], called: bool = False) -> LocalProgram:
+        """The program for inputs where these are; it is the latest then. `called`: it is made for a call of all
+        processes, who are told where this one can't make it."""
         axes = tuple([b.axis for b in buffers])  # type: ignore[attr-defined]
         program = self._programs.get(axes)
         if program is None:
             with self._lock:
-                program = self._programs.get(axes) or self._made(axes)
+                program = self._programs.get(axes) or self._made(axes, called)
                 self._programs[axes] = program
         self._latest = program
         return program
 
-    def _made(self, axes: Axes) -> LocalProgram:
+    def _made(self, axes: Axes, called: bool) -> LocalProgram:
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
         partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
-        graph, found, met = partitioned(self._graph, places, partition)
-        executable = mesh.inner.compile(graph, self._options)
+        try:
+            graph, found, met = partitioned(self._graph, places, partition)
+        except LoopgradError:
+            raise  # on all processes
+        except Exception as error:
+            mesh.communicator.history.miss(error)
+            raise
         fallible = mesh.is_fallible(self._graph, self._options)
-        parts = (key(self._graph), repr(axes).encode(), self._options.key().encode())
+        parts = (key(self._graph, with_locations=False), repr(axes).encode(), self._options.key().encode())
         digest = blake2b(b"\0".join(parts), digest_size=8).digest()
+        title = title_of(self._graph)
+        try:
+            executable = mesh.inner.compile(graph, self._options)
+        except Exception as error:
+            if called and (met or fallible):
+                CollectiveCall(mesh.communicator, digest, lambda: title).failed(error)
+            raise
         notes = tuple(partition.notes)
-        return LocalProgram(executable, places, found, self.output_types, digest, met, fallible, notes)
+        return LocalProgram(executable, places, found, self.output_types, digest, met, fallible, notes, title)
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return MeshRecording(self, buffers)
@@ -301,6 +317,14 @@ class MeshExecutable(Executable):
         return "\n".join(lines)
 
 
+def title_of(graph: Graph) -> str:
+    """A program, for people who look for the one that they called."""
+    lines = dict.fromkeys(str(v.node.loc) for v in graph.outputs if v.node is not None and v.node.loc)
+    types = ", ".join(str(t) for t in graph.output_types)
+    made = f", which {', '.join(list(lines)[:MOST_LINES])} made" if lines else ""
+    return f"a program of {len(graph.nodes)} operations that gives {types}{made}"
+
+
 def has_limits(graph: Graph) -> bool:
     """Whether a loop may raise that it took too many steps."""
     return any(
@@ -314,7 +338,7 @@ class MeshRecording(Recording):
 
     def __init__(self, executable: MeshExecutable, buffers: Sequence[Buffer]) -> None:
         self._executable = executable
-        self._program = executable.program(buffers)
+        self._program = executable.program(buffers, called=True)
         self._places = [p.axis for p in self._program.inputs]
         self._call = executable.begun(self._program)
         self._inner: Recording = self._within(lambda: self._program.executable.record(self._own(buffers)))

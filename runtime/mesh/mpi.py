@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
@@ -12,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 from mpi4py import MPI
 
-from loopgrad.runtime.mesh.communicator import Array, Bytes
+from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory
+from loopgrad.runtime.mesh.messages import ended
 from loopgrad.runtime.mesh.start import RUNNER
 
 LOCAL_RANKS: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
@@ -30,17 +32,43 @@ def _await(request: Any) -> None:
         time.sleep(PATIENCE)
 
 
-def end_all_by_exceptions() -> None:
+def end_all_by_exceptions(communicator: MpiCommunicator) -> None:
     """An exception that nobody catches ends all processes, as under `python -m mpi4py`: the others would wait for this
-    one for ever."""
+    one for ever. Of a program that ends otherwise the others are told (`messages.ended`)."""
+    owner, runner = os.getpid(), sys.modules.get(RUNNER)
+    if runner is None:
+        _end_by_excepthook(owner)
+    else:
+        _note_status(runner, communicator)
+
+    def tell() -> None:
+        if os.getpid() == owner and not MPI.Is_finalized() and not communicator.ends_all:
+            ended(communicator)
+
+    atexit.register(tell)
+
+
+def _end_by_excepthook(owner: int) -> None:
     before = sys.excepthook
 
     def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
         sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+        if os.getpid() == owner:
+            MPI.COMM_WORLD.Abort(1)
 
     sys.excepthook = end
+
+
+def _note_status(runner: Any, communicator: MpiCommunicator) -> None:
+    """`python -m mpi4py` ends all processes when this one has ended, where its status says so: nobody is told then."""
+    noted = runner.set_abort_status
+
+    def note(status: Any) -> None:
+        communicator.ends_all = not isinstance(status, SystemExit) or bool(status.code)
+        noted(status)
+
+    runner.set_abort_status = note
 
 
 class MpiCommunicator:
@@ -52,8 +80,10 @@ class MpiCommunicator:
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
         self.meets = self.size > 1
-        if self.meets and RUNNER not in sys.modules:
-            end_all_by_exceptions()
+        self.history = CallHistory()
+        self.ends_all = False
+        if self.meets:
+            end_all_by_exceptions(self)
         known = [os.environ[name] for name in LOCAL_RANKS if name in os.environ]
         self.local_rank = int(known[0]) if known else self.rank
 
@@ -69,13 +99,17 @@ class MpiCommunicator:
             self._comm.Allgather(message, rows)
         return rows
 
-    def gather_ragged(self, own: Bytes, lengths: Sequence[int]) -> Bytes:
-        found = np.empty(sum(lengths), np.uint8)
+    def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
         if self._crowded:
             _await(self._comm.Iallgatherv(own, (found, lengths)))
         else:
             self._comm.Allgatherv(own, (found, lengths))
-        return found
+
+    def exchange(self, own: Bytes, given: Sequence[int], found: Bytes, taken: Sequence[int]) -> None:
+        if self._crowded:
+            _await(self._comm.Ialltoallv((own, given), (found, taken)))
+        else:
+            self._comm.Alltoallv((own, given), (found, taken))
 
     def total(self, array: Array) -> Array:
         wide = array.astype(np.float32) if array.dtype.kind == "V" or array.dtype == np.float16 else array

@@ -18,12 +18,11 @@ from ctypes import byref, c_char, c_char_p, c_int, c_size_t, c_void_p
 from hashlib import blake2b
 from typing import Any, Final
 
-import numpy as np
-
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
-from loopgrad.runtime.mesh.communicator import Communicator, Gathered, Memory, Summed
+from loopgrad.runtime.mesh.collective_call import PURPOSE, CollectiveCall
+from loopgrad.runtime.mesh.communicator import Communicator, Exchanged, Gathered, Memory, Summed
 
 ID_BYTES: Final = 128
 BYTES: Final = 0  # the library's name of a byte's type
@@ -44,6 +43,8 @@ SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "ncclAllGather": (c_void_p, c_void_p, c_size_t, c_int, c_void_p, c_void_p),
     "ncclBroadcast": (c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p),
     "ncclAllReduce": (c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p),
+    "ncclSend": (c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p),
+    "ncclRecv": (c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p),
     "ncclGroupStart": (),
     "ncclGroupEnd": (),
 }
@@ -80,6 +81,9 @@ class StreamCollectives:
     def gather(self, parts: Sequence[Gathered]) -> None:
         self._grouped(self._gather, parts)
 
+    def exchange(self, parts: Sequence[Exchanged]) -> None:
+        self._grouped(self._exchange, parts)
+
     def sum(self, parts: Sequence[Summed]) -> None:
         self._grouped(self._sum, parts)
 
@@ -105,6 +109,13 @@ class StreamCollectives:
                 call("ncclBroadcast", source, target + at, length, BYTES, rank, handle, stream)
             at += length
 
+    def _exchange(self, part: Exchanged) -> None:
+        for function, spans in zip(("ncclSend", "ncclRecv"), part, strict=True):
+            for rank, address, length in spans:
+                if length:
+                    handle, stream = self._handle, self._driver.api.stream
+                    self._library.call(function, address, length, BYTES, rank, handle, stream)
+
     def _sum(self, part: Summed) -> None:
         source, target, count, dtype = part
         if count:
@@ -117,14 +128,18 @@ def joined(
 ) -> Memory | str:
     """The collectives of all these processes, each of which calls this; or why the host's memory is the way: the same
     answer on all of them. `device` is one for each device of a machine."""
-    loaded = load()
-    library = None if loaded is None else Library(loaded, name)
+    meeting = CollectiveCall(communicator, b"library".ljust(PURPOSE), lambda: f"{name}'s start for lg.mesh()")
     token = UniqueId()
-    if library is not None and communicator.rank == 0:
-        library.call("ncclGetUniqueId", byref(token))
-    which = blake2b(socket.gethostname().encode() + b"\0" + device, digest_size=16).digest()
-    message = MESSAGE.pack(library is not None, which, bytes(token))
-    rows = [MESSAGE.unpack(row.tobytes()) for row in communicator.gather(np.frombuffer(message, np.uint8))]
+    try:
+        loaded = load()
+        library = None if loaded is None else Library(loaded, name)
+        if library is not None and communicator.rank == 0:
+            library.call("ncclGetUniqueId", byref(token))
+        which = blake2b(socket.gethostname().encode() + b"\0" + device, digest_size=16).digest()
+        rows = [MESSAGE.unpack(row) for row in meeting.rows(MESSAGE.pack(library is not None, which, bytes(token)))]
+    except Exception as error:
+        meeting.failed(error)
+        raise
     missing = [rank for rank, (there, _, _) in enumerate(rows) if not there]
     if missing or library is None:
         return f"{name} isn't installed where process {missing[0]} is"

@@ -13,7 +13,7 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.graph.placement.layout import ProcessPart
 from loopgrad.graph.placement.places import Place
 from loopgrad.graph.placement.program import new_partition, partitioned
-from loopgrad.graph.primitives.collectives import ENGINE
+from loopgrad.graph.primitives.collectives import ENGINE, columns
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -32,6 +32,7 @@ class ThreadEngine:
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self.meeting, self.rank = meeting, rank
+        self.sent = 0  # bytes, each once
 
     def _exchanged(self, parts: Sequence[Any]) -> list[Any]:
         m = self.meeting
@@ -43,8 +44,16 @@ class ThreadEngine:
         return found
 
     def all_gather(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
+        self.sent += sum(part.nbytes for part in parts)
         each = self._exchanged(parts)
         return [np.concatenate(column) for column in zip(*each, strict=True)]
+
+    def all_to_all(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
+        self.sent += sum(part.nbytes for part in parts)
+        each = self._exchanged(parts)
+        own = [columns(x.shape[1], self.rank, len(each)) for x in parts]
+        columns_of = zip(zip(*each, strict=True), own, strict=True)
+        return [np.concatenate([x[:, mine.start : mine.stop] for x in column]) for column, mine in columns_of]
 
     def all_sum(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
         each = self._exchanged(parts)
@@ -54,8 +63,10 @@ class ThreadEngine:
 def run_parts(
     graph: Graph, places: tuple[Place, ...], arrays: Arrays, size: int, fast: bool = False,
     run: Callable[[Graph, Arrays], Sequence[Any]] = lambda graph, arrays: interpret(graph, arrays, False),
+    seen: list[int] | None = None,
 ) -> tuple[list[list[Any]], tuple[Place, ...], int]:  # fmt: skip
-    """What each of `size` processes gives for whole arrays as inputs, where its results are, how often they met."""
+    """What each of `size` processes gives for whole arrays as inputs, where its results are, how often they met.
+    `seen` gets how many bytes each has given."""
     meeting, results, failed = Meeting(size), [None] * size, []
 
     def process(rank: int) -> None:
@@ -63,8 +74,11 @@ def run_parts(
             part = ProcessPart(rank, size)
             local, found, _ = partitioned(graph, places, new_partition(part, fast))
             given = [own(a, p, part) for a, p in zip(arrays, places, strict=True)]
-            ENGINE.set(ThreadEngine(meeting, rank))
+            engine = ThreadEngine(meeting, rank)
+            ENGINE.set(engine)
             outputs = run(local, given)
+            if seen is not None:
+                seen.append(engine.sent)
             results[rank] = (list(outputs)[: len(found)], found)
         except BaseException as error:
             failed.append(error)

@@ -16,7 +16,7 @@ import loopgrad as lg
 from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.placement import layout
+from loopgrad.graph.placement import layout, partition
 from loopgrad.graph.placement.layout import ProcessPart, shard_count
 from loopgrad.graph.placement.places import Place
 from loopgrad.lazy.tensor.graph_export import graph_of
@@ -208,6 +208,40 @@ def test_bits_are_the_same_on_any_number_of_processes(name):
             assert _bytes(results) == alone, (n, size)
             if case.meetings and size > 1:
                 assert met == case.meetings
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_large_results_are_made_part_by_part_to_the_same_bits(name, monkeypatch):
+    """As if all were large: also those of fewer elements than processes, or of none."""
+    graph, places, arrays = _traced(CASES[name], 33)
+    alone = _bytes(together(*run_parts(graph, places, arrays, 1)[:2]))
+    met = run_parts(graph, places, arrays, 3)[2]
+    monkeypatch.setattr(partition, "LARGE", 1)
+    for size in (2, 3, 4, 8):
+        outputs, found, meetings = run_parts(graph, places, arrays, size)
+        assert _bytes(together(outputs, found)) == alone, size
+        if size == 3 and name not in ("first positions", "own rows", "gathered"):
+            assert meetings > met
+
+
+def test_what_a_process_sends_of_a_large_gradient_does_not_grow_with_their_number():
+    def gradient(x, w):
+        return lg.grad(lambda w: lg.sum(lg.tanh(x @ w) ** 2))(w)
+
+    x, w = RNG.random((64, 300)), RNG.random((300, 200))
+    tensors = [lg.asarray(x), lg.asarray(w)]
+    graph = graph_of(gradient(*tensors))
+    order = [next(i for i, t in enumerate(tensors) if t._value is v) for v in graph.inputs]
+    places, arrays = tuple([Place(None if i else 0) for i in order]), [(x, w)[i] for i in order]
+    alone, sent = None, {}
+    for size in (1, 2, 4, 8):
+        seen: list[int] = []
+        outputs, found, _ = run_parts(graph, places, arrays, size, seen=seen)
+        results = _bytes(together(outputs, found))
+        alone = alone or results
+        assert results == alone
+        sent[size] = max(seen, default=0)
+    assert sent[8] <= sent[4] * 1.01 <= sent[2] * 1.02 <= 1.02 * 2 * w.nbytes  # rows to their owners, their sums to all
 
 
 @pytest.mark.parametrize("name", ["ragged", "table in a loop", "dense", "uniform loop"])

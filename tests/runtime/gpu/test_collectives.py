@@ -16,6 +16,7 @@ from loopgrad.runtime.devices import MAKERS, get_device
 from loopgrad.runtime.gpu.streams.collectives import ID_BYTES, Library, StreamCollectives, joined
 from loopgrad.runtime.mesh.communicator import Alone
 from loopgrad.runtime.mesh.device import MeshDevice
+from loopgrad.runtime.mesh.messages import HEADER
 from tests.simulator.device import SimulatorDevice
 
 
@@ -40,7 +41,7 @@ class StandIn:
             "ncclGetUniqueId": lambda _: None, "ncclCommInitRank": lambda *_: None, "ncclGroupStart": lambda: None,
             "ncclGroupEnd": lambda: None, "ncclAllGather": self.moved, "ncclBroadcast": self.moved,
             "ncclAllReduce": lambda source, target, count, *_: self.moved(source, target, 8 * count),
-            "ncclGetErrorString": lambda _: b"refused",
+            "ncclSend": lambda *_: None, "ncclRecv": lambda *_: None, "ncclGetErrorString": lambda _: b"refused",
         }  # fmt: skip
         for name, do in functions.items():
             setattr(self, name, Function(name, self.seen, do))
@@ -129,6 +130,12 @@ def test_operands_of_one_collective_travel_in_one_group() -> None:
         ("ncclGroupEnd",),
     ]  # fmt: skip
     library.seen[:] = []
+    engine.exchange([([(0, a, 4), (1, a + 4, 0), (2, a + 4, 8)], [(1, a + 12, 4)])])
+    assert library.seen[1:-1] == [
+        ("ncclSend", a, 4, 0, 0, None, stream), ("ncclSend", a + 4, 8, 0, 2, None, stream),
+        ("ncclRecv", a + 12, 4, 0, 1, None, stream),
+    ]  # fmt: skip
+    library.seen[:] = []
     engine.sum([(a, a, 2, float32), (a, a, 0, float32)])
     assert library.seen[1:-1] == [("ncclAllReduce", a, a, 2, 7, 0, None, stream)]
     library.ncclAllReduce.do = lambda *_: 3
@@ -142,11 +149,12 @@ class Several(Alone):
     size = 2
 
     def __init__(self, changed: Any) -> None:
+        super().__init__()
         self.changed = changed
 
     def gather(self, message: Any) -> Any:
         other = message.copy()
-        other[self.changed] ^= 1
+        other[HEADER.size :][self.changed] ^= 1
         return np.stack([message, other])
 
 

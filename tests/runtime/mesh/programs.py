@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 import loopgrad as lg
+from loopgrad.graph.placement import partition
+from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
 from tests.graph.placement import test_partition
 from tests.graph.placement.test_partition import CASES
+from tests.runtime.mesh.library import check_sums, gpu_mesh
 
 COMPILED = ("ragged", "table in a loop", "uniform loop")
 
@@ -42,6 +45,18 @@ def results_of_cases(mesh: lg.Mesh, names: Any, count: int) -> dict[str, str]:
         arguments = sharded(case.arrays(count), case.lanes, mesh)
         together = lambda *a, case=case: [lg.gather_all(r) for r in lg.tree.leaves(case.program(*a))]  # noqa: E731
         found[f"{name}, {count} lanes on {mesh.device}"] = digest(lg.compile(together)(*arguments))
+    return found
+
+
+def large_and_on_devices() -> dict[str, str]:
+    """As if all results were large, and by a library that moves devices' memory."""
+    limit, partition.LARGE = partition.LARGE, 1  # type: ignore[misc]
+    found = results_of_cases(lg.mesh("interpreter"), CASES, 33)
+    found.update(results_of_cases(lg.mesh(), ("ragged", "dense"), 33))
+    mesh, library = gpu_mesh()
+    found.update(results_of_cases(mesh, ("ragged", "uniform loop", "dense"), 70))
+    partition.LARGE = limit  # type: ignore[misc]
+    check_sums(mesh, library)
     return found
 
 
@@ -100,7 +115,18 @@ def errors(mesh: lg.Mesh) -> dict[str, str]:
         found["an index in one lane"] = raised(lambda x: lg.eval(table[lg.astype(x, lg.int32)]), x)
     fine = lg.compile(lambda x: lg.sum(x))
     fine(x)
-    run = CpuExecutable.run
+    compile_, run = CpuDevice.compile, CpuExecutable.run
+    if mesh.rank == mesh.size - 1:
+
+        def no_compiler(*_: Any) -> Any:
+            raise MemoryError("none to compile with")
+
+        CpuDevice.compile = no_compiler  # type: ignore[method-assign]
+    anew = lg.compile(lambda x: lg.max(x) * 2.0)
+    found["no memory to compile with, on one process"] = raised(anew, x)
+    found["no memory to record with, on one process"] = raised(lambda x: lg.compile(lg.min).capture(x), x)
+    CpuDevice.compile = compile_  # type: ignore[method-assign]
+    found["compiled afterwards"] = digest(anew(x))
     if mesh.rank == mesh.size - 1:
 
         def refused(*_: Any) -> Any:
@@ -157,6 +183,7 @@ def main(folder: Path) -> None:
     found = {**results_of_cases(small, CASES, 5), **results_of_cases(small, CASES, 130)}
     mesh = lg.mesh()
     found.update(results_of_cases(mesh, COMPILED, 150))
+    found.update(large_and_on_devices())
     found.update(replayed_and_eager(mesh))
     found.update(errors(mesh))
     found.update(files(mesh, folder))
