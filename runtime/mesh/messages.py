@@ -64,8 +64,9 @@ class Messages:
         """What all processes have to give, a row each. Raises what keeps them from going on."""
         if self._history.over:
             raise self._alone()
-        rows = self._communicator.gather(packed(Head(GOING, self._program, self._call, step, length), data))
-        if not (rows[:, :AGREED] == rows[self._communicator.rank, :AGREED]).all():
+        own = packed(Head(GOING, self._program, self._call, step, length), data)
+        rows = self._communicator.gather(own)
+        if not (rows[:, :AGREED] == own[:AGREED]).all():
             self._differ(rows)
         return rows[:, HEADER.size :]
 
