@@ -11,7 +11,8 @@ LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests mark
 driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
 them, and the emulator none. Where the simulator of CUDA runs beside Vulkan, the two share the tests of whole programs
 (those not below codegen/ and runtime/), each test on one of them, by the hash of its name; LOOPGRAD_TEST_SHARED=0 runs
-each on both. Real GPUs share nothing. LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
+each on both. Real GPUs share nothing. Most tests' programs of the CPU are compiled without LLVM's optimisations (see
+code_levels). LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import amdgpu_checks, emitted_kernels, ptx_checks, vulkan_checks
+from tests import amdgpu_checks, code_levels, emitted_kernels, ptx_checks, vulkan_checks
 
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
@@ -50,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
         os.environ[_CACHE_VARIABLE] = _owned_cache
+    code_levels.start(config, _share)
     chosen = chosen_devices()
     if "all" in chosen or any(name.startswith("vulkan") for name in chosen):
         vulkan_checks.start(config)

@@ -1,0 +1,64 @@
+"""At which of LLVM's levels tests have the CPU's programs compiled.
+
+Most of these programs run once or twice, and good code takes LLVM four times as long as any code. So tests whose
+subject isn't code compile at level 0, but for a sample, always the same one, by the hash of their names:
+LOOPGRAD_TEST_OPTIMISED is its share; with 1 all compile as users do. Tests of code generation, of the runtime and of
+benchmarks always do, and so does what runs in processes of its own. Elements don't depend on the level, or a kernel
+promises what isn't so. On disk, code of the two levels is kept apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from functools import cache
+from typing import Any
+
+import pytest
+
+SHARE = float(os.environ.get("LOOPGRAD_TEST_OPTIMISED", 1 / 5))
+ABOUT_CODE = ("tests/benchmarks/", "tests/codegen/", "tests/runtime/")
+
+
+class CodeLevels:
+    """`quick`: whether the test that runs has its programs compiled at level 0; `share` gives names their hash."""
+
+    def __init__(self, share: Callable[[str], float]) -> None:
+        self.share = share
+        self.quick = False
+
+    def watch(self) -> None:
+        """Whatever is compiled from now on is compiled at the level of the test that runs."""
+        from loopgrad.codegen.targets.cpu import llvm  # late: the library
+        from loopgrad.runtime.cpu.device import CpuDevice
+
+        shipped, environment = llvm.target_machine, CpuDevice.environment
+
+        @cache
+        def quick(machine: Any) -> Any:
+            from llvmlite import binding  # late, as above
+
+            best = shipped(machine)
+            target = binding.Target.from_triple(best.triple)
+            chosen = {"cpu": machine.cpu, "features": machine.features, "reloc": "pic", "codemodel": "small"}
+            return target.create_target_machine(opt=0, **chosen)
+
+        llvm.target_machine = lambda machine: (quick if self.quick else shipped)(machine)  # type: ignore[assignment]
+        CpuDevice.environment = lambda device: (  # type: ignore[method-assign]
+            (*environment(device), "level 0") if self.quick else environment(device)
+        )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        self.quick = not item.nodeid.startswith(ABOUT_CODE) and self.share(f"{item.nodeid} optimised") >= SHARE
+        try:
+            return (yield)
+        finally:
+            self.quick = False
+
+
+def start(config: pytest.Config, share: Callable[[str], float]) -> None:
+    if SHARE < 1:
+        levels = CodeLevels(share)
+        levels.watch()
+        config.pluginmanager.register(levels)
