@@ -52,6 +52,17 @@ class NumberPlace(NamedTuple):
         position: int = attrs[POSITIONS[self.node.op][0]][self.axis]
         return position
 
+    def moved(self, attrs: Mapping[str, Any], position: int) -> Mapping[str, Any]:
+        """The attributes of the node, or those of one that other positions were put into, with this position."""
+        first, last = POSITIONS[self.node.op]
+        axis, by = self.axis, position - attrs[first][self.axis]
+        assert axis is not None
+        sign = 1 if first == "start" else -1  # what a pad has more in front it has less behind
+        moved = {first: [*attrs[first]], last: [*attrs[last]]}
+        moved[first][axis] = position
+        moved[last][axis] += sign * by
+        return {**attrs, first: tuple(moved[first]), last: tuple(moved[last])}
+
     @property
     def type(self) -> TensorType:
         return TensorType((), self.node.attrs["type"].dtype) if self.axis is None else _INDEX

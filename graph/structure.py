@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from loopgrad.graph.key import RAISING, encode_attr
 from loopgrad.graph.lift import BAKED, POSITIONS, NumberPlace, open_axes, open_number, slots, without_slots
-from loopgrad.graph.nodes import Graph, Leaf, Node, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Node, Noted, Value
 from loopgrad.graph.types import DType, TensorType, scalar_text
 
 MOST_NODES: Final = 500
@@ -61,14 +61,9 @@ def structure(graph: Graph) -> tuple[Words, Numbers] | None:
     return tuple(words), tuple(left_open)
 
 
-class NotedStructure(NamedTuple):
-    """What notes say of a value: words, which two values share only where `structure` gives their graphs the same ones;
-    the numbers that these leave open; the leaves, each once; and the values on the way, which have no elements."""
-
-    words: Words
-    numbers: Numbers
-    leaves: list[Leaf]
-    inner: list[Noted]
+NotedStructure = tuple[Words, Numbers, list[Leaf], list[Noted]]
+"""What notes say of a value: words, which two values share only where `structure` gives their graphs the same ones; the
+numbers that these leave open; the leaves, each once; and the values on the way."""
 
 
 def noted_structure(output: Noted) -> NotedStructure | None:
@@ -87,39 +82,39 @@ def noted_structure(output: Noted) -> NotedStructure | None:
     while pending:
         value = pending.pop()
         kind = type(value)
-        if kind is float:
-            if value in BAKED or not isfinite(value):
-                words.append(scalar_text(value))
-            else:
-                words.append(None)
-                numbers.append(value)
-            continue
-        place = places.get(value)
-        if place is not None:
-            words.append(place)
-            continue
-        places[value] = len(places)
         if kind is Noted:
-            note = value.note
-            operands = note[1]
-            words.append(note[0])
-            if note[2]:
+            if value in places:
+                words.append(places[value])
+                continue
+            places[value] = len(places)
+            op, operands, attrs = value.note[:3]
+            words.append(op)
+            if attrs is not NO_ATTRS:
                 _add_noted_attrs(value, words, numbers)
-            if note[0] in RAISING:
-                words.append(note[3])
+            if op in RAISING:
+                words.append(value.note[3])
             if len(operands) != 2:
                 words.append(~len(operands))
             inner.append(value)
             pending += operands
             if value.known is not None or len(inner) > MOST_NODES:
                 return None
+        elif kind is float:
+            if value in BAKED or not isfinite(value):
+                words.append(scalar_text(value))
+            else:
+                words.append(None)
+                numbers.append(value)
+        elif value in places:
+            words.append(places[value])
         elif isinstance(value, Leaf) and type(value.type) is TensorType:
+            places[value] = len(places)
             words += (value.type.dtype, value.type.shape)
             leaves.append(value)
         else:
             return None
     del inner[0]
-    return NotedStructure(tuple(words), tuple(numbers), leaves, inner)
+    return tuple(words), tuple(numbers), leaves, inner
 
 
 def number_places(output: Value) -> list[NumberPlace]:
@@ -138,6 +133,8 @@ def number_places(output: Value) -> list[NumberPlace]:
 
 def _add_noted_attrs(value: Noted, words: list[Any], left_open: list[float | int]) -> None:
     op, operands, attrs = value.note[:3]
+    if not attrs:
+        return
     if op == "const":
         _add_const(attrs, words, left_open)
         return

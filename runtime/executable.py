@@ -73,6 +73,10 @@ class DirectProgram(ABC):
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """As `Executable.run`; raises Outgrown, too."""
 
+    def with_numbers(self, numbers: Sequence[float | int]) -> DirectProgram | None:
+        """The program of a graph with other numbers where `graph.lift` opens them; None where more depends on these."""
+        return None
+
     @abstractmethod
     def explain(self) -> tuple[str, ...]:
         """As `Executable.explain`."""

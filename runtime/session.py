@@ -69,6 +69,15 @@ class Versions:
         """The slots that aren't as in the first program."""
         return frozenset([i for i, (a, b) in enumerate(zip(self.constants, constants, strict=True)) if a != b])
 
+    def with_numbers(self, constants: Numbers) -> DirectProgram | None:
+        """The program that ran directly, with these numbers, where it can take others."""
+        if self.direct is None or self.direct[0] == constants:
+            return None if self.direct is None else self.direct[1]
+        program = self.direct[1].with_numbers(constants)
+        if program is not None:
+            self.varied = True
+        return program
+
     def may_add(self, constants: Numbers) -> bool:
         """Whether another program with its numbers in the code is worth while."""
         integers = any(isinstance(constants[i], int) for i in self.differing(constants))
@@ -125,13 +134,13 @@ class Session:
             versions.used = True
             return executable, ()
         with versions.lock:
-            program = versions.direct
-            if options.direct and program is not None and not versions.exact and versions.general is None:
-                if program[0] != constants or _worth_compiling(versions.spent, nodes):
+            if options.direct and versions.direct is not None and not versions.exact and versions.general is None:
+                program = None if _worth_compiling(versions.spent, nodes) else versions.with_numbers(constants)
+                if program is None:
                     return None
                 versions.used = True
-                versions.spent += program[1].work
-                return program[1], ()
+                versions.spent += program.work
+                return program, ()
             if versions.general is None or not versions.differing(constants) <= versions.lifted:
                 return None
             versions.used = True
@@ -218,7 +227,7 @@ def _direct(
         return None
     if _worth_compiling(versions.spent, len(graph.nodes)):
         return None
-    program = versions.direct[1] if versions.direct is not None and versions.direct[0] == constants else None
+    program = versions.with_numbers(constants)
     if program is None:
         program = direct(device, graph, options)
         if program is None or _worth_compiling(program.work, len(graph.nodes)):

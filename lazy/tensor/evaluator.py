@@ -94,20 +94,16 @@ class Evaluator:
         mine = threading.Lock()
         mine.acquire()
         with self._changed:
-            owner = self._owners.get(value)
-            if owner is not None and owner.locked():
+            if self._owners.setdefault(value, mine) is not mine:
                 return None
-            self._owners[value] = mine
         LIVE.evaluating += 1
         return mine
 
     def release(self, value: Value, mine: Any) -> None:
         """The value that was claimed is computed, or isn't."""
         LIVE.evaluating -= 1
+        self._owners.pop(value, None)
         mine.release()
-        with self._changed:
-            if self._owners.get(value) is mine:
-                del self._owners[value]
 
     def settle_alone(self, t: TensorCore, value: Value, buffer: Buffer) -> None:
         """As below, of one tensor whose value nobody else reads, on the device of the settings."""

@@ -31,7 +31,7 @@ from loopgrad.lazy.tensor.evaluator import Wanted, known_leaf
 from loopgrad.lazy.tensor.walk import Walk
 
 # Elements that cost nothing to compute again, or more to keep than to compute: what they are made of is kept.
-_NOT_KEPT: Final = NULLARY | KEEPING_SPLATS
+NOT_KEPT: Final = NULLARY | KEEPING_SPLATS
 
 # Keeping is worth a bounded effort per evaluation: so many tensors, and so many nodes behind them (beside
 # twice as many as are computed), so that a list of lazy tensors evaluated one by one stays linear.
@@ -60,7 +60,7 @@ NOTHING: Final = Needed((), (), 0, ())
 
 def still_needed(walk: Walk, wanted: Wanted) -> Needed:
     """What an evaluation of the tensors that are wanted, from which that walk went, should give beside them."""
-    held = [h for h in _held_tensors() if id(h[0]) not in wanted]
+    held = [h for h in held_tensors() if id(h[0]) not in wanted]
     if not held and not walk.starts:
         return NOTHING
     computed: Collection[Node] = walk.nodes
@@ -71,7 +71,7 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
     outside: list[Held] = []
     for t, value in held:
         made_by = value.node
-        if made_by is not None and made_by in computed and made_by.op not in _NOT_KEPT:
+        if made_by is not None and made_by in computed and made_by.op not in NOT_KEPT:
             along.append((t, value))
         else:
             outside.append((t, value))
@@ -109,7 +109,7 @@ def _values_read(values: Sequence[Value], computed: Collection[Node]) -> list[Va
     return [v for v in met if isinstance(v.type, TensorType)]
 
 
-def _held_tensors() -> list[Held]:
+def held_tensors() -> list[Held]:
     """The latest unevaluated tensors that somebody holds; forgets all others."""
     held: dict[int, tuple[ref[TensorCore], TensorCore, Value]] = {}
     for reference in reversed(LIVE.tensors):
@@ -135,7 +135,7 @@ def _reach(values: Sequence[Value], border: Collection[Node], met: dict[Value, N
             continue
         if known_leaf(value) is not None:
             continue
-        if node in border and node.op not in _NOT_KEPT:
+        if node in border and node.op not in NOT_KEPT:
             met[value] = None
             continue
         passed.add(node)

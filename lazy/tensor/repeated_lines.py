@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from loopgrad.graph.lift import slots
-from loopgrad.graph.nodes import Noted
+from loopgrad.graph.nodes import Noted, Value
 from loopgrad.graph.structure import NotedStructure, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf
-from loopgrad.lazy.tensor.evaluator import EVALUATOR
+from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed
+from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.devices import Device, get_device
+from loopgrad.runtime.processes import renewed_in_children
 from loopgrad.runtime.session import SESSION, placed
 
 if TYPE_CHECKING:
@@ -31,18 +33,25 @@ if TYPE_CHECKING:
     from loopgrad.runtime.session import Versions
 
 MOST_LINES: Final = 4096
+MOST_KEPT: Final = 64
+
+
+Kept = tuple[int, ...]
+"""Which values on the way tensors hold, by their positions."""
 
 
 @dataclass(slots=True, eq=False)
 class Line:
     """`versions`: the session's. `inputs`, `numbers`: where the program's are among those that are noted. `counts`: of
-    references to the values on the way while nobody else refers to them. `nodes` of the graph."""
+    references to the values on the way where only the line refers to them. `nodes` of the graph. `keeping`: programs
+    that give values on the way as well; None for one that was seen once."""
 
     versions: ref[Versions]
     inputs: tuple[int, ...]
     numbers: tuple[int, ...]
     counts: list[int]
     nodes: int
+    keeping: dict[Kept, Line | None]
 
 
 class Lines:
@@ -56,37 +65,55 @@ class Lines:
 
     def line(self, value: Noted, found: NotedStructure) -> Line | None:
         """What is known of a line; it is learned when it is seen for the second time."""
-        known = self.known
-        if found.words in known:
-            line = known[found.words]
-            if line is not None and line.versions() is not None:
-                return line
-            known[found.words] = self._learned(value, found)
+        known, words = self.known, found[0]
+        line = known.get(words)
+        if line is not None and line.versions() is not None:
+            return line
+        if words in known:
+            known[words] = self._learned((value,), found)
             return None
         if len(known) >= MOST_LINES:
             known.clear()
-        known[found.words] = None
+        known[words] = None
         return None
 
-    def _learned(self, value: Noted, found: NotedStructure) -> Line | None:
-        reads = dict.fromkeys(found.inner, UNREAD)
-        for v in (value, *found.inner):
+    def keeping(self, line: Line, value: Noted, found: NotedStructure, kept: Kept) -> Line | None:
+        """The same with values on the way."""
+        known = line.keeping
+        further = known.get(kept)
+        if further is not None and further.versions() is not None:
+            return further
+        if kept in known:
+            inner = found[3]
+            known[kept] = self._learned((value, *[inner[i] for i in kept]), found)
+            return None
+        if len(known) >= MOST_KEPT:
+            known.clear()
+        known[kept] = None
+        return None
+
+    def _learned(self, outputs: tuple[Noted, ...], found: NotedStructure) -> Line | None:
+        _, _, leaves, inner = found
+        value = outputs[0]
+        counts = dict.fromkeys(inner, UNREAD)
+        for v in (value, *inner):
             for operand in v.note[1]:
-                if type(operand) is Noted:
-                    reads[operand] += 1
-        walk = walked((value,))
+                if type(operand) is Noted and operand in counts:
+                    counts[operand] += 1
+        walk = walked(outputs)
         if not walk.plain or walk.marks():
             return None
-        graph, leaves = walk.cut((value,))
+        graph, given = walk.cut(outputs)
         versions = SESSION.found(graph, self.device, self.config.options)[0]
-        inputs = {leaf: i for i, leaf in enumerate(found.leaves)}
+        places: dict[Value, int] = {leaf: i for i, leaf in enumerate(leaves)}
         numbers = {place: i for i, place in enumerate(number_places(value))}
         return Line(
             ref(versions),
-            tuple([inputs[leaf] for leaf in leaves]),  # type: ignore[index]
+            tuple([places[leaf] for leaf in given]),
             tuple([numbers[place] for node in graph.nodes for place in slots(node)]),
-            list(reads.values()),
+            list(counts.values()),
             len(graph.nodes),
+            {},
         )
 
 
@@ -111,6 +138,9 @@ def forget() -> None:
     _LATEST.lines = Lines(current())
 
 
+renewed_in_children(forget)  # GPUs don't survive a fork
+
+
 def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
     """The elements of a tensor, which becomes a leaf, where it ends a line that is known; None where more is to be
     looked at. The caller has seen that nobody else refers to its value, and that no derivation is under way."""
@@ -121,29 +151,60 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
         return None
     lines = _LATEST.of(current())
     line = lines.line(value, found)
-    if line is None or [*map(getrefcount, found.inner)] != line.counts:
+    if line is None:
         return None
-    if TensorLeaf.any_committed and any(leaf.committed for leaf in found.leaves):  # type: ignore[attr-defined]
+    along: list[Held] = []
+    seen = [*map(getrefcount, found[3])]
+    if seen != line.counts:
+        held = _held_on_the_way(found[3], line.counts, seen)
+        if held is None:
+            return None
+        kept, along = held
+        if along:
+            line = lines.keeping(line, value, found, kept)
+            if line is None:
+                return None
+    if TensorLeaf.any_committed and any(leaf.committed for leaf in found[2]):  # type: ignore[attr-defined]
         return None
     mine = EVALUATOR.claim(value)
     if mine is None:
         return None
     try:
-        buffer = _run(line, found, lines) if t._value is value else None
-        if buffer is not None:
-            EVALUATOR.settle_alone(t, value, buffer)
-        return buffer
+        buffers = _run(line, found, lines) if t._value is value else None
+        if buffers is None:
+            return None
+        if along:
+            outputs = dict(zip([value, *dict.fromkeys([v for _, v in along])], buffers, strict=True))
+            EVALUATOR.settle([(t, value), *along], (), Computed(outputs, (), 0))
+        else:
+            EVALUATOR.settle_alone(t, value, buffers[0])
+        return buffers[0]
     finally:
         EVALUATOR.release(value, mine)
 
 
-def _run(line: Line, found: NotedStructure, lines: Lines) -> Buffer | None:
+def _held_on_the_way(inner: list[Noted], counts: list[int], seen: list[int]) -> tuple[Kept, list[Held]] | None:
+    """The tensors that hold values on the way and become leaves, too, and the positions of these values; None where
+    something else refers to such values, of which `seen` references were counted."""
+    places: dict[Value, int] = {v: i for i, v in enumerate(inner)}
+    held = [(t, v, places[v]) for t, v in held_tensors() if v in places]
+    expected = [*counts]
+    for _, _, place in held:
+        expected[place] += 1
+    if expected != seen:
+        return None
+    along = [(t, v, place) for t, v, place in held if inner[place].note[0] not in NOT_KEPT]
+    return tuple(dict.fromkeys([place for _, _, place in along])), [(t, v) for t, v, _ in along]
+
+
+def _run(line: Line, found: NotedStructure, lines: Lines) -> list[Buffer] | None:
     versions = line.versions()
-    numbers, leaves, device = found.numbers, found.leaves, lines.device
     if versions is None:
         return None
+    _, numbers, leaves, _ = found
+    device, options = lines.device, lines.config.options
     constants = tuple([numbers[i] for i in line.numbers]) if numbers else ()
-    ready = SESSION.ready(versions, constants, line.nodes, device, lines.config.options)
+    ready = SESSION.ready(versions, constants, line.nodes, device, options)
     if ready is None:
         return None
     program, extra = ready
@@ -152,7 +213,7 @@ def _run(line: Line, found: NotedStructure, lines: Lines) -> Buffer | None:
     for i, buffer in enumerate(inputs):
         if buffer.device != name:
             inputs[i] = placed(leaves[line.inputs[i]], device)
-    return program.run([*inputs, *extra] if extra else inputs)[0]
+    return program.run([*inputs, *extra] if extra else inputs)
 
 
 def _unread() -> int:

@@ -26,11 +26,21 @@ from loopgrad.graph import region_flow
 from loopgrad.graph.build import unbound
 from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.key import encode_attrs
+from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.types import TensorType, bfloat16
-from loopgrad.runtime.cpu.direct_program import Bodies, CpuDirectProgram, Operation, Outputs, RegionalProgram, sparing
+from loopgrad.runtime.cpu.direct_program import (
+    Bodies,
+    CpuDirectProgram,
+    OpenNumber,
+    Operation,
+    Outputs,
+    RegionalProgram,
+    filled,
+    sparing,
+)
 from loopgrad.runtime.cpu.direct_regions import PASS, RegionOperation
 from loopgrad.runtime.cpu.expanded import Expanded
 
@@ -78,11 +88,16 @@ class DirectPrograms:
         """The graph as a program that needs no compilation; None where it has to be compiled."""
         if options.fast_math:
             return None
+        given = graph
         if any(len(node.operands) >= MANY_PIECES for node in graph.nodes):
             graph = _joined(graph)
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
-                return Planner(self, graph, options, prepared=False).planned()
+                planner = Planner(self, graph, options, prepared=False)
+                program = planner.planned()
+                if graph is given:
+                    program.open = planner.open_numbers()
+                return program
             except NotPrepared:
                 if any(node.regions for node in graph.nodes):
                     return None
@@ -150,12 +165,15 @@ class Planner:
         if inside is not None or any(node.regions for node in graph.nodes):
             self.varying, self.bodies = (set(graph.inputs), {}) if inside is None else inside
         self.work = 0
+        self.held: dict[Node, int] = {}  # constants of the program
+        self.settled = False  # whether the plan depends on numbers
         self.segments: set[tuple[int, int]] = set()  # of reductions across lanes: lanes of the kernel, elements of one
         self.loops = False  # inside a lane
 
     def planned(self) -> CpuDirectProgram:
         """The program. Raises NotDirect, NotPrepared."""
-        graph, constants, computed, operations = self.graph, [], [], []
+        graph, computed, operations = self.graph, [], []
+        constants: list[Any] = []
         places = {v: i for i, v in enumerate(graph.inputs)}
         for node in graph.nodes:
             results = node.results
@@ -165,6 +183,7 @@ class Planner:
             type = types[0]
             if node.op in NULLARY and (node.op == "const" or type.size <= KEPT):
                 places[results[0]] = len(places)
+                self.held[node] = len(constants)
                 constants.append(_constant(node, type))
             else:
                 computed.append((node, type))
@@ -192,6 +211,20 @@ class Planner:
         if bodies is None:
             return CpuDirectProgram(inputs, constants, operations, outputs, self.work)
         return RegionalProgram(inputs, constants, operations, outputs, self.work, bodies)
+
+    def open_numbers(self) -> list[OpenNumber] | None:
+        """Where the numbers of the graph are in its program."""
+        if self.settled or self.bodies is not None:
+            return None
+        found: list[OpenNumber] = []
+        operation = 0
+        for node in self.graph.nodes:
+            constant = self.held.get(node)
+            if constant is not None and node.results[0].dtype is bfloat16:
+                return None
+            found += [OpenNumber(place, constant, None if constant is not None else operation) for place in slots(node)]
+            operation += constant is None
+        return found
 
     @cached_property
     def made(self) -> dict[Value, Node]:
@@ -337,7 +370,11 @@ class Planner:
         made = self.made.get(node.operands[1])
         while made is not None and made.op in KEEPING_SPLATS:
             made = self.made.get(made.operands[0])
-        return made.attrs["value"] if made is not None and made.op == "const" else None
+        if made is None or made.op != "const":
+            return None
+        self.settled = True
+        exponent: float = made.attrs["value"]
+        return exponent
 
     def _may_be_contracted(self, node: Node) -> bool:
         """Whether generated code may see a product that it would contract this sum of derivatives with."""
@@ -373,8 +410,7 @@ def _varies(node: Node, varying: set[Value]) -> bool:
 
 def _constant(node: Node, type: TensorType) -> Any:
     if node.op == "const" and type.dtype is not bfloat16 and (not type.shape or type.size > KEPT):
-        number = type.dtype.np.type(node.attrs["value"])
-        return np.broadcast_to(number, type.shape) if type.shape else number
+        return filled(type, node.attrs["value"])
     reference = PRIMITIVES[node.op].reference
     assert reference is not None
     return reference(node.attrs)[0]

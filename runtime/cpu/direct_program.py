@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from loopgrad.graph.interpret_regions import Activation
+from loopgrad.graph.lift import NumberPlace
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.types import TensorType
@@ -43,8 +44,18 @@ class LargeOperation(NamedTuple):
     over: int | None
 
 
+class OpenNumber(NamedTuple):
+    """Where a program has a number that scripts change: the place among all of the `constant` that it is, or of the
+    `operation` whose attributes have it."""
+
+    number: NumberPlace
+    constant: int | None
+    operation: int | None
+
+
 class CpuDirectProgram(DirectProgram):
-    """See the module. Safe to call from several threads. `segments`, `loops`: see Planner."""
+    """See the module. Safe to call from several threads. `segments`, `loops`: see Planner. `open`: its numbers, in the
+    order of `graph.lift`; None where the plan depends on them."""
 
     segments: set[tuple[int, int]]
     loops: bool
@@ -62,6 +73,7 @@ class CpuDirectProgram(DirectProgram):
         self.outputs = outputs
         self.first = inputs + len(constants)  # place of a result
         self.large: Sequence[LargeOperation] = ()
+        self.open: Sequence[OpenNumber] | None = None
         self._inputs = inputs
         self._constants = constants
 
@@ -69,6 +81,19 @@ class CpuDirectProgram(DirectProgram):
         with np.errstate(all="ignore"):
             found = self._computed([b.array for b in buffers])
         return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self.outputs]
+
+    def with_numbers(self, numbers: Sequence[float | int]) -> DirectProgram | None:
+        if self.open is None or self.large:
+            return None
+        constants, operations = [*self._constants], [*self.operations]
+        for (place, constant, operation), number in zip(self.open, numbers, strict=True):
+            if constant is not None:
+                constants[constant] = filled(place.node.attrs["type"], number)
+            elif operation is not None:
+                function, attrs, operands = operations[operation]
+                assert attrs is not None
+                operations[operation] = Operation(function, place.moved(attrs, int(number)), operands)
+        return CpuDirectProgram(self._inputs, constants, operations, self.outputs, self.work)
 
     def explain(self) -> tuple[str, ...]:
         count, took = len(self.operations), f"{self.work / 1000:,.0f} microseconds"
@@ -150,6 +175,12 @@ class RegionalProgram(CpuDirectProgram):
 
 
 Bodies = dict[Graph, RegionalProgram]
+
+
+def filled(type: TensorType, number: complex) -> Any:
+    """An array, or NumPy's scalar, whose every element is a number; not of bfloat16."""
+    scalar = type.dtype.np.type(number)
+    return np.broadcast_to(scalar, type.shape) if type.shape else scalar
 
 
 def _buffer(result: Any, type: TensorType) -> Buffer:

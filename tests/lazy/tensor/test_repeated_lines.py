@@ -15,6 +15,7 @@ from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.structure import noted_structure, number_places, structure
 from loopgrad.lazy.tensor import evaluation
 from loopgrad.lazy.tensor.walk import walked
+from loopgrad.runtime.cpu.direct import Planner
 
 
 class Given(NamedTuple):
@@ -80,27 +81,66 @@ def test_values_that_share_words_share_their_structure() -> None:
     for i, (one, other) in enumerate(zip(noted, usual, strict=True)):
         assert one is not None
         assert other is not None
-        assert sorted(one.numbers) == sorted(other[1])
+        assert sorted(one[1]) == sorted(other[1])
         places = number_places(values[i])
-        assert [p.value for p in places] == list(one.numbers)
+        assert [p.value for p in places] == list(one[1])
         assert {*places} == {p for node in graphs[i].nodes for p in slots(node)}
         for second, third in zip(noted[:i], usual[:i], strict=True):
             assert second is not None
             assert third is not None
-            assert (one.words == second.words) is (other[0] == third[0])
+            assert (one[0] == second[0]) is (other[0] == third[0])
 
 
 def test_what_somebody_holds_has_elements_too(usual: list[Any]) -> None:
     x = lg.asarray(np.arange(4.0))
-    for _ in range(6):
+    for again in range(8):
+        usual.clear()
         held = x * 3.0
-        result = held + 1.0
-        np.testing.assert_array_equal(result, np.arange(4.0) * 3.0 + 1.0)
-        assert isinstance(held._value, Leaf)
+        other = held.copy()
+        deeper = lg.exp(held) - held
+        result = deeper + 1.0
+        np.testing.assert_array_equal(result, np.exp(np.arange(4.0) * 3.0) - np.arange(4.0) * 3.0 + 1.0)
+        for t in (held, other, deeper):
+            assert isinstance(t._value, Leaf)
+        other += 1.0  # a copy: the others stay
+        np.testing.assert_array_equal(held, np.arange(4.0) * 3.0)
+        np.testing.assert_array_equal(other, np.arange(4.0) * 3.0 + 1.0)
+        (gradient,) = lg.gradients(lg.sum(deeper), [held])
+        np.testing.assert_allclose(gradient, np.exp(np.arange(4.0) * 3.0) - 1.0, rtol=1e-12)
+        if again > 5:
+            assert not [asked for asked in usual if len(asked[0]) == 3], "known with what is held"
         lazy = x * 5.0
         reader = lazy - 2.0
         del lazy
         np.testing.assert_array_equal(reader, np.arange(4.0) * 5.0 - 2.0)
+
+
+def test_numbers_of_lines_that_run_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Any] = []
+    planned = Planner.planned
+    monkeypatch.setattr(Planner, "planned", lambda planner: plans.append(planner) or planned(planner))
+    a = np.arange(24, dtype=np.float32).reshape(4, 6)
+    x = lg.asarray(a)
+    lines: dict[str, Callable[[Any, Any, int], Any]] = {
+        "slices of two axes": lambda _, v, n: v[n, n : n + 2] * (0.1 + n),
+        "padded": lambda xp, v, n: xp.pad(v, ((n, 3 - n), (2 - n, n))) + n,
+        "a power": lambda _, v, n: (v[n] + 1.0) ** (n + 1),
+        "an integer": lambda xp, v, n: xp.astype(v[n], np.int8) * (n + 3),
+        "a sum": lambda xp, v, n: xp.sum(v[n : n + 2], axis=0) - n * 0.3,
+    }
+    counts = {}
+    for name, line in lines.items():
+        for n in (0, 1, 2, 0, 1, 2):
+            plans.clear()
+            expected = np.asarray(line(np, a, n))
+            got = line(lg, x, n).numpy()
+            assert got.dtype == expected.dtype, name
+            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=f"{name} {n}")
+            counts[name, n] = len(plans)
+        with lg.options(direct=False):
+            assert line(lg, x, 2).numpy().tobytes() == got.tobytes(), f"{name}: the bits of compiled code"
+    for name in ("slices of two axes", "padded", "an integer", "a sum"):
+        assert not counts[name, 1], f"{name}: planned once for all numbers"
 
 
 def test_a_line_that_was_evaluated_is_differentiable() -> None:
