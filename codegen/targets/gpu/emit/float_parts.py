@@ -29,6 +29,11 @@ def float_format(dtype: DType) -> FloatFormat:
     return FLOAT_FORMATS["f64" if dtype.bits == 64 else "f32"]
 
 
+def bits_in_32(e: Emitter, x: Val) -> Val:
+    """Of a float of at most 32 bits, as an f32."""
+    return e.bitcast(e.b.inst("FConvert", "f32", x) if x.type == "f16" else x, "i32")
+
+
 class FloatParts:
     """Of x, in registers: whether it is `negative` and `finite`; its `fraction`; its `mantissa` with the leading one,
     and by how many bits (`shift`) it stands higher than that of the smallest number."""

@@ -28,13 +28,13 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions
 from loopgrad.codegen.targets.gpu.emit.context import Accumulation, Emitter
-from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, float_format
+from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, bits_in_32, float_format
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.graph.types import DType
 
 NAN, ABOVE, BELOW = 1, 2, 4  # marks of terms that aren't finite, above the exponent in its word
 MARKS: Final = 16  # where they begin
-BYTES: Final = 4 + 2 * 8  # of an element: the word of its exponent, its sums
+NO_SIGN: Final = (1 << 31) - 1
 SPARE: Final = 2  # bits of a sum: a sign, and one for exponents that come out otherwise in the second launch
 HIGHEST: Final = 1 << 12  # no exponent reaches it
 WIDE: Final = 1 << 16  # as a distance: some terms aren't finite
@@ -44,11 +44,11 @@ MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 
 @dataclass(frozen=True, slots=True)
 class ScaledSum(Accumulator):
-    """Scratch blocks: of each element 1 + the exponent of its largest term (an i32; 0: there is none) and marks; the
-    sums, all high ones first; of all terms 1 + the largest exponent, and HIGHEST - the smallest one. `lazy`: the first
-    launch clears the sums of elements that it meets; otherwise, where `ranged`, sums may be narrow."""
+    """A scratch block of `table_words`: of all terms 1 + the largest exponent, and HIGHEST - the smallest one; of each
+    element 1 + the exponent of its largest term (0: there is none) and marks; the sums, all high ones first. `lazy`:
+    the first launch clears the sums of elements that it meets; otherwise, where `ranged`, sums may be narrow."""
 
-    blocks: ClassVar[int] = 3
+    blocks: ClassVar[int] = 1
 
     high_bits: int
     lazy: bool
@@ -61,16 +61,20 @@ class ScaledSum(Accumulator):
         """While code is emitted: knows whether sums are narrow before the first lane."""
         if not self.ranged:
             return self
-        dtype = kernel.params[self.param].dtype
-        largest = range_word(i, scratch[block + 2], 0)
-        return HeldSum(self, narrow(i, scratch[block + 2], self.high_bits, dtype), largest)
+        b, dtype = i.b, kernel.params[self.param].dtype
+        largest = range_word(i, scratch[block], 0)
+        held = narrow(i, scratch[block], self.high_bits, dtype)
+        one, zero = b.const("i32", 1), b.const("i32", 0)
+        base = b.inst("ISub", "i32", largest, b.const("i32", self.high_bits - float_format(dtype).mantissa - 1))
+        lowest = i.select(b.inst("SLessThan", "bool", base, one), one, base)
+        count = b.inst("IAdd", "i32", b.inst("ISub", "i32", largest, lowest), one)
+        return HeldSum(self, held, largest, base, lowest, i.select(held, count, zero))
 
     def add_term(self, e: Emitter, block: int, index: Val, x: Val, common: tuple[Val, Val] | None = None) -> None:
         """`common`: whether sums are narrow, and 1 + the exponent that they then have."""
         described = e.kernel.params[self.param]
         parts = FloatParts(e, described.dtype, x)
-        exponent = e.at(e.table.scratch[block], index, 4)
-        sums = e.at(e.table.scratch[block + 1], index, 8)
+        exponent, sums = places(e, block, index, described.size)
 
         def add_parts() -> None:
             places = sums, e.offset(sums, 8 * described.size)
@@ -121,6 +125,17 @@ class ScaledSum(Accumulator):
         return upper, lower
 
 
+def table_words(size: int, cleared: bool = False) -> int:
+    """Of 64 bits: of a table of so many elements, or those before its sums."""
+    return 1 + -(-size // 2) + (0 if cleared else 2 * size)
+
+
+def places(e: Emitter, block: int, index: Val, size: int) -> tuple[Val, Val]:
+    """The addresses of an element's exponent and of its high sum."""
+    words = e.table.scratch[block]
+    return e.at(e.offset(words, 8), index, 4), e.at(e.offset(words, 8 * table_words(size, cleared=True)), index, 8)
+
+
 def distance(high_bits: int, dtype: DType) -> int:
     """What the two words of all terms make together, at most, where sums are narrow."""
     return 2 * high_bits - (float_format(dtype).mantissa + 1) + HIGHEST + 1
@@ -139,27 +154,51 @@ def narrow(i: Instructions, words: Val, high_bits: int, dtype: DType) -> Val:
 
 @dataclass(frozen=True, slots=True)
 class HeldSum:
-    """A ScaledSum that may be narrow, while code is emitted; implements Accumulation."""
+    """A ScaledSum of 32 bits that may be narrow, while code is emitted; implements Accumulation. Then a term whose
+    exponent (its field) is among the `count` ones from `lowest` on has all its bits in the high sum, where they begin
+    at the field's distance from `base`: nearly all terms, for which little is to be done."""
 
     sums: ScaledSum
     narrow: Val
     largest: Val
+    base: Val
+    lowest: Val
+    count: Val
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
-        self.sums.add_term(e, block, index, x, (self.narrow, self.largest))
+        b, form = e.b, float_format(e.kernel.params[self.sums.param].dtype)
+        bits = bits_in_32(e, x)
+        field = b.inst("ShiftRightLogical", "i32", bits, b.const("i32", form.mantissa))
+        field = b.inst("BitwiseAnd", "i32", field, b.const("i32", form.exponents - 1))
+        near = b.inst("ULessThan", "bool", b.inst("ISub", "i32", field, self.lowest), self.count)
+
+        def add_whole() -> None:
+            mantissa = b.inst("BitwiseAnd", "i32", bits, b.const("i32", (1 << form.mantissa) - 1))
+            mantissa = b.inst("BitwiseOr", "i32", mantissa, b.const("i32", 1 << form.mantissa))
+            minus = b.inst("ISub", "i32", b.const("i32", 0), mantissa)
+            negative = b.inst("SLessThan", "bool", bits, b.const("i32", 0))
+            up = e.resize(b.inst("ISub", "i32", field, self.base), "i64", signed=False)
+            amount = b.inst("ShiftLeftLogical", "i64", e.resize(e.select(negative, minus, mantissa), "i64"), up)
+            b.atomic("AtomicIAdd", places(e, block, index, e.kernel.params[self.sums.param].size)[1], amount)
+
+        def add_parts() -> None:
+            some = _nonzero(e, b.inst("BitwiseAnd", "i32", bits, b.const("i32", NO_SIGN)))
+            e.when(some, lambda: self.sums.add_term(e, block, index, x, (self.narrow, self.largest)))
+
+        e.one_of(near, add_whole, add_parts)
 
 
 @dataclass(frozen=True, slots=True)
 class TermRange(Accumulator):
     """Of the launch that finds between which exponents all terms lie."""
 
-    blocks: ClassVar[int] = 3
+    blocks: ClassVar[int] = 1
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         raise AssertionError("lanes add to what `begun` made")
 
     def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
-        return HeldRange(self.param, block, i.b.shared("i32", 2))
+        return HeldRange(self.param, block, i.b.local("i32"), i.b.local("i32"), i.b.shared("i32", 2))
 
     def way(self, kernel: Kernel) -> str:
         return "the largest and the smallest exponent"
@@ -167,44 +206,58 @@ class TermRange(Accumulator):
 
 @dataclass(frozen=True, slots=True)
 class HeldRange:
-    """A TermRange while code is emitted, with the words of a tile in memory of the workgroup; implements
-    Accumulation."""
+    """A TermRange while code is emitted; implements Accumulation. An invocation keeps the bits of its largest term
+    without a sign, and those of its smallest one but zeros, less one, by which zeros come out largest. The words of a
+    tile are in memory of the workgroup."""
 
     param: int
     block: int
+    largest: Variable
+    smallest: Variable
     words: Variable
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         b = e.b
-        parts = FloatParts(e, e.kernel.params[self.param].dtype, x)
-        shift = e.resize(parts.shift, "i32")
-        above = b.inst("IAdd", "i32", shift, b.const("i32", 1))
-        below = b.inst("ISub", "i32", b.const("i32", HIGHEST), shift)
-        below = e.select(parts.finite, below, b.const("i32", WIDE))
-
-        def enter() -> None:
-            for number, mine in enumerate((above, below)):
-                place = b.const("i32", number)
-                larger = b.inst("ULessThan", "bool", b.shared_get(self.words, place, "i32"), mine)
-                e.when(larger, partial(self._raise, e, place, mine))
-
-        e.when(_nonzero(e, parts.mantissa), enter)
-
-    def _raise(self, e: Emitter, place: Val, mine: Val) -> None:
-        e.b.shared_atomic("AtomicUMax", self.words, place, mine)
+        size = b.inst("BitwiseAnd", "i32", bits_in_32(e, x), b.const("i32", NO_SIGN))
+        less = b.inst("ISub", "i32", size, b.const("i32", 1))
+        largest, smallest = b.get(self.largest, "i32"), b.get(self.smallest, "i32")
+        b.set(self.largest, e.select(b.inst("ULessThan", "bool", largest, size), size, largest))
+        b.set(self.smallest, e.select(b.inst("ULessThan", "bool", less, smallest), less, smallest))
 
     def clear(self, e: Emitter) -> None:
         """All invocations come here; a barrier follows."""
+        e.b.set(self.largest, e.b.const("i32", 0))
+        e.b.set(self.smallest, e.b.const("i32", -1))
         self._by_leader(e, lambda number: e.b.shared_set(self.words, number, e.b.const("i32", 0)))
 
     def flush(self, e: Emitter) -> None:
         """All invocations come here, after a barrier; one follows."""
+        b = e.b
+
+        def raise_mine() -> None:
+            for number, mine in enumerate(self._found(e)):
+                b.shared_atomic("AtomicUMax", self.words, b.const("i32", number), mine)
 
         def raise_all(number: Val) -> None:
-            found = e.b.shared_get(self.words, number, "i32")
-            e.b.atomic("AtomicUMax", e.at(e.table.scratch[self.block + 2], e.resize(number, "i64"), 4), found)
+            found = b.shared_get(self.words, number, "i32")
+            b.atomic("AtomicUMax", e.at(e.table.scratch[self.block], e.resize(number, "i64"), 4), found)
 
+        e.when(_nonzero(e, b.get(self.largest, "i32")), raise_mine)
+        b.barrier()
         self._by_leader(e, raise_all)
+
+    def _found(self, e: Emitter) -> tuple[Val, Val]:
+        """1 + the largest exponent of this invocation, and HIGHEST - the smallest one, where it has met a term."""
+        b, form = e.b, float_format(e.kernel.params[self.param].dtype)
+        largest = b.get(self.largest, "i32")
+        smallest = b.inst("IAdd", "i32", b.get(self.smallest, "i32"), b.const("i32", 1))
+        above, below = (
+            _at_least(e, b.inst("ShiftRightLogical", "i32", size, b.const("i32", form.mantissa)), 1)
+            for size in (largest, smallest)
+        )
+        below = b.inst("ISub", "i32", b.const("i32", HIGHEST + 1), below)
+        finite = b.inst("ULessThan", "bool", largest, b.const("i32", (form.exponents - 1) << form.mantissa))
+        return above, e.select(finite, below, b.const("i32", WIDE))
 
     @staticmethod
     def _by_leader(e: Emitter, body: Callable[[Val], None]) -> None:
@@ -219,7 +272,7 @@ class HeldRange:
 class LargestTerm(Accumulator):
     """Of the launch that finds each element's largest exponent, and does nothing where sums are narrow."""
 
-    blocks: ClassVar[int] = 3
+    blocks: ClassVar[int] = 1
 
     sums: ScaledSum
 
@@ -227,18 +280,17 @@ class LargestTerm(Accumulator):
         """Whether nothing is to be done, where that may be so."""
         if not self.sums.ranged:
             return None
-        return narrow(e, e.table.scratch[block + 2], self.sums.high_bits, e.kernel.params[self.param].dtype)
+        return narrow(e, e.table.scratch[block], self.sums.high_bits, e.kernel.params[self.param].dtype)
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         b, described = e.b, e.kernel.params[self.param]
         parts = FloatParts(e, described.dtype, x)
-        place = e.at(e.table.scratch[block], index, 4)
+        place, sums = places(e, block, index, described.size)
         mine = e.resize(b.inst("IAdd", "i64", parts.shift, b.const("i64", 1)), "i32")
         # others may raise it meanwhile; it never falls, so who finds it large enough needn't do anything
         known = b.load(place, "i32")
 
         def clear() -> None:
-            sums = e.at(e.table.scratch[block + 1], index, 8)
             for address in (sums, e.offset(sums, 8 * described.size)):
                 b.store(address, b.const("i64", 0))
 

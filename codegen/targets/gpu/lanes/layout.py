@@ -22,7 +22,7 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, TermRange, only_terms
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, TermRange, only_terms, table_words
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
@@ -38,7 +38,6 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     left_by,
     partial_size,
     parts,
-    streamed_tiles,
     tiling,
 )
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
@@ -54,7 +53,7 @@ from loopgrad.codegen.targets.gpu.support.support_kernels import (
     tree_widths,
 )
 from loopgrad.graph.identities import identity
-from loopgrad.graph.types import int32, int64
+from loopgrad.graph.types import int64
 
 COPY_ELEMENTS: Final = 1 << 22
 MOST_COPIES: Final = 4096
@@ -206,7 +205,7 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
         if isinstance(acc, ExactSum):
             scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
         elif isinstance(acc, ScaledSum):
-            scratch += [max(4 * described.size, 8), max(2 * 8 * described.size, 8), 8]
+            scratch.append(8 * table_words(described.size))
         elif isinstance(acc, LastWriter):
             values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
             scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
@@ -230,16 +229,13 @@ def around_accumulator(
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
     if isinstance(acc, ScaledSum):
-        blocks = block, (SCRATCH, position + 1), (SCRATCH, position + 2)
-        starts = [Dispatch(support.add(fill_kernel(int32, 0)), size, blocks[:1])]
-        if not acc.lazy:
-            starts.append(Dispatch(support.add(fill_kernel(int64, 0)), 2 * size, blocks[1:2]))
+        cleared = table_words(size, cleared=acc.lazy)
+        starts = [Dispatch(support.add(fill_kernel(int64, 0)), cleared, (block,))]
         if acc.ranged:
-            starts.append(Dispatch(support.add(fill_kernel(int32, 0)), 2, blocks[2:]))
-            starts.append(terms_only(kernel, TermRange(acc.param), blocks, support))
-        starts.append(terms_only(kernel, LargestTerm(acc.param, acc), blocks, support))
+            starts.append(terms_only(kernel, TermRange(acc.param), block, support))
+        starts.append(terms_only(kernel, LargestTerm(acc.param, acc), block, support))
         rounding = support.add(scaled_kernel(dtype, size, acc))
-        return starts, [Dispatch(rounding, size, (*blocks, target))]
+        return starts, [Dispatch(rounding, size, (block, target))]
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
@@ -248,15 +244,15 @@ def around_accumulator(
     return [], []
 
 
-def terms_only(kernel: Kernel, acc: Accumulator, blocks: tuple[Array, ...], support: Support) -> Dispatch:
+def terms_only(kernel: Kernel, acc: Accumulator, block: Array, support: Support) -> Dispatch:
     """A launch of the kernel's lanes in which they only look at what they will add."""
     terms, geometry = only_terms(kernel, acc.param), support.geometry
-    tiles = long_tiles(terms, geometry) if isinstance(acc, TermRange) else streamed_tiles(terms, geometry)
+    tiles = long_tiles(terms, geometry)  # few: what is unneeded is soon over
     if tiles is None:
         tiles = Tiles(geometry.group, 1, prod(kernel.domain))
     params = [(PARAM, i) for i in range(len(kernel.params))]
     module = support.add(terms, LaneMapping(group=geometry.group, tiles=tiles, accumulators=(acc,)))
-    return Dispatch(module, prod(kernel.domain), (*params, *blocks), tiles.count)
+    return Dispatch(module, prod(kernel.domain), (*params, block), tiles.count)
 
 
 def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:

@@ -5,16 +5,19 @@ They are written in the Kernel IR, as those in support.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
 from loopgrad.codegen.targets.gpu.emit.float_parts import float_format
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import MARKS, ScaledSum, distance
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import MARKS, ScaledSum, distance, table_words
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1
+MOST_HELD: Final = 32  # limbs in registers
 
 
 @dataclass
@@ -54,14 +57,12 @@ def round_kernel(dtype: DType, size: int) -> Kernel:
     form = exact_format(dtype)
     wide = float64 if form.float.type == "f64" else float32
     lane, b = KValue(int64), _Ops()
+    each = partial(_each_limb, b, form.limbs, partial(_limb, size, lane))
 
-    def limb(inner: _Ops, k: KValue) -> KValue:
-        return inner.one("load", int64, inner.integer("add", inner.integer("mul", k, size), lane), param=0)
+    def carry(inner: _Ops, k: KValue, limb: KValue, above: KValue) -> list[KValue]:
+        return [inner.integer("shr", inner.integer("add", limb, above), LIMB)]
 
-    def carry(inner: _Ops, k: KValue, above: KValue) -> list[KValue]:
-        return [inner.integer("shr", inner.integer("add", limb(inner, k), above), LIMB)]
-
-    (top,) = b.loop(form.limbs, (b.const(0, int64),), carry)
+    (top,) = each((b.const(0, int64),), carry)
     negative = b.test("lt", top, 0)
     sign = b.one("select", int64, negative, b.const(-1, int64), b.const(1, int64))
 
@@ -70,34 +71,46 @@ def round_kernel(dtype: DType, size: int) -> Kernel:
         power = inner.one("exp2", wide, inner.one("cast", wide, place))
         return inner.one("mul", wide, inner.one("cast", wide, digit), power)
 
-    def digit(inner: _Ops, k: KValue, above: KValue, total: KValue) -> list[KValue]:
-        value = inner.integer("add", inner.integer("mul", limb(inner, k), sign), above)
+    def digit(inner: _Ops, k: KValue, limb: KValue, above: KValue, total: KValue) -> list[KValue]:
+        value = inner.integer("add", inner.integer("mul", limb, sign), above)
         low = inner.integer("and", value, LOWER)
         return [inner.integer("shr", value, LIMB), inner.one("add", wide, total, worth(inner, low, k))]
 
-    above, total = b.loop(form.limbs, (b.const(0, int64), b.const(0.0, wide)), digit)
+    above, total = each((b.const(0, int64), b.const(0.0, wide)), digit)
     total = b.one("add", wide, total, worth(b, above, b.const(form.limbs, int64)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
-    total = infinite(b, wide, total, limb(b, b.const(form.limbs, int64)), SPECIALS)
+    total = infinite(b, wide, total, _limb(size, lane, b, b.const(form.limbs, int64)), SPECIALS)
     _add_to_table(b, dtype, wide, lane, total, 1)
     params = (BufferParam(int64, size * form.words, "read"), BufferParam(dtype, size, "write"))
     return Kernel("round", (size,), params, Block((lane,), b.ops))
 
 
+def _limb(size: int, lane: KValue, b: _Ops, k: KValue) -> KValue:
+    return b.one("load", int64, b.integer("add", b.integer("mul", k, size), lane), param=0)
+
+
+def _each_limb(
+    b: _Ops, count: int, limb: Callable[[_Ops, KValue], KValue], inits: tuple[KValue, ...], step: Any
+) -> Sequence[KValue]:
+    """step(ops, k, limb, *carries) -> carries, for all limbs. Few are read before they are used: a lane waits once."""
+    if count > MOST_HELD:
+        return b.loop(count, inits, lambda inner, k, *carries: step(inner, k, limb(inner, k), *carries))
+    numbers = [b.const(k, int64) for k in range(count)]
+    carries: Sequence[KValue] = inits
+    for k, value in [(k, limb(b, k)) for k in numbers]:
+        carries = step(b, k, value, *carries)
+    return carries
+
+
 def scaled_kernel(dtype: DType, size: int, acc: ScaledSum) -> Kernel:
-    """param 3 [e] += what element e of a scaled sum stands for: its word of an exponent in param 0, its sums in
-    param 1, the words of all terms in param 2. Elements without terms are left alone."""
+    """param 1 [e] += what element e of a scaled sum stands for, whose block param 0 is. Elements without terms are left
+    alone."""
     lane, b = KValue(int64), _Ops()
     (some, largest, marks, met) = _start_scaled(b, dtype, lane, size, acc)
     then = _Ops()
     _round_scaled(then, dtype, (lane, largest, marks, met), size, acc.high_bits)
     b.ops.append(KOp("if", (some,), (), {}, (Block((), then.ops), Block())))
-    params = (
-        BufferParam(int32, size, "read"),
-        BufferParam(int64, 2 * size, "read"),
-        BufferParam(int32, 2, "read"),
-        BufferParam(dtype, size, "write"),
-    )
+    params = (BufferParam(int64, table_words(size), "read"), BufferParam(dtype, size, "write"))
     return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
 
 
@@ -106,25 +119,33 @@ def _start_scaled(
 ) -> tuple[KValue, KValue, KValue, KValue]:
     """Whether the element has terms, 1 + its largest exponent, marks, and whether its sums were cleared."""
 
-    def load(param: int, at: KValue) -> KValue:
-        found = b.one("load", int64 if param == 1 else int32, at, param=param)
-        return found if param == 1 else b.one("cast", int64, found)
-
-    word = load(0, lane)
+    halves = b.one("load", int64, b.integer("add", b.integer("shr", lane, 1), 1), param=0)
+    word = half(b, halves, b.integer("and", lane, 1))
     largest, marks = b.integer("and", word, (1 << MARKS) - 1), b.integer("shr", word, MARKS)
     met = b.test("ne", largest, 0)
     if not acc.ranged:
         return b.test("ne", word, 0), largest, marks, met
-    above, below = (load(2, b.const(number, int64)) for number in range(2))
+    range_words = b.one("load", int64, b.const(0, int64), param=0)
+    above, below = (half(b, range_words, b.const(number, int64)) for number in range(2))
     limit = b.const(distance(acc.high_bits, dtype), int64)
     narrow = b.one("le", bool_, b.integer("add", above, below), limit)
-    sums = b.integer("or", load(1, lane), load(1, b.integer("add", lane, size)))
+    sums = b.integer("or", sum_word(b, lane, size, 0), sum_word(b, lane, size, 1))
     return (
         b.test("ne", b.one("select", int64, narrow, sums, word), 0),
         b.one("select", int64, narrow, above, largest),
         b.one("select", int64, narrow, b.const(0, int64), marks),
         b.one("or", bool_, narrow, met),
     )
+
+
+def half(b: _Ops, word: KValue, number: KValue) -> KValue:
+    """The lower or the upper 32 bits of a word, without a sign."""
+    return b.integer("and", b.integer("shr", word, b.integer("mul", number, 32)), (1 << 32) - 1)
+
+
+def sum_word(b: _Ops, lane: KValue, size: int, number: int) -> KValue:
+    """The high sum of an element, or the low one."""
+    return b.one("load", int64, b.integer("add", lane, table_words(size, cleared=True) + number * size), param=0)
 
 
 def _round_scaled(
@@ -134,13 +155,13 @@ def _round_scaled(
     form, (lane, largest, marks, met) = float_format(dtype), element
     wide = float64 if form.type == "f64" else float32
 
-    def sums(at: KValue) -> KValue:
-        return b.one("select", int64, met, b.one("load", int64, at, param=1), b.const(0, int64))
+    def sums(number: int) -> KValue:
+        return b.one("select", int64, met, sum_word(b, lane, size, number), b.const(0, int64))
 
     def carried(high: KValue, low: KValue) -> tuple[KValue, KValue]:
         return b.integer("add", high, b.integer("shr", low, high_bits)), b.integer("and", low, (1 << high_bits) - 1)
 
-    high, low = sums(lane), sums(b.integer("add", lane, size))
+    high, low = sums(0), sums(1)
     negative = b.test("lt", carried(high, low)[0], 0)
     sign = b.one("select", int64, negative, b.const(-1, int64), b.const(1, int64))
     high, low = carried(b.integer("mul", high, sign), b.integer("mul", low, sign))
@@ -153,7 +174,7 @@ def _round_scaled(
     for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
         total = b.one("mul", wide, total, b.one("exp2", wide, b.one("cast", wide, part)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
-    _add_to_table(b, dtype, wide, lane, infinite(b, wide, total, marks, 1), 3)
+    _add_to_table(b, dtype, wide, lane, infinite(b, wide, total, marks, 1), 1)
 
 
 def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> KValue:
