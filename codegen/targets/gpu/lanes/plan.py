@@ -38,6 +38,7 @@ STREAMED: Final = 16  # bytes of an array that an invocation reads at once, but 
 FEWEST_STREAMED: Final = 4
 SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation
 FOLDED_LANES: Final = 32  # lanes of a reduced tile per invocation, at most
+HEAVY: Final = 2000  # the weight of lanes after one another that takes as long as another launch
 FEW_TILES: Final = 512  # a kernel has at least so many tiles before an invocation gets more lanes of each
 SHORT_ROW: Final = 128  # shorter rows are folded by single invocations
 LONG_ROW: Final = 512  # longer rows are folded by a workgroup each
@@ -195,7 +196,8 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     own_group = geometry.sums_group if many else 0
     group = own_group or geometry.group
     if straight(kernel):
-        each = folded_lanes(rows, length, group, FOLDED_LANES * unrolled // MOST_UNROLLED)
+        once = min(FOLDED_LANES * unrolled // MOST_UNROLLED, HEAVY // weight(kernel))
+        each = folded_lanes(rows, length, group, max(once, 1))
     else:  # smaller groups don't mean that fewer lanes fill the device
         each = power_below(min(FEW_LANES, rows * length // (geometry.group * FEW_TILES)))
     kept = group * sum(group_size(r) for r in kernel.reductions) if many and each > 1 else 0

@@ -74,6 +74,18 @@ def test_exponents_of_every_size(dtype):
     np.testing.assert_array_equal(got, np.ldexp(dtype.np.type(9.25), exponents))
 
 
+@pytest.mark.parametrize("largest", [-149, -127, -126, -125, -120, 0, 120])
+def test_terms_close_to_each_other(largest):
+    """So close that all are added below the largest of them: down to subnormal ones, zeros between."""
+    rng = np.random.default_rng(abs(largest))
+    x = np.ldexp(rng.uniform(-2, 2, 600).astype(np.float32), largest - rng.integers(0, 30, 600))
+    x[::5] = 0
+    place = rng.integers(0, 9, 600)
+    got = summed(float32, x, place, 10)
+    for g, w in zip(got.astype(np.float64), true_sums(x, place, 10), strict=True):
+        assert abs(Fraction(float(g)) - w) <= Fraction(1.01 * EPS["float32"]) * abs(w) + Fraction(1, 1 << 150)
+
+
 def test_the_largest_numbers():
     big = np.float32(3.4e38)
     x = np.array([big, big, -big, big, big, -big, -big, 1.0, 2.0], np.float32)

@@ -127,6 +127,17 @@ def test_one_launch_for_a_short_sum_and_two_for_a_long_one():
             assert len(kernel.after) == launches
 
 
+def test_long_lanes_do_not_follow_each_other_to_save_a_launch():
+    build = Build(1000)
+    x = build.load(build.param(float32, 1000), *build.indices)
+    for _ in range(80):
+        x = build.one("sin", (x,))
+    build.reduce(x, build.param(float32, 1, "write"), "add", 1)
+    (record,) = device().emit(program_of(build.kernel()), Options()).program.kernels
+    assert record.tiles > 1
+    assert record.after
+
+
 def test_a_sum_has_the_same_bits_every_time():
     kernel = reduction((30_000,), [1], float32)
     x = np.random.default_rng(4).normal(size=30_000).astype(np.float32)
