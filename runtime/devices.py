@@ -16,6 +16,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.graph.errors import explained
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Graph
+from loopgrad.graph.types import DType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.plan import MemoryStats
@@ -39,6 +40,11 @@ class Device(Protocol):
 
     def taken(self, buffer: Buffer) -> Buffer | None:
         """A buffer of another device as one of this device, without a copy; None where it must be copied."""
+        ...
+
+    def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
+        """Whether products of matrices of at least so many rows add up elements in one order, however many rows there
+        are; the same where rows and columns are exchanged."""
         ...
 
     def compile(self, graph: Graph, options: Options) -> Executable: ...

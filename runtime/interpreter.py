@@ -13,7 +13,7 @@ import numpy as np
 from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs, host_buffer
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.plan import BufferRow, MemoryStats, Plan
@@ -36,6 +36,9 @@ class InterpreterDevice:
 
     def taken(self, buffer: Buffer) -> None:
         return None
+
+    def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
+        return False  # NumPy's library chooses by shape
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         return InterpreterExecutable(graph, options.check_indices)

@@ -40,7 +40,7 @@ from loopgrad.graph.placement.sums import Partial, resized
 from loopgrad.graph.primitives import NULLARY, PRIMITIVES
 from loopgrad.graph.primitives.collectives import TOKEN, columns
 from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.types import DType, StackType, TensorType
 
 Type = TensorType | StackType
 LARGE: Final = 1 << 18  # bytes from which on it is worth another message that each process combines a part
@@ -49,12 +49,15 @@ LARGE: Final = 1 << 18  # bytes from which on it is worth another message that e
 @dataclass(slots=True)
 class MeshPartition:
     """One run over a graph and its regions. `fast`: the engine may add up in its own order. `meets`: there are other
-    processes. `emit`: the rules of nodes. `notes`: what whoever asks for the plan should know."""
+    processes. `emit`: the rules of nodes. `rows_alike`: whether the device adds up elements of products in one order,
+    however many rows there are, of at least so many, of so many terms and columns and a dtype. `notes`: what whoever
+    asks for the plan should know."""
 
     part: ProcessPart
     fast: bool
     meets: bool
     emit: Callable[[GraphPartition, Node], None]
+    rows_alike: Callable[[int, int, int, DType], bool] = lambda *_: False
     analysis: PlaceAnalysis = field(default_factory=PlaceAnalysis)
     notes: dict[str, None] = field(default_factory=dict)
 

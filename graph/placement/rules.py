@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from loopgrad.graph.errors import DeviceError
@@ -11,12 +12,14 @@ from loopgrad.graph.identities import identity
 from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.placement import sums
+from loopgrad.graph.placement.layout import shard_count, shard_extent
 from loopgrad.graph.placement.partition import GraphPartition, Meeting
 from loopgrad.graph.placement.places import REPLICATED, Place, Places, is_reduced, meets
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, Kind
 from loopgrad.graph.types import TensorType, float32, uint8
 
 ORDERED_BY_SHAPE: Final = (Kind.LIBRARY, Kind.RUNNING_TOTAL, Kind.CONTRACTION)
+PRODUCT_BYTES: Final = 1 << 28  # of products of all shards, from which on they are made and added one by one
 PRIVATE_BYTES: Final = 1 << 32  # of accumulators of which each lane has one
 
 
@@ -80,11 +83,18 @@ def _ordered_product(walk: GraphPartition, node: Node, axis: int) -> bool:
 
 def _product(walk: GraphPartition, node: Node, axis: int) -> None:
     """A product of matrices whose rows or columns are lanes, shard by shard: how large products are cut depends on how
-    many rows they have, and with it the order of sums."""
+    many rows they have, and with it the order of sums. Of all lanes at once where that isn't so from a shard's on."""
     b, part = walk.builder, walk.part
-    n, side = node.results[0].shape[axis], axis - len(node.results[0].shape) + 2
+    (result,) = node.results
+    n, side = result.shape[axis], axis - len(result.shape) + 2
     operands = walk.operands_of(node, axis)
-    own = len(part.shards(n))
+    own, lanes, extent = len(part.shards(n)), len(part.lanes(n)), shard_extent(n)
+    terms, columns = node.operands[0].shape[-1], node.operands[1 - side].shape[-1 - side]
+    if walk.partition.rows_alike(extent, terms, columns, result.dtype):
+        if own:
+            operands[side] = sums.filled(b, operands[side], axis, max(extent, lanes), "add")
+        walk.env[result] = sums.cut(b, b.value("matmul", *operands), axis, 0, lanes)
+        return
     if own:
         operands[side] = sums.sharded(b, operands[side], axis, n, part)
         other = operands[1 - side]
@@ -96,8 +106,8 @@ def _product(walk: GraphPartition, node: Node, axis: int) -> None:
         order.insert(axis, 0)
         product = b.value("transpose", product, perm=tuple(order))
         kept = (*product.shape[:axis], own * product.shape[axis + 1], *product.shape[axis + 2 :])
-        product = sums.cut(b, b.value("reshape", product, shape=kept), axis, 0, len(part.lanes(n)))
-    walk.env[node.results[0]] = product
+        product = sums.cut(b, b.value("reshape", product, shape=kept), axis, 0, lanes)
+    walk.env[result] = product
 
 
 # ---- what lanes of all processes make
@@ -215,6 +225,13 @@ def _met_rows(
     walk: GraphPartition, node: Node, shards: sums.Partial, n: int, combination: sums.Combination, narrow: str | None
 ) -> None:
     """One row a shard, which all processes combine."""
+    _met(walk, node, combination.rows(shards, n, walk.part), n, combination, narrow)
+
+
+def _met(
+    walk: GraphPartition, node: Node, rows: sums.Partial, n: int, combination: sums.Combination, narrow: str | None
+) -> None:
+    """One row for each of this process' largest subtrees, which all processes combine."""
     b, part = walk.builder, walk.part
     (result,) = node.results
 
@@ -223,7 +240,7 @@ def _met_rows(
         return total if narrow is None else b.value("cast", total, dtype=result.dtype)
 
     counts = tuple([len(part.of(rank).subtrees(n)) for rank in range(part.size)])
-    walk.meet(Meeting(combination.rows(shards, n, part), counts, combined, result, by_element=True), node)
+    walk.meet(Meeting(rows, counts, combined, result, by_element=True), node)
 
 
 def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:
@@ -249,9 +266,19 @@ def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
     if walk.partition.fast or not node.operands[0].dtype.is_float:
         _met_exactly(walk, node, b.value("matmul", left, right), "add")
         return
+    plain = sums.Combination(b, "add", compensated=False)  # as products are everywhere
+    (result,) = node.results
+    if shard_count(n) * prod(result.shape) * result.dtype.itemsize > PRODUCT_BYTES:
+
+        def product(shard: int) -> sums.Partial:
+            cut = [sums.one_shard(b, v, rank - 1 - i, n, part, shard) for i, v in enumerate((left, right))]
+            return (b.value("reshape", b.value("matmul", *cut), shape=(1, *result.shape)),)
+
+        nothing = plain.nothing((0, *result.shape), left)
+        _met(walk, node, plain.rows_one_by_one(product, n, part, nothing), n, plain, None)
+        return
     shards = [sums.sharded(b, v, rank - 1 - i, n, part) for i, v in enumerate((left, right))]
     # the shard's lanes are at axis 1 + rank - 1 of the left, 1 + rank - 2 of the right, as a product has them
-    plain = sums.Combination(b, "add", compensated=False)  # as products are everywhere
     _met_rows(walk, node, (b.value("matmul", *shards),), n, plain, None)
 
 

@@ -12,7 +12,7 @@ additions lose by Knuth's sum of two, exact for any operands; both are handed on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import TensorType
 
 WAYS: Final = 16  # that a stage of a tree combines at once
-KEPT: Final = 6  # levels of pairs of rows that one kernel combines
+NEIGHBOURS: Final = 64  # rows that one kernel combines, pair by pair
 Partial = tuple[Value, ...]  # what some elements make: one value, or a total and its rest
 
 
@@ -61,6 +61,13 @@ def sharded(b: GraphBuilder, v: Value, axis: int, n: int, part: ProcessPart, fil
     v = b.value("reshape", v, shape=(*v.shape[:axis], len(own), extent, *v.shape[axis + 1 :]))
     order = [d for d in range(len(v.shape)) if d != axis]
     return v if axis == 0 else b.value("transpose", v, perm=(axis, *order))
+
+
+def one_shard(b: GraphBuilder, v: Value, axis: int, n: int, part: ProcessPart, shard: int) -> Value:
+    """The lanes along `axis` of one of this process' shards, as many as of the others."""
+    extent, first = shard_extent(n), part.lanes(n).start
+    start, stop = shard * extent - first, min((shard + 1) * extent, n) - first
+    return filled(b, cut(b, v, axis, start, stop), axis, extent, "add")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,26 +150,48 @@ class Combination:
             start, stop = first - own.start, min(first + (1 << height), own.stop) - own.start
             rows = [filled(b, cut(b, v, 0, start, stop), 0, 1 << height, self.combine) for v in shards]
             roots.append(self._pairwise(tuple(rows)))
+        return self._joined_rows(roots)
+
+    def _joined_rows(self, roots: Sequence[Partial]) -> Partial:
         columns = [list(column) for column in zip(*roots, strict=True)]
-        return tuple([c[0] if len(c) == 1 else b.emit("concat", c, {"axis": 0})[0] for c in columns])
+        return tuple([c[0] if len(c) == 1 else self.b.emit("concat", c, {"axis": 0})[0] for c in columns])
+
+    def rows_one_by_one(
+        self, make: Callable[[int], Partial], n: int, part: ProcessPart, nothing: Partial
+    ) -> Partial:  # fmt: skip
+        """As `rows`, of shards' rows that are made where they are added: few of them are in memory at once. `nothing`:
+        no row."""
+        own = part.shards(n)
+
+        def root(first: int, height: int) -> Partial | None:
+            if first >= own.stop:
+                return None
+            if not height:
+                return self.kept(make(first))
+            left, right = root(first, height - 1), root(first + (1 << height - 1), height - 1)
+            return left if right is None or left is None else self.kept(self.joined(left, right))
+
+        roots = [found for place in part.subtrees(n) if (found := root(*place)) is not None]
+        return self._joined_rows(roots) if roots else nothing
 
     def _pairwise(self, rows: Partial) -> Partial:
         """A power of two of rows combined, neighbours first; a total and its rest, also of one."""
-        levels = 0
         while (count := rows[0].shape[0]) > 1:
-            if levels and levels % KEPT == 0:
-                rows = self.kept(rows)
-            levels += 1
-            halves = [tuple([self._every_other(v, count // 2, i) for v in rows]) for i in range(2)]
-            rows = self.joined(*halves)
+            ways = min(count, NEIGHBOURS)
+            groups = [self._groups(v, ways) for v in rows]
+            parts = [tuple([self._member(v, i) for v in groups]) for i in range(ways)]
+            while len(parts) > 1:
+                parts = [self.joined(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            rows = parts[0] if count == ways else self.kept(parts[0])
         if self.compensated and len(rows) == 1:
             rows = (*rows, self.nothing(rows[0].shape, rows[0])[0])
         return rows
 
-    def _every_other(self, rows: Value, count: int, first: int) -> Value:
-        rest = rows.shape[1:]
-        pairs = self.b.value("reshape", rows, shape=(count, 2, *rest))
-        return self.b.value("reshape", cut(self.b, pairs, 1, first, first + 1), shape=(count, *rest))
+    def _groups(self, rows: Value, ways: int) -> Value:
+        return self.b.value("reshape", rows, shape=(rows.shape[0] // ways, ways, *rows.shape[1:]))
+
+    def _member(self, groups: Value, i: int) -> Value:
+        return without(self.b, cut(self.b, groups, 1, i, i + 1), 1)
 
     def whole(self, rows: Partial, n: int, part: ProcessPart) -> Value:
         """The tree over all shards, of the rows that all processes hand on; without their axis."""

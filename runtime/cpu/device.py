@@ -14,10 +14,12 @@ from loopgrad.codegen.options import FULL_PRECISION, Options
 from loopgrad.codegen.program import HOST, MatmulStep
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
+from loopgrad.codegen.targets.cpu.products.products_interface import adds_alike
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.primitives import LIBRARY
+from loopgrad.graph.types import DType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.direct import DirectPrograms
@@ -61,6 +63,12 @@ class CpuDevice:
 
     def taken(self, buffer: Buffer) -> None:
         return None
+
+    def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
+        from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT  # late: it emits
+
+        in_lanes = dtype.name not in BLAS_DTYPES or rows * terms * columns <= SMALL_PRODUCT
+        return not in_lanes and adds_alike(rows, columns)
 
     def compile(self, graph: Graph, options: Options) -> CpuExecutable:
         parts = ("program", key(graph).hex(), options.key(), *self.environment())

@@ -19,6 +19,7 @@ from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.primitives import factorisations, fourier
+from loopgrad.graph.types import DType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.executable import Executable
@@ -81,6 +82,9 @@ class GpuDevice(ABC):
 
     def taken(self, buffer: Buffer) -> None:
         return None
+
+    def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
+        return False  # libraries choose by shape
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         artifact, found = self.artifact(graph, options)

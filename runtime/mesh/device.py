@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -21,11 +22,12 @@ from loopgrad.graph.errors import LoopgradError, explained
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.placement.layout import ProcessPart
+from loopgrad.graph.placement.partition import MeshPartition
 from loopgrad.graph.placement.places import Place, Places
 from loopgrad.graph.placement.program import new_partition, partitioned
 from loopgrad.graph.placement.sums import resized
 from loopgrad.graph.primitives.collectives import ENGINE
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
 from loopgrad.runtime.gpu.device import GpuDevice
@@ -97,6 +99,14 @@ class MeshDevice:
             call.failed(error)
             raise
 
+    def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
+        return self.inner.adds_rows_alike(rows, terms, columns, dtype)
+
+    def partition(self, options: Options) -> MeshPartition:
+        """What places programs: new for each."""
+        made = new_partition(self.part, options.fast_collectives, self.communicator.meets)
+        return replace(made, rows_alike=self.inner.adds_rows_alike)
+
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)
 
@@ -117,7 +127,8 @@ class MeshDevice:
 @dataclass(frozen=True, slots=True)
 class LocalProgram:
     """What this process runs for inputs at some places. `met`: it has collectives. `fallible`: values may make it
-    raise, on one process alone, so all wait for each other when it is done. `title`: what it is, for people."""
+    raise, on one process alone, so all wait for each other when it is done. `axes`: of outputs' lanes. `title`: what
+    it is, for people."""
 
     executable: Executable
     inputs: Places
@@ -126,6 +137,7 @@ class LocalProgram:
     digest: bytes
     met: bool
     fallible: bool
+    axes: Axes
     notes: tuple[str, ...]
     title: str
 
@@ -159,7 +171,7 @@ class MeshDirectProgram(DirectProgram):
     def _made(self, axes: Axes) -> tuple[DirectProgram, Places]:
         """The own part. Outgrown where it has to be compiled."""
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
-        partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
+        partition = mesh.partition(self._options)
         graph, found, met = partitioned(self._graph, places, partition)
         waits = met or mesh.is_fallible(self._graph, self._options)
         program = None if waits else mesh.inner.direct(graph, self._options)
@@ -185,7 +197,9 @@ class MeshExecutable(Executable):
     # ---- running
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        program = self.program(buffers, called=True)
+        axes = tuple([b.axis for b in buffers])  # type: ignore[attr-defined]
+        program = self._programs.get(axes) or self.program(buffers, called=True)
+        self._latest = program
         own = [b.local for b in buffers]  # type: ignore[attr-defined]
         if not (program.met or program.fallible):
             return self.shared(program, program.executable.run(own))
@@ -213,11 +227,7 @@ class MeshExecutable(Executable):
 
     def shared(self, program: LocalProgram, own: Sequence[Buffer]) -> list[Buffer]:
         """The results of this process as arrays of the mesh."""
-        name = self.device
-        return [
-            MeshBuffer(b, name, type, place.axis)
-            for b, type, place in zip(own, program.types, program.outputs, strict=False)
-        ]
+        return list(map(MeshBuffer, own, repeat(self.device), program.types, program.axes))  # a token is left out
 
     def expect(self, buffers: Sequence[Buffer]) -> None:
         self.program(buffers)
@@ -236,7 +246,7 @@ class MeshExecutable(Executable):
 
     def _made(self, axes: Axes, called: bool) -> LocalProgram:
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
-        partition = new_partition(mesh.part, self._options.fast_collectives, mesh.communicator.meets)
+        partition = mesh.partition(self._options)
         try:
             graph, found, met = partitioned(self._graph, places, partition)
         except LoopgradError:
@@ -255,7 +265,8 @@ class MeshExecutable(Executable):
                 CollectiveCall(mesh.communicator, digest, lambda: title).failed(error)
             raise
         notes = tuple(partition.notes)
-        return LocalProgram(executable, places, found, self.output_types, digest, met, fallible, notes, title)
+        lanes = tuple([p.axis for p in found])
+        return LocalProgram(executable, places, found, self.output_types, digest, met, fallible, lanes, notes, title)
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return MeshRecording(self, buffers)
@@ -309,7 +320,7 @@ class MeshExecutable(Executable):
     def _placement(self) -> str:
         """The graph over whole arrays, with the place of each input and result of a node."""
         program = self._called()
-        found = new_partition(self._mesh.part, self._options.fast_collectives).analysis.of(self._graph, program.inputs)
+        found = self._mesh.partition(self._options).analysis.of(self._graph, program.inputs)
         lines = [f"%{i}: {v.type}  {found[v]}" for i, v in enumerate(self._graph.inputs)]
         for node in self._graph.nodes:
             results = ", ".join(f"{r.type} {found[r]}" for r in node.results)

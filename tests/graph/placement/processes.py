@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,16 @@ class ThreadEngine:
 def run_parts(
     graph: Graph, places: tuple[Place, ...], arrays: Arrays, size: int, fast: bool = False,
     run: Callable[[Graph, Arrays], Sequence[Any]] = lambda graph, arrays: interpret(graph, arrays, False),
-    seen: list[int] | None = None,
+    seen: list[int] | None = None, alike: Callable[..., bool] = lambda *_: False,
 ) -> tuple[list[list[Any]], tuple[Place, ...], int]:  # fmt: skip
     """What each of `size` processes gives for whole arrays as inputs, where its results are, how often they met.
-    `seen` gets how many bytes each has given."""
+    `seen` gets how many bytes each has given; `alike`: how the device adds up products (`MeshPartition.rows_alike`)."""
     meeting, results, failed = Meeting(size), [None] * size, []
 
     def process(rank: int) -> None:
         try:
             part = ProcessPart(rank, size)
-            local, found, _ = partitioned(graph, places, new_partition(part, fast))
+            local, found, _ = partitioned(graph, places, replace(new_partition(part, fast), rows_alike=alike))
             given = [own(a, p, part) for a, p in zip(arrays, places, strict=True)]
             engine = ThreadEngine(meeting, rank)
             ENGINE.set(engine)

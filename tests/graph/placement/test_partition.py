@@ -16,7 +16,7 @@ import loopgrad as lg
 from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.placement import layout, partition
+from loopgrad.graph.placement import layout, partition, rules
 from loopgrad.graph.placement.layout import ProcessPart, shard_count
 from loopgrad.graph.placement.places import Place
 from loopgrad.lazy.tensor.graph_export import graph_of
@@ -242,6 +242,44 @@ def test_what_a_process_sends_of_a_large_gradient_does_not_grow_with_their_numbe
         assert results == alone
         sent[size] = max(seen, default=0)
     assert sent[8] <= sent[4] * 1.01 <= sent[2] * 1.02 <= 1.02 * 2 * w.nbytes  # rows to their owners, their sums to all
+
+
+def test_weights_are_not_copied_where_the_order_of_a_product_does_not_depend_on_rows():
+    """Narrow products and others, by rows and by columns, on any number of processes, and of all rows at once."""
+    device = get_device("cpu")
+    for n, terms, columns, copied in ((640, 300, 40, 0), (513, 300, 5, 0), (64, 300, 5, 1)):
+        x, w = RNG.random((n, terms)), RNG.random((terms, columns))
+        graph = graph_of(lg.asarray(x) @ lg.asarray(w), lg.sin(lg.asarray(w.T.copy()) @ lg.asarray(x).T))
+        arrays = [np.asarray(v.buffer.array) for v in graph.inputs]
+        places = tuple([Place(0 if a.shape == x.shape else None) for a in arrays])
+        alone = None
+        for size in (1, 3):
+            outputs, found, _ = run_parts(graph, places, arrays, size, run=_compiled, alike=device.adds_rows_alike)
+            results = together(outputs, found)
+            np.testing.assert_allclose(results[0], x @ w, rtol=1e-12)
+            alone = alone or _bytes(results)
+            assert _bytes(results) == alone, (n, size)
+        buffers = [device.put(a) if p.axis is None else a for a, p in zip(arrays, places, strict=True)]
+        mesh = MeshDevice(device, Alone())
+        each = zip(arrays, buffers, places, strict=True)
+        given = [mesh.put_lanes(a, n) if p.axis == 0 else mesh.taken(b) for a, b, p in each]
+        executable = mesh.compile(graph, Options())
+        executable.run(given)
+        assert ("broadcast" in executable.text("graph")) == bool(copied), (n, terms, columns)
+
+
+@pytest.mark.parametrize("name", ["dense", "columns"])
+def test_large_gradients_of_weights_are_added_up_shard_by_shard(name, monkeypatch):
+    graph, places, arrays = _traced(CASES[name], 33)
+    once = run_parts(graph, places, arrays, 3)
+    monkeypatch.setattr(rules, "PRODUCT_BYTES", 1)
+    alone = _bytes(together(*run_parts(graph, places, arrays, 1)[:2]))
+    for size in (2, 3, 8):
+        outputs, found, met = run_parts(graph, places, arrays, size)
+        assert _bytes(together(outputs, found)) == alone
+        assert met == 1
+    for one, other in zip(together(*once[:2]), together(outputs, found), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ragged", "table in a loop", "dense", "uniform loop"])

@@ -67,6 +67,12 @@ def shape_words(step: MatmulStep) -> tuple[int, ...]:
     return step.batch, m, k, n, *left, *right, *many, int(short), groups[0], *few, groups[1], int(narrow), int(small)
 
 
+def adds_alike(rows: int, columns: int) -> bool:
+    """Whether the elements of products of at least so many rows are added up in one order, however many rows there
+    are: all are narrow, and in one way, or none is."""
+    return min(rows, columns) >= NARROW or columns < min(rows, NARROW)
+
+
 class ProductTile(NamedTuple):
     """Its rows and columns."""
 
