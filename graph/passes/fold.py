@@ -43,16 +43,16 @@ def _fold(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         return None
     if PRIMITIVES[node.op].collective:
         return None
-    (result,) = node.results
-    assert isinstance(result.type, TensorType)
+    types = [v.type for v in node.results if isinstance(v.type, TensorType)]
     if _is_splat(node):
-        return [builder.const(_splat_of(node, result.dtype), result.type)]
+        (type,) = types
+        return [builder.const(_splat_of(node, type.dtype), type)]
     if node.op in ("gather", "scatter") and _out_of_range(node):
         return None  # whoever checks indices must see it
-    if result.type.size > LIMIT or any(v.type.size > LIMIT for v in node.operands if isinstance(v.type, TensorType)):
+    if any(t.size > LIMIT for t in (*types, *[v.type for v in node.operands if isinstance(v.type, TensorType)])):
         return None
-    (array,) = REFERENCE[node.op](node.attrs, *[constant_array(v) for v in node.operands])
-    return [emit_array(builder, array, result.type)]
+    arrays = REFERENCE[node.op](node.attrs, *[constant_array(v) for v in node.operands])
+    return [emit_array(builder, array, t) for array, t in zip(arrays, types, strict=True)]
 
 
 def _out_of_range(node: Node) -> bool:

@@ -95,3 +95,15 @@ def test_plan_says_who(device):
     plan = str(lg.compile(lg.linalg.cholesky).plan(lg.asarray(a)))
     assert "cholesky" in plan
     assert "on the host" in plan
+
+
+def test_matrices_of_constants(device):
+    """What a program factorises may be known when it is compiled."""
+    equal, data = lg.full((3, 3), 2.0), np.full((3, 3), 2.0)
+    values, vectors = lg.linalg.eigh(equal)
+    near((vectors * values) @ vectors.T, data)
+    q, r = lg.linalg.qr(equal)
+    near(q @ r, data)
+    near(lg.compile(lambda: lg.linalg.det(equal) + lg.linalg.svdvals(equal)[0])(), 6.0)
+    with pytest.raises(lg.linalg.LinAlgError):
+        np.asarray(lg.linalg.inv(equal))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopgrad.graph import ops
+from loopgrad.graph import matrix_ops, ops
 from loopgrad.graph.passes import dce, fold
 from loopgrad.graph.passes.fold import LIMIT, constant_array
 from loopgrad.graph.region_ops import traced_for, traced_switch
@@ -42,6 +42,15 @@ def test_small_arrays():
     after = checked(folded, program)
     assert ops_of(after) == ["literal", "const", "literal"]
     checking.np.testing.assert_array_equal(constant_array(after.outputs[0]), [0, 1, 3, 6, 10, 15])
+
+
+def test_all_results_of_a_node():
+    def program():
+        matrix = ops.literal(checking.np.array([[2.0, 1.0], [1.0, 3.0]]), checking.float64)
+        equal = ops.full(2.0, f(2, 2))
+        return [*matrix_ops.lu(matrix), *matrix_ops.svd(matrix), *matrix_ops.qr(equal), *matrix_ops.eigh(equal)]
+
+    assert set(ops_of(checked(folded, program))) <= {"const", "literal"}
 
 
 def test_large_arrays_and_iotas_stay():
