@@ -19,6 +19,7 @@ from loopgrad.graph.build import current_scope, emit
 from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value, attrs_of_const, is_made
+from loopgrad.graph.primitives.elementwise import cast_array
 from loopgrad.graph.ranges import limits, noted, require
 from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.tensor.config import current
@@ -236,8 +237,35 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
         message = explained("asarray", "numbers", f"{type(x).__name__} of {array.dtype}", "convert it to numbers first")
         raise DTypeError(message)
     if dtype is not None and array.dtype != dtype.np:
-        array, copy = array.astype(dtype.np), False
+        array, copy = _of_numbers(x, array, dtype) if python_numbers else _converted(array, dtype), False
     return wrap(array_leaf(array, device, copy))
+
+
+def _of_numbers(x: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Python numbers in a dtype, in which integers must fit. `array`: what NumPy makes of them by itself; of integers
+    of more than 63 bits beside others, or beside floats, these are floats that lack digits."""
+    if not dtype.is_integer or array.dtype.kind not in "iuf":
+        return _converted(array, dtype)
+    low, high = limits(dtype)
+    got: object = None
+    if array.dtype.kind != "f":
+        got = next((int(v) for v in (array.min(initial=0), array.max(initial=0)) if not low <= v <= high), None)
+    else:
+        try:
+            with np.errstate(invalid="raise"):
+                array = np.asarray(x, dtype=dtype.np)
+        except (OverflowError, ValueError, FloatingPointError) as error:
+            got = error
+    if got is not None:
+        raise OverflowError(explained(dtype.name, f"integers from {low} to {high}", got, "use a wider dtype"))
+    return array.astype(dtype.np)
+
+
+def _converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """An array's elements in a dtype, as a cast on any device gives them."""
+    if array.dtype.kind == "c" and dtype.kind not in "bc":
+        raise _imaginary_lost("asarray", dtype)
+    return cast_array(array, dtype)
 
 
 def unmasked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -293,8 +321,7 @@ def cast_value(value: Value, dtype: DType) -> Value:
     if constant_of is not None and dtype.kind in "fc" and value.dtype.kind in "biuf":
         return constant(float(constant_of["value"]), TensorType(value.shape, dtype))
     if value.dtype.kind == "c" and dtype.kind not in "bc":
-        fix = "take .real, or lg.abs: a cast would drop the imaginary part"
-        raise DTypeError(explained("astype", "a complex dtype or bool for complex elements", dtype, fix))
+        raise _imaginary_lost("astype", dtype)
     return ops.cast(value, dtype)
 
 
@@ -345,3 +372,8 @@ def requested_dtype(dtype: Any) -> DType | None:
 def tracing() -> bool:
     """Whether a function is being traced now."""
     return current_scope() is not None
+
+
+def _imaginary_lost(operation: str, dtype: DType) -> DTypeError:
+    fix = "take .real, or lg.abs: a cast would drop the imaginary part"
+    return DTypeError(explained(operation, "a complex dtype or bool for complex elements", dtype, fix))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,33 @@ def test_lengths_must_be_known() -> None:
         lg.zeros(-1)
     with pytest.raises(lg.DTypeError):
         lg.zeros((2, lg.asarray(2.0)))
+
+
+def test_python_numbers_keep_their_digits_in_a_dtype() -> None:
+    """Of integers beyond 63 bits beside others, or beside floats, NumPy makes floats first."""
+    long = [([2**63 + 1, 2**64 - 1, 1], "uint64"), ([[2**64 - 1], [0]], "uint64"), ([2**53 + 1, 1.0], "int64")]
+    for numbers, dtype in long:
+        expected = np.array(numbers, dtype=dtype)
+        for made in (lg.asarray(numbers, dtype=dtype), lg.array(numbers, dtype=dtype)):
+            np.testing.assert_array_equal(np.asarray(made), expected, strict=True)
+    assert lg.zeros(3).at[lg.asarray([2**64 - 1, 1], dtype="uint64")].add(1.0).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [([256], "uint8"), ([-1, 2], "uint64"), ([1, -129], "int8"), ([1.5, 1e30], "int64"), ([math.nan], "int32")],
+)
+def test_python_numbers_that_do_not_fit_a_dtype(numbers: list[float], dtype: str) -> None:
+    with pytest.raises(OverflowError, match=f"{dtype}: expected integers from"):
+        lg.asarray(numbers, dtype=dtype)
+
+
+def test_arrays_are_converted_as_devices_cast() -> None:
+    array = np.array([1e30, -1e30, np.inf, -np.inf, np.nan, 3.9, -3.9, 70000.0])
+    for dtype in ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "bool", "float16", "float32"):
+        expected = np.asarray(lg.asarray(array).astype(dtype))
+        np.testing.assert_array_equal(np.asarray(lg.asarray(array, dtype=dtype)), expected, strict=True)
+    halfway = np.array([1.0 + 2.0**-8 + 2.0**-40])  # rounded twice, this is 1
+    assert float(lg.asarray(halfway, dtype=lg.bfloat16)[0]) == 1.0 + 2.0**-7
+    with pytest.raises(lg.DTypeError, match="imaginary part"):
+        lg.asarray([1.0 + 2.0j], dtype=lg.float64)
