@@ -120,6 +120,7 @@ class Gpu:
             resident=RESIDENT.get(self.kind, RESIDENT_DISCRETE),
             tile_group=self._tile_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
+            known_bits=not self.is_nvidia,
             exchanges=not self.is_nvidia,
         )
 

@@ -27,6 +27,8 @@ ALIGNED: Final = 2
 NON_WRITABLE: Final = 24
 DONT_UNROLL: Final = 2
 LARGE_LOOP: Final = 1000  # words of code, about 200 instructions
+REASONED_ABOUT: Final = ("BitwiseAnd", "UDiv", "ShiftRightLogical", "ISub", "IMul")  # where `known_bits` isn't right
+HIGHEST: Final = 62  # no address has this bit
 NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
 
 
@@ -55,10 +57,14 @@ class SpirvAssembler(Words):
         self._constant_blocks: dict[str, int] = {}
         self._widened: dict[int, Val] = {}  # 64-bit values -> the 32-bit ones that they were made of
         self._open_loops: list[tuple[int, int]] = []  # label after the loop, position of its loop control
+        self._zeros: dict[str, Val] = {}  # that the driver's compiler doesn't know to be zeros
 
     def inst(self, name: str, type: str, *operands: Val) -> Val:
         if name not in ("UConvert", "SConvert"):
-            return super().inst(name, type, *operands)
+            made = super().inst(name, type, *operands)
+            if type in self._zeros and name in REASONED_ABOUT:
+                return super().inst("BitwiseXor", type, made, self._zeros[type])
+            return made
         (x,) = operands
         if type == "i32" and x.id in self._widened:
             return self._widened[x.id]
@@ -219,7 +225,11 @@ class SpirvAssembler(Words):
         push = self.global_variable(PUSH_CONSTANT, block)
         member = self.pointer(PUSH_CONSTANT, word)
         places = [self.raw("AccessChain", member, push, self.const("i32", i).id) for i in range(LAUNCH_WORDS)]
-        return [self.get(place, "i64") for place in places]
+        words = [self.get(place, "i64") for place in places]
+        if not self.features.known_bits:
+            zero = super().inst("ShiftRightLogical", "i64", words[0], self.const("i64", HIGHEST))
+            self._zeros = {"i64": zero, "i32": super().inst("UConvert", "i32", zero)}
+        return words
 
     def invocation(self) -> Val:
         return self._identity("GlobalInvocationId")

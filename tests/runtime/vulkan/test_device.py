@@ -151,4 +151,32 @@ def test_nvidia_says_what_it_gets_wrong(monkeypatch):
     with pytest.warns(RuntimeWarning, match="NVIDIA's Vulkan driver computes some kernels wrongly"):
         device = VulkanDevice(0)
     assert not device.gpu.features.exchanges
+    assert not device.gpu.features.known_bits
     assert 64 not in device.gpu.features.nearest
+
+
+AS_NVIDIA = """
+import warnings
+import numpy as np
+import loopgrad as lg
+from loopgrad.runtime.vulkan.gpu import Gpu
+
+Gpu.is_nvidia = True
+a = np.random.default_rng(0).normal(size=(3, 3))
+x = np.arange(70, dtype=np.int32).reshape(7, 10)
+
+def program(xp, a, x):
+    return xp.linalg.inv(a + 0.5 * a), (x.T[::-1, 1:] * 7 - 3) // 4 % 5 & 3, xp.cumsum(x, 1)[:, ::3]
+
+warnings.simplefilter("ignore")
+with lg.default_device("vulkan:0"), lg.options(direct=False):
+    for given, wanted in zip(lg.compile(lambda *v: program(lg, *v))(a, x), program(np, a, x)):
+        np.testing.assert_allclose(np.asarray(given), wanted, rtol=1e-12)
+"""
+
+
+@needs_device
+def test_what_nvidia_is_given_computes_the_same():
+    """Its masks, shifts, quotients and products of integers end with a zero that its compiler can't know."""
+    run = subprocess.run([sys.executable, "-c", AS_NVIDIA], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr

@@ -8,6 +8,7 @@ import pytest
 from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.support.support_kernels import tree_widths
+from loopgrad.codegen.targets.spirv.assembler import REASONED_ABOUT
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
 from loopgrad.codegen.targets.spirv.listing import listing
 from loopgrad.codegen.targets.spirv.target import compile_program
@@ -19,7 +20,13 @@ from tests.codegen.targets.gpu.gpu_harness import program_of
 from tests.codegen.targets.spirv.vulkan_harness import validate
 
 POOREST = Features(
-    fused=False, endless_loops=False, widening=False, denormals=(32, 64), specials=(16, 32), nearest=(64,)
+    fused=False,
+    endless_loops=False,
+    widening=False,
+    known_bits=False,
+    denormals=(32, 64),
+    specials=(16, 32),
+    nearest=(64,),
 )
 
 
@@ -54,6 +61,25 @@ def test_a_missing_feature_is_named(dtype, feature, name):
     compile_program(squares(dtype), Options(), Features())
     with pytest.raises(LoopgradError, match=f"expected a device with the Vulkan feature {name} .*another dtype"):
         compile_program(squares(dtype), Options(), replace(Features(), **{feature: False}))
+
+
+def test_drivers_that_reason_wrongly_about_bits_can_not():
+    """What masks and quotients of integers give is used by an exclusive or with an unknown zero alone."""
+    build = Build(6, 5)
+    i, j = build.indices
+    at = build.one("floordiv", (build.one("add", (i, j)), build.const(3)))
+    x = build.load(build.param(int64, 4), at)
+    build.store(build.param(int64, 30, "write"), build.linear(), build.one("mod", (x, build.const(7))))
+    program = program_of(build.kernel())
+    for features, masked in ((Features(), False), (Features(known_bits=False), True)):
+        text = compile_program(program, Options(), features).texts["spirv"].split("\n\n")[0]
+        lines = [line.split() for line in text.splitlines()]
+        made = [line[2] for line in lines if line[0][2:] in REASONED_ABOUT]
+        uses = [[line[0] for line in lines if name in line[3:]] for name in made]
+        zeros = [used for used in uses if "OpUConvert" in used and "OpBitwiseXor" in used]  # the unknown zero itself
+        assert len(zeros) == masked
+        assert masked == all(used == ["OpBitwiseXor"] for used in uses if used not in zeros)
+        assert len(made) > 3
 
 
 def test_float32_asks_for_no_float64():
