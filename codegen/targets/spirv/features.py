@@ -47,8 +47,8 @@ class Features:
     """`fused`: fma rounds once. `endless_loops`: loops run until their own end, however long.
     `widening`: a 32-bit integer that was widened compares rightly with a constant (Mesa 22.3 gets it wrong).
     `known_bits`: the driver's compiler is right about which bits of an integer can be set (NVIDIA's driver 580.159
-    isn't, on an H200); elsewhere masks, shifts, quotients and products end with an exclusive or with a zero that it can't
-    know.
+    isn't, on an H200); elsewhere masks, shifts, quotients and products end with an exclusive or with a zero that it
+    can't know.
     `exchanges`: as of Geometry (NVIDIA's driver 580.159 gets products of matrices, running totals and boxes of lanes
     wrong for some shapes on an H200, which CUDA gets right; neither barriers, unrolling nor divisions explain it).
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,

@@ -67,9 +67,9 @@ def test_drivers_that_reason_wrongly_about_bits_can_not():
     """What masks and quotients of integers give is used by an exclusive or with an unknown zero alone."""
     build = Build(6, 5)
     i, j = build.indices
-    at = build.one("floordiv", (build.one("add", (i, j)), build.const(3)))
+    at = build.one("floordiv", (build.one("add", (i, j)), build.const(3, int64)))
     x = build.load(build.param(int64, 4), at)
-    build.store(build.param(int64, 30, "write"), build.linear(), build.one("mod", (x, build.const(7))))
+    build.store(build.param(int64, 30, "write"), build.linear(), build.one("mod", (x, build.const(7, int64))))
     program = program_of(build.kernel())
     for features, masked in ((Features(), False), (Features(known_bits=False), True)):
         text = compile_program(program, Options(), features).texts["spirv"].split("\n\n")[0]
