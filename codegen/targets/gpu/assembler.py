@@ -26,6 +26,8 @@ ARITHMETIC: Final = frozenset({"FAdd", "FSub", "FMul", "FDiv", "FNegate"})
 """What may be contracted and reassociated, unless it is exact."""
 EXTENDED: Final = frozenset({"RoundEven", "Trunc", "FAbs", "Floor", "Ceil", "Sqrt", "Fma"})
 """What isn't an instruction of SPIR-V but one of its extended set."""
+VECTOR_BYTES: Final = 16
+"""Of the widest access to memory."""
 
 Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
 
@@ -123,6 +125,14 @@ class Assembler(Protocol):
         ...
 
     def store(self, address: Val, value: Val) -> None: ...
+
+    def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
+        """`load` of `count` elements side by side in one access, aligned to all of them: 4 bytes, 8, or 16."""
+        ...
+
+    def store_vector(self, address: Val, values: Sequence[Val]) -> None:
+        """As `load_vector`."""
+        ...
 
     def atomic(self, name: str, address: Val, value: Val) -> Val:
         """A relaxed atomic of device scope; the old value."""

@@ -42,6 +42,12 @@ def literal(type: str, value: float | int | bool) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
 
 
+def _vector(type: str, count: int) -> tuple[str, str, int]:
+    """The type of elements side by side, that of as many words, in which all targets load and store; their bytes."""
+    bytes = count * SIZE[type]
+    return f"<{count} x {llvm_type(type)}>", f"<{bytes // 4} x i32>", bytes
+
+
 def _returned(types: Sequence[str]) -> str:
     """What a function of results of these types returns."""
     kinds = [llvm_type(t) for t in types]
@@ -238,6 +244,28 @@ class LlvmAssembler:
 
     def store(self, address: Val, value: Val) -> None:
         self._write(self._address(address), value)
+
+    def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
+        kind, words, bytes = _vector(type, count)
+        place = f"{self._address(address)}, align {bytes}{', !invariant.load !0' if invariant else ''}"
+        vector = self._recast(self._value(type, f"load {words}, {place}").id, words, kind)
+        return [self._value(type, f"extractelement {kind} {vector}, i32 {i}") for i in range(count)]
+
+    def store_vector(self, address: Val, values: Sequence[Val]) -> None:
+        kind, words, bytes = _vector(values[0].type, len(values))
+        vector = "poison"
+        for i, x in enumerate(values):
+            name = self._name()
+            self._put(f"{name} = insertelement {kind} {vector}, {llvm_type(x.type)} {x.id}, i32 {i}")
+            vector = name
+        self._put(f"store {words} {self._recast(vector, kind, words)}, {self._address(address)}, align {bytes}")
+
+    def _recast(self, value: str, kind: str, wanted: str) -> str:
+        if kind == wanted:
+            return value
+        name = self._name()
+        self._put(f"{name} = bitcast {kind} {value} to {wanted}")
+        return name
 
     def atomic(self, name: str, address: Val, value: Val) -> Val:
         return self._atomic(name, self._address(address), value, self.flavour.device)

@@ -32,6 +32,13 @@ HIGHEST: Final = 62  # no address has this bit
 NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
 
 
+def _words(type: str, count: int) -> tuple[str, int, int]:
+    """Elements side by side as words, since vectors of narrow elements have four at most: the type of a word, how many
+    words, elements in each."""
+    each = max(4 // SIZE[type], 1)
+    return (type if each == 1 else "i32"), count // each, each
+
+
 class SpirvAssembler(Words):
     """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
 
@@ -168,6 +175,50 @@ class SpirvAssembler(Words):
     def store(self, address: Val, value: Val) -> None:
         self._storage(value.type)
         self.put("Store", self._pointer(address, value.type), value.id, ALIGNED, SIZE[value.type])
+
+    def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
+        word, words, each = _words(type, count)
+        pointer, kind, bytes = self._vector_at(address, word, words)
+        whole = self.raw("Load", kind, pointer, ALIGNED, bytes)
+        found = [Val(whole, word)]
+        if words > 1:
+            found = [Val(self.raw("CompositeExtract", self.type(word), whole, i), word) for i in range(words)]
+        if each == 1:
+            return found
+        return [self._narrow(x, type, i) for x in found for i in range(each)]
+
+    def store_vector(self, address: Val, values: Sequence[Val]) -> None:
+        word, words, each = _words(values[0].type, len(values))
+        given = [self._joined(values[i : i + each]) for i in range(0, len(values), each)]
+        pointer, kind, bytes = self._vector_at(address, word, words)
+        whole = given[0].id
+        if words > 1:
+            whole = self.raw("CompositeConstruct", kind, *[x.id for x in given])
+        self.put("Store", pointer, whole, ALIGNED, bytes)
+
+    def _vector_at(self, address: Val, word: str, words: int) -> tuple[int, int, int]:
+        """A pointer to so many words, their type, their bytes."""
+        kind = self.vector(word, words) if words > 1 else self.type(word)
+        return self.raw("ConvertUToPtr", self.pointer(PHYSICAL, kind), address.id), kind, words * SIZE[word]
+
+    def _narrow(self, x: Val, type: str, part: int) -> Val:
+        """That part of a word."""
+        bits = 8 * SIZE[type]
+        if part:
+            x = self.inst("ShiftRightLogical", x.type, x, self.const(x.type, part * bits))
+        whole = self.inst("UConvert", f"i{bits}", x)
+        return self.inst("Bitcast", type, whole) if type[0] == "f" else whole
+
+    def _joined(self, parts: Sequence[Val]) -> Val:
+        """A word of these parts."""
+        if len(parts) == 1:
+            return parts[0]
+        bits, found = 8 * SIZE[parts[0].type], self.const("i32", 0)
+        for i, x in enumerate(parts):
+            whole = self.inst("UConvert", "i32", self.inst("Bitcast", f"i{bits}", x) if x.type[0] == "f" else x)
+            moved = self.inst("ShiftLeftLogical", "i32", whole, self.const("i32", i * bits)) if i else whole
+            found = self.inst("BitwiseOr", "i32", found, moved) if i else moved
+        return found
 
     def atomic(self, name: str, address: Val, value: Val) -> Val:
         return self._atomic(name, self._pointer(address, value.type), value, DEVICE_SCOPE)

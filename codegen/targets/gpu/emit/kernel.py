@@ -25,7 +25,6 @@ from loopgrad.codegen.targets.gpu.emit.context import (
     Reporting,
     SharedParams,
     memory_type,
-    register_type,
 )
 from loopgrad.codegen.targets.gpu.emit.group_table import HeldTable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
@@ -37,12 +36,12 @@ from loopgrad.codegen.targets.gpu.emit.scaled_sum import HeldRange, LargestTerm
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
-from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Tiles, batches, left_by
 from loopgrad.codegen.targets.gpu.lanes.product_results import FinishedProduct, StoredProduct
 from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_square
 from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
+from loopgrad.codegen.targets.gpu.lanes.stage_arrays import StageArrays, barriers
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, shared_idle, short
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
@@ -143,28 +142,28 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
 
 
 def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> None:
-    """Each tile of rows through all stages, with a barrier after each."""
+    """Each tile of rows through all stages, with a barrier after each whose results others may read next."""
     assert plan.tiles is not None
-    blocks, size, left = batches(kernel, plan.tiles), plan.tiles.size, 0
+    blocks, left = batches(kernel, plan.tiles), 0
     start, places = prologue(kernel, b, len(blocks)), reduction_places(kernel, plan.tiles, blocks)
     first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)
-    between = range(len(kernel.params), len(kernel.stages[0].params))
-    types = {p: register_type(kernel.stages[0].params[p].dtype) for p in between}
-    shared = {p: GroupArray(first, type, size) for p, type in types.items()}
+    arrays = StageArrays(first, kernel, plan)
     stages = []
     for stage, tiles in zip(kernel.stages, plan.stages, strict=True):
         table = replace(start.table, partials=places[left:])
-        e = Emitter(stage, b, fast, table=table, reporting=start.reporting, arrays=shared)
+        e = Emitter(stage, b, fast, table=table, reporting=start.reporting, arrays=arrays.of(stage))
         stages.append((e, tiles, ShortRows(e, tiles) if tiles.row_length else None))
         left += 0 if reduces_rows(stage, kernel.domain[0]) else len(stage.reductions)
+    meets = barriers(kernel, plan)
 
     def run(number: Val) -> None:
-        for e, tiles, rows in stages:
+        for (e, tiles, rows), barrier in zip(stages, meets, strict=True):
             with nullcontext() if rows is None else e.contributing(rows):
                 tile = emit_tile(e, tiles, number, emit_block)
             if rows is not None:
                 rows.fold(tile)
-            b.barrier()
+            if barrier:
+                b.barrier()
 
     unit = first.resize(b.group_id(), "i64", signed=False)
     stride(first, start.words, unit, shared_idle(first), run)

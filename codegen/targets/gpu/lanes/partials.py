@@ -67,6 +67,50 @@ class GroupArray:
         return narrowed(self.b, self.type, self.b.shared_get(self.array, index, self.stored))
 
 
+class RowArray:
+    """An array in memory of the workgroup with an element for each row of a tile, as lanes see it. Implements
+    LaneArray."""
+
+    def __init__(self, array: GroupArray, rows: int, length: int) -> None:
+        """`rows` of the tile, with `length` lanes each."""
+        self.array, self.b, self.rows, self.length = array, array.b, rows, length
+
+    def set(self, position: Val, value: Val) -> None:
+        self.array.set(self._row(position), value)
+
+    def get(self, position: Val) -> Val:
+        return self.array.get(self._row(position))
+
+    def _row(self, position: Val) -> Val:
+        if self.rows == 1:
+            return self.b.const("i32", 0)
+        if self.length == 1:
+            return position
+        return self.b.inst("UDiv", "i32", position, self.b.const("i32", self.length))
+
+
+class SideArray:
+    """One with an element for each lane. Where `side` lanes of an invocation lie side by side, invocations' elements
+    do, so that they lie in different banks. Implements LaneArray."""
+
+    def __init__(self, array: GroupArray, size: int, side: int) -> None:
+        self.array, self.b, self.side, self.apart = array, array.b, side, -(-size // side)
+
+    def set(self, position: Val, value: Val) -> None:
+        self.array.set(self._place(position), value)
+
+    def get(self, position: Val) -> Val:
+        return self.array.get(self._place(position))
+
+    def _place(self, position: Val) -> Val:
+        if self.side == 1:
+            return position
+        b, side = self.b, self.b.const("i32", self.side)
+        first = b.inst("UDiv", "i32", position, side)
+        nth = b.inst("ISub", "i32", position, b.inst("IMul", "i32", first, side))
+        return b.inst("IAdd", "i32", first, b.inst("IMul", "i32", nth, b.const("i32", self.apart)))
+
+
 class GroupPartials:
     """An array of partial reductions in memory of the workgroup."""
 

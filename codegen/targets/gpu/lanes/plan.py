@@ -30,6 +30,7 @@ from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
@@ -70,6 +71,7 @@ class Tiles:
     rows: int
     length: int
     unrolled: int = 1  # lanes that an invocation runs at once
+    side: int = 1  # so many of which lie side by side
     sorted: bool = False  # by the kernel's order_key
     measured: bool = False  # or by trip counts that the workgroup finds first
     partials: bool = False  # a reduction leaves one element per tile, otherwise one per lane
@@ -178,7 +180,9 @@ def streamed_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     """As many lanes at once as keep the device full."""
     lanes = prod(kernel.domain)
     unrolled = min(most_streamed(kernel), power_below(lanes // (geometry.group * FEW_TILES)))
-    return Tiles(geometry.group * unrolled, 1, lanes, unrolled) if unrolled > 1 else None
+    if unrolled == 1:
+        return None
+    return Tiles(geometry.group * unrolled, 1, lanes, unrolled, lanes_side_by_side(kernel, unrolled))
 
 
 def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
@@ -204,8 +208,9 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     together = folds_together(kernel, group, geometry.memory - kept)
     if kept and not together > 0:
         each, kept, together = 1, 0, folds_together(kernel, group, geometry.memory)
+    unrolled = min(each, unrolled)
     return Tiles(
-        each * group, rows, length, min(each, unrolled),
+        each * group, rows, length, unrolled, lanes_side_by_side(kernel, unrolled),
         partials=True, per_pass=together, group=own_group, spilled=kept > 0,
     )  # fmt: skip
 

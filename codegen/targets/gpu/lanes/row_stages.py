@@ -7,9 +7,9 @@ Enters: a Program. Leaves: one in which runs of launches are single ones, of ker
     k2   y[i, j] = e[i, j] / s[i]
 
 What a later stage reads of what an earlier one wrote must lie in the same row, by the indices of both; then a barrier
-of the workgroup orders them, and what is read again comes from its caches. An array of which each lane reads only its
-own element, and which nothing else of the program touches, stays in memory of the workgroup. A reduction over all rows
-leaves a part of each tile, as it does elsewhere.
+of the workgroup orders them, and what is read again comes from its caches. An array of which each lane touches only its
+own element or that of its row, and which nothing else of the program touches, stays in memory of the workgroup. A
+reduction over all rows leaves a part of each tile, as it does elsewhere.
 
 Launches in between that have nothing to do with the rows come after the stages, where no slot forbids it.
 """
@@ -200,14 +200,16 @@ class _Fusion:
         return LaunchStep(len(self.kernels) - 1, tuple(slots))
 
     def between(self, run: _Run) -> list[int]:
-        """Slots that only these stages touch, each lane its own element, as many as memory of the workgroup holds."""
+        """Slots that only these stages touch, each lane its own element or that of its row, as many as memory of the
+        workgroup holds."""
         kernels, rows = [stage.kernel for stage in run.stages], (run.rows, run.length)
         found: list[int] = []
         arrays: list[BufferParam] = []
-        for slot in run.written & run.read:
+        for slot in sorted(run.written & run.read):
             touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
             own = self.slots[slot].kind == "temp" and len(touching) == self.uses[slot]
-            if not own or not all(keeps_lanes(stage, slot, rows) for stage in touching):
+            keeps = keeps_row_elements if _elements(touching[0], slot) == run.rows else keeps_lanes
+            if not own or not all(keeps(stage, slot, rows) for stage in touching):
                 continue
             param = touching[0].kernel.params[touching[0].step.slots.index(slot)]
             if stage_tiles(*rows, kernels, self.geometry, [*arrays, param]) is not None:
@@ -296,6 +298,21 @@ def keeps_lanes(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
     if prod(domain) != prod(rows) or any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions):
         return False
     return all(found == own_element(domain) for found in _indices(stage, slot))
+
+
+def keeps_row_elements(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+    """Whether every lane touches the element of its row and no other."""
+    domain = stage.kernel.domain
+    cut = next(cut for cut in range(len(domain) + 1) if prod(domain[:cut]) == rows[0])
+    row = own_element(domain[:cut])
+    wanted = Linear((*row.factors, *[0] * (len(domain) - cut)), 0)
+    reduced = any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions)
+    own = not reduced or reduces_rows(stage.kernel, rows[0])
+    return own and all(found == wanted for found in _indices(stage, slot))
+
+
+def _elements(stage: _Stage, slot: int) -> int:
+    return stage.kernel.params[stage.step.slots.index(slot)].size
 
 
 def own_element(domain: Sequence[int]) -> Linear:

@@ -94,5 +94,9 @@ class ShortRows:
             total = source.get(start)
             for part in range(1, parts):
                 total = combined(self.e, r, total, source.get(b.inst("IAdd", "i32", start, self.i32(part))))
-            stored = to_memory(self.e, number(self.e, r, total), r.dtype)
+            value = number(self.e, r, total)
+            if r.param in self.e.arrays:
+                self.e.arrays[r.param].set(b.inst("IMul", "i32", row, self.i32(self.tiles.row_length)), value)
+                continue
+            stored = to_memory(self.e, value, r.dtype)
             b.store(self.e.at(self.e.table.params[r.param], index, SIZE[stored.type]), stored)

@@ -30,6 +30,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     reduced_rows,
     row_pitch,
 )
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType
 
 MOST_LANES: Final = 64  # of a row, per invocation
@@ -58,8 +59,8 @@ def stage_tiles(
     rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, between: Sequence[BufferParam] = ()
 ) -> tuple[Tiles, ...] | None:
     """The tiles of each stage; None where rows are too long, or so are the arrays of a workgroup. `between`: arrays of
-    the rows in its memory."""
-    each = sum(array_size(param.dtype) for param in between)
+    the rows in its memory, with an element of each lane or of each row."""
+    each = sum(array_size(param.dtype) * (length if param.size > rows else 1) for param in between)
     if rows > FEW_ROWS and length <= LONG_ROW:
         return _short(rows, length, stages, geometry, each)
     return _long(rows, length, stages, geometry, each)
@@ -72,10 +73,10 @@ def array_size(dtype: DType) -> int:
 
 
 def _short(rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int) -> tuple[Tiles, ...] | None:
+    """`each`: bytes of a row's arrays."""
     group = geometry.group
     reductions = [r for kernel in stages if reduces_rows(kernel, rows) for r in kernel.reductions]
-    size = each * length
-    size += sum(group_size(r) * row_pitch(length) + partial_size(r) * MOST_PARTS for r in reductions)
+    size = each + sum(group_size(r) * row_pitch(length) + partial_size(r) * MOST_PARTS for r in reductions)
     room = geometry.memory // SHARE - sum(folds_size(k, group, 1) for k in stages if not reduces_rows(k, rows))
     held = max(rows // FEW_TILES, group // length, 1)
     most = min(MOST_UNROLLED * group // length, held, room // max(size, 1))
@@ -97,22 +98,24 @@ def _short(rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry,
 
 
 def _long(rows: int, length: int, stages: Sequence[Kernel], geometry: Geometry, each: int) -> tuple[Tiles, ...] | None:
+    """As `_short`."""
     group = geometry.group
     if length > group * (FEW_LANES if rows < FEW_GROUPS else MOST_LANES):
         return None
-    left = geometry.memory - each * length
+    left = geometry.memory - each
     found = []
     for kernel in stages:
         if prod(kernel.domain) == rows:
             found.append(Tiles(1, 1, rows))
             continue
-        unrolled = min(most_unrolled(kernel), power_below(length // group))
+        side = lanes_side_by_side(kernel, most_unrolled(kernel))
+        unrolled = min(most_unrolled(kernel), max(power_below(length // group), side))
         together = folds_together(kernel, group, left // SHARE) if kernel.reductions else 1
         if together < 1:
             return None
         left -= folds_size(kernel, group, together)
         shape = (rows, length) if not kernel.reductions or reduces_rows(kernel, rows) else (1, rows * length)
-        found.append(Tiles(length, *shape, unrolled, partials=bool(kernel.reductions), per_pass=together))
+        found.append(Tiles(length, *shape, unrolled, side, partials=bool(kernel.reductions), per_pass=together))
     return tuple(found) if left >= 0 else None
 
 

@@ -15,6 +15,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
+from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
@@ -33,6 +34,7 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     with_terms,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, fold_columns, parts
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import emit_access, side_by_side
 
 MOST_LOADED: Final = 16  # elements that an invocation reads before it computes
 
@@ -58,11 +60,20 @@ class Tile:
         cut = row_dims(e.kernel.domain, tiles.rows)
         self.outer = digits(e, self.row, e.kernel.domain[:cut])
         self.inner = e.kernel.domain[cut:]
+        self.entered: list[Val] = []
 
-    def enter(self, position: Val, arguments: Sequence[KValue], ahead: int = 0) -> None:
-        """What follows is the lane at `position` (i32) + `ahead` of the tile."""
-        column = self.place(position, ahead)
-        self.e.values.update(zip(arguments, (*self.outer, *digits(self.e, column, self.inner)), strict=True))
+    def enter(self, position: Val, arguments: Sequence[KValue], ahead: int = 0, beside: int = 0) -> None:
+        """What follows is the lane at `position` (i32) + `ahead` of the tile; the one that many after the last entered
+        with none, in the same row of the domain."""
+        e, column = self.e, self.place(position, ahead)
+        if not beside:
+            self.entered = digits(e, column, self.inner)
+        indices = list(self.entered)
+        if beside and len(indices) < 2:
+            indices = [column]
+        elif beside:
+            indices[-1] = e.b.inst("IAdd", "i64", indices[-1], e.b.const("i64", beside))
+        e.values.update(zip(arguments, (*self.outer, *indices), strict=True))
 
     def place(self, position: Val, ahead: int = 0) -> Val:
         """The lane there is the one that runs; its number below the dims of the tile's row. Known distances are added
@@ -141,23 +152,31 @@ def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Til
 def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold], emit_block: EmitOps) -> None:
     """This invocation's lanes of a tile, in order."""
     b = e.b
-    own, group, body = b.local_id(), b.const("i32", b.group), e.kernel.body
+    own, body = b.local_id(), e.kernel.body
 
     def batch(k: Val) -> None:
-        first = b.inst("IAdd", "i32", own, b.inst("IMul", "i32", k, b.const("i32", b.group * tiles.unrolled)))
-        ahead = [b.group * u for u in range(tiles.unrolled)]
-        emit_together(e, [partial(tile.enter, first, body.arguments, a) for a in ahead], body, emit_block)
+        side = tiles.side
+        near = b.inst("IMul", "i32", own, b.const("i32", side)) if side > 1 else own
+        first = b.inst("IAdd", "i32", near, b.inst("IMul", "i32", k, b.const("i32", b.group * tiles.unrolled)))
+        ahead = [b.group * u + i for u in range(0, tiles.unrolled, side) for i in range(side)]
+        lanes = [partial(tile.enter, first, body.arguments, a, n % side) for n, a in enumerate(ahead)]
+        emit_together(e, lanes, body, emit_block, side)
 
     def rest(start: int = 0) -> None:
-        place = b.local("i32")
-        b.set(place, b.inst("IAdd", "i32", own, b.const("i32", start)) if start else own)
+        many = tiles.side if tiles.length % tiles.side == 0 else 1
+        place, near = b.local("i32"), b.inst("IMul", "i32", own, b.const("i32", many)) if many > 1 else own
+        b.set(place, b.inst("IAdd", "i32", near, b.const("i32", start)) if start else near)
 
-        def one() -> None:
+        def some() -> None:
             now = b.get(place, "i32")
-            single(now)
-            b.set(place, b.inst("IAdd", "i32", now, group))
+            if many > 1:
+                lanes = [partial(tile.enter, now, body.arguments, i, i) for i in range(many)]
+                emit_together(e, lanes, body, emit_block, many)
+            else:
+                single(now)
+            b.set(place, b.inst("IAdd", "i32", now, b.const("i32", b.group * many)))
 
-        emit_loop(e, lambda: b.inst("SLessThan", "bool", b.get(place, "i32"), tile.count), one)
+        emit_loop(e, lambda: b.inst("SLessThan", "bool", b.get(place, "i32"), tile.count), some)
 
     def single(place: Val) -> None:
         tile.enter(place, body.arguments)
@@ -167,12 +186,15 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
     def whole() -> None:
         at_once = b.group * tiles.unrolled
         batches = tiles.size // at_once
-        counted(e, b.const("i32", batches), batch)
+        if batches:
+            counted(e, b.const("i32", batches), batch)
         if batches * at_once < tiles.size:
             rest(batches * at_once)
 
     with e.contributing(RegisterFolds(folds)) if folds else nullcontext():
-        if tiles.unrolled > 1:
+        if tiles.unrolled > 1 and tiles.length % tiles.size == 0:
+            whole()
+        elif tiles.unrolled > 1:
             e.one_of(tile.whole, whole, rest)
         elif tiles.size > b.group:
             rest()
@@ -181,11 +203,12 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
 
 
 def emit_together(
-    e: Emitter, enter: Sequence[Callable[[], None]], block: Block, emit_block: EmitOps
+    e: Emitter, enter: Sequence[Callable[[], None]], block: Block, emit_block: EmitOps, side: int = 1
 ) -> list[tuple[Val, ...]]:
     """A block without regions for several lanes, one operation of all of them after the other, so that loads
-    come first for all. The values that it yields, for each lane."""
+    come first for all. `side` of them at a time lie side by side. The values that it yields, for each lane."""
     outer, lanes = e.values, []
+    vectors = {op for op in side_by_side(e.kernel, side) if op.attrs["param"] not in e.arrays}
     for start in enter:
         e.values = dict(outer)
         start()
@@ -194,6 +217,10 @@ def emit_together(
         operands = [[values[v] for v in op.operands] for values, _, _ in lanes]
         if op.opcode in ("reduce", "scan") and len(op.operands) == 1 and e.contribution.meets:
             e.contribution.add(e, op.attrs.get("slot", 0), *[x for (x,) in operands])
+            continue
+        if op in vectors:
+            for (values, _, _), x in zip(lanes, emit_access(e, op, operands, side), strict=bool(op.results)):
+                values[op.results[0]] = x
             continue
         results = for_all_lanes(e, op, operands)
         for i, (values, lane, position) in enumerate(lanes):
@@ -347,7 +374,7 @@ def _fold_slots(
             total = (number(e, r, total),)
         for j, slot in enumerate(values):
             mine = b.inst("IEqual", "bool", own, b.const("i32", j))
-            e.when(mine, partial(_leave, e, tiles, tile, slot, [to_memory(e, v, r.dtype) for v in total]))
+            e.when(mine, partial(_leave, e, tiles, tile, slot, total))
 
     e.when(b.inst("ULessThan", "bool", own, b.const("i32", len(values) * columns)), fold_columns_of_row)
     b.barrier()
@@ -356,18 +383,23 @@ def _fold_slots(
 
 def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Sequence[Val]) -> None:
     """The tile's result to its row's element, or its parts among those of the other tiles."""
-    r, b, size = e.kernel.reductions[slot], e.b, SIZE[total[0].type]
+    r, b = e.kernel.reductions[slot], e.b
+    if r.param in e.arrays:
+        e.arrays[r.param].set(b.const("i32", 0), *total)
+        return
+    stored = [to_memory(e, v, r.dtype) for v in total]
+    size = SIZE[stored[0].type]
     if tiles.per_row > 1:
-        for part, value in enumerate(total):
+        for part, value in enumerate(stored):
             b.store(e.at(*contribution_place(e, slot, tile.number, part), size), value)
         return
     if tiles.targets == 1:
-        b.store(e.at(e.table.params[r.param], tile.row, size), *total)
+        b.store(e.at(e.table.params[r.param], tile.row, size), *stored)
         return
     target, row = divided(e, tile.row, tiles.rows // tiles.targets)
     for i in range(tiles.targets):
         chosen = b.inst("IEqual", "bool", target, b.const("i64", i))
-        e.when(chosen, partial(_store, e, r.param + i, row, *total))
+        e.when(chosen, partial(_store, e, r.param + i, row, *stored))
 
 
 def _store(e: Emitter, param: int, index: Val, value: Val) -> None:
@@ -375,10 +407,7 @@ def _store(e: Emitter, param: int, index: Val, value: Val) -> None:
 
 
 def folded(e: Emitter, r: Reduction, source: GroupPartials, first: Val, step: int, end: int) -> Partial:
-    """The elements first, first + step, ... as many as there are below `end` steps of one, in that order."""
+    """The elements first, first + step, ... as many as there are below `end` steps of one, in a tree."""
     b = e.b
     places = [first] + [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(step, end, step)]
-    total, *others = [source.get(place) for place in places]
-    for other in others:
-        total = combined(e, r, total, other)
-    return total
+    return balanced(partial(combined, e, r), [source.get(place) for place in places])

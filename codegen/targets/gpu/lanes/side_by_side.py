@@ -1,0 +1,126 @@
+"""Lanes side by side, of one invocation, read and write elements that lie side by side as vectors.
+
+    lanes 4i .. 4i + 3 load x[4i .. 4i + 3]      one access of 16 bytes, in place of four
+
+A vector is as wide as the widest access of a GPU. Arrays begin at multiples of 256 bytes; where the index of an access
+grows with the lane's last index, and all else in it is a multiple of the number of lanes, vectors are aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
+from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
+
+WORD: Final = 4  # bytes: narrower accesses aren't faster together
+ACCESSES: Final = ("load", "store")
+
+
+class _Form(NamedTuple):
+    """A value that is slope * (the last index) + what doesn't depend on that and is a multiple of `factor`, a power of
+    two. So it is in arithmetic that wraps around, too."""
+
+    slope: int
+    factor: int
+
+
+def lanes_side_by_side(kernel: Kernel, most: int) -> int:
+    """So many lanes of `most`, a power of two, that the widest elements that they touch side by side fill a vector; 1
+    where rows of the domain can't be divided by so many, or where as many accesses would be scattered by it."""
+    forms, side = _forms(kernel), most
+    while side > 1:
+        together = _together(kernel, side, forms)
+        widest = max([element_size(kernel, op) for op in together], default=0)
+        if widest and side * widest <= VECTOR_BYTES:
+            return side if len(together) > _scattered(kernel, forms, together) else 1
+        side //= 2
+    return 1
+
+
+def side_by_side(kernel: Kernel, side: int) -> list[KOp]:
+    """Loads and stores of which `side` lanes that begin at a multiple of it touch neighbours, at least a word of
+    them."""
+    return _together(kernel, side, _forms(kernel)) if side > 1 else []
+
+
+def _together(kernel: Kernel, side: int, forms: dict[KValue, _Form]) -> list[KOp]:
+    extents = [n for n in kernel.domain if n > 1]
+    if not extents or kernel.domain[-1] == 1 or (len(extents) > 1 and extents[-1] % side):
+        return []
+    found = [op for op in kernel.body.ops if op.opcode in ACCESSES and op.operands[0] in forms]
+    aligned = [op for op in found if forms[op.operands[0]].slope == 1 and not forms[op.operands[0]].factor % side]
+    return [op for op in aligned if side * element_size(kernel, op) >= WORD]
+
+
+def _scattered(kernel: Kernel, forms: dict[KValue, _Form], together: Sequence[KOp]) -> int:
+    """Accesses that lanes side by side make each for itself, at different places."""
+    others = [op for op in kernel.body.ops if op.opcode in ACCESSES and op not in together]
+    return sum(op.operands[0] not in forms or forms[op.operands[0]].slope != 0 for op in others)
+
+
+def _forms(kernel: Kernel) -> dict[KValue, _Form]:
+    """Of the values of the top block that have one."""
+    if not kernel.domain:
+        return {}
+    *outer, last = kernel.body.arguments
+    forms = {**dict.fromkeys(outer, _Form(0, 1)), last: _Form(1, VECTOR_BYTES)}
+    for op in kernel.body.ops:
+        plain = len(op.results) == 1 and not op.blocks and not OPCODES[op.opcode].effect
+        found = _of(op, [forms.get(v) for v in op.operands]) if plain else None
+        if found is not None:
+            forms[op.results[0]] = found
+    return forms
+
+
+def _of(op: KOp, operands: Sequence[_Form | None]) -> _Form | None:
+    known = [form for form in operands if form is not None]
+    if len(known) < len(operands):
+        return None
+    if op.opcode == "const":
+        value = op.attrs["value"]
+        return _Form(0, _power(value) if op.results[0].dtype.is_integer else 1)
+    if op.opcode in ("add", "sub") and op.results[0].dtype.is_integer:
+        x, y = known
+        return _Form(x.slope + y.slope if op.opcode == "add" else x.slope - y.slope, min(x.factor, y.factor))
+    if op.opcode == "mul" and op.results[0].dtype.is_integer:
+        return _product(op, *known)
+    return None if any(form.slope for form in known) else _Form(0, 1)
+
+
+def _product(op: KOp, x: _Form, y: _Form) -> _Form | None:
+    factor = min(x.factor * y.factor, VECTOR_BYTES)
+    if not x.slope and not y.slope:
+        return _Form(0, factor)
+    for value, other in zip(op.operands, (y, x), strict=True):
+        if value.op is not None and value.op.opcode == "const":
+            return _Form(other.slope * value.op.attrs["value"], factor)
+    return None
+
+
+def _power(value: int) -> int:
+    """The largest power of two that divides it, up to the bytes of a vector."""
+    return min(value & -value, VECTOR_BYTES) if value else VECTOR_BYTES
+
+
+def element_size(kernel: Kernel, op: KOp) -> int:
+    """Bytes in memory of what a load or store touches."""
+    return SIZE[memory_type(kernel.params[op.attrs["param"]].dtype)]
+
+
+def emit_access(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]], side: int) -> list[Val]:
+    """A load or store of these lanes, of which `side` at a time lie side by side: what a load gives each of them."""
+    param, dtype, found = op.attrs["param"], e.kernel.params[op.attrs["param"]].dtype, []
+    for first in range(0, len(operands), side):
+        rows = operands[first : first + side]
+        place = e.element(param, rows[0][0])
+        if op.opcode == "store":
+            e.b.store_vector(place, [to_memory(e, x, dtype) for _, x in rows])
+        else:
+            constant = e.kernel.params[param].access == "read"
+            found += e.b.load_vector(place, memory_type(dtype), side, invariant=constant)
+    return [from_memory(e, x, dtype) for x in found]
