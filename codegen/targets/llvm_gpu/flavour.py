@@ -19,7 +19,8 @@ class Flavour:
     `attributes`: of a kernel, where {group} is the size of a workgroup; `fast_attributes`: what fast_math adds,
     `shared_attributes` what memory of a workgroup does, `sorted_attributes` what sorting lanes does,
     `summed_attributes` what many sums beside loops do, where {groups} workgroups have 512 invocations; a tile of such a
-    kernel belongs to `summed_group` invocations (0: as many as others), where its sums are over long rows.
+    kernel belongs to `summed_group` invocations (0: as many as others), where its sums are over long rows;
+    `staged_attributes` what stages that take rows through barriers do.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -45,6 +46,7 @@ class Flavour:
     sorted_attributes: str = ""
     summed_attributes: str = ""
     summed_group: int = 0
+    staged_attributes: str = ""
     atomic_float: str = ""
     quick: Mapping[str, tuple[float, str, float]] = field(default_factory=dict)
 

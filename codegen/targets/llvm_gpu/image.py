@@ -13,7 +13,7 @@ from loopgrad.codegen.targets.gpu.record import Module
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 
-FAST, SHARED, SORTED, SUMMED = 1, 2, 4, 8  # what a kernel is, in bits
+FAST, SHARED, SORTED, SUMMED, STAGED = 1, 2, 4, 8, 16  # what a kernel is, in bits
 
 SUMMED_INVOCATIONS: Final = 512  # of a multiprocessor, where loops have many sums beside them
 
@@ -46,6 +46,7 @@ class LlvmImage:
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
         summed = not dealt and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
+        bits |= STAGED * bool(plan.stages)
         attributes = self._attributes.setdefault((bits, group), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
         self._kernels.append((kernel.name, group, b.shared_bytes))
@@ -58,6 +59,7 @@ class LlvmImage:
             SHARED: f.shared_attributes,
             SORTED: f.sorted_attributes,
             SUMMED: f.summed_attributes,
+            STAGED: f.staged_attributes,
         }
         extra = {
             number: " ".join([f.attributes, *[text for bit, text in added.items() if bits & bit]]).format(
