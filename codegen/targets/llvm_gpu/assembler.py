@@ -247,8 +247,7 @@ class LlvmAssembler:
 
     def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
         kind, words, bytes = _vector(type, count)
-        place = f"{self._address(address)}, align {bytes}{', !invariant.load !0' if invariant else ''}"
-        vector = self._recast(self._value(type, f"load {words}, {place}").id, words, kind)
+        vector = self._recast(self._load_words(address, words, bytes, invariant), words, kind)
         return [self._value(type, f"extractelement {kind} {vector}, i32 {i}") for i in range(count)]
 
     def store_vector(self, address: Val, values: Sequence[Val]) -> None:
@@ -259,6 +258,12 @@ class LlvmAssembler:
             self._put(f"{name} = insertelement {kind} {vector}, {llvm_type(x.type)} {x.id}, i32 {i}")
             vector = name
         self._put(f"store {words} {self._recast(vector, kind, words)}, {self._address(address)}, align {bytes}")
+
+    def _load_words(self, address: Val, words: str, bytes: int, invariant: bool) -> str:
+        more = ", !invariant.load !0" if invariant else ""
+        name, place = self._name(), self._address(address)
+        self._put(f"{name} = load {words}, {place}, align {bytes}{more}")
+        return name
 
     def _recast(self, value: str, kind: str, wanted: str) -> str:
         if kind == wanted:

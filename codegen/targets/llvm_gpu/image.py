@@ -46,7 +46,7 @@ class LlvmImage:
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
         summed = not dealt and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
-        bits |= STAGED * bool(plan.stages)
+        bits |= STAGED * (bool(plan.stages) or plan.running is not None)
         attributes = self._attributes.setdefault((bits, group), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
         self._kernels.append((kernel.name, group, b.shared_bytes))

@@ -33,6 +33,24 @@ class NvptxAssembler(Quotients):
 
     # pieces
 
+    def _load_words(self, address: Val, words: str, bytes: int, invariant: bool) -> str:
+        """LLVM has loads through the read-only cache of single words alone."""
+        count = bytes // 4
+        if count == 1 or not invariant:
+            return super()._load_words(address, words, bytes, invariant)
+        names = [self._name() for _ in range(count + 1)]
+        numbers = ", ".join(f"${i}" for i in range(count))
+        results, outputs = ", ".join(["i32"] * count), ",".join(["=r"] * count)
+        text = f'"ld.global.nc.v{count}.b32 {{{numbers}}}, [${count}];", "{outputs},l"'
+        self._put(f"{names[0]} = call {{ {results} }} asm {text}(i64 {address.id})")
+        vector = "poison"
+        for i in range(count):
+            self._put(f"{names[i + 1]} = extractvalue {{ {results} }} {names[0]}, {i}")
+            joined = self._name()
+            self._put(f"{joined} = insertelement {words} {vector}, i32 {names[i + 1]}, i32 {i}")
+            vector = joined
+        return vector
+
     def _approximate(self, function: str, x: Val) -> Val:
         kind = {"f32": "float", "f64": "double"}[x.type]
         name = f"@llvm.nvvm.{function}.approx.ftz.{x.type[0] if x.type == 'f32' else 'd'}"

@@ -174,15 +174,27 @@ def test_arrays_that_are_only_read_go_through_the_read_only_cache():
     assert loads.count(".b32") == 1
 
 
+def test_lanes_side_by_side_read_and_write_vectors():
+    """16 bytes of each array; the lanes of a last, shorter tile by themselves."""
+    b = Build((1 << 22) + 1)
+    (lane,) = b.indices
+    x, y = (b.load(b.param(float32, (1 << 22) + 1), lane) for _ in range(2))
+    b.store(b.param(float32, (1 << 22) + 1, "write"), lane, b.one("mul", (x, y)))
+    text = body(ptx(b.kernel("streamed")))
+    for count, vector in ((2, r"ld\.global\.nc\.v4\.b32"), (1, r"st\.global\.v4\.b32"), (1, r"st\.global\.b32")):
+        assert len(re.findall(vector, text)) == count
+
+
 def test_lanes_that_run_at_once_share_an_address():
     """Distances known to the compiler are part of the loads and stores."""
     b = Build(1 << 22)
     (lane,) = b.indices
-    x, y = (b.load(b.param(float32, 1 << 22), lane) for _ in range(2))
+    far = b.one("mul", (lane, b.const(3, int64)))
+    x, y = (b.load(b.param(float32, 3 << 22), far) for _ in range(2))
     b.store(b.param(float32, 1 << 22, "write"), lane, b.one("mul", (x, y)))
     text = body(ptx(b.kernel("streamed")))
     for distance in (1024 * u for u in range(1, 4)):
-        assert len(re.findall(rf"ld\.global\.nc\.b32 .*\+{distance}\]", text)) == 2
+        assert len(re.findall(rf"ld\.global\.nc\.b32 .*\+{3 * distance}\]", text)) == 2
         assert len(re.findall(rf"st\.global\.b32 .*\+{distance}\]", text)) == 1
 
 
