@@ -84,9 +84,15 @@ def two(size: int) -> Arrays:
     return {"x": floats(size), "y": floats(size)}
 
 
+def standardised(lg: Any, x: Any) -> Any:
+    centred = x - lg.mean(x, axis=1, keepdims=True)
+    return centred / lg.sqrt(lg.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
+
+
 PIECES: Final[Mapping[str, Piece]] = {
     "rows_of_400": Piece(1 << 17, lambda n: {"x": floats(n, 400)}, lambda lg, x: lg.sum(x * x, axis=1)),
     "rows_of_100": Piece(1 << 18, lambda n: {"x": floats(n, 100)}, lambda lg, x: lg.sum(x * x, axis=1)),
+    "standardised": Piece(1 << 13, lambda n: {"x": floats(n, 1024)}, standardised),
     "value": Piece(1 << 24, two, lambda lg, x, y: lg.sum(lg.sin(x) * lg.exp(-x * x) + stream.A * y)),
     "axpy": Piece(1 << 26, two, lambda lg, x, y: stream.A * x + y),
     "ratios": Piece(1 << 24, two, lambda lg, x, y: x / y),

@@ -15,7 +15,7 @@ from loopgrad.codegen.kernel.nodes import walk
 from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu import compile
 from loopgrad.codegen.targets.gpu.emit import context, control, exact_sum, instructions, joint_quotients, kernel, stacks
-from loopgrad.codegen.targets.gpu.lanes import layout, plan, tiles
+from loopgrad.codegen.targets.gpu.lanes import layout, plan, row_stages, stage_tiles, tiles
 from loopgrad.codegen.targets.gpu.support import steps
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel
 from loopgrad.codegen.targets.llvm_gpu import image
@@ -139,6 +139,12 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     # streams
     "lanes_at_once": Switch(("value", "axpy", "ratios"), ((plan, "most_unrolled", lambda _: 1),)),
     "shared_branches": Switch(("value", "ratios"), ((tiles, "for_all_lanes", _none),)),
+    "vectors": Switch(
+        ("axpy", "clipped", "standardised"),
+        tuple((m, "lanes_side_by_side", lambda *_: 1) for m in (plan, stage_tiles)),
+    ),
+    "values_of_rows": Switch(("standardised",), ((row_stages, "keeps_row_elements", lambda *_: False),)),
+    "registers_of_stages": Switch(("standardised",), (machine_code(staged_attributes=""),)),
     "boxes": Switch(("transposed",), ((layout, "boxed", _none),)),
     "chosen_reads": Switch(("joined",), ((compile, "chosen", lambda given: given),)),
     "loads_first": Switch(("value", "axpy"), ((tiles, "MOST_LOADED", 0),)),
