@@ -323,7 +323,8 @@ def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     """What one invocation folds of each reduction while it runs its lanes of a tile."""
     if tiles.spilled:
         return [KeptFold(e, r) for r in e.kernel.reductions]
-    return [RegisterFold(e, r, once=tiles.size == e.b.group) for r in e.kernel.reductions]
+    once = tiles.size == e.b.group and tiles.unrolled == 1
+    return [RegisterFold(e, r, once) for r in e.kernel.reductions]
 
 
 def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold]) -> None:
