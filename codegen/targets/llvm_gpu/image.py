@@ -30,7 +30,7 @@ class LlvmImage:
         self.flavour, self.generate, self.group, self.assembler = flavour, generate, group, assembler
         self._functions: list[str] = []
         self._kernels: list[tuple[str, int, int]] = []  # name, invocations of a workgroup, bytes that they share
-        self._attributes: dict[tuple[int, int], int] = {}  # bits and invocations -> number
+        self._attributes: dict[tuple[int, int, int], int] = {}  # bits, invocations, resident workgroups -> number
         self._declarations: dict[str, None] = {}
 
     @property
@@ -46,8 +46,8 @@ class LlvmImage:
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
         summed = not dealt and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
-        bits |= STAGED * (bool(plan.stages) or plan.running is not None)
-        attributes = self._attributes.setdefault((bits, group), len(self._attributes))
+        bits |= STAGED * bool(plan.resident)
+        attributes = self._attributes.setdefault((bits, group, plan.resident), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
         self._kernels.append((kernel.name, group, b.shared_bytes))
         self._declarations.update(b.declarations)
@@ -63,9 +63,9 @@ class LlvmImage:
         }
         extra = {
             number: " ".join([f.attributes, *[text for bit, text in added.items() if bits & bit]]).format(
-                group=group, groups=max(SUMMED_INVOCATIONS // group, 1)
+                group=group, groups=max(SUMMED_INVOCATIONS // group, 1), resident=resident
             )
-            for (bits, group), number in self._attributes.items()
+            for (bits, group, resident), number in self._attributes.items()
         }
         tail = [
             f.declarations,

@@ -27,8 +27,7 @@ NVPTX: Final = Flavour(
     # lies outside of its loops but for a few loads: 1.25 times as long without on an H200
     summed_attributes='"nvvm.minctasm"="{groups}"',
     summed_group=64,  # fewer warps wait for the longest of theirs: 1.41 times as long with 256
-    # 64 registers: while a workgroup waits at a barrier, others should run
-    staged_attributes='"nvvm.minctasm"="4"',
+    staged_attributes='"nvvm.minctasm"="{resident}"',
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
     declarations="declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
     "declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"

@@ -120,6 +120,7 @@ class LaneMapping:
     resumable: int = 0  # the most invocations of a kernel that can be left and continued; 0: it can't be (see resume)
     accumulators: tuple[Accumulator, ...] = ()  # how lanes in any order meet in a parameter
     stages: tuple[Tiles, ...] = ()  # the tiles of each stage, where there are some
+    resident: int = 0  # workgroups that registers should be left for, where they wait at barriers; 0: any number
     running: RunningTiles | None = None  # the tiles of a kernel with a running total
 
 

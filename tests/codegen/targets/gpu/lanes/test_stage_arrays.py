@@ -1,4 +1,4 @@
-"""What stages hand on in memory of the workgroup, and where its invocations wait for each other."""
+"""What stages hand on in memory of the workgroup, where its invocations wait, and for how many of it are registers."""
 
 from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.schedule import schedule
@@ -8,12 +8,12 @@ from loopgrad.codegen.targets.gpu.lanes.stage_arrays import barriers
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
-from loopgrad.graph.types import TensorType, float32
+from loopgrad.graph.types import TensorType, float32, float64
 
 
-def stages(function, *shape):
+def stages(function, *shape, dtype=float32):
     """The only kernel of a function of rows, its plan."""
-    graph, _ = trace(function, [TensorType(shape, float32)])
+    graph, _ = trace(function, [TensorType(shape, dtype)])
     (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), Geometry()).kernels
     return kernel, stage_plan(kernel, Geometry())
 
@@ -57,3 +57,18 @@ def test_several_reductions_end_with_several_invocations():
     kernel, plan = stages(ranged, 300, 2048)
     assert [len(stage.reductions) for stage in kernel.stages] == [2, 0, 0]
     assert barriers(kernel, plan) == [True, True, True]
+
+
+def test_registers_are_left_for_fewer_workgroups_where_lanes_hold_more():
+    def furthest(x):
+        return [ops.eq(x, spread(ops.reduce_max(x, (1,)), x))]
+
+    def exponentials(x):
+        return [ops.exp(ops.sub(x, spread(ops.reduce_max(x, (1,)), x)))]
+
+    light, heavy, wide = (
+        stages(function, 300, 2048, dtype=dtype)[1].resident
+        for function, dtype in ((furthest, float32), (exponentials, float32), (exponentials, float64))
+    )
+    assert light == 8
+    assert 2 <= wide < heavy < light
