@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from loopgrad.graph import matrix_ops as mx
-from loopgrad.graph import ops
+from loopgrad.graph import ops, region_ops
+from loopgrad.graph.build import enter, trace
 from loopgrad.graph.complex_numbers.table import computed
-from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import TensorType, bool_
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.types import TensorType
+from loopgrad.lazy.numpy.linalg.determinant_tangent import (
+    by_pivots,
+    counted_pivots,
+    elements,
+    odd_exchanges,
+    with_tangent,
+    written_out,
+)
 from loopgrad.lazy.numpy.linalg.operands import float_values, is_empty, square
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 
@@ -29,11 +39,14 @@ class SlogdetResult(NamedTuple):
 def det(x: ArrayLike, /) -> Tensor:
     """Determinants of square matrices: shape (..., n, n) gives (...,).
 
-    Integers give the default float. Raises LinAlgError for matrices that aren't square. Where a matrix of more than
-    three rows is singular, the derivative is NaN.
+    Integers give the default float. Raises LinAlgError for matrices that aren't square. Singular matrices have
+    derivatives, too: the cofactors.
 
     >>> lg.linalg.det(lg.asarray([[2.0, 1.0], [1.0, 3.0]]))
     Tensor(5., dtype=float64)
+    >>> lg.grad(lg.linalg.det)(lg.asarray([[0.0, 0.0], [0.0, 3.0]]))
+    Tensor([[3., 0.],
+            [0., 0.]], dtype=float64)
     """
     (a,) = float_values("det", x)
     square("det", a)
@@ -41,10 +54,19 @@ def det(x: ArrayLike, /) -> Tensor:
     if is_empty(a):
         return wrap(ops.full(1, TensorType(batch, a.dtype)))
     if n <= WRITTEN_OUT:
-        return wrap(_written_out(a))
-    diagonal, negative = _pivots(a)
-    product = computed("reduce_prod", diagonal, axes=(len(batch),))
-    return wrap(ops.select(negative, ops.neg(product), product))
+        return wrap(written_out(elements(a), n))
+    assert isinstance(a.type, TensorType)
+    (result,) = region_ops.call((a,), _regions(a.type), "jvp", arguments=1, name="det")
+    return wrap(result)
+
+
+@lru_cache(maxsize=256)
+def _regions(type: TensorType) -> tuple[Graph, Graph]:
+    """The function and its rule, as graphs that no call changes."""
+    with enter(None):  # what is kept belongs to no function that is being traced
+        value, _ = trace(lambda a: [by_pivots(*mx.lu(a)[:2])], [type])
+        rule, _ = trace(with_tangent, [type, type])
+    return value, rule
 
 
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
@@ -63,7 +85,8 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
     if is_empty(a):
         one = ops.full(1, TensorType(batch, a.dtype))
         return SlogdetResult(wrap(one), wrap(mx.real(ops.zeros_like(one))))
-    diagonal, negative = _pivots(a)
+    packed, swaps, _ = mx.lu(a)
+    diagonal, negative = counted_pivots(packed), odd_exchanges(swaps)
     sign = computed("reduce_prod", _signs(diagonal), axes=(len(batch),))
     logarithm = ops.reduce_sum(ops.log(mx.absolute(diagonal)), (len(batch),))
     return SlogdetResult(wrap(ops.select(negative, ops.neg(sign), sign)), wrap(logarithm))
@@ -73,35 +96,3 @@ def _signs(pivots: Value) -> Value:
     """Of NaN 1, as in NumPy."""
     signs = computed("sign", pivots)
     return signs if pivots.dtype.kind == "c" else ops.select(ops.is_nan(pivots), 1, signs)
-
-
-def _pivots(a: Value) -> tuple[Value, Value]:
-    """The diagonal of u, and whether an odd number of rows was exchanged. Beside a 0 infinities and NaN count as 1: as
-    NumPy has it, the matrix is singular then."""
-    packed, swaps, _ = mx.lu(a)
-    axis = len(swaps.shape) - 1
-    moved = ops.ne(swaps, ops.iota(TensorType(swaps.shape, swaps.dtype), axis))
-    odd = ops.reduce_sum(ops.cast(moved, swaps.dtype), (axis,))
-    diagonal = mx.diagonal(packed)
-    size = mx.size(diagonal)
-    singular = ops.reduce_or(ops.eq(size, 0), (axis,))
-    lost = ops.and_(ops.broadcast_leading(singular, size.shape), ops.or_(ops.is_nan(size), ops.is_inf(size)))
-    return ops.select(lost, 1, diagonal), ops.cast(ops.and_(odd, 1), bool_)
-
-
-def _written_out(a: Value) -> Value:
-    """By products of elements, which have derivatives where the determinant is 0."""
-    n = a.shape[-1]
-
-    def at(i: int, j: int) -> Value:
-        return ops.reshape(mx.part(a, (i, i + 1), (j, j + 1)), a.shape[:-2])
-
-    def minor(i: int, j: int, k: int, m: int) -> Value:
-        return ops.sub(mx.mul(at(i, k), at(j, m)), mx.mul(at(i, m), at(j, k)))
-
-    if n == 1:
-        return at(0, 0)
-    if n == 2:
-        return minor(0, 1, 0, 1)
-    terms = [mx.mul(at(0, j), minor(1, 2, (j + 1) % 3, (j + 2) % 3)) for j in range(3)]
-    return ops.add(ops.add(terms[0], terms[1]), terms[2])
