@@ -136,3 +136,21 @@ def test_powers_of_subnormals(compiled_device: str, exponent: float) -> None:
     wanted = np.power(x.astype(np.longdouble), np.longdouble(exponent))
     got = np.asarray(lg.power(lg.asarray(x), lg.asarray([exponent])))
     assert np.where(got == wanted, 0, np.abs(got - wanted) / np.spacing(np.abs(got))).max() < 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arithmetic_with_zeros_that_are_written_down(device, dtype):
+    """No infinity, no NaN and no sign of a zero is lost where one operand is known: NumPy's bits."""
+    x = np.array([np.inf, -np.inf, np.nan, 1.0, -2.0, 0.0, -0.0], dtype)
+    of = lambda x: (
+        x * 0.0, -0.0 * x, x + 0.0, 0.0 + x, x + -0.0, x - 0.0, 0.0 - x, -0.0 - x, 0.0 / x, x * 1.0, (x + x) * 0.0,
+        abs(x) * 0.0 + x,
+    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        expected = of(x)
+    for k, (got, exact) in enumerate(zip(lg.compile(of)(lg.asarray(x)), expected, strict=True)):
+        np.testing.assert_array_equal(np.asarray(got), exact, str(k))
+        there = ~np.isnan(exact)
+        np.testing.assert_array_equal(np.signbit(np.asarray(got))[there], np.signbit(exact)[there], str(k))
+    turned = np.asarray(lg.fori_loop(0, 2, lambda _, c: c * 0.0 + c, lg.asarray(x)))
+    np.testing.assert_array_equal(turned, [np.nan, np.nan, np.nan, 1.0, -2.0, 0.0, 0.0])

@@ -26,6 +26,7 @@ WORKGROUP_ORDER: Final = 0x8 | 0x40 | 0x100  # acquire and release, of buffers a
 ALIGNED: Final = 2
 NON_WRITABLE: Final = 24
 DONT_UNROLL: Final = 2
+_WITH_ZEROS: Final = {"FAdd": 2, "FSub": 1, "FMul": 2}  # of how many operands: x - 0.0 is x
 LARGE_LOOP: Final = 1000  # words of code, about 200 instructions
 REASONED_ABOUT: Final = ("BitwiseAnd", "UDiv", "ShiftRightLogical", "ISub", "IMul")  # where `known_bits` isn't right
 HIGHEST: Final = 62  # no address has this bit
@@ -65,6 +66,19 @@ class SpirvAssembler(Words):
         self._widened: dict[int, Val] = {}  # 64-bit values -> the 32-bit ones that they were made of
         self._open_loops: list[tuple[int, int]] = []  # label after the loop, position of its loop control
         self._zeros: dict[str, Val] = {}  # that the driver's compiler doesn't know to be zeros
+
+    def exact(self, name: str, type: str, *operands: Val) -> Val:
+        """A float instruction that may not be fused with another. A zero is hidden where drivers compute with one in
+        front of them as if there were no infinities, NaN and negative zeros, whatever was asked for (lavapipe)."""
+        if name in _WITH_ZEROS:
+            hidden = operands[: _WITH_ZEROS[name]]
+            shown = [self._hidden_zero(type) if v.id in self.zeros else v for v in hidden]
+            operands = (*shown, *operands[len(hidden) :])
+        return super().exact(name, type, *operands)
+
+    def _hidden_zero(self, type: str) -> Val:
+        """0.0, as a driver doesn't know: groups lie along x alone."""
+        return self.inst("ConvertUToF", type, self._identity("WorkgroupId", 2))
 
     def inst(self, name: str, type: str, *operands: Val) -> Val:
         if name not in ("UConvert", "SConvert"):
@@ -291,13 +305,13 @@ class SpirvAssembler(Words):
     def group_id(self) -> Val:
         return self._identity("WorkgroupId")
 
-    def _identity(self, name: str) -> Val:
+    def _identity(self, name: str, axis: int = 0) -> Val:
         vector = self.vector("i32", 3)
         if name not in self._built_in:
             self._built_in[name] = self.global_variable(INPUT, vector)
             self.decorations += self.encode("Decorate", self._built_in[name], 11, BUILT_IN[name])
         whole = self.raw("Load", vector, self._built_in[name])
-        return Val(self.raw("CompositeExtract", self.type("i32"), whole, 0), "i32")
+        return Val(self.raw("CompositeExtract", self.type("i32"), whole, axis), "i32")
 
     # the workgroup
 

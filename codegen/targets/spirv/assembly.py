@@ -82,6 +82,7 @@ class Words:
         self.modes: list[int] = []
         self.label = 0
         self.constants: set[int] = set()
+        self.zeros: set[int] = set()  # among the constants: 0.0, not -0.0
         self._made: dict[Hashable, int] = {}
         self._glsl: int | None = None
 
@@ -148,6 +149,8 @@ class Words:
         words = constant_words(type, value)
         number = self._global(("const", type, *words), "Constant", *words, typed=kind)
         self.constants.add(number)
+        if type[0] == "f" and not any(words):
+            self.zeros.add(number)
         return Val(number, type)
 
     def constant_array(self, type: str, values: tuple[int, ...]) -> int:
