@@ -13,7 +13,7 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import float64, int64
 from loopgrad.lazy.numpy.creation import zeros
 from loopgrad.lazy.numpy.elementwise import add, divide, equal, greater_equal, less, logical_or, multiply, subtract
-from loopgrad.lazy.numpy.movement import concat, flip, ravel, reshape
+from loopgrad.lazy.numpy.movement import flip, ravel, reshape
 from loopgrad.lazy.numpy.reduction import diff, max, min, sum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.spaced_numbers import linspace
@@ -124,9 +124,7 @@ def histogram_bin_edges(
         ends = (as_tensor(range[0]), as_tensor(range[1]))
     widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
     low, high = subtract(ends[0], widened), add(ends[1], widened)
-    steps = linspace(0.0, 1.0, count + 1, dtype=work._value.dtype)
-    edges = add(low, multiply(steps, subtract(high, low)))
-    return concat([edges[:-1], reshape(cast(high, work._value.dtype), (1,))])
+    return linspace(low, high, count + 1, dtype=work._value.dtype)
 
 
 def _bin_of(t: Tensor, edges: Tensor) -> Tensor:

@@ -108,3 +108,15 @@ def test_arguments_as_numpy_takes_them(device):
     last, _ = lg.scan(lambda c, v: (c + v, None), 0.0, x, unroll=2)
     assert float(last) == 15.0
     assert int(lg.fori_loop(0, 3, lambda i, c: c + i, 0, unroll=True)) == 3
+
+
+def test_elements_on_the_edges_of_equal_bins(device):
+    """Edges have NumPy's bits, so elements that lie on one fall into NumPy's bin."""
+    rng = np.random.default_rng(3)
+    cases = [(np.array([1, 2, 3, 10, 11, 15, 19, 25]), 5, (0, 25)), (np.arange(30) / 10, 7, (0.1, 2.3))]
+    cases += [(rng.integers(-10, 20, 40), bins, None) for bins in (1, 3, 7, 11)]
+    for x, bins, between in cases:
+        counts, edges = lg.histogram(lg.asarray(x), bins=bins, range=between)
+        exact, exact_edges = np.histogram(x, bins=bins, range=between)
+        np.testing.assert_array_equal(np.asarray(edges), exact_edges)
+        np.testing.assert_array_equal(np.asarray(counts), exact)
