@@ -7,6 +7,7 @@ A library may go on for ever where a matrix holds a NaN; eigenvalues and singula
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
 from loopgrad.codegen.factorisations import whole
@@ -22,9 +23,9 @@ from loopgrad.graph.types import int64
 def cholesky(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]:
     (a,) = operands
     n = a.shape[-1]
-    factors, failed = emit("potrf", (a,), {})
-    last = ops.reshape(mx.part(factors, (n - 1, n), (n - 1, n)), a.shape[:-2])
-    return nan_where(ops.or_(ops.ne(failed, 0), ops.is_nan(mx.real(last))), [mx.lower(factors)])
+    upper, failed = emit("potrf", (mx.transposed(a),), {})  # columns of lower triangles take half the time
+    last = ops.reshape(mx.part(upper, (n - 1, n), (n - 1, n)), a.shape[:-2])
+    return nan_where(ops.or_(ops.ne(failed, 0), ops.is_nan(mx.real(last))), [mx.lower(mx.transposed(upper))])
 
 
 def lu(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -51,11 +52,22 @@ def eigh(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ..
 def svd(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...]:
     lost, a = _finite(operands[0])
     tall, how = a.shape[-2] > a.shape[-1], {name: attrs[name] for name in ("full", "vectors")}
-    *results, failed = emit("gesvd", (mx.adjoint(a) if tall else a,), how)
+    *results, failed = _singular(mx.adjoint(a) if tall else a, how)
     if tall and attrs["vectors"]:
         u, s, vh = results
         results = [mx.adjoint(vh), s, mx.adjoint(u)]
     return nan_where(ops.or_(lost, ops.ne(failed, 0)), results)
+
+
+def _singular(a: Value, how: Mapping[str, bool]) -> tuple[Value, ...]:
+    *batch, m, n = a.shape
+    if prod(batch) == 1 or n > ROTATED:
+        return emit("gesvd", (a,), how)
+    *results, failed = emit("gesvdj", (a,), {"vectors": how["vectors"]})
+    if how["vectors"]:
+        v, s, vh = results
+        results = [mx.adjoint(v), s, mx.part(vh, (0, n if how["full"] else m), (0, n))]
+    return (*results, failed)
 
 
 def _finite(a: Value) -> tuple[Value, Value]:
@@ -71,6 +83,7 @@ def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tup
     return emit("trsm", operands, how)
 
 
+ROTATED: Final = 32  # columns of matrices that libraries take many of for singular values, by rotations
 NEEDED: Final = "potrf"  # a library with this function has the others
 FORMS: Final[dict[str, Form]] = {
     "cholesky": cholesky,

@@ -1,11 +1,11 @@
 """Factorisations as LAPACK's functions leave them: library routines of devices whose libraries have these functions.
 
 A matrix of ours lies by rows, and so is the transposed one to functions that take columns. Where that makes no
-difference (`potrf`, `syevd`, `gesvd`, `trsm`) nothing is transposed, elsewhere (`getrf`, `geqrf`) operand and results
-are, and whoever asks for the routine transposes, in kernels that compute these arrays anyway.
+difference (`syevd`, `gesvd`, `trsm`) nothing is transposed, elsewhere (`potrf`, `getrf`, `geqrf`, `gesvdj`) operand or
+results are, and whoever asks for the routine transposes, in kernels that compute these arrays anyway.
 
-    potrf       a: (..., n, n)          ->  l: (..., n, n), failed: int32 (...); reads the lower triangle, and what is
-                                            above the diagonal of l has no meaning
+    potrf       t: (..., n, n)          ->  u: (..., n, n), failed: int32 (...): of cholesky(t.T), transposed; reads the
+                                            upper triangle, and what is below the diagonal of u has no meaning
     getrf       t: (..., n, m)          ->  packed: (..., n, m), pivots: int32 (..., min(m, n)), counted from 1: of
                                             lu(t.T), transposed
     exchanged   swaps: int64 (..., k)   ->  rows: int64 (..., `rows`), of lu
@@ -14,6 +14,8 @@ are, and whoever asks for the routine transposes, in kernels that compute these 
     syevd       a: (..., n, n)          ->  w: (..., n), v: (..., n, n), failed: int32 (...); the rows of v are the
                                             conjugate eigenvectors; without `vectors` no v; reads the lower triangle
     gesvd       a: (..., m, n), m <= n  ->  u, s, vh as of svd, failed: int32 (...); `full`, `vectors` as there
+    gesvdj      a: (..., m, n), m <= n  ->  v: (..., m, m), s, w: (..., n, n), failed: int32 (...): of many small ones,
+                                            by rotations; svd(a) is conj(v.T), s, w; without `vectors` only s
     trsm        a, b                    ->  x, of triangular_solve
 
 `failed` isn't 0 where the results of a matrix have no meaning. What comes of infinities and NaN isn't said.
@@ -88,6 +90,10 @@ def _infer_gesvd(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph
     return (square, values, TensorType((*batch, n if attrs["full"] else m, n), type.dtype), _failed(type))
 
 
+def _infer_gesvdj(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    return _infer_gesvd(operands, {**attrs, "full": True}, regions)
+
+
 def _infer_exchanged(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
     type = tensor_type("exchanged", operands[0])
     if type.dtype is not int64 or not type.shape:
@@ -110,9 +116,9 @@ def _lost(*results: Array) -> Array:
     return lost.astype(np.int32)
 
 
-def potrf(attrs: Attrs, a: Array) -> tuple[Array, ...]:
-    (factors,) = factorisations.cholesky({}, np.tril(a))
-    return factors, _lost(factors)
+def potrf(attrs: Attrs, t: Array) -> tuple[Array, ...]:
+    (factors,) = factorisations.cholesky({}, np.tril(np.swapaxes(t, -1, -2)))
+    return np.swapaxes(factors, -1, -2), _lost(factors)
 
 
 def getrf(attrs: Attrs, t: Array) -> tuple[Array, ...]:
@@ -138,6 +144,14 @@ def gesvd(attrs: Attrs, a: Array) -> tuple[Array, ...]:
     return *results, _lost(s[..., None])
 
 
+def gesvdj(attrs: Attrs, a: Array) -> tuple[Array, ...]:
+    *vectors, failed = gesvd({**attrs, "full": True}, a)
+    if not attrs["vectors"]:
+        return *vectors, failed
+    u, s, vh = vectors
+    return np.swapaxes(u.conj(), -1, -2), s, vh, failed
+
+
 def exchanged(attrs: Attrs, swaps: Array) -> tuple[Array]:
     *batch, k = swaps.shape
     flat = swaps.reshape(-1, k)
@@ -154,6 +168,7 @@ ROWS: Final[dict[str, Primitive]] = table(
     row("geqrf", _infer_geqrf, geqrf, not_differentiable=WHY),
     row("syevd", _infer_syevd, syevd, not_differentiable=WHY),
     row("gesvd", _infer_gesvd, gesvd, not_differentiable=WHY),
+    row("gesvdj", _infer_gesvdj, gesvdj, not_differentiable=WHY),
     replace(factorisations.ROWS["triangular_solve"], name="trsm", not_differentiable=WHY),
     Primitive(
         name="exchanged", public=None, kind=Kind.LIBRARY, kinds="i", infer=_infer_exchanged, reference=exchanged,

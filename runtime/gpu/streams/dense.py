@@ -82,7 +82,7 @@ class Dense:
         self._driver, self._numbers, self._title = driver, vendor.numbers, vendor.solver.title
         self._solver, self._blas = Functions(vendor.solver, solver), Functions(vendor.blas, blas)
         self.version = vendor.blas_version
-        self._rotations: c_void_p | None = None
+        self._rotations: dict[str, c_void_p] = {}
         self._of_solver, self._of_blas = c_void_p(), c_void_p()
         self._solver("Create", POINTER(P))(byref(self._of_solver))
         self._solver("SetStream", P, P)(self._of_solver, driver.api.stream)
@@ -99,12 +99,13 @@ class Dense:
         ask(self._of_solver, *arguments, byref(size), *more)
         return max(size.value, 1)
 
-    def rotations(self) -> c_void_p:
-        """Parameters of eigenvalues by rotations: as accurate as can be, in ascending order."""
-        if self._rotations is None:
-            self._rotations = c_void_p()
-            self._solver("CreateSyevjInfo", POINTER(P))(byref(self._rotations))
-        return self._rotations
+    def rotations(self, values: str) -> c_void_p:
+        """Parameters of eigenvalues ("Syevj") or singular values ("Gesvdj") by rotations: as accurate as can be, in
+        order."""
+        if values not in self._rotations:
+            self._rotations[values] = c_void_p()
+            self._solver(f"Create{values}Info", POINTER(P))(byref(self._rotations[values]))
+        return self._rotations[values]
 
     def solver(self, name: str, *types: Any) -> Callable[..., None]:
         function, handle = self._solver(name, P, *types), self._of_solver
@@ -134,7 +135,7 @@ Start = Callable[[Words], None]
 
 
 def potrf(library: Dense, task: RoutineTask) -> Start:
-    m, upper = matrices(task), library.number("upper")
+    m, lower = matrices(task), library.number("lower")
     n, pitch = m.rows, m.bytes
     if m.count > 1 and n <= SIDE_BY_SIDE:
         many, table = library.solver(m.letter + "potrfBatched", I, I, P, I, P, I), library.addresses(m)
@@ -142,10 +143,10 @@ def potrf(library: Dense, task: RoutineTask) -> Start:
         def start_many(words: Words) -> None:
             a, factors, failed = map(int, words)
             library.copy(factors, a, m.count * pitch)
-            many(upper, n, table.of(factors), n, failed, m.count)
+            many(lower, n, table.of(factors), n, failed, m.count)
 
         return start_many
-    size = library.size(m.letter + "potrf", (I, I, P, I), upper, n, None, n)
+    size = library.size(m.letter + "potrf", (I, I, P, I), lower, n, None, n)
     one = library.solver(m.letter + "potrf", I, I, P, I, P, I, P)
     held, (work,) = library.area(size * m.itemsize)
 
@@ -153,7 +154,7 @@ def potrf(library: Dense, task: RoutineTask) -> Start:
         a, factors, failed = map(int, words)
         library.copy(factors, a, m.count * pitch)
         for i in range(m.count):
-            one(upper, n, factors + i * pitch, n, work, size, failed + 4 * i)
+            one(lower, n, factors + i * pitch, n, work, size, failed + 4 * i)
 
     return start
 
@@ -233,7 +234,7 @@ def syevd(library: Dense, task: RoutineTask) -> Start:
 
 def _rotated(library: Dense, task: RoutineTask, m: Matrices, name: str, how: tuple[int, int]) -> Start:
     """Many small matrices, in one call."""
-    n, vectors, parameters = m.rows, bool(dict(task.attrs)["vectors"]), library.rotations()
+    n, vectors, parameters = m.rows, bool(dict(task.attrs)["vectors"]), library.rotations("Syevj")
     size = library.size(name, (I, I, I, P, I, P), *how, n, None, n, None, more=(parameters, m.count))
     many = library.solver(name, I, I, I, P, I, P, P, I, P, P, I)
     memory, (work, kept) = library.area(size * m.itemsize, 0 if vectors else m.count * m.bytes)
@@ -269,6 +270,26 @@ def gesvd(library: Dense, task: RoutineTask) -> Start:
                 vh + i * apart[1] if vectors else None, columns, u + i * apart[0] if vectors else None, rows,
                 work, size, None, failed + 4 * i,
             )  # fmt: skip
+
+    return start
+
+
+def gesvdj(library: Dense, task: RoutineTask) -> Start:
+    t, vectors = matrices(task), bool(dict(task.attrs)["vectors"])
+    m, n, count = t.columns, t.rows, t.count
+    job, parameters = library.number("vectors" if vectors else "values"), library.rotations("Gesvdj")
+    name, types = t.letter + "gesvdjBatched", (I, I, I, P, I, P, P, I, P, I)
+    size = library.size(name, types, job, m, n, None, m, None, None, m, None, n, more=(parameters, count))
+    many = library.solver(name, *types, P, I, P, P, I)
+    one = t.itemsize * count
+    unread = (0, 0) if vectors else (m * m * one, n * n * one)
+    memory, (work, given, *apart) = library.area(size * t.itemsize, count * t.bytes, *unread)
+
+    def start(words: Words, held: Any = memory) -> None:
+        a, *results, failed = map(int, words)
+        right, values, left = results if vectors else (apart[1], *results, apart[0])
+        library.copy(given, a, count * t.bytes)
+        many(job, m, n, given, m, values, left, m, right, n, work, size, failed, parameters, count)
 
     return start
 
@@ -314,5 +335,6 @@ ROUTINES: Final[dict[str, Callable[[Dense, RoutineTask], Start]]] = {
     "geqrf": geqrf,
     "syevd": syevd,
     "gesvd": gesvd,
+    "gesvdj": gesvdj,
     "trsm": trsm,
 }

@@ -288,5 +288,5 @@ def test_the_twins_of_rocm(sim, monkeypatch):
     providers = {row.provider for row in compiled.plan(*given).routines if row.name not in ("exchanged", "matmul")}
     assert providers == {"hipSOLVER", "hipBLAS"}
     assert len(transforms.done) == 2
-    assert {"potrfBatched", "geqrf", "orgqr", "syevjBatched", "gesvd"} <= set(solver.done)
+    assert {"potrfBatched", "geqrf", "orgqr", "syevjBatched", "gesvdjBatched"} <= set(solver.done)
     assert {"getrfBatched", "trsmBatched"} <= set(blas.done)

@@ -53,6 +53,7 @@ class FakeSolver(FakeLibrary):
             "Create": (self._create, (out,)),
             "SetStream": (self._set_stream, (P, P)),
             "CreateSyevjInfo": (self._create, (out,)),
+            "CreateGesvdjInfo": (self._create_singular, (out,)),
         }
         for letter in DTYPES:
             rows.update(self._of(letter))
@@ -63,13 +64,17 @@ class FakeSolver(FakeLibrary):
         out[0] = 77
         return OK
 
+    def _create_singular(self, out: Any) -> int:
+        out[0] = 78
+        return OK
+
     def _set_stream(self, handle: int, stream: int) -> int:
         self._on = stream
         return OK
 
     def _of(self, x: str) -> dict[str, tuple[Callable[..., int], tuple[Any, ...]]]:
         dtype, size, numbers = DTYPES[x], POINTER(c_int), self._numbers
-        upper, wanted = numbers["upper"], numbers["vectors"]
+        lower, upper, wanted = numbers["lower"], numbers["upper"], numbers["vectors"]
         complex_ = x in "CZ"
         values = np.zeros(0, dtype).real.dtype
         q, ev = x + ("ungqr" if complex_ else "orgqr"), x + ("heev" if complex_ else "syev")
@@ -85,19 +90,19 @@ class FakeSolver(FakeLibrary):
             a = columns(address, dtype, n, n)
             failed = array(info, np.int32, 1)
             try:
-                factor = np.linalg.cholesky(np.triu(a).conj().T)
+                factor = np.linalg.cholesky(np.tril(a))
                 failed[0] = 0
-                a[np.triu_indices(n)] = factor.conj().T[np.triu_indices(n)]
+                a[np.tril_indices(n)] = factor[np.tril_indices(n)]
             except np.linalg.LinAlgError:
                 failed[0] = n
 
         def potrf(handle: int, uplo: int, n: int, a: int, lda: int, work: int, lwork: int, info: int) -> int:
-            if uplo != upper or lda != n or lwork != LWORK or not handle:
+            if uplo != lower or lda != n or lwork != LWORK or not handle:
                 return INVALID
             return self.put("potrf", lambda: (work_in(work), cholesky(a, n, info)))
 
         def potrf_batched(handle: int, uplo: int, n: int, table: int, lda: int, info: int, count: int) -> int:
-            if uplo != upper or lda != n:
+            if uplo != lower or lda != n:
                 return INVALID
 
             def run() -> None:
@@ -200,6 +205,29 @@ class FakeSolver(FakeLibrary):
 
             return self.put("gesvd", run)
 
+        def gesvdj_batched(
+            handle: int, job: int, m: int, n: int, a: int, lda: int, s: int, u: int, ldu: int, v: int, ldv: int,
+            work: int, lwork: int, info: int, parameters: int, count: int,
+        ) -> int:  # fmt: skip
+            if max(m, n) > 32 or lda != m or ldu != m or ldv != n or parameters != 78 or lwork != LWORK:
+                return INVALID
+            size, step = np.dtype(dtype).itemsize, min(m, n) * values.itemsize
+
+            def run() -> None:
+                work_in(work)
+                for i in range(count):
+                    matrix = columns(a + i * m * n * size, dtype, m, n)
+                    assert np.isfinite(matrix).all()
+                    found = np.linalg.svd(matrix)
+                    array(s + i * step, values, min(m, n))[:] = found[1]
+                    if job == wanted:
+                        columns(u + i * m * m * size, dtype, m, m)[:] = found[0]
+                        columns(v + i * n * n * size, dtype, n, n)[:] = found[2].conj().T
+                    matrix[:] = np.nan
+                array(info, np.int32, count)[:] = 0
+
+            return self.put("gesvdjBatched", run)
+
         return {
             x + "potrf_bufferSize": (sized, (P, I, I, P, I, size)),
             x + "potrf": (potrf, (P, I, I, P, I, P, I, P)),
@@ -214,6 +242,8 @@ class FakeSolver(FakeLibrary):
             ev + "d": (syevd, (P, I, I, I, P, I, P, P, I, P)),
             ev + "jBatched_bufferSize": (sized, (P, I, I, I, P, I, P, size, P, I)),
             ev + "jBatched": (syevj_batched, (P, I, I, I, P, I, P, P, I, P, P, I)),
+            x + "gesvdjBatched_bufferSize": (sized, (P, I, I, I, P, I, P, P, I, P, I, size, P, I)),
+            x + "gesvdjBatched": (gesvdj_batched, (P, I, I, I, P, I, P, P, I, P, I, P, I, P, P, I)),
             x + "gesvd_bufferSize": (sized, (P, I, I, size)),
             x + "gesvd": (gesvd, (P, c_byte, c_byte, I, I, P, I, P, P, I, P, I, P, I, P, P)),
         }
