@@ -124,7 +124,8 @@ def histogram_bin_edges(
         ends = (as_tensor(range[0]), as_tensor(range[1]))
     widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
     low, high = subtract(ends[0], widened), add(ends[1], widened)
-    return linspace(low, high, count + 1, dtype=work._value.dtype)
+    made: Tensor = linspace(low, high, count + 1, dtype=work._value.dtype)
+    return made
 
 
 def _bin_of(t: Tensor, edges: Tensor) -> Tensor:
