@@ -22,6 +22,12 @@ def parsed(path: Path) -> tuple[str, ast.Module]:
     return text, ast.parse(text)
 
 
+@functools.cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a file, which many tests go through."""
+    return tuple(ast.walk(tree))
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -38,10 +44,10 @@ def defined(path: Path) -> set[str]:
     return names
 
 
-def imported(tree: ast.AST) -> list[tuple[str, ast.Import | ast.ImportFrom]]:
+def imported(tree: ast.Module) -> list[tuple[str, ast.Import | ast.ImportFrom]]:
     """The modules that a file imports, at its top or later."""
     found: list[tuple[str, ast.Import | ast.ImportFrom]] = []
-    for statement in ast.walk(tree):
+    for statement in nodes(tree):
         if isinstance(statement, ast.ImportFrom):
             found.append((statement.module or "", statement))
         elif isinstance(statement, ast.Import):
@@ -49,9 +55,9 @@ def imported(tree: ast.AST) -> list[tuple[str, ast.Import | ast.ImportFrom]]:
     return found
 
 
-def strings(tree: ast.AST) -> Iterator[str]:
+def strings(tree: ast.Module) -> Iterator[str]:
     """The string constants of a file, without what only documents."""
-    statements = {id(s.value) for s in ast.walk(tree) if isinstance(s, ast.Expr)}
-    for node in ast.walk(tree):
+    statements = {id(s.value) for s in nodes(tree) if isinstance(s, ast.Expr)}
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
             yield node.value

@@ -8,6 +8,7 @@ run when a file is loaded are never in a circle.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -23,7 +24,11 @@ def module_of(path):
 
 
 FILES = {module_of(path): name(path) for path in SOURCES}
-TREES = {name(path): parsed(path)[1] for path in SOURCES}
+
+
+@functools.cache
+def trees_of_all() -> dict[str, ast.Module]:
+    return {name(path): parsed(path)[1] for path in SOURCES}
 
 
 def imports(tree: ast.AST, loaded: bool = True) -> Iterator[tuple[str, bool]]:
@@ -85,15 +90,15 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_no_circle_but_those_that_a_docstring_defends():
-    assert circles(edges(TREES, with_defended=False)) == []
+    assert circles(edges(trees_of_all(), with_defended=False)) == []
 
 
 def test_every_defence_is_needed():
     """Each place of a paragraph has a file that is in a circle with the one that the paragraph is of."""
-    together = circles(edges(TREES, with_defended=True))
+    together = circles(edges(trees_of_all(), with_defended=True))
     needless = [
         (file, place)
-        for file, tree in TREES.items()
+        for file, tree in trees_of_all().items()
         for place in defended(tree)
         if not any(file in circle and any(o.startswith(place) for o in circle if o != file) for circle in together)
     ]
@@ -113,7 +118,7 @@ def test_every_defence_is_needed():
     ],
 )  # fmt: skip
 def test_circles_are_seen(first, second, found):
-    trees = {file: ast.parse("") for file in TREES} | {
+    trees = {name(path): ast.parse("") for path in SOURCES} | {
         "graph/nodes.py": ast.parse(first), "graph/text.py": ast.parse(second)
     }  # fmt: skip
     assert circles(edges(trees, with_defended=False)) == ([["graph/nodes.py", "graph/text.py"]] if found else [])

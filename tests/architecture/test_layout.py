@@ -8,7 +8,7 @@ import sys
 import tomllib
 
 import loopgrad as lg
-from tests.architecture.sources import FOLDERS, PYTHON, ROOT, SOURCES, imported, name, parsed
+from tests.architecture.sources import FOLDERS, PYTHON, ROOT, SOURCES, imported, name, nodes, parsed
 
 MOST_LINES = 500
 MOST_LINES_OF_A_FUNCTION = 60
@@ -17,7 +17,7 @@ HEAVY = ("llvmlite", "networkx", "ml_dtypes", "platformdirs", "scipy", "matplotl
 
 
 def definitions(path):
-    return [d for d in ast.walk(parsed(path)[1]) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [d for d in nodes(parsed(path)[1]) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def python(code, **more):
@@ -44,7 +44,7 @@ def test_the_runtime_reads_no_step_by_position():
         (path, place)
         for path in SOURCES
         if path.is_relative_to(ROOT / "runtime")
-        for place in ast.walk(parsed(path)[1])
+        for place in nodes(parsed(path)[1])
         if isinstance(place, ast.Subscript) and isinstance(place.value, ast.Name) and place.value.id == "step"
     ]
     assert [f"{name(p)}:{s.lineno}" for p, s in subscripts if isinstance(s.slice, ast.Constant)] == []

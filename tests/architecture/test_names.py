@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.architecture.sources import SOURCES, name, parsed
+from tests.architecture.sources import SOURCES, name, nodes, parsed
 
 PRIVATE_WORDS = {"here", "joined", "kept", "learned", "squares", "stepped", "together", "stuff", "things"}
 
@@ -13,7 +13,7 @@ def classes():
     return [
         (definition, name(path))
         for path in SOURCES
-        for definition in ast.walk(parsed(path)[1])
+        for definition in nodes(parsed(path)[1])
         if isinstance(definition, ast.ClassDef)
     ]
 

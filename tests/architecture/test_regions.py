@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.sources import SOURCES, name, nodes, parsed
+
 # the format, the rules that check it, and intervals, which no operation with regions has
 COUNTING = {"graph/regions.py", "graph/primitives/control.py", "graph/primitives/intervals.py"}
-FOLDERS = ("graph", "autodiff", "codegen", "lazy", "runtime")
 NAMED = ("carries", "lanes", "shared")
 
 
@@ -19,9 +18,9 @@ def is_number(node: ast.expr | None) -> bool:
     return node is None or isinstance(node, ast.Constant | ast.UnaryOp)
 
 
-def offences(tree: ast.AST) -> Iterator[str]:
+def offences(tree: ast.Module) -> Iterator[str]:
     """Attributes of regions read by name, regions taken by number, operands cut at computed positions."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -42,9 +41,8 @@ def offences(tree: ast.AST) -> Iterator[str]:
 
 
 def test_regions_are_asked():
-    files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    others = {str(p.relative_to(ROOT)): p for p in files if str(p.relative_to(ROOT)) not in COUNTING}
-    found = [f"{name}, {o}" for name, p in others.items() for o in offences(ast.parse(p.read_text()))]
+    others = [path for path in SOURCES if name(path) not in COUNTING]
+    found = [f"{name(path)}, {o}" for path in others for o in offences(parsed(path)[1])]
     assert not found, "ask loopgrad.graph.regions instead:\n" + "\n".join(found)
 
 

@@ -27,7 +27,7 @@ from loopgrad.graph.primitives import FAMILIES, INFER, PRIMITIVES, REDUCTIONS, R
 from loopgrad.graph.primitives.elementwise import BINARY, COMPARE
 from loopgrad.graph.primitives.primitive import KIND_NAMES
 from loopgrad.graph.types import DTYPES, DType, TensorType, bool_, float32
-from tests.architecture.sources import ROOT, SOURCES, name, parsed
+from tests.architecture.sources import ROOT, SOURCES, name, nodes, parsed
 
 NAMES = sorted(PRIMITIVES)
 
@@ -191,10 +191,11 @@ def _is_row(value: ast.AST) -> bool:
     return isinstance(value, ast.Name | ast.Attribute | ast.Lambda | ast.Call)
 
 
-def _lists_of_primitives(tree: ast.AST) -> Iterator[int]:
+def _lists_of_primitives(tree: ast.Module) -> Iterator[int]:
     """Lines of literal collections of primitives' names; `__all__` lists functions."""
-    exported = {n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"}
-    for node in ast.walk(tree):
+    assigned = [n for n in nodes(tree) if isinstance(n, ast.Assign)]
+    exported = {n.value for n in assigned if getattr(n.targets[0], "id", "") == "__all__"}
+    for node in nodes(tree):
         if node not in exported and sum(text in PRIMITIVES for text in _names(node)) > MOST:
             yield node.lineno  # type: ignore[attr-defined]
 
