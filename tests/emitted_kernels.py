@@ -4,7 +4,8 @@
 Those are looked at that have an operation, or two in a row, which no earlier one of the process had, and kept if their
 instructions are new in the same sense, and a sample of the others (LOOPGRAD_TEST_SAMPLE is its share; with 1 every
 different kernel is kept). Long kernels, which assemblers take as long for as for all others, are kept for instructions
-that no shorter one has, not for pairs. At the end of the run each judge sees the kept ones; what it rejects fails the
+that no shorter one has, not for pairs; those that compilers take a minute for, which differ from others in size alone,
+are left to runs that keep every kernel. At the end of the run each judge sees the kept ones; what it rejects fails the
 run.
 """
 
@@ -34,7 +35,7 @@ from tests.vulkan_checks import MODULES_VARIABLE
 FOLDER_VARIABLE = "LOOPGRAD_TEST_KERNELS"  # where the workers of one run put kernels
 JUDGED_VARIABLE = "LOOPGRAD_TEST_JUDGED"
 SAMPLE = float(os.environ.get("LOOPGRAD_TEST_SAMPLE", 1 / 50))
-LONG = 30_000  # characters of LLVM IR
+LONG, LONGEST = 30_000, 300_000  # characters of LLVM IR
 NUMBERS = re.compile(r"%[\w.]+|@[\w.]+|0x\w+|(?<=[ \[])-?\d+")
 
 
@@ -73,6 +74,8 @@ def traits(function: str) -> set[str]:
 
 def gained(function: str, anyway: bool, covered: set[str]) -> bool:
     """Whether the kernel is one to keep beside those that cover so much; then it covers its part."""
+    if len(function) > LONGEST and SAMPLE < 1:
+        return False
     own = traits(function)
     new = own - covered
     if len(function) > LONG and SAMPLE < 1:

@@ -48,6 +48,8 @@ def test_a_long_kernel_is_kept_for_instructions_that_are_new_and_not_for_pairs(k
     assert emitted_kernels.gained(swapped, False, set(covered))
     another = swapped.replace("mul", "xor")
     assert emitted_kernels.gained(f"{another}}}\n{padding}", False, set(covered) | {"}", padding})
+    padding += "x" * emitted_kernels.LONGEST
+    assert not emitted_kernels.gained(f"{another}}}\n{padding}", True, set())
 
 
 def test_good_kernels_are_accepted_for_every_gpu(kernels: Kernels, tmp_path: Path) -> None:
