@@ -1,9 +1,11 @@
 """Index digits: cutting, dividing, folding while compiling, and the boundaries they ask of the domain."""
 
+import itertools
+import math
+import random
+
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.nodes import Kernel
@@ -32,22 +34,23 @@ def run(ctx, positions):
     return arrays
 
 
-@given(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4), st.randoms())
-def test_digits_agree_with_numpy(sizes, random):
-    """Any regrouping of the lane's dims gives NumPy's indices."""
-    total = int(np.prod(sizes))
-    factors = [2] * 8 + [3] * 5
-    random.shuffle(factors)
-    dims, rest = [], total
-    for f in factors:
-        if rest % f == 0:
-            dims.append(f)
-            rest //= f
-    ctx = lowering(*dims)
-    assert ctx.lanes == total
-    got = run(ctx, ctx.radix(ctx.lane_index, sizes))
-    for digit, wanted in zip(got, np.unravel_index(np.arange(total), sizes), strict=True):
-        np.testing.assert_array_equal(digit, wanted)
+def test_digits_agree_with_numpy():
+    """Any regrouping of the lane's dims gives NumPy's indices: all of up to three sizes, and some of four."""
+    rng, extents = random.Random(0), (1, 2, 3, 4, 6)
+    shapes = [s for rank in (1, 2, 3) for s in itertools.product(extents, repeat=rank)]
+    shapes += [tuple(rng.choices(extents, k=4)) for _ in range(50)]
+    for sizes in shapes:
+        total = math.prod(sizes)
+        dims, rest = [], total
+        for f in rng.sample([2] * 8 + [3] * 5, 13):
+            if rest % f == 0:
+                dims.append(f)
+                rest //= f
+        ctx = lowering(*dims)
+        assert ctx.lanes == total
+        got = run(ctx, ctx.radix(ctx.lane_index, sizes))
+        for digit, wanted in zip(got, np.unravel_index(np.arange(total), sizes), strict=True):
+            np.testing.assert_array_equal(digit, wanted, err_msg=f"{sizes} of lanes {dims}")
 
 
 def test_known_positions_emit_nothing():
