@@ -116,13 +116,14 @@ class GraphPartition:
         self.met = False
         self.depths = self._depths()
         self._token: Value | None = None
+        self.enter: Callable[[], Value] = lambda: self.builder.const(0, TOKEN)  # the token of the first collective
 
     # ---- collectives
 
     @property
     def token(self) -> Value:
         if self._token is None:
-            self._token = self.builder.const(0, TOKEN)
+            self._token = self.enter()
         return self._token
 
     @token.setter

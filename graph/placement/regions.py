@@ -1,6 +1,8 @@
 """How one process' part of loops, branches and calls is emitted (see `partition`).
 
-A region in which processes meet takes a token and gives one: loops carry it.
+A region in which processes meet takes a token and gives one: loops carry it. Where lanes decide that all processes
+have (`vmap` of a loop in which sharded lanes are added up), a token goes with each, of the same collectives: such a
+loop runs in lockstep.
 """
 
 from __future__ import annotations
@@ -35,26 +37,39 @@ def _input(walk: GraphPartition, node: Node, value: Value, place: Place, lanes: 
     return Value(localised(value.type, place, walk.part))
 
 
+def tokens(walk: GraphPartition, token: Value, lanes: tuple[int, ...]) -> Value:
+    """A token for each lane of a region."""
+    return walk.builder.value("broadcast", token, shape=lanes, dims=()) if lanes else token
+
+
+def one_token(walk: GraphPartition, each: Value) -> Value:
+    """One token behind those of all lanes. What it is doesn't matter."""
+    axes = tuple(range(len(each.shape)))
+    return walk.builder.value("reduce_sum", each, axes=axes) if axes else each
+
+
 class _Inside:
     """A region walked: its inputs, outputs and nodes, and the token that goes in and comes out."""
 
     def __init__(
         self, walk: GraphPartition, node: Node, graph: Graph, inputs: Places, outputs: Places, split: int | None
     ) -> None:
-        lanes = walk.lanes
+        lanes, shape = walk.lanes, Region.of(node).lane_shape
         if split is not None:
-            lanes = Region.of(node).lane_shape[split]
+            lanes = shape[split]
         inside = walk.inside or split is not None
         self.walk = GraphPartition(walk.partition, graph, inputs, inside, lanes)
         self.inputs = [_input(walk, node, v, p, lanes) for v, p in zip(graph.inputs, inputs, strict=True)]
-        self.token = Value(TOKEN)
-        self.walk.token = self.token
+        self.token = Value(TensorType(shape, TOKEN.dtype))
+        self.walk.enter = lambda: one_token(self.walk, self.token)
         self.outputs = self.walk.run(self.inputs, outputs)
         self.met = self.walk.met
 
     def closed(self, at: int, gives: bool = True) -> Graph:
         """The region with a token, before input `at`, and as the last output."""
-        outputs = (*self.outputs, self.walk.token) if gives else self.outputs
+        outputs = self.outputs
+        if gives:
+            outputs = (*outputs, tokens(self.walk, self.walk.token, self.token.shape) if self.met else self.token)
         return Graph((*self.inputs[:at], self.token, *self.inputs[at:]), tuple(self.walk.builder.nodes), outputs)
 
     def plain(self) -> Graph:
@@ -75,7 +90,7 @@ def _loop(walk: GraphPartition, loop: Loop, places: RegionPlaces) -> None:
     at = first + width
     if met:
         walk.met = True
-        inits = [*inits, walk.token]
+        inits = [*inits, tokens(walk, walk.token, loop.lane_shape)]
     form = loop.rebuilt(
         count=lead[0] if lead else None,
         inits=inits,
@@ -85,7 +100,7 @@ def _loop(walk: GraphPartition, loop: Loop, places: RegionPlaces) -> None:
     )
     results = walk.builder.emit(*form)
     if met:
-        walk.token, results = results[-1], results[:-1]
+        walk.token, results = one_token(walk, results[-1]), results[:-1]
     for j, (result, made, place) in enumerate(zip(node.results, results, carried, strict=True)):
         if place.private and not walk.places[loop.inits[j]].private:
             added_to(walk, node, result, loop.inits[j], made, body.walk.lanes)
@@ -109,11 +124,11 @@ def _switch(walk: GraphPartition, switch: Switch, places: RegionPlaces) -> None:
     met = any(branch.met for branch in branches)
     if met:
         walk.met = True
-        handed.append(walk.token)
+        handed.append(tokens(walk, walk.token, switch.lane_shape))
     regions = [branch.closed(len(branch.inputs)) if met else branch.plain() for branch in branches]
     results = walk.builder.emit(*switch.rebuilt(index=index, operands=handed, branches=regions))
     if met:
-        walk.token, results = results[-1], results[:-1]
+        walk.token, results = one_token(walk, results[-1]), results[:-1]
     for result, made, place in zip(node.results, results, places.inner, strict=True):
         source = node.operands[switch.source(result.index)] if place.private else None
         if source is not None and not walk.places[source].private:

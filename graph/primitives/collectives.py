@@ -158,16 +158,9 @@ def _all_sum(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
     return (np.asarray(token + 1), *_engine().all_sum(attrs, parts))
 
 
-def _gathered_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
-    return None if 0 in axes else axes
-
-
-def _exchanged_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
-    return None if 0 in axes or 1 in axes else axes
-
-
-def _summed_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
-    return axes
+def _apart(node: Node, operand: int, axes: Axes) -> Axes | None:
+    """Nobody meets in one lane: all lanes are there, or the loop runs in lockstep."""
+    return None if axes else axes
 
 
 def _row(name: str, **rules: Any) -> Primitive:
@@ -175,7 +168,7 @@ def _row(name: str, **rules: Any) -> Primitive:
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _row("all_gather", infer=_infer_all_gather, reference=_all_gather, axes=_gathered_axes),
-    _row("all_to_all", infer=_infer_all_to_all, reference=_all_to_all, axes=_exchanged_axes),
-    _row("all_sum", kinds="iufc", infer=_infer_all_sum, reference=_all_sum, axes=_summed_axes),
+    _row("all_gather", infer=_infer_all_gather, reference=_all_gather, axes=_apart),
+    _row("all_to_all", infer=_infer_all_to_all, reference=_all_to_all, axes=_apart),
+    _row("all_sum", kinds="iufc", infer=_infer_all_sum, reference=_all_sum, axes=_apart),
 )

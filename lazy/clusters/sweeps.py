@@ -13,6 +13,7 @@ import numpy as np
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.clusters.shards import ATTEMPTS
 from loopgrad.lazy.clusters.tasks import as_arrays, as_tensors, program, run_points, same, signature
+from loopgrad.lazy.clusters.waiting import PATIENCE, aside, gathered, persistent
 from loopgrad.lazy.tensor.core import TensorCore
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, unflatten
 
@@ -27,6 +28,7 @@ def sweep(
     *,
     progress: bool | None = None,
     retries: int = ATTEMPTS,
+    patience: float = PATIENCE,
 ) -> Tree:
     """`f(point)` at every point of a grid, computed by the workers of a Dask cluster.
 
@@ -34,9 +36,10 @@ def sweep(
     is taken, or a list of numbers. `f` is called with a dict of one value of each name; it travels as an exported
     function (`lg.export`), which is compiled once a worker. The result is the tree that `f` returns, each leaf with an
     axis in front for each parameter, in the grid's order. A bar on stdout shows progress where that is a terminal, or
-    as `progress` says. What a worker was computing when it died is computed by another.
+    as `progress` says. What a worker was computing when it died is computed by another; `retries` and `patience` are as
+    for `lg.map_shards`.
 
-    Raises ValueError for a grid without points, what `f` raises.
+    Raises ValueError for a grid without points, what `f` raises, RuntimeError where nobody computes.
 
     >>> import distributed
     >>> client = distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
@@ -52,21 +55,33 @@ def sweep(
         expected = "at least one value of every parameter"
         raise ValueError(explained("sweep", expected, f"a grid of {shape}", "leave out what has none"))
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    data = client.submit(same, program(f, (signature(points[0]),)), pure=False)
+    exported = program(f, (signature(points[0]),))
     threads = sum(client.nthreads().values()) or 1
     size = -(-len(points) // (TASKS * threads))
     parts = [points[first : first + size] for first in range(0, len(points), size)]
-    futures = [client.submit(run_points, data, part, pure=False, retries=retries) for part in parts]
-    if sys.stdout.isatty() if progress is None else progress:
-        import distributed  # late: only where there is a client
 
-        bar: Any = distributed.progress
-        bar(futures, notebook=False)
-    results = [result for part in client.gather(futures) for result in part]
+    def run() -> list[Any]:
+        data = client.submit(same, exported, pure=False)
+        futures = [client.submit(run_points, data, part, pure=False, retries=retries) for part in parts]
+        shown = aside(lambda: _bar(futures)) if (sys.stdout.isatty() if progress is None else progress) else None
+        found = gathered(client, futures, "sweep", patience)
+        if shown is not None:
+            shown.result()
+        return found
+
+    results = [result for part in persistent(run, retries) for result in part]
     structure = flatten(results[0])[1]
     columns = zip(*[flatten(result)[0] for result in results], strict=True)
     stacked = [np.stack(column).reshape(shape + np.shape(column[0])) for column in columns]
     return as_tensors(unflatten(structure, stacked))
+
+
+def _bar(futures: Sequence[Any]) -> None:
+    """Progress, until all is done."""
+    import distributed  # late: only where there is a client
+
+    show: Any = distributed.progress
+    show(futures, notebook=False)
 
 
 def _values(name: str, values: Any) -> Sequence[Any]:

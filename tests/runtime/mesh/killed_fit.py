@@ -1,6 +1,7 @@
 """A fit whose process is killed in the middle: `python -m loopgrad run -n 2 tests/runtime/mesh/killed_fit.py FILE`.
 
-FILE then has the state of the last checkpoint before, from which any number of processes goes on.
+FILE then has the state of the last checkpoint before, from which any number of processes goes on; with `RESULT` behind
+it, they do, and write what they find.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ def fitted(mesh: lg.Mesh | None, checkpoint: str | None = None, report: Any = No
     )  # fmt: skip
 
 
-def main(checkpoint: str) -> None:
+def main(checkpoint: str, result: str | None = None) -> None:
     mesh = lg.mesh()
+    if result is not None:
+        found = [lg.gather_all(x) for x in lg.tree.leaves(fitted(mesh, checkpoint))]
+        lg.save(result, found)
+        return
 
     def killed(iteration: int, _: Any) -> None:
         if iteration == KILLED and mesh.rank == 1:
@@ -36,4 +41,4 @@ def main(checkpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -22,6 +22,7 @@ from tests.graph.placement.test_partition import CASES
 from tests.runtime.mesh.library import check_sums, gpu_mesh
 
 COMPILED = ("ragged", "table in a loop", "uniform loop")
+DTYPES = "bool int8 uint8 int16 int64 uint64 float16 float32 float64 complex64 complex128"
 
 
 def digest(results: Any) -> str:
@@ -46,6 +47,24 @@ def results_of_cases(mesh: lg.Mesh, names: Any, count: int) -> dict[str, str]:
         together = lambda *a, case=case: [lg.gather_all(r) for r in lg.tree.leaves(case.program(*a))]  # noqa: E731
         found[f"{name}, {count} lanes on {mesh.device}"] = digest(lg.compile(together)(*arguments))
     return found
+
+
+def dtypes(mesh: lg.Mesh) -> dict[str, str]:
+    """Elements of every kind, in more and fewer lanes than processes: NumPy's results, the same on all."""
+    found = []
+    for name in DTYPES.split():
+        for n in (0, 1, 7):
+            whole = (np.arange(2 * n).reshape(n, 2) % 3).astype(name)
+            x = lg.shard(whole, mesh)
+            results = [lg.gather_all(x), lg.psum(x), lg.any(x), lg.count_nonzero(x)]
+            wanted = [whole, whole.sum(axis=0), whole.any(), np.count_nonzero(whole)]
+            if n and not name.startswith("c"):
+                results += [lg.pmax(x), lg.prod(x, axis=0), lg.argmax(x, axis=0)]
+                wanted += [whole.max(axis=0), whole.prod(axis=0), whole.argmax(axis=0)]
+            for result, reference in zip(results, wanted, strict=True):
+                np.testing.assert_array_equal(np.asarray(result), reference, f"{name}[{n}]")
+            found.append(digest(results))
+    return {"dtypes": "".join(found)}
 
 
 def large_and_on_devices() -> dict[str, str]:
@@ -181,6 +200,7 @@ def files(mesh: lg.Mesh, folder: Path) -> dict[str, str]:
 def main(folder: Path) -> None:
     small = lg.mesh("interpreter")
     found = {**results_of_cases(small, CASES, 5), **results_of_cases(small, CASES, 130)}
+    found.update(dtypes(small))
     mesh = lg.mesh()
     found.update(results_of_cases(mesh, COMPILED, 150))
     found.update(large_and_on_devices())
