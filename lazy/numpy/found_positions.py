@@ -124,8 +124,8 @@ def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None, out
 def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
     """x without the slices at the given positions along an axis (None: of x raveled).
 
-    Positions are Python ints or a slice, since they decide the shape: raises DTypeError for a tensor, IndexRangeError
-    out of range.
+    Positions are ints, a slice or a mask. They decide the shape, so a tensor of them is evaluated: raises DTypeError for
+    one of a function that is being traced, IndexRangeError out of range.
 
     >>> lg.delete(lg.arange(5), [1, 3])
     Tensor([0, 2, 4], dtype=int64)
@@ -133,6 +133,8 @@ def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
     t = as_tensor(x)
     shape = t._value.shape
     extent = prod(shape) if axis is None else shape[normal_axis("delete", axis, len(shape))]
+    if isinstance(obj, TensorCore) and obj._value.scope is None:
+        obj = to_numpy(obj, "delete")
     if isinstance(obj, TensorCore):
         fix = "the result's shape must be known: pass Python ints, or choose with lg.where"
         raise DTypeError(explained("delete", "Python ints or a slice", obj._value.type, fix))

@@ -81,6 +81,8 @@ def test_positions(device: str) -> None:
     check(lg.compress([True, False, True], x, axis=1), np.compress([True, False, True], x, axis=1))
     check(lg.delete(x, 1, axis=1), np.delete(x, 1, axis=1))
     check(lg.delete(x, [0, -1]), np.delete(x, [0, -1]))
+    check(lg.delete(x, lg.asarray([0, -1])), np.delete(x, [0, -1]))
+    check(lg.delete(x, lg.asarray(x > 2).ravel()), np.delete(x, (x > 2).ravel()))
     for got, expected in zip(lg.unravel_index([4, 5], (2, 3)), np.unravel_index([4, 5], (2, 3)), strict=True):
         check(got, expected)
     with pytest.raises(TypeError, match="both x and y"):
@@ -88,4 +90,4 @@ def test_positions(device: str) -> None:
     with pytest.raises(lg.IndexRangeError, match="positions from -6 to 5"):
         lg.delete(x, 6)
     with pytest.raises(lg.DTypeError, match="Python ints or a slice"):
-        lg.delete(x, lg.asarray([1]))
+        lg.compile(lambda i: lg.delete(x, i))(lg.asarray([1]))
