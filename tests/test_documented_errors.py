@@ -40,7 +40,7 @@ ERRORS: Final = {
         lg.bitwise_count(1.0)
         lg.asarray('x')
         lg.from_dlpack(1)
-        lg.arange(lg.asarray(3))
+        lg.compile(lg.arange)(lg.asarray(3))
         lg.set_default_dtype(lg.int8)
         lg.compile(lg.sin).capture(lg.ones(2))(lg.ones(2, dtype=lg.float32))
         lg.while_loop(lambda v: v, lambda v: v + 1, 1)
