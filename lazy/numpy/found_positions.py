@@ -124,8 +124,8 @@ def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None, out
 def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
     """x without the slices at the given positions along an axis (None: of x raveled).
 
-    Positions are ints, a slice or a mask. They decide the shape, so a tensor of them is evaluated: raises DTypeError for
-    one of a function that is being traced, IndexRangeError out of range.
+    Positions are ints, a slice or a mask. They decide the shape, so a tensor of them is evaluated: raises DTypeError
+    for one of a function that is being traced, IndexRangeError out of range.
 
     >>> lg.delete(lg.arange(5), [1, 3])
     Tensor([0, 2, 4], dtype=int64)

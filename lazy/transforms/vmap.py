@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from operator import index
 from typing import Any, Final
 
 from loopgrad.graph import ops
@@ -27,15 +28,18 @@ PUBLIC: Final = "vmap"
 Function = Callable[..., Any]
 
 
-def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+def vmap(
+    fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None, axis_size: int | None = None
+) -> Function:
     """`fun`, written for one example, over an axis of its arguments.
 
     `in_axes`: the axis of each argument (an int, or a tree that is a prefix of the arguments; None for an argument that
     all examples share). `out_axes`: where results get the axis. Keyword arguments are shared. A scalar loop in `fun`
-    becomes one with a lane for each example.
+    becomes one with a lane for each example. `axis_size` is how many examples there are, where no argument has an axis.
 
-    Raises ShapeError where no argument has an axis or their extents differ, DTypeError for a batched argument that is
-    no tensor.
+    Raises ShapeError where no argument has an axis and the size isn't given, or extents differ, DTypeError for a
+    batched argument that is no tensor. JAX's `axis_name` is refused (ValueError): examples don't meet inside `fun`;
+    what they have in common is computed of its results, or handed to it.
 
     >>> lg.vmap(lambda row, v: lg.sum(row * v), in_axes=(0, None))(lg.ones((2, 3)), lg.arange(3.0))
     Tensor([3., 3.], dtype=float64)
@@ -44,6 +48,9 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     """
 
     check_function("vmap", fun)
+    if axis_name is not None:
+        fix = "return what is to be summed, reduce the results over the batch axis, and hand the sum to a second vmap"
+        raise ValueError(explained("vmap", "no axis_name: examples don't meet inside a function", repr(axis_name), fix))
 
     @wraps(fun)
     def batched(*args: Any, **kwargs: Any) -> Any:
@@ -54,10 +61,10 @@ def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
                 name = leaf_names(structure, "arguments")[i]
                 raise DTypeError(explained("vmap", f"a tensor at {name}", repr(x), "give it in_axes None"))
         chosen = [i for i, axis in enumerate(axes) if axis is not None]
-        if not chosen:
+        if not chosen and axis_size is None:
             raise ShapeError(explained("vmap", "an argument to batch over", "in_axes of None", "name an axis"))
         moved = [_front(as_tensor(leaves[i])._value, axes[i], _name(structure, i)) for i in chosen]
-        size = _extent(moved, [_name(structure, i) for i in chosen])
+        size = _extent(moved, [_name(structure, i) for i in chosen], axis_size)
         return _run(fun, leaves, structure, chosen, moved, size, kwargs, out_axes)
 
     return batched
@@ -83,10 +90,11 @@ def _front(value: Value, axis: int | None, name: str) -> Value:
     return ops.transpose(value, (d, *(a for a in range(rank) if a != d)))
 
 
-def _extent(values: Sequence[Value], names: Sequence[str]) -> int:
-    extents = {v.shape[0] for v in values}
+def _extent(values: Sequence[Value], names: Sequence[str], wanted: int | None) -> int:
+    extents = {v.shape[0] for v in values} | (set() if wanted is None else {index(wanted)})
     if len(extents) != 1:
         got = ", ".join(f"{n}: {v.shape[0]}" for n, v in zip(names, values, strict=True))
+        got += "" if wanted is None else f", axis_size: {wanted}"
         raise ShapeError(explained("vmap", "one extent of the batched axes", got, "check in_axes"))
     return extents.pop()
 

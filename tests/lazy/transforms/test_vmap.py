@@ -76,3 +76,14 @@ def test_errors() -> None:
         lg.vmap(lambda a, _: a)(x, "text")
     with pytest.raises(lg.TracedValueError):
         lg.vmap(lambda a: a if a > 0 else -a)(x)
+
+
+def test_a_size_that_no_argument_has():
+    filled = lg.vmap(lambda x: x + 1.0, in_axes=None, axis_size=3)(lg.asarray([1.0, 2.0]))
+    assert filled.tolist() == [[2.0, 3.0]] * 3
+    named = lg.vmap(lambda d: d["a"] * d["b"], in_axes=({"a": 0, "b": None},), axis_size=2)
+    assert named({"a": lg.asarray([1.0, 2.0]), "b": lg.asarray(3.0)}).tolist() == [3.0, 6.0]
+    with pytest.raises(lg.ShapeError, match="axis_size: 4"):
+        lg.vmap(lambda x: x, axis_size=4)(lg.ones(3))
+    with pytest.raises(ValueError, match="reduce the results over the batch axis"):
+        lg.vmap(lambda x: x, axis_name="i")
