@@ -31,6 +31,7 @@ from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
+from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import as_bool, normal_axis, normal_shape
 from loopgrad.lazy.tensor.outputs import Out, delivered
 
@@ -128,12 +129,14 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     """x with values before the given positions along an axis (None: of x raveled); x's dtype.
 
     A number as position takes all values along the axis, of several positions each has one of its own. Positions are
-    Python ints, a slice or an array of them, since they decide the order: raises DTypeError for a tensor,
-    IndexRangeError out of range.
+    ints, a slice or an array of them. They decide the order, so a tensor of them is evaluated: raises DTypeError for
+    one of a function that is being traced, IndexRangeError out of range.
 
     >>> lg.insert(lg.asarray([1, 2, 3]), 1, [8, 9]), lg.insert(lg.asarray([1, 2, 3]), [0, 2], 7)
     (Tensor([1, 8, 9, 2, 3], dtype=int64), Tensor([7, 1, 2, 7, 3], dtype=int64))
     """
+    if isinstance(obj, TensorCore) and obj._value.scope is None:
+        obj = to_numpy(obj, "insert")
     if isinstance(obj, TensorCore):
         fix = "the order must be known: pass Python ints"
         raise DTypeError(explained("insert", "Python ints or a slice", obj._value.type, fix))

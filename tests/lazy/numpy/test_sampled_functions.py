@@ -82,6 +82,7 @@ def test_positions(device: str) -> None:
     check(lg.delete(x, 1, axis=1), np.delete(x, 1, axis=1))
     check(lg.delete(x, [0, -1]), np.delete(x, [0, -1]))
     check(lg.delete(x, lg.asarray([0, -1])), np.delete(x, [0, -1]))
+    check(lg.insert(x, lg.asarray([0, 3]), [7, 8]), np.insert(x, [0, 3], [7, 8]))
     check(lg.delete(x, lg.asarray(x > 2).ravel()), np.delete(x, (x > 2).ravel()))
     for got, expected in zip(lg.unravel_index([4, 5], (2, 3)), np.unravel_index([4, 5], (2, 3)), strict=True):
         check(got, expected)
