@@ -23,13 +23,14 @@ def linear(kernel: Kernel) -> dict[KValue, Linear]:
     for d, argument in enumerate(kernel.body.arguments):
         forms[argument] = Linear(tuple([int(i == d and kernel.domain[d] > 1) for i in range(rank)]), 0)
     for op in kernel.body.ops:
-        found = _of(op, [forms.get(v) for v in op.operands], rank)
+        found = form_of(op, [forms.get(v) for v in op.operands], rank)
         if found is not None:
             forms[op.results[0]] = found
     return forms
 
 
-def _of(op: KOp, operands: Sequence[Linear | None], rank: int) -> Linear | None:
+def form_of(op: KOp, operands: Sequence[Linear | None], rank: int) -> Linear | None:
+    """The sum that an operation makes of such sums, if it is one."""
     if op.opcode == "const" and op.results[0].dtype.is_integer:
         return Linear((0,) * rank, op.attrs["value"])
     if not operands or any(form is None for form in operands):
@@ -46,6 +47,10 @@ def _of(op: KOp, operands: Sequence[Linear | None], rank: int) -> Linear | None:
             case "mul" if not any(x.factors):
                 return _sum(Linear((0,) * rank, 0), y, x.constant)
     return None
+
+
+def difference(x: Linear, y: Linear) -> Linear:
+    return _sum(x, y, -1)
 
 
 def _sum(x: Linear, y: Linear, times: int) -> Linear:

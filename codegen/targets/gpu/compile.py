@@ -19,6 +19,7 @@ from loopgrad.codegen.program import MatmulStep, Program, RoutineRow
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
+from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, ways
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
@@ -84,7 +85,7 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     if not image.geometry.exchanges:
         program = without_exchanges(program)
     straightened = replace(program, kernels=tuple(map(chosen, program.kernels)))
-    program = with_epilogues(with_row_stages(with_stack_rows(straightened), image.geometry))
+    program = with_epilogues(with_row_stages(with_pieces(with_stack_rows(straightened)), image.geometry))
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     met: list[RoutineRow] = []

@@ -80,7 +80,9 @@ class _Fusion:
 
     def run(self) -> Program:
         steps = self.block(self.program.steps)
-        return self.program if len(self.kernels) == len(self.program.kernels) else self._renumbered(steps)
+        if len(self.kernels) == len(self.program.kernels):
+            return self.program
+        return with_launched_kernels(replace(self.program, slots=tuple(self.slots)), self.kernels, steps)
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         done: list[Step] = []
@@ -217,12 +219,12 @@ class _Fusion:
                 arrays.append(param)
         return found
 
-    def _renumbered(self, steps: tuple[Step, ...]) -> Program:
-        """Without the kernels that are launched no more."""
-        used = dict.fromkeys([step.kernel for step in all_steps(steps) if isinstance(step, LaunchStep)])
-        numbers = {old: new for new, old in enumerate(used)}
-        kernels = tuple([self.kernels[old] for old in used])
-        return replace(self.program, slots=tuple(self.slots), kernels=kernels, steps=_launching(steps, numbers))
+
+def with_launched_kernels(program: Program, kernels: Sequence[Kernel], steps: Sequence[Step]) -> Program:
+    """The program with these steps, and with those of the kernels that they launch."""
+    used = dict.fromkeys([step.kernel for step in all_steps(steps) if isinstance(step, LaunchStep)])
+    numbers = {old: new for new, old in enumerate(used)}
+    return replace(program, kernels=tuple([kernels[old] for old in used]), steps=_launching(steps, numbers))
 
 
 def _launching(steps: Sequence[Step], numbers: dict[int, int]) -> tuple[Step, ...]:
