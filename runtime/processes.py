@@ -30,6 +30,7 @@ FORKED: Final = (
 )
 LATE_PACKAGES: Final = {"loopgrad", "llvmlite", "optree", "platformdirs", "networkx", "vulkan", "cuda", "hip"}
 LLVM: Final = "llvmlite.binding.ffi"
+THREADS_IN_LLVM: Final = "loopgrad.codegen.targets.llvm_threads"  # not imported where nothing is compiled
 LONGEST_WAIT: Final = 0.5  # seconds
 
 
@@ -66,22 +67,24 @@ class NoDevice:
 
 
 class _Llvm:
-    """LLVM's lock as llvmlite has it. `_held`: what is to be released after a fork."""
+    """LLVM's lock as llvmlite has it, and before it that of threads which are inside without. `_held`: what is to be
+    released after a fork."""
 
     def __init__(self) -> None:
-        self._held: list[Any] = []
+        self._held: list[list[Any]] = []
 
     def acquire(self) -> None:
         """Wait until no thread is inside LLVM, and let none in."""
-        ffi = sys.modules.get(LLVM)
-        lock = getattr(getattr(ffi, "lib", None), "_lock", None)
-        if lock is not None:
+        threads, ffi = sys.modules.get(THREADS_IN_LLVM), sys.modules.get(LLVM)
+        found = getattr(threads, "COMPILING", None), getattr(getattr(ffi, "lib", None), "_lock", None)
+        locks = [lock for lock in found if lock is not None]
+        for lock in locks:
             lock.__enter__()
-            self._held.append(lock)
+        self._held.append(locks)
 
     def release(self) -> None:
-        if self._held:
-            self._held.pop().__exit__(None, None, None)
+        for lock in reversed(self._held.pop() if self._held else []):
+            lock.__exit__(None, None, None)
 
 
 _llvm: Final = _Llvm()

@@ -25,7 +25,7 @@ from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
-from loopgrad.runtime.cpu.native_pool import NativePool, native_pool
+from loopgrad.runtime.cpu.native_pool import NativePool, native_pool, wanted_threads
 from loopgrad.runtime.cpu.shared_code import SharedCode, SharedCodeRecord
 from loopgrad.runtime.executable import DirectProgram
 from loopgrad.runtime.plan import MemoryStats
@@ -87,7 +87,7 @@ class CpuDevice:
     def _artifact(self, graph: Graph, options: Options) -> tuple[Artifact[CpuProgramRecord], bool]:
         """The program, and whether machine code was made for it."""
         if options.fast_math:  # bits may depend on what is known of numbers
-            return compile_artifact(graph, options), True
+            return compile_artifact(graph, options, lambda text: (_machine_code(text), ())), True
         made = False
 
         def shared(text: str) -> tuple[bytes, tuple[int, ...]]:
@@ -150,9 +150,9 @@ class CpuDevice:
 
 
 def _machine_code(text: str) -> bytes:
-    from loopgrad.codegen.targets.cpu.llvm import compile_module  # late: a warm cache needs no compiler
+    from loopgrad.codegen.targets.cpu.llvm import compile_side_by_side  # late: a warm cache needs no compiler
 
-    return compile_module(text, host_machine())
+    return compile_side_by_side(text, host_machine(), wanted_threads())
 
 
 def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -> Artifact[CpuProgramRecord]:

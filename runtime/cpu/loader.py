@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from weakref import ref
 
+from loopgrad.codegen.targets.archive import parted
 from loopgrad.graph.location import located, user_location
 from loopgrad.runtime.cpu.libraries import load_math
 from loopgrad.runtime.cpu.memory import IDLE, release_idle
@@ -72,7 +73,10 @@ def _link(code: bytes, exports: Sequence[str]) -> Any:
         load_math()
         # this linker gives each object one block, so that its sections stay within reach of each other
         _linker = binding.create_lljit_compiler(use_jit_link=True)
-    builder = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
+    builder = binding.JITLibraryBuilder()
+    for part in parted(code):
+        builder.add_object_img(part)
+    builder.add_current_process()
     for name in exports:
         builder.export_symbol(name)
     return builder.link(_linker, f"loopgrad{number}")

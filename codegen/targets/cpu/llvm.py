@@ -8,17 +8,24 @@ generator. Malformed input to the code generator ends the process, hence the ver
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
+from loopgrad.codegen.targets.archive import joined
 from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.pieces import pieces
 from loopgrad.codegen.targets.llvm_modules import parsed
+from loopgrad.codegen.targets.llvm_threads import Bench, compiled
 
 
 @cache
 def target_machine(machine: Machine) -> Any:
     """One LLVM target machine per Machine (made once, 2 ms)."""
+    return _new_target_machine(machine)
+
+
+def _new_target_machine(machine: Machine) -> Any:
     from llvmlite import binding  # late: heavy, and not needed where a compiled object is loaded from disk
 
     binding.initialize_native_target()
@@ -29,22 +36,25 @@ def target_machine(machine: Machine) -> Any:
     )
 
 
+def _bench(target: Any, stack: ExitStack) -> Bench:
+    """The passes, for this target machine."""
+    from llvmlite import binding  # late, as above
+
+    tuning = stack.enter_context(binding.create_pipeline_tuning_options())
+    builder = stack.enter_context(binding.create_pass_builder(target, tuning))
+    passes = stack.enter_context(binding.create_new_module_pass_manager())
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_dead_code_elimination_pass()
+    return Bench(target, passes, builder)
+
+
 @contextmanager
 def optimised(text: str, machine: Machine) -> Iterator[Any]:
     """The verified, optimised module."""
-    from llvmlite import binding  # late, as above
-
-    tm = target_machine(machine)
-    with (
-        parsed(text) as module,
-        binding.create_new_module_pass_manager() as passes,
-        binding.create_pipeline_tuning_options() as tuning,
-        binding.create_pass_builder(tm, tuning) as builder,
-    ):
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.add_dead_code_elimination_pass()
+    with parsed(text) as module, ExitStack() as stack:
+        _, passes, builder = _bench(target_machine(machine), stack)
         passes.run(module, builder)
         yield module
 
@@ -53,6 +63,14 @@ def compile_module(text: str, machine: Machine) -> bytes:
     """The ELF (or Mach-O) object of a module."""
     with optimised(text, machine) as module:
         return bytes(target_machine(machine).emit_object(module))
+
+
+def compile_side_by_side(text: str, machine: Machine, threads: int) -> bytes:
+    """The module as one object, or where it is long as a static library of several, which so many threads compile."""
+    texts = pieces(text)
+    if len(texts) == 1:
+        return compile_module(text, machine)
+    return joined(compiled(texts, lambda stack: _bench(_new_target_machine(machine), stack), threads))
 
 
 def assembly(text: str, machine: Machine) -> str:
