@@ -88,9 +88,10 @@ def host_buffer(array: np.ndarray[Any, Any], device: str, copy: bool = True) -> 
     With `copy=False` the memory is shared where its layout allows, and the caller promises not to
     write to it again.
     """
-    native = array.dtype.newbyteorder("=")
-    dense = np.array(array, dtype=native, order="C", copy=True if copy else None)
-    dense = dense.view(np.ndarray)
+    if copy or type(array) is not np.ndarray or not array.dtype.isnative or not array.flags.c_contiguous:
+        native = array.dtype.newbyteorder("=")
+        array = np.array(array, dtype=native, order="C", copy=True if copy else None)
+    dense = array.view(np.ndarray)
     dense.flags.writeable = False
     return Buffer(dense, device, TensorType(dense.shape, dtype_of(dense.dtype)))
 

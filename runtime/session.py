@@ -302,6 +302,9 @@ def move(buffer: Buffer, device: Device) -> Buffer:
 
 def _constant_buffers(executable: Executable, constants: Sequence[float | int], device: Device) -> tuple[Buffer, ...]:
     types: Sequence[TensorType] = executable.input_types[len(executable.input_types) - len(constants) :]
-    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, as in kernels
-        arrays = [np.asarray(c, dtype=t.dtype.np) for c, t in zip(constants, types, strict=True)]
+    if all(t.dtype.kind in "iu" for t in types):
+        arrays = [np.array(c, t.dtype.np) for c, t in zip(constants, types, strict=True)]
+    else:
+        with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, as in kernels
+            arrays = [np.array(c, t.dtype.np) for c, t in zip(constants, types, strict=True)]
     return tuple([device.put(a, copy=False) for a in arrays])

@@ -153,6 +153,25 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     return tensor
 
 
+def computed_tensor(buffer: Buffer, committed: bool) -> Tensor:
+    """The tensor of elements that a program gave: `wrap` of a leaf, which every result costs."""
+    leaf: TensorLeaf = _new(TensorLeaf)
+    leaf.type = buffer._type or buffer.type
+    leaf.node = leaf.known = leaf.scope = leaf.history = None
+    leaf.index = leaf.generation = 0
+    leaf.buffer = buffer
+    leaf.serial = next(_serial)
+    leaf.computed = True
+    leaf.committed = committed
+    if committed:
+        TensorLeaf.any_committed = True
+    tensor: Tensor = _new(_concrete)
+    tensor._value = leaf
+    tensor._weak = False
+    tensor._history = tensor._view = None
+    return tensor
+
+
 def forget_dead(live: list[weakref.ref[TensorCore]]) -> None:
     """Drop the references to tensors that nobody holds or that have their elements: a thread that builds and never
     evaluates must not remember all that it built."""

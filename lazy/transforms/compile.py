@@ -33,6 +33,7 @@ from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
 from loopgrad.lazy.tensor.promotion import scalar_dtype
 from loopgrad.lazy.tensor.staleness import read_by
 from loopgrad.lazy.tensor.static_identity import Standing
+from loopgrad.lazy.tensor.tree_patterns import TreePattern, pattern_of
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, odd_keys, unflatten
 from loopgrad.lazy.transforms.captured_call import Replay
 from loopgrad.lazy.transforms.compiled_arguments import (
@@ -112,6 +113,7 @@ class Compiled(Standing):
         self._static = StaticParameters(fun, static_argnums, static_argnames)
         self._versions: dict[Key, Version] = {}
         self._last: tuple[Key, Version] | None = None
+        self._pattern: TreePattern | None = None  # of the arguments of the last call, where they are trees
         self._plain: dict[Any, bool] = {}  # structure -> whether its equality tells all apart
 
     def __repr__(self) -> str:
@@ -145,10 +147,12 @@ class Compiled(Standing):
         """The results, computed."""
         if tracing() or deriving():
             return self._fun(*args, **kwargs)  # part of a larger program: that one is compiled
-        if self._static:
-            found = None
-        elif kwargs or (found := self._known(args, None)) is None:
-            found = self._known_tree(args, kwargs)
+        found = None
+        if not self._static:
+            if kwargs or self._pattern is not None:
+                found = self._known_tree(args, kwargs)
+            if found is None and not kwargs:
+                found = self._known(args, None)
         if found is None:
             version, leaves, inputs = self._version(args, kwargs)
             return version.call(leaves, inputs)
@@ -159,8 +163,13 @@ class Compiled(Standing):
 
     def _known_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundVersion | None:
         """As `_known`, for trees of the structure of the last call."""
-        last = self._last
-        expected = None if last is None else last[0][1]
+        last, pattern = self._last, self._pattern
+        if last is None:
+            return None
+        if pattern is not None:
+            found = pattern.leaves(args, kwargs)
+            return None if found is None else self._known(found, pattern.structure)
+        expected = last[0][1]
         if expected is None or type(expected) is tuple:
             return None
         leaves, structure = flatten((args, kwargs))
@@ -236,6 +245,8 @@ class Compiled(Standing):
         else:
             version.used = True
         self._last = (key, version)
+        told_apart = structure is None or type(structure) is tuple
+        self._pattern = None if told_apart or call.parts else pattern_of(args, kwargs, structure)
         return BoundVersion(version, inputs, input_buffers(inputs, version))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:

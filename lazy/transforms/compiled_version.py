@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 from loopgrad.graph.types import TensorType
-from loopgrad.lazy.tensor.core import TensorLeaf, wrap
+from loopgrad.lazy.tensor.core import computed_tensor
 from loopgrad.lazy.tensor.trees import unflatten
 from loopgrad.lazy.transforms.compiled_arguments import check_written, write_back
 from loopgrad.runtime.buffers import Buffer
@@ -63,7 +63,6 @@ class Version:
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
         if self.form == "single":
-            buffer = buffers[0]
-            return wrap(TensorLeaf(buffer.type, buffer, None, True, self.chosen))
-        tensors = [wrap(TensorLeaf(b.type, b, None, True, self.chosen)) for b in buffers]
+            return computed_tensor(buffers[0], self.chosen)
+        tensors = [computed_tensor(b, self.chosen) for b in buffers]
         return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)
