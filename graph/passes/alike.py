@@ -26,7 +26,7 @@ import numpy as np
 
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.passes.windows import can_be_joined, joined_windows
+from loopgrad.graph.passes.windows import Window, can_be_joined, joined_windows
 from loopgrad.graph.primitives import ELEMENTWISE, PRIMITIVES, Kind
 from loopgrad.graph.rebuild import GraphBuilder, renewed
 from loopgrad.graph.types import TensorType
@@ -136,7 +136,7 @@ class _Joiner:
         if nodes[0].op == "const" or (nodes[0].op == "literal" and len(nodes) * prod(first.shape) <= MOST_DATA):
             return Joining(nodes[0].op, values)
         if nodes[0].op == "slice" and all(n.operands == nodes[0].operands for n in nodes):
-            return Joining("windows", values) if can_be_joined(nodes) else pieces
+            return Joining("windows", values) if can_be_joined(_windows(nodes)) else pieces
         if not _can_be_batched(nodes[0]) or not _equal_attributes(nodes):
             return pieces
         columns = [tuple([n.operands[i] for n in nodes]) for i in range(len(nodes[0].operands))]
@@ -151,11 +151,19 @@ def _op(value: Value) -> str:
     return value.node.op if value.node is not None else ""
 
 
+def _windows(nodes: Sequence[Node]) -> list[Window]:
+    return [Window(n.attrs, n.operands[0].shape, n.results[0].shape) for n in nodes]
+
+
 def _can_be_batched(node: Node) -> bool:
-    row = PRIMITIVES[node.op]
-    if len(node.results) != 1 or node.regions or not node.operands or node.op == "alias":
-        return False
-    return row.kind is Kind.ELEMENTWISE or (row.kind is Kind.MOVEMENT and row.batched is not None)
+    return len(node.results) == 1 and not node.regions and bool(node.operands) and may_be_batched(node.op)
+
+
+def may_be_batched(op: str) -> bool:
+    """Whether many of an operation, on operands of one type each, are one with an axis in front."""
+    row = PRIMITIVES[op]
+    moves = row.kind is Kind.MOVEMENT and row.batched is not None
+    return op != "alias" and (row.kind is Kind.ELEMENTWISE or moves)
 
 
 def _equal_attributes(nodes: Sequence[Node]) -> bool:
@@ -201,7 +209,8 @@ def _made(plan: Joining, b: GraphBuilder, env: dict[Value, Value], known: dict[V
         case "windows":
             assert first.node is not None
             source = first.node.operands[0]
-            return joined_windows([v.node for v in plan.values if v.node is not None], env.get(source, source), b)
+            nodes = [v.node for v in plan.values if v.node is not None]
+            return joined_windows(_windows(nodes), env.get(source, source), b)
         case "pieces":
             rows = [b.value("reshape", env.get(v, v), shape=(1, *v.shape)) for v in plan.values]
             return b.value("concat", *rows, axis=0)
@@ -223,8 +232,12 @@ def _returned(values: Values, made: Value, readers: Readers, b: GraphBuilder) ->
 
 
 def _concatenated(stacked: Value, node: Node, b: GraphBuilder) -> Value:
-    """The axis of the pieces as the outer part of the axis along which they were joined."""
-    axis, rank = node.attrs["axis"], len(stacked.shape)
+    return concatenated(stacked, node.attrs["axis"], node.results[0].shape, b)
+
+
+def concatenated(stacked: Value, axis: int, shape: tuple[int, ...], b: GraphBuilder) -> Value:
+    """The axis of the pieces as the outer part of the axis along which they were joined to an array of this shape."""
+    rank = len(stacked.shape)
     if axis:
         stacked = b.value("transpose", stacked, perm=(*range(1, axis + 1), 0, *range(axis + 1, rank)))
-    return b.value("reshape", stacked, shape=node.results[0].shape)
+    return b.value("reshape", stacked, shape=shape)

@@ -7,66 +7,77 @@ any others                                  a gather at known positions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.nodes import Value
 from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import TensorType, int64
 
 MOST_POSITIONS: Final = 1 << 16  # of a gather
 
 
-def can_be_joined(nodes: Sequence[Node]) -> bool:
-    """Whether these `slice` nodes of one value, all of one shape, are worth while as one value."""
-    size = prod(nodes[0].results[0].shape)
-    return size > 0 and (size * len(nodes) <= MOST_POSITIONS or _regular(nodes) is not None)
+class Window(NamedTuple):
+    """A slice with these attributes, of an array of one shape, that gives another."""
+
+    attrs: Mapping[str, Any]
+    extents: tuple[int, ...]
+    shape: tuple[int, ...]
 
 
-def joined_windows(nodes: Sequence[Node], source: Value, b: GraphBuilder) -> Value:
+def can_be_joined(windows: Sequence[Window]) -> bool:
+    """Whether these slices of one value, all of one shape, are worth while as one value."""
+    size = prod(windows[0].shape)
+    return size > 0 and (size * len(windows) <= MOST_POSITIONS or _regular(windows) is not None)
+
+
+def joined_windows(windows: Sequence[Window], source: Value, b: GraphBuilder) -> Value:
     """What they take from `source`."""
-    regular = _regular(nodes)
+    regular = _regular(windows)
     if regular is None:
-        return _gathered(nodes, source, b)
+        return _gathered(windows, source, b)
     axis, step = regular
-    first, last = _ranges(nodes[0]), _ranges(nodes[-1])
-    shape = nodes[0].results[0].shape
+    first, last = _ranges(windows[0]), _ranges(windows[-1])
+    shape = windows[0].shape
     start = tuple([r.start for r in first])
     stop = tuple([last[d][-1] + 1 if d == axis else r[-1] + 1 for d, r in enumerate(first)])
     steps = tuple([step if d == axis else r.step for d, r in enumerate(first)])
     rows = b.value("slice", source, start=start, stop=stop, step=steps)
-    parted = b.value("reshape", rows, shape=(*shape[:axis], len(nodes), *shape[axis:]))
+    parted = b.value("reshape", rows, shape=(*shape[:axis], len(windows), *shape[axis:]))
     return b.value("transpose", parted, perm=(axis, *[d for d in range(len(shape) + 1) if d != axis]))
 
 
-def _regular(nodes: Sequence[Node]) -> tuple[int, int] | None:
+def _regular(windows: Sequence[Window]) -> tuple[int, int] | None:
     """Along which axis, and with which step, one slice takes them all; None where none does."""
-    ranges = [_ranges(n) for n in nodes]
-    starts = np.array([[r.start for r in each] for each in ranges])
+    steps = windows[0].attrs["step"]
+    if min(steps, default=1) < 0 or any(w.attrs["step"] != steps for w in windows):
+        return None
+    starts = np.array([w.attrs["start"] for w in windows])
     moving = [axis for axis in range(starts.shape[1]) if np.any(starts[:, axis] != starts[0, axis])]
-    if len(moving) != 1 or any(r.step < 0 for r in ranges[0]) or len({n.attrs["step"] for n in nodes}) != 1:
+    if len(moving) != 1:
         return None
     (axis,) = moving
-    width, distances = len(ranges[0][axis]), np.unique(np.diff(starts[:, axis]))
+    width, distances = windows[0].shape[axis], np.unique(np.diff(starts[:, axis]))
     distance = int(distances[0])
-    if len(distances) != 1 or distance <= 0 or (width > 1 and (width != distance or ranges[0][axis].step != 1)):
+    if len(distances) != 1 or distance <= 0 or (width > 1 and (width != distance or steps[axis] != 1)):
         return None
     return axis, 1 if width == distance else distance
 
 
-def _gathered(nodes: Sequence[Node], source: Value, b: GraphBuilder) -> Value:
+def _gathered(windows: Sequence[Window], source: Value, b: GraphBuilder) -> Value:
     strides = [prod(source.shape[d + 1 :]) for d in range(len(source.shape))]
-    index = np.stack([sum(np.ix_(*[np.array(r) * n for r, n in zip(_ranges(s), strides, strict=True)])) for s in nodes])
+    ranges = [_ranges(w) for w in windows]
+    index = np.stack([sum(np.ix_(*[np.array(r) * n for r, n in zip(each, strides, strict=True)])) for each in ranges])
     flat = b.value("reshape", source, shape=(prod(source.shape),))
     type = TensorType(index.shape, int64)
     return b.value("gather", flat, b.value("literal", data=index.astype(np.int64).tobytes(), type=type))
 
 
-def _ranges(node: Node) -> list[range]:
+def _ranges(window: Window) -> list[range]:
     """The positions that a slice takes along each axis."""
-    attrs, extents = node.attrs, node.operands[0].shape
+    attrs = window.attrs
     bounds = zip(attrs["start"], attrs["stop"], attrs["step"], strict=True)
-    return [range(*slice(*bound).indices(extent)) for bound, extent in zip(bounds, extents, strict=True)]
+    return [range(*slice(*bound).indices(extent)) for bound, extent in zip(bounds, window.extents, strict=True)]

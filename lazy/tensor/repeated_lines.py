@@ -16,20 +16,21 @@ from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from loopgrad.graph.lift import slots
-from loopgrad.graph.nodes import Noted, Value
+from loopgrad.graph.nodes import Leaf, Noted, Value
+from loopgrad.graph.noted_lists import NotedList, noted_list
 from loopgrad.graph.structure import NotedStructure, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf
+from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed
 from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors
 from loopgrad.lazy.tensor.walk import walked
-from loopgrad.runtime.devices import Device, get_device
+from loopgrad.runtime.buffers import Buffer, host_buffer
+from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
 from loopgrad.runtime.processes import renewed_in_children
-from loopgrad.runtime.session import SESSION, placed
+from loopgrad.runtime.session import SESSION, evaluate_graph, placed
 
 if TYPE_CHECKING:
-    from loopgrad.runtime.buffers import Buffer
     from loopgrad.runtime.session import Versions
 
 MOST_LINES: Final = 4096
@@ -146,6 +147,8 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
     looked at. The caller has seen that nobody else refers to its value, and that no derivation is under way."""
     if t._history is not None or t._view is not None:
         return None
+    if value.note[0] == "concat" and (pieces := noted_list(value)) is not None:
+        return _list_elements(t, value, pieces)
     found = noted_structure(value)
     if found is None:
         return None
@@ -179,6 +182,36 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
         else:
             EVALUATOR.settle_alone(t, value, buffers[0])
         return buffers[0]
+    finally:
+        EVALUATOR.release(value, mine)
+
+
+def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | None:
+    """As above, of a list of pieces that are alike; those that somebody holds become leaves, as many as an evaluation
+    looks at."""
+    graph, given, members = found
+    config = current()
+    device = get_device(config.device)
+    if TensorLeaf.any_committed and any(isinstance(x, TensorLeaf) and x.committed for x in given):
+        return None
+    places: dict[Value, int] = {v: i for i, v in enumerate(members)}
+    along = [(other, v) for other, v in held_tensors() if v in places and v.known is None]
+    if along and device.kind not in HOST_KINDS:
+        return None
+    mine = EVALUATOR.claim(value)
+    if mine is None:
+        return None
+    try:
+        if t._value is not value:
+            return None
+        leaves = [x if isinstance(x, Leaf) else array_leaf(x, copy=False) for x in given]
+        (buffer,) = evaluate_graph(graph, leaves, config.device, config.options)
+        outputs: dict[Value, Buffer] = {value: buffer}
+        if along:
+            rows = buffer.array.reshape(len(members), *members[0].shape)
+            outputs.update((v, host_buffer(rows[places[v]], device.name)) for _, v in along)
+        EVALUATOR.settle([(t, value), *along], (), Computed(outputs, (), 0))
+        return buffer
     finally:
         EVALUATOR.release(value, mine)
 

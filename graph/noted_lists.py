@@ -1,0 +1,179 @@
+"""A long list of what was noted one by one, alike, as a graph of arrays.
+
+Enters: the note of a concat of many pieces, each the same operations on slices of the same leaves and on numbers.
+Leaves: a Graph of few nodes that gives the same elements, as `graph.passes.alike` makes of nodes; here the pieces need
+none, which takes a fifth of the time.
+
+    [2.0 * x[i] + 1.0 for i in range(900)], stacked   ->   2.0 * x[:900] + 1.0, with an array in place of each number
+
+What lies between a piece and its leaves must be read once: who else refers to it wants its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from sys import getrefcount
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Noted, Value
+from loopgrad.graph.passes.alike import DEEPEST, MANY, concatenated, may_be_batched
+from loopgrad.graph.passes.windows import Window, can_be_joined, joined_windows
+from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES
+from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.types import DType, TensorType, float64, scalar_text
+
+_INTEGERS: Final = frozenset({int})
+
+
+class NotedList(NamedTuple):
+    """`given`: the inputs, leaves and arrays of numbers, so that others make no other graph. `members`: the values that
+    pieces are made of, and that a list of tensors may hold; their elements follow each other in the output."""
+
+    graph: Graph
+    given: list[Leaf | np.ndarray[Any, Any]]
+    members: list[Noted]
+
+
+class _NotAlike(Exception):
+    """The pieces are no array."""
+
+
+class _OfArrays(GraphBuilder):
+    """Builds a graph whose literals are inputs. `given`: these, and leaves, by the inputs that they are."""
+
+    __slots__ = ("given",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[Value, Leaf | np.ndarray[Any, Any]] = {}
+
+    def emit(
+        self, op: str, operands: Sequence[Value], attrs: Mapping[str, Any] = NO_ATTRS, regions: tuple[Graph, ...] = ()
+    ) -> tuple[Value, ...]:
+        if op != "literal":
+            return super().emit(op, operands, attrs, regions)
+        value = Value(attrs["type"])
+        self.given[value] = np.frombuffer(attrs["data"], value.dtype.np).reshape(value.shape)
+        return (value,)
+
+
+def noted_list(output: Noted) -> NotedList | None:
+    """See above; None where the value isn't such a list."""
+    op, pieces, attrs, loc = output.note[:4]
+    if op != "concat" or len(pieces) < MANY or attrs["axis"] != 0 or set(map(type, pieces)) != {Noted}:
+        return None
+    joiner = _ListJoiner()
+    joiner.builder.loc = loc
+    reshaped = {p.note[0] for p in pieces} == {"reshape"} and {*map(getrefcount, pieces)} == {READ_ONCE - 1}
+    members: list[Noted] = [p.note[1][0] for p in pieces] if reshaped else list(pieces)
+    if set(map(type, members)) != {Noted} or len({v.shape for v in pieces}) > 1 or len({v.shape for v in members}) > 1:
+        return None
+    try:
+        stacked = joiner.rows(members)
+    except _NotAlike:
+        return None
+    b = joiner.builder
+    result = concatenated(stacked, 0, output.shape, b)
+    return NotedList(Graph(tuple(b.given), tuple(b.nodes), (result,)), [*b.given.values()], members)
+
+
+class _ListJoiner:
+    """`inputs`: of the graph that `builder` builds, by the leaves that they are."""
+
+    def __init__(self) -> None:
+        self.builder = _OfArrays()
+        self.inputs: dict[Leaf, Value] = {}
+
+    def rows(self, values: Sequence[Noted], depth: int = 0, exact: bool = True) -> Value:
+        """Values that are noted alike, with the axis of the pieces in front. `exact`: what reads them is, so that it
+        doesn't depend on what is known of numbers."""
+        notes = [v.note for v in values]
+        op, operands, attrs = notes[0][:3]
+        if any(note[0] != op or len(note[1]) != len(operands) for note in notes) or depth == DEEPEST:
+            raise _NotAlike
+        if any(v.known is not None for v in values):
+            raise _NotAlike
+        if op == "const":
+            each = attrs["type"]
+            if any(note[2]["type"] != each for note in notes):
+                raise _NotAlike
+            return self._numbers([note[2]["value"] for note in notes], each, exact)
+        if op == "slice":
+            return self._windows(values)
+        if not operands or not may_be_batched(op) or not _equal_attributes([note[2] for note in notes]):
+            raise _NotAlike
+        columns = [*zip(*[note[1] for note in notes], strict=True)]
+        exact = PRIMITIVES[op].exact is not None and (exact or op not in KEEPING_SPLATS)
+        found = [None if set(map(type, c)) == {float} else self._column(c, depth + 1, exact) for c in columns]
+        (beside, *_) = [column[0].type for column, rows in zip(columns, found, strict=True) if rows is not None]
+        rule = PRIMITIVES[op].batched
+        given = [rows or self._numbers(column, beside, exact) for column, rows in zip(columns, found, strict=True)]
+        return self.builder.emit(op, given, attrs if rule is None else rule(attrs, len(values)))[0]
+
+    def _column(self, values: Sequence[Any], depth: int, exact: bool) -> Value:
+        """One operand of each."""
+        if set(map(type, values)) == {Noted}:
+            if {*map(getrefcount, values)} != {READ_ONCE}:
+                raise _NotAlike
+            return self.rows(values, depth, exact)
+        first = values[0]
+        if not isinstance(first, Leaf) or any(v is not first for v in values):
+            raise _NotAlike
+        shape = (len(values), *first.shape)
+        return self.builder.value("broadcast", self._input(first), shape=shape, dims=tuple(range(1, len(shape))))
+
+    def _input(self, leaf: Leaf) -> Value:
+        value = self.inputs.get(leaf)
+        if value is None:
+            assert isinstance(leaf.type, TensorType)
+            value = self.inputs[leaf] = Value(leaf.type)
+            self.builder.given[value] = leaf
+        return value
+
+    def _numbers(self, numbers: Sequence[Any], type: TensorType, exact: bool) -> Value:
+        b, count = self.builder, len(numbers)
+        if len(set(map(scalar_text, numbers))) == 1:
+            return b.const(numbers[0], TensorType((count, *type.shape), type.dtype))
+        if not exact:  # powers depend on exponents that are known
+            raise _NotAlike
+        with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, as in kernels
+            data = np.array(numbers, type.dtype.np).tobytes()
+        own = b.value("literal", data=data, type=TensorType((count,), type.dtype))
+        return b.value("broadcast", own, shape=(count, *type.shape), dims=(0,)) if type.shape else own
+
+    def _windows(self, values: Sequence[Noted]) -> Value:
+        source, shape = values[0].note[1][0], values[0].shape
+        if not isinstance(source, Leaf) or any(v.note[1][0] is not source or v.shape != shape for v in values):
+            raise _NotAlike
+        windows = [Window(v.note[2], source.shape, shape) for v in values]
+        if not can_be_joined(windows):
+            raise _NotAlike
+        return joined_windows(windows, self._input(source), self.builder)
+
+
+def _equal_attributes(attrs: Sequence[Any]) -> bool:
+    """Whether they are the same integers and dtypes. (Others may be equal and differ: 0.0 and -0.0, 1 and True.)"""
+    first = attrs[0]
+    if all(other is first for other in attrs):
+        return first is NO_ATTRS or _plain(first)
+    return all(_plain(other) and other == first for other in attrs)
+
+
+def _plain(attrs: Any) -> bool:
+    for value in attrs.values():
+        kind = type(value)
+        if kind is not int and kind is not DType and not (kind is tuple and _INTEGERS.issuperset(map(type, value))):
+            return False
+    return True
+
+
+def _read_once() -> int:
+    """What `getrefcount` gives for a value in a column that one note reads."""
+    read = [(Noted(TensorType((), float64), "alias", (), NO_ATTRS, None),)]
+    (column,) = zip(*read, strict=True)
+    return next(map(getrefcount, column))
+
+
+READ_ONCE: Final = _read_once()
