@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-SHARE = float(os.environ.get("LOOPGRAD_TEST_OPTIMISED", 1 / 5))
+SHARE = float(os.environ.get("LOOPGRAD_TEST_OPTIMISED", 1 / 10))
 ABOUT_CODE = ("tests/benchmarks/", "tests/codegen/", "tests/runtime/")
 
 
