@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.complex_numbers.arithmetic import reciprocal as reciprocal_of
+from loopgrad.graph.complex_numbers.parts import joined, parts
 from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
@@ -297,7 +298,10 @@ def round(x: ArrayLike, /, decimals: int = 0, out: Out = None) -> Tensor:
 
 
 def _rounded(t: Tensor, decimals: int) -> Tensor:
-    if decimals == 0 or t._value.dtype.kind not in "fc":
+    if t._value.dtype.kind == "c" and decimals != 0:  # a product with the scale would mix parts, one infinite or NaN
+        real, imaginary = [_rounded(wrap(part), decimals)._value for part in parts(t._value)]
+        return wrap(joined((real, imaginary)))
+    if decimals == 0 or not t._value.dtype.is_float:
         return _rint(t) if decimals >= 0 else _round_integers(t, decimals)
     scale = 10.0 ** abs(decimals)
     return divide(_rint(multiply(t, scale)), scale) if decimals > 0 else multiply(_rint(divide(t, scale)), scale)

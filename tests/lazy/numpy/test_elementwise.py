@@ -165,6 +165,8 @@ def test_round(device: str, decimals: int) -> None:
     x = np.array([0.125, 2.675, -1.5, 0.5, 1234.5])
     check(lg.round(lg.asarray(x), decimals), np.round(x, decimals))
     check(lg.round(lg.asarray(np.array([14, 15, 26])), decimals), np.round(np.array([14, 15, 26]), decimals))
+    z = np.array([1.26 + 14.35j, complex(np.inf, 1.06), complex(-2.34, np.nan), complex(-0.0, -np.inf)])
+    check(lg.round(lg.asarray(z), decimals), np.round(z, decimals))
 
 
 @pytest.mark.parametrize("source", ["int32", "uint8", "float32", "float64", "bool"])
