@@ -17,6 +17,8 @@ from loopgrad.runtime.gpu.streams.api import StreamFailure
 WORKSPACE_BYTES: Final = 32 << 20  # what NVIDIA advises for Hopper
 SMALLEST_WORK: Final = 1 << 20  # multiplications; below that our own kernels, which graphs can hold
 LARGEST_SIDE: Final = (1 << 31) - 1
+NEIGHBOURS: Final = 32
+MANY_LANES: Final = 1 << 17
 DEFAULT_ALGORITHM: Final = -1
 PLAIN, TRANSPOSED = 0, 1
 
@@ -81,4 +83,14 @@ class Blas:
 def worthwhile(shape: ProductShape, dtype: DType) -> bool:
     """Whether the library would be of use."""
     batch, m, k, n = shape[:4]
-    return dtype in TYPES and max(batch, m, k, n) <= LARGEST_SIDE and batch * m * k * n >= SMALLEST_WORK
+    fits = dtype in TYPES and max(batch, m, k, n) <= LARGEST_SIDE
+    return fits and batch * m * k * n >= SMALLEST_WORK and not reads_suffice(shape)
+
+
+def reads_suffice(shape: ProductShape) -> bool:
+    """Of many products of a vector and a matrix, whose every element is read for one term: a lane for each element of
+    the results has the device busy reading, where neighbours read what lies side by side."""
+    batch, m, _, n, transpose_left, transpose_right, _ = shape
+    row = m == 1 and n >= NEIGHBOURS and not transpose_right
+    column = n == 1 and m >= NEIGHBOURS and transpose_left
+    return (row or column) and batch * m * n >= MANY_LANES

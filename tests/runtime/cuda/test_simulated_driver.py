@@ -326,6 +326,21 @@ def test_other_products_are_our_own(sim, size, dtype):
 
 
 @inside
+def test_many_products_by_vectors_are_read_by_lanes(sim):
+    rng = np.random.default_rng(9)
+    vectors, matrices = (rng.normal(size=(2048, *n)).astype("float32") for n in ((1, 20), (20, 64)))
+    for transposed in (False, True):
+        before = sim.blas().cublas_calls()
+        if transposed:
+            run = lg.compile(lambda v, m: lg.swapaxes(m, -1, -2) @ lg.swapaxes(v, -1, -2))
+        else:
+            run = lg.compile(lambda v, m: v @ m)
+        got = np.asarray(run(lg.asarray(vectors), lg.asarray(matrices)))
+        assert sim.blas().cublas_calls() == before
+        np.testing.assert_allclose(got.reshape(2048, 64), (vectors @ matrices)[:, 0], rtol=0, atol=2e-5)
+
+
+@inside
 def test_a_loop_over_products_has_the_same_bits_in_every_call(sim):
     def powers(a, n):
         return lg.fori_loop(0, n, lambda _, v: a @ v / lg.sum(v * v), a)
