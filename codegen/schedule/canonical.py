@@ -5,6 +5,7 @@ a value without elements                ->  const
 convolution                             ->  product of matrices, or sum of products (`convolutions`)
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
+product of few elements, many terms     ->  sum of products of slices (`deep_products`)
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
 concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather; but where
@@ -20,6 +21,7 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
 from loopgrad.codegen.schedule.cost import own_cost
+from loopgrad.codegen.schedule.deep_products import in_slices
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
@@ -75,6 +77,8 @@ def rewrite_block(graph: Graph, in_order: bool = False) -> Graph:
         results: Sequence[Value] | None = None
         if current.op in REDUCTIONS:
             results = _reduce(current, builder)
+        elif current.op == "matmul":
+            results = in_slices(current, builder)
         elif current.op == "scatter":
             results = _scatter(current, builder, in_order)
         elif current.op == "concat" and len(current.operands) > MOST_PIECES:

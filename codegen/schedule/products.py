@@ -54,11 +54,11 @@ def _only_transposed(graph: Graph) -> set[Value]:
     """Products of which nothing but one transpose is read."""
     uses = Counter([v for node in graph.nodes for v in node.operands])
     uses.update(graph.outputs)
-    sources = [node.operands[0] for node in graph.nodes if _turns(node)]
+    sources = [node.operands[0] for node in graph.nodes if turns(node)]
     return {v for v in sources if uses[v] == 1 and v.node is not None and v.node.op == "matmul"}
 
 
-def _turns(node: Node | None) -> bool:
+def turns(node: Node | None) -> bool:
     """Whether it exchanges the last two dims of its operand, and nothing else."""
     if node is None or node.op != "transpose":
         return False
@@ -71,14 +71,14 @@ def _exchanged(perm: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _turned(value: Value, builder: GraphBuilder) -> Value:
-    if value.node is not None and _turns(value.node):
+    if value.node is not None and turns(value.node):
         return value.node.operands[0]
     return builder.value("transpose", value, perm=_exchanged(tuple(range(len(value.shape)))))
 
 
 def _shared(value: Value, builder: GraphBuilder, transposed: dict[tuple[Value, tuple[int, ...]], Value]) -> Value:
     """The operand of a product by what an earlier one has of the same source."""
-    if value.node is None or value.node.op != "transpose" or _turns(value.node):
+    if value.node is None or value.node.op != "transpose" or turns(value.node):
         return value
     source, perm = value.node.operands[0], value.node.attrs["perm"]
     known = transposed.get((source, _exchanged(perm)))

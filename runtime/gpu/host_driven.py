@@ -94,6 +94,12 @@ class HostDriven(StepWalk):
             self._work.heap.reserve()
         return grew
 
+    def _start_early(self) -> None:
+        """After a trip: what a library computes takes so long that the device goes on with it while the host walks the
+        next one."""
+        if self._recorder.called and not self._launches.may_report:
+            self._flush()
+
     # launches
 
     def step(self, step: Step) -> None:
@@ -213,6 +219,7 @@ class HostDriven(StepWalk):
             self._count(index, trips - 1 - trip if step.reverse else trip)
             self.steps(step.body)
             self._bindings.swap(step.rotate)
+            self._start_early()
         if self._counters.pop(index, None) is not None:
             self._bindings.symbols[SLOTS + index] = own  # the slot serves other values after the loop
 

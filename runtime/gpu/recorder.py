@@ -31,13 +31,15 @@ class _Table:
 
 
 class Recorder:
-    """One list of commands and its tables. `symbols` belongs to the caller."""
+    """One list of commands and its tables. `symbols` belongs to the caller. `called`: whether a library's work is among
+    the commands."""
 
     def __init__(self, driver: Driver, symbols: Words, commands: Any = None) -> None:
         self.driver = driver
         self.symbols = symbols
         self.commands = driver.commands() if commands is None else commands
         self._tables = [_Table(driver, FIRST_WORDS)]
+        self.called = False
         self.commands.begin()
 
     def table(self, entries: Sequence[int]) -> int:
@@ -76,6 +78,7 @@ class Recorder:
 
     def call(self, call: LibraryCall, entries: Sequence[int]) -> None:
         """A library's work on the arrays of these symbols."""
+        self.called = True
         table, start = self._room(len(entries))
         table.symbols += entries
         place = table.words[start : start + len(entries)]
@@ -138,6 +141,7 @@ class Recorder:
 
     def restart(self) -> None:
         """Forget what was recorded."""
+        self.called = False
         del self._tables[1:]
         table = self._tables[0]
         table.symbols.clear()
