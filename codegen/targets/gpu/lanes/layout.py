@@ -38,6 +38,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     left_by,
     partial_size,
     parts,
+    streamed_tiles,
     tiling,
 )
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
@@ -58,6 +59,7 @@ from loopgrad.graph.types import int64
 COPY_ELEMENTS: Final = 1 << 22
 MOST_COPIES: Final = 4096
 LARGEST_GROUP: Final = 1024  # invocations of any workgroup
+FILLED: Final = 2  # as many tiles fill a device with lanes that take few registers and wait for what they read
 FEW_LANES: Final = 8  # that one invocation runs in order, without anything around it
 LARGE_SUMS: Final = 1 << 28  # bytes of exact sums that are announced
 FEW_COPIES: Final = 64  # fewer invocations than this for more lanes are announced
@@ -234,8 +236,11 @@ def around_accumulator(
         if acc.ranged:
             starts.append(terms_only(kernel, TermRange(acc.param), block, support))
         starts.append(terms_only(kernel, LargestTerm(acc.param, acc), block, support))
-        rounding = support.add(scaled_kernel(dtype, size, acc))
-        return starts, [Dispatch(rounding, size, (block, target))]
+        rounding = scaled_kernel(dtype, size, acc)
+        tiles = None if acc.lazy else streamed_tiles(rounding, support.geometry)
+        shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
+        module = support.add(rounding, shape)
+        return starts, [Dispatch(module, size, (block, target), tiles.count if tiles else 0)]
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
@@ -247,7 +252,7 @@ def around_accumulator(
 def terms_only(kernel: Kernel, acc: Accumulator, block: Array, support: Support) -> Dispatch:
     """A launch of the kernel's lanes in which they only look at what they will add."""
     terms, geometry = only_terms(kernel, acc.param), support.geometry
-    tiles = long_tiles(terms, geometry)  # few: what is unneeded is soon over
+    tiles = long_tiles(terms, geometry, FILLED)  # few: what is unneeded is soon over
     if tiles is None:
         tiles = Tiles(geometry.group, 1, prod(kernel.domain))
     params = [(PARAM, i) for i in range(len(kernel.params))]

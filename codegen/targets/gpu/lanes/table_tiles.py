@@ -45,10 +45,10 @@ def table_tiles(
     return (tiles, tuple(found)) if tiles is not None else None
 
 
-def long_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
-    """Few tiles of many lanes; None where there are too few lanes for that."""
+def long_tiles(kernel: Kernel, geometry: Geometry, more: int = 1) -> Tiles | None:
+    """Few tiles of many lanes, or `more` times as many; None where there are too few lanes for that."""
     lanes = prod(kernel.domain)
-    size = tile_size(lanes)
+    size = tile_size(lanes // more)
     if size < geometry.group:
         return None
     return Tiles(size, 1, lanes, min(most_unrolled(kernel), size // geometry.group))

@@ -107,9 +107,14 @@ def scaled_kernel(dtype: DType, size: int, acc: ScaledSum) -> Kernel:
     alone."""
     lane, b = KValue(int64), _Ops()
     (some, largest, marks, met) = _start_scaled(b, dtype, lane, size, acc)
-    then = _Ops()
-    _round_scaled(then, dtype, (lane, largest, marks, met), size, acc.high_bits)
-    b.ops.append(KOp("if", (some,), (), {}, (Block((), then.ops), Block())))
+    if acc.lazy:  # most elements have none: little is read
+        then = _Ops()
+        total = _round_scaled(then, dtype, (lane, largest, marks, met), size, acc.high_bits)
+        _add_to_table(then, dtype, total.dtype, lane, total, 1)
+        b.ops.append(KOp("if", (some,), (), {}, (Block((), then.ops), Block())))
+    else:
+        total = _round_scaled(b, dtype, (lane, largest, marks, met), size, acc.high_bits)
+        _add_to_table(b, dtype, total.dtype, lane, total, 1, some)
     params = (BufferParam(int64, table_words(size), "read"), BufferParam(dtype, size, "write"))
     return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
 
@@ -150,7 +155,7 @@ def sum_word(b: _Ops, lane: KValue, size: int, number: int) -> KValue:
 
 def _round_scaled(
     b: _Ops, dtype: DType, element: tuple[KValue, KValue, KValue, KValue], size: int, high_bits: int
-) -> None:
+) -> KValue:
     """high * 2**high_bits + low becomes a float and what its rounding lost, both without a sign, and then one."""
     form, (lane, largest, marks, met) = float_format(dtype), element
     wide = float64 if form.type == "f64" else float32
@@ -174,7 +179,7 @@ def _round_scaled(
     for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
         total = b.one("mul", wide, total, b.one("exp2", wide, b.one("cast", wide, part)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
-    _add_to_table(b, dtype, wide, lane, infinite(b, wide, total, marks, 1), 1)
+    return infinite(b, wide, total, marks, 1)
 
 
 def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> KValue:
@@ -190,10 +195,15 @@ def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> 
     return total
 
 
-def _add_to_table(b: _Ops, dtype: DType, wide: DType, lane: KValue, total: KValue, param: int) -> None:
+def _add_to_table(
+    b: _Ops, dtype: DType, wide: DType, lane: KValue, total: KValue, param: int, some: KValue | None = None
+) -> None:
+    """`some`: where the element doesn't stay as it is."""
     before = b.one("load", dtype, lane, param=param)
     after = b.one("add", wide, before if dtype is wide else b.one("cast", wide, before), total)
-    b.ops.append(KOp("store", (lane, after if dtype is wide else b.one("cast", dtype, after)), (), {"param": param}))
+    after = after if dtype is wide else b.one("cast", dtype, after)
+    after = after if some is None else b.one("select", dtype, some, after, before)
+    b.ops.append(KOp("store", (lane, after), (), {"param": param}))
 
 
 def last_kernel(dtype: DType, size: int, number: DType, lanes: int) -> Kernel:
