@@ -236,10 +236,10 @@ def around_accumulator(
         if acc.ranged:
             starts.append(terms_only(kernel, TermRange(acc.param), block, support))
         starts.append(terms_only(kernel, LargestTerm(acc.param, acc), block, support))
-        rounding = scaled_kernel(dtype, size, acc)
-        tiles = None if acc.lazy else streamed_tiles(rounding, support.geometry)
+        finish = scaled_kernel(dtype, size, acc)
+        tiles = None if acc.lazy else streamed_tiles(finish, support.geometry)
         shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
-        module = support.add(rounding, shape)
+        module = support.add(finish, shape)
         return starts, [Dispatch(module, size, (block, target), tiles.count if tiles else 0)]
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
