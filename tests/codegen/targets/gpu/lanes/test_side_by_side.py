@@ -131,3 +131,13 @@ def test_rows_are_folded_from_vectors():
         build.reduce(x, build.param(int32, count, "write"), "max", rank=1)
         assert folded_tiles(build.kernel(), Geometry()).side == (1 if length % 4 else 4)
         check(build.kernel(), arrays_of(build.kernel()))
+
+
+def test_lanes_that_meet_in_elements_stay_apart():
+    """Neighbours add to neighbours at once: side by side, each would add to a line of its own."""
+    build = Build(4096, 8)
+    x = build.load(build.param(float32, 4096 * 8), build.linear())
+    row = build.load(build.param(int64, 4096), build.indices[0])
+    place = build.one("add", (build.one("mul", (row, build.const(8, int64))), build.indices[1]))
+    build.accumulate(build.param(float32, 800, "accumulate"), place, x)
+    assert lanes_side_by_side(build.kernel(), 4) == 1
