@@ -121,7 +121,6 @@ class Gpu:
             tile_group=self._tile_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
             known_bits=not self.is_nvidia,
-            exchanges=not self.is_nvidia,
         )
 
     @property

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
-from loopgrad.codegen.lower.walked import walked
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import MatmulStep, Program, RoutineRow
-from loopgrad.codegen.steps import all_steps
+from loopgrad.codegen.program import Program, RoutineRow
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
@@ -27,10 +25,6 @@ from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
-
-PLAIN: Final = (
-    "lanes for themselves, since this driver gives wrong numbers where a workgroup's lanes exchange elements in loops"
-)
 
 
 class ImageBuilder(Protocol):
@@ -72,18 +66,8 @@ class _Kernels:
         return self.own(kernel, False, plan)
 
 
-def without_exchanges(program: Program) -> Program:
-    """The program with running totals that lanes walk, and what that means for it."""
-    slow = [k.name for k in program.kernels if k.running is not None]
-    slow += ["products of matrices"] * any(isinstance(step, MatmulStep) for step in all_steps(program.steps))
-    notes = (*program.notes, f"{', '.join(slow)}: {PLAIN}") if slow else program.notes
-    return replace(program, kernels=tuple(map(walked, program.kernels)), notes=notes)
-
-
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
-    if not image.geometry.exchanges:
-        program = without_exchanges(program)
     straightened = replace(program, kernels=tuple(map(chosen, program.kernels)))
     program = with_epilogues(with_row_stages(with_pieces(with_stack_rows(straightened)), image.geometry))
     kernels = _Kernels(image, options)

@@ -49,8 +49,6 @@ class Features:
     `known_bits`: the driver's compiler is right about which bits of an integer can be set (NVIDIA's driver 580.159
     isn't, on an H200); elsewhere masks, shifts, quotients and products end with an exclusive or with a zero that it
     can't know.
-    `exchanges`: as of Geometry (NVIDIA's driver 580.159 gets products of matrices, running totals and boxes of lanes
-    wrong for some shapes on an H200, which CUDA gets right; neither barriers, unrolling nor divisions explain it).
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
@@ -69,7 +67,6 @@ class Features:
     endless_loops: bool = True
     widening: bool = True
     known_bits: bool = True
-    exchanges: bool = True
     denormals: tuple[int, ...] = ()
     specials: tuple[int, ...] = ()
     nearest: tuple[int, ...] = ()

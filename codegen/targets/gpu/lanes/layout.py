@@ -110,7 +110,7 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
     if lanes <= FEW_LANES and any(a is None or a.blocks for a in found):
         return LaneMapping(1)
     if len(accumulators) == len(found):
-        boxes = boxed(kernel, geometry.memory) if geometry.exchanges else None
+        boxes = boxed(kernel, geometry.memory)
         if boxes is not None:
             return LaneMapping(group=geometry.group, boxes=boxes, accumulators=accumulators)
         tables = table_tiles(kernel, accumulators, geometry)

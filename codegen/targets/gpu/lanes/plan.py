@@ -60,7 +60,6 @@ class Geometry:
     resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
     wide: bool = True  # there are atomics of 64 bits
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
-    exchanges: bool = True  # loops in which invocations exchange elements through that memory give the right numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class _Supported:
 
     def product(self, step: MatmulStep) -> int:
         dtype, geometry = self.slots[step.out].type.dtype, self.support.geometry
-        product = squared(step, dtype, geometry.group, geometry.memory) if geometry.exchanges else None
+        product = squared(step, dtype, geometry.group, geometry.memory)
         plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
         lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
         if step.epilogue is None:
