@@ -4,8 +4,8 @@ A forked child has the thread that forked and no other. Our locks are free in it
 them, and what else counts the work of threads starts anew (`renewed_in_children`): what they guard is whole after each
 single step. LLVM's state isn't, so its lock is held while the process forks; and it is taken for good when the
 interpreter ends (`Ending`), since the process then destroys what a thread inside LLVM works on. Modules that we import
-late and that another thread is importing are awaited, or the child would wait for them for ever. GPUs don't survive a
-fork: see `lost_in_children`.
+late and that another thread is importing are awaited, or the child would wait for them for ever; what a thread begins
+to import between that and the fork, the child imports anew. GPUs don't survive a fork: see `lost_in_children`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ FORKED: Final = (
     "start processes with multiprocessing's method 'spawn' or 'forkserver', or open the GPU in the children only"
 )
 LATE_PACKAGES: Final = {"loopgrad", "llvmlite", "optree", "platformdirs", "networkx", "vulkan", "cuda", "hip"}
+IMPORTS: Final = "_frozen_importlib"
 LLVM: Final = "llvmlite.binding.ffi"
 THREADS_IN_LLVM: Final = "loopgrad.codegen.targets.llvm_threads"  # not imported where nothing is compiled
 LONGEST_WAIT: Final = 0.5  # seconds
@@ -110,7 +111,21 @@ def _before_fork() -> None:
                 importlib.import_module(name)
 
 
+def _forget_unfinished_imports() -> None:
+    """What the parent's other threads were importing is imported anew: here nobody ends it, nor lets go of its lock."""
+    me = threading.get_ident()
+    locks: dict[str, Callable[[], Any]] = getattr(sys.modules.get(IMPORTS), "_module_locks", {})
+    owners = {name: getattr(lock(), "owner", None) for name, lock in list(locks.items())}
+    for name, owner in owners.items():
+        if owner not in (None, me) and name.partition(".")[0] in LATE_PACKAGES:
+            locks.pop(name, None)
+    for name in _being_imported():
+        if owners.get(name) != me:
+            sys.modules.pop(name, None)
+
+
 def _in_child() -> None:
+    _forget_unfinished_imports()
     for lock in _locks.members():
         lock._at_fork_reinit()
     for device in _devices.members():

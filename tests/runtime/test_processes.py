@@ -98,6 +98,47 @@ IMPORTING = """
     print("done")
 """
 
+UNAWAITED = """
+    import importlib.abc, importlib.util, os, signal, sys, threading, time
+    import loopgrad
+    from loopgrad.runtime import processes
+
+    phase, parent, seen = sys.argv[1], os.getpid(), processes._being_imported
+    # as where the import begins just before the process forks
+    processes._being_imported = lambda: [] if os.getpid() == parent else seen()
+
+    def slowly(now):
+        if now == phase and os.getpid() == parent:
+            begun.set()
+            time.sleep(0.5)
+
+    class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name, path, target=None):
+            if name == "loopgrad.slow":
+                slowly("found")
+                return importlib.util.spec_from_loader(name, self)
+
+        def exec_module(self, module):
+            module.first = 1
+            slowly("executed")
+            module.last = 1
+
+    signal.alarm(20)
+    begun = threading.Event()
+    sys.meta_path.insert(0, Slow())
+    thread = threading.Thread(target=lambda: importlib.import_module("loopgrad.slow"))
+    thread.start()
+    begun.wait()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        os._exit(0 if importlib.import_module("loopgrad.slow").last else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
+    assert loopgrad.slow.last
+    print("done")
+"""
+
 ENDS = """
     start(True)
     time.sleep(float(sys.argv[1]))
@@ -205,6 +246,12 @@ def test_children_of_a_process_whose_threads_compile_and_evaluate() -> None:
 @forks
 def test_a_fork_while_a_thread_imports_what_wants_a_lock_of_the_standard_library() -> None:
     done(IMPORTING)
+
+
+@forks
+@pytest.mark.parametrize("phase", ["found", "executed"])
+def test_what_another_thread_begins_to_import_the_child_imports_anew(phase: str) -> None:
+    done(UNAWAITED, phase)
 
 
 @forks
