@@ -14,6 +14,7 @@ from loopgrad.codegen.program import (
     LaunchStep,
     MatmulStep,
     PopStep,
+    Program,
     PushStep,
     ReserveStep,
     RoutineRow,
@@ -104,3 +105,10 @@ def named(step: Step) -> Iterator[int]:
 def epilogue_slots(step: MatmulStep) -> list[int]:
     """What backs the parameters of a product's kernel after those of the product itself."""
     return [] if step.epilogue is None else [slot for slot in step.epilogue.slots if slot != step.out]
+
+
+def slot_uses(program: Program) -> Counter[int]:
+    """How many steps name each slot, and once more for each time that the program gives it."""
+    found = Counter([slot for step in all_steps(program.steps) for slot in set(named(step))])
+    found.update(program.outputs)
+    return found

@@ -61,7 +61,7 @@ def svd(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...
 
 def _singular(a: Value, how: Mapping[str, bool]) -> tuple[Value, ...]:
     *batch, m, n = a.shape
-    if prod(batch) == 1 or n > ROTATED:
+    if prod(batch) == 1 or n > MOST_ROTATED:
         return emit("gesvd", (a,), how)
     *results, failed = emit("gesvdj", (a,), {"vectors": how["vectors"]})
     if how["vectors"]:
@@ -83,7 +83,7 @@ def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tup
     return emit("trsm", operands, how)
 
 
-ROTATED: Final = 32  # columns of matrices that libraries take many of for singular values, by rotations
+MOST_ROTATED: Final = 32  # rows and columns of many matrices whose eigenvalues or singular values are one call
 NEEDED: Final = "potrf"  # a library with this function has the others
 FORMS: Final[dict[str, Form]] = {
     "cholesky": cholesky,

@@ -34,8 +34,7 @@ LARGEST_BESIDE: Final = 8  # the same where a library is there, outside of loops
 SMALLEST_CALLED: Final = 9  # rows or columns for which a device's library is called
 LARGEST_CALLED: Final = 30_000  # those whose work the library's functions can count
 MOST_CALLS: Final = 16  # matrices, one after the other
-MOST_ROTATED: Final = 32  # rows of many matrices whose eigenvalues or singular values are one call
-ROTATED: Final = ("eigh", "svd")
+ROTATED: Final = ("eigh", "svd")  # of many small matrices, by rotations
 WORTH_LANES: Final = 64  # matrices, for which lanes are better than a library
 WORTH_LOOPS: Final = 8  # the same for lanes that factorise in loops, whose code is made sooner
 
@@ -73,7 +72,7 @@ def called_form(node: Node, library: frozenset[str]) -> Form | None:
     count, size = _count(node), max(a)
     if not min(*a, count, *node.results[0].shape) or not SMALLEST_CALLED <= size <= LARGEST_CALLED:
         return None
-    together = node.op in in_lanes.FORMS or (node.op in ROTATED and size <= MOST_ROTATED)
+    together = node.op in in_lanes.FORMS or (node.op in ROTATED and size <= by_library.MOST_ROTATED)
     own = node.op in forms_of(node, whole.FORMS)
     return by_library.FORMS[node.op] if together or count <= MOST_CALLS or not own else None
 

@@ -70,6 +70,16 @@ FORKS = """
     print("done")
 """
 
+FORKED_MEANWHILE = """
+    signal.alarm(20)
+    begun = threading.Event()
+    sys.meta_path.insert(0, Slow())
+    thread = threading.Thread(target=lambda: importlib.import_module("loopgrad.slow"))
+    thread.start()
+    begun.wait()
+    pid = os.fork()
+"""
+
 IMPORTING = """
     import importlib.abc, importlib.util, os, signal, sys, threading, time
     import loopgrad
@@ -83,14 +93,9 @@ IMPORTING = """
             begun.set()
             time.sleep(0.3)
             logging.getLogger("slow")
+"""
 
-    signal.alarm(20)
-    begun = threading.Event()
-    sys.meta_path.insert(0, Slow())
-    thread = threading.Thread(target=lambda: importlib.import_module("loopgrad.slow"))
-    thread.start()
-    begun.wait()
-    pid = os.fork()
+IMPORTED = """
     if pid == 0:
         os._exit(0 if hasattr(loopgrad, "slow") else 1)
     assert os.waitpid(pid, 0)[1] == 0
@@ -122,14 +127,9 @@ UNAWAITED = """
             module.first = 1
             slowly("executed")
             module.last = 1
+"""
 
-    signal.alarm(20)
-    begun = threading.Event()
-    sys.meta_path.insert(0, Slow())
-    thread = threading.Thread(target=lambda: importlib.import_module("loopgrad.slow"))
-    thread.start()
-    begun.wait()
-    pid = os.fork()
+UNAWAITED_CHILD = """
     if pid == 0:
         signal.alarm(10)
         os._exit(0 if importlib.import_module("loopgrad.slow").last else 1)
@@ -245,13 +245,13 @@ def test_children_of_a_process_whose_threads_compile_and_evaluate() -> None:
 
 @forks
 def test_a_fork_while_a_thread_imports_what_wants_a_lock_of_the_standard_library() -> None:
-    done(IMPORTING)
+    done(IMPORTING + FORKED_MEANWHILE + IMPORTED)
 
 
 @forks
 @pytest.mark.parametrize("phase", ["found", "executed"])
 def test_what_another_thread_begins_to_import_the_child_imports_anew(phase: str) -> None:
-    done(UNAWAITED, phase)
+    done(UNAWAITED + FORKED_MEANWHILE + UNAWAITED_CHILD, phase)
 
 
 @forks

@@ -11,7 +11,6 @@ which are in registers. The gates of a recurrent layer are slices of one product
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,7 +21,7 @@ from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.passes import dce, optimise
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, Step
-from loopgrad.codegen.steps import all_steps, named, with_blocks
+from loopgrad.codegen.steps import named, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.row_stages import own_element, with_launched_kernels, with_rows
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
@@ -54,8 +53,7 @@ class _PieceCut:
 class _LaunchJoiner:
     def __init__(self, program: Program) -> None:
         self.program, self.kernels, self.slots = program, list(program.kernels), list(program.slots)
-        self.uses = Counter([slot for step in all_steps(program.steps) for slot in set(named(step))])
-        self.uses.update(program.outputs)
+        self.uses = slot_uses(program)
 
     def run(self) -> Program:
         steps = self.block(self.program.steps)

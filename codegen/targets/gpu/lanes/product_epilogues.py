@@ -10,7 +10,6 @@ between touches what it does. The product itself is only stored where something 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -18,7 +17,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.footprint import scattered_reads
 from loopgrad.codegen.program import LaunchStep, MatmulStep, Program, Step
-from loopgrad.codegen.steps import all_steps, named, with_blocks
+from loopgrad.codegen.steps import all_steps, named, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.row_stages import indices, own_element, suits
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun, with_versions
@@ -37,8 +36,7 @@ def with_epilogues(program: Program) -> Program:
 class _Epilogues:
     def __init__(self, program: Program) -> None:
         self.program, self.kernels, self.slots = program, program.kernels, list(program.slots)
-        self.uses = Counter([slot for step in all_steps(program.steps) for slot in set(named(step))])
-        self.uses.update(program.outputs)
+        self.uses = slot_uses(program)
 
     def run(self) -> Program:
         steps = self.block(self.program.steps)

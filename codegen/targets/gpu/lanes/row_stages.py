@@ -16,7 +16,6 @@ Launches in between that have nothing to do with the rows come after the stages,
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -26,7 +25,7 @@ from loopgrad.codegen.kernel.linear_index import Linear, linear, places
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, Step
-from loopgrad.codegen.steps import all_steps, named, with_blocks
+from loopgrad.codegen.steps import all_steps, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
@@ -75,8 +74,7 @@ class _Fusion:
     def __init__(self, program: Program, geometry: Geometry) -> None:
         self.program, self.geometry = program, geometry
         self.kernels, self.slots = list(program.kernels), list(program.slots)
-        self.uses = Counter([slot for step in all_steps(program.steps) for slot in set(named(step))])
-        self.uses.update(program.outputs)
+        self.uses = slot_uses(program)
 
     def run(self) -> Program:
         steps = self.block(self.program.steps)

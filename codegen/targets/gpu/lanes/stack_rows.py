@@ -12,7 +12,6 @@ launches meet without a step between them, and a recorded loop takes the rows wh
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
@@ -32,7 +31,7 @@ from loopgrad.codegen.program import (
     ReserveStep,
     Step,
 )
-from loopgrad.codegen.steps import all_steps, launches, named, rotated, with_blocks
+from loopgrad.codegen.steps import all_steps, launches, named, rotated, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.row_stages import own_element
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun
 from loopgrad.graph.types import int64
@@ -51,8 +50,7 @@ class _RowsOfStacks:
     def __init__(self, program: Program) -> None:
         self.program, self.kernels, self.slots = program, list(program.kernels), list(program.slots)
         steps = list(all_steps(program.steps))
-        self.uses = Counter([slot for step in steps for slot in set(named(step))])
-        self.uses.update(program.outputs)
+        self.uses = slot_uses(program)
         self.launched = launches(program.steps)
         self.rotating = frozenset([slot for step in steps for slot in rotated(step)])
 
