@@ -7,21 +7,26 @@ for its tangent. With the columns of the three smallest pivots last, and in the 
 
 B is regular unless A lacks more than three ranks, and det S is written out: the rule divides by nothing that may be 0,
 and has derivatives of every order itself. Where more than three ranks are missing, derivatives up to the third order
-are 0, and so says the rule of all orders.
+are 0; what higher ones are, B can't say, nor where it is regular by rounding errors alone: they are NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
 
 from loopgrad.graph import matrix_ops as mx
-from loopgrad.graph import ops
+from loopgrad.graph import ops, region_ops
+from loopgrad.graph.build import enter, trace
 from loopgrad.graph.complex_numbers.table import computed
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import TensorType, bool_, int64
 
 Elements: TypeAlias = Callable[[int, int], Value]  # at a row and a column
+KNOWN: Final = 2  # derivatives of a tangent that are 0 where four ranks are missing
 
 
 def by_pivots(packed: Value, swaps: Value) -> Value:
@@ -97,10 +102,49 @@ def with_tangent(a: Value, t: Value) -> list[Value]:
     b, db = [mx.rows_at(_columns_at(v, order), rows) for v in (a, t)]
     k = a.shape[-1] - 3
     leading = mx.part(turned_packed, (0, k), (0, k))
-    lost = ops.reduce_or(ops.eq(mx.size(mx.diagonal(leading)), 0), (len(a.shape) - 2,))
+    pivots = mx.size(mx.diagonal(leading))
+    smallest, largest = [reduce(pivots, (len(a.shape) - 2,)) for reduce in (ops.reduce_min, ops.reduce_max)]
+    lost = ops.eq(smallest, 0)
     tangent = _by_blocks(b, db, k, lost)
     zero = ops.zeros_like(tangent)
-    return [by_pivots(packed, swaps), ops.select(lost, zero, ops.select(negative, ops.neg(tangent), tangent))]
+    tangent = ops.select(lost, zero, ops.select(negative, ops.neg(tangent), tangent))
+    doubtful = ops.le(smallest, ops.mul(largest, a.shape[-1] * float(np.finfo(a.dtype.np).eps)))
+    return [by_pivots(packed, swaps), ops.add(tangent, _unknown(a, t, doubtful))]
+
+
+def _unknown(a: Value, t: Value, doubtful: Value) -> Value:
+    """0, and so are its derivatives, but those that can't be known of a tangent where that is `doubtful`."""
+    still, moving = _weighted(a), _weighted(t)
+    (nothing,) = region_ops.call((still, doubtful), _vanishing(still.type, KNOWN), "jvp", arguments=1, name="det")
+    return ops.select(doubtful, mx.mul(nothing, moving), 0)
+
+
+def _weighted(v: Value) -> Value:
+    """A sum of the elements that is 0 of none but zeros, unless somebody looked for such: a cotangent of 0 would stop
+    NaN."""
+    rank, (m, n) = len(v.shape) - 2, v.shape[-2:]
+    row, column = [ops.iota(TensorType((m, n), v.dtype.part), d) for d in range(2)]
+    weights = ops.broadcast(ops.sqrt(ops.add(ops.add(ops.mul(row, n), column), 1)), v.shape, (rank, rank + 1))
+    return computed("reduce_sum", mx.mul(v, weights), axes=(rank, rank + 1))
+
+
+@lru_cache(maxsize=256)
+def _vanishing(type: TensorType, order: int) -> tuple[Graph, Graph]:
+    """A function that is 0, with so many derivatives that are 0 as well; the next one is NaN where its second argument
+    holds."""
+
+    def rule(v: Value, doubtful: Value, t: Value) -> list[Value]:
+        if not order:
+            slope = ops.select(doubtful, mx.NAN, ops.zeros_like(v))
+        else:
+            regions = _vanishing(type, order - 1)
+            (slope,) = region_ops.call((v, doubtful), regions, "jvp", arguments=1, name="det")
+        return [ops.zeros_like(v), mx.mul(slope, t)]
+
+    known = TensorType(type.shape, bool_)
+    with enter(None):  # what is kept belongs to no function that is being traced
+        zero, _ = trace(lambda v, _: [ops.zeros_like(v)], [type, known])
+        return zero, trace(rule, [type, known, type])[0]
 
 
 def _by_blocks(b: Value, db: Value, k: int, lost: Value) -> Value:

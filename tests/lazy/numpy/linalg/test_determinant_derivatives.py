@@ -73,12 +73,33 @@ def test_third_derivatives():
 
 
 def _third(a, e):
+    return float(_moved(_moved(_moved(lg.linalg.det, e), e), e)(lg.asarray(a)))
+
+
+def _moved(f, e):
     along = lg.asarray(e)
+    return lambda a: lg.jvp(f, (a,), (along,))[1]
 
-    def moved(f):
-        return lambda a: lg.jvp(f, (a,), (along,))[1]
 
-    return float(moved(moved(moved(lg.linalg.det)))(lg.asarray(a)))
+def test_fourth_derivatives():
+    """Of a matrix that lacks four ranks, or does but for rounding, they are NaN and no wrong number; the regular one
+    beside it has its own."""
+    rng = np.random.default_rng(9)
+    left, right = rng.normal(size=(2, 5, 1))
+    regular = rng.normal(size=(5, 5))
+    e = np.stack([regular.T - regular] * 3)
+    with lg.default_device("interpreter"):  # the program is long
+        a = lg.asarray(np.stack([left @ right.T, regular, np.zeros((5, 5))]))
+        third = _moved(_moved(_moved(lg.linalg.det, e), e), e)
+        value, slope = map(np.asarray, lg.value_and_grad(lambda a: lg.sum(third(a)))(a))
+    assert np.isfinite(value)
+    np.testing.assert_allclose((slope[1] * e[0]).sum(), _fourth_of_regular(regular, e[0]), rtol=1e-9)
+    assert np.isnan(slope[[0, 2]]).all()
+
+
+def _fourth_of_regular(a, e):
+    """24 times a coefficient of det(a) det(1 + s inv(a) e), a symmetric function of eigenvalues."""
+    return 24 * np.linalg.det(a) * np.poly(np.linalg.eigvals(np.linalg.solve(a, e)))[4].real
 
 
 def test_complex_matrices(device):
