@@ -215,7 +215,7 @@ def as_update(kind: str, values: ArrayLike, base: Value) -> Value:
     t = as_tensor(values)
     dtype = t._value.dtype
     joined = promote_weak(base.dtype, dtype) if t._weak else promote(base.dtype, dtype)
-    if joined is not base.dtype and not (base.dtype.kind == joined.kind == dtype.kind):
+    if joined.kind != base.dtype.kind:  # the same kind in fewer bits is rounded, or wraps, as in NumPy
         raise _lossy(kind, dtype, base)
     return cast_operand(t, base.dtype)
 

@@ -59,9 +59,9 @@ _POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102
 
 
 def _as_float(x: ArrayLike) -> Tensor:
-    """`x`, integers as the default float."""
+    """`x`, integers as the default float; a quotient of complex numbers would mix their parts, one infinite or NaN."""
     t = as_tensor(x)
-    return t if t._value.dtype.is_float else divide(t, 1)
+    return t if t._value.dtype.differentiable else divide(t, 1)
 
 
 def _as_real(op: str, x: ArrayLike) -> Tensor:

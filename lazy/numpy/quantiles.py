@@ -81,7 +81,7 @@ def _quantile(
     if (skip_nan or method == "middle") and 0 in as_tensor(x)._value.shape:
         return _of_nothing(_as_float(x), axis, keepdims)
     rows, axes, kept = _rows(x, axis, whole=method in _ELEMENTS)
-    at = cast(as_tensor(q), float_dtype(rows._value.dtype))
+    at = cast(as_tensor(q), float_dtype(rows._value.dtype).part)
     if len(at._value.shape) > 1:
         raise ShapeError(explained("quantile", "one quantile or a vector of them", at._value.type, "ravel it"))
     if weights is not None:
@@ -117,7 +117,7 @@ def _of_sorted(rows: Tensor, at: Tensor, method: str, skip_nan: bool) -> Tensor:
         both = _mean_of_two if method == "middle" else _between
         share = where(less(place, 0.0), 0.0, share)
         result = both(below, above, cast(share, rows._value.dtype))
-    if not rows._value.dtype.is_float:
+    if not rows._value.dtype.differentiable:
         return result
     empty = less(present, 1) if skip_nan else less(0, missing)
     return where(empty, float("nan"), result)

@@ -145,6 +145,8 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
         value = _kept(value, where, _limit(value.dtype, name))
         if initial is not None and product_of(value.shape) == 0:  # there is nothing to compare `initial` with
             value = _nothing(value, axis, _limit(value.dtype, name))
+        if value.dtype is bool_ and 0 in [value.shape[d] for d in normal_axes(name, axis, len(value.shape))]:
+            raise ShapeError(explained(name, "at least one element to reduce", value.type, "handle the empty case"))
         result = wrap(_reduced(on_bool if value.dtype is bool_ else op, value, axis, keepdims))
         if initial is not None:
             result = minimum(result, initial) if name == "min" else maximum(result, initial)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
+from math import isinf
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +63,12 @@ def _as_float(x: ArrayLike) -> Tensor:
 # ---- sums that skip NaN
 
 
+def _with(number: float, t: Tensor) -> Tensor:
+    """t with a number in place of NaN; complex numbers are NaN where a part is, and the limits of an order have two."""
+    limit = complex(number, number) if t._value.dtype.kind == "c" and isinf(number) else number
+    return choose(isnan(t), limit, t)
+
+
 _SKIPPING = """`{plain}` of the elements that aren't NaN, with its options, shapes, dtypes and errors{all_nan}.
 
 >>> lg.{name}([1.0, np.nan, 3.0])
@@ -72,7 +79,7 @@ Tensor({result})
 def _skipping(reduce: Callable[..., Tensor], name: str, identity: float, result: str) -> Callable[..., Tensor]:
     def function(x: ArrayLike, /, *args: Any, **how: Any) -> Tensor:
         t = as_tensor(x)
-        return reduce(choose(isnan(t), identity, t) if t._value.dtype.is_float else t, *args, **how)
+        return reduce(_with(identity, t) if t._value.dtype.differentiable else t, *args, **how)
 
     function.__name__ = function.__qualname__ = name
     function.__signature__ = signature(reduce)  # type: ignore[attr-defined]
@@ -94,9 +101,9 @@ def _nan_extremum(reduce: Callable[..., Tensor], name: str, limit: float, result
         where: ArrayLike | None = None,
     ) -> Tensor:  # fmt: skip
         t = as_tensor(x)
-        if not t._value.dtype.is_float:
+        if not t._value.dtype.differentiable:
             return reduce(t, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
-        found = reduce(choose(isnan(t), limit, t), axis=axis, keepdims=keepdims, initial=initial, where=where)
+        found = reduce(_with(limit, t), axis=axis, keepdims=keepdims, initial=initial, where=where)
         if initial is None:
             found = choose(isnan(t).all(axis=axis, keepdims=keepdims), float("nan"), found)
         return delivered(name, found, out)

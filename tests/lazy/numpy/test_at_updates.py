@@ -129,3 +129,16 @@ def test_assignment_to_a_carry(device: str) -> None:
         return v
 
     assert lg.fori_loop(0, 3, body, lg.zeros(4)).tolist() == [0, 2, 4, 0]
+
+
+def test_values_of_a_lower_kind_become_elements():
+    """NumPy's and JAX's assignments take integers for floats, wider ones and unsigned ones for integers."""
+    for dtype, given in (("float32", "int64"), ("float16", "int32"), ("complex64", "int64"), ("int8", "uint8")):
+        values, expected = np.array([3, 250], given), np.zeros(3, dtype)
+        expected[[0, 2]] = values
+        x = lg.zeros(3, dtype=dtype)
+        x[np.array([0, 2])] = lg.asarray(values)
+        np.testing.assert_array_equal(np.asarray(x), expected)
+        np.testing.assert_array_equal(np.asarray(lg.zeros(3, dtype=dtype).at[::2].set(lg.asarray(values))), expected)
+    with pytest.raises(lg.DTypeError, match="values that fit"):
+        lg.zeros(3, dtype="int64").at[0].set(lg.asarray(0.5))

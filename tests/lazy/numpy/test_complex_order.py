@@ -9,6 +9,7 @@ import loopgrad as lg
 from tests.programs.numpy_scripts.scripts import quiet
 
 NAN, INF = np.nan, np.inf
+SKIPPING = ("nansum", "nanmax", "nanmin", "nanargmax", "nanargmin", "nancumsum", "nanmedian")
 Z = np.array([
     [1 + 2j, 3 - 1j, 3 + 1j, 0j], [1 + 2j, NAN, 2, 1 + 5j], [complex(2, NAN), 1, 5, 1j],
     [complex(INF, 1), complex(-INF, 2), complex(INF, -1), complex(0.0, -0.0)],
@@ -52,3 +53,14 @@ def test_derivatives_move_as_the_elements_do(device: str) -> None:
 def size_slope(z: complex) -> complex:
     """The slopes of re**2 + 3 im**2 by both parts."""
     return complex(2 * z.real, 6 * z.imag)
+
+
+def test_complex_numbers_with_a_nan_in_either_part_are_skipped(device):
+    """NaN in one part only counts, infinities stay: rint and round leave the other part alone."""
+    z = np.array([complex(1, np.nan), 2 + 0.5j, complex(-np.inf, 1.4), complex(np.nan, 3), 3 + 2j])
+    of_numpy = {name: getattr(np, name)(z) for name in SKIPPING}
+    for name, expected in of_numpy.items():
+        np.testing.assert_array_equal(np.asarray(getattr(lg, name)(lg.asarray(z))), expected, err_msg=name)
+    both = np.array([complex(np.inf, np.inf), complex(np.inf, 1.4), complex(np.nan, -2.6), 0.5 + 1.5j])
+    np.testing.assert_array_equal(np.asarray(lg.rint(lg.asarray(both))), np.rint(both))
+    assert np.isnan(np.asarray(lg.nanmax(lg.asarray(z[:1]))))

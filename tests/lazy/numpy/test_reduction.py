@@ -85,3 +85,12 @@ def test_axis_errors() -> None:
         lg.sum(lg.ones((3, 3)), axis=(0, -2))
     with pytest.raises(lg.DTypeError):
         lg.sum(lg.ones(3), axis=0.5)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "nanmax", "nanmin"])
+def test_extremes_of_no_bools_are_refused(name):
+    for shape, axis in (((0,), None), ((3, 0), 1), ((0, 0), 0)):
+        with pytest.raises(lg.ShapeError, match="at least one element"):
+            getattr(lg, name)(lg.zeros(shape, dtype=bool), axis=axis)
+    assert getattr(lg, name)(lg.zeros((0, 3), dtype=bool), axis=1).shape == (0,)
+    assert getattr(lg, name)(lg.zeros(0, dtype=bool), initial=True).tolist() is True
