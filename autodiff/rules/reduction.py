@@ -3,7 +3,8 @@
 Choices where there is no derivative: reduce_min and reduce_max share among equal winners; cummin and cummax
 give all to the latest winner; a sort moves derivatives as it moves elements. Products never divide, so zeros
 among the factors are right: the product of the others comes from exclusive products on both sides, and
-cumprod's derivative is a linear recurrence, solved in log(n) steps of n, n / 8, n / 64, ... elements.
+cumprod's derivative is a linear recurrence, solved in log(n) steps of n, n / 8, n / 64, ... elements. So is that of
+logcumsumexp, whose factors, one total's share of the next, are never above 1.
 """
 
 from __future__ import annotations
@@ -133,6 +134,30 @@ def _cumprod_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     return (linear_recurrence(x, term, axis, reverse),)
 
 
+def _share(part: Value, total: Value) -> Value:
+    """exp(part - total); of what is as infinite as the total, all."""
+    apart = ops.select(ops.eq(part, total), ops.zeros_like(part), ops.sub(part, total))
+    return ops.exp(apart)
+
+
+def _logcumsumexp_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
+    """x_adj[k] = share(x[k], y[k]) * s[k] with s[k] = ct[k] + share(y[k], y[k + 1]) * s[k + 1]."""
+    (x,), (y,), axis, reverse = node.operands, node.results, node.attrs["axis"], node.attrs["reverse"]
+    if 0 in x.shape:
+        return (ops.zeros_like(x),)
+    factor = _share(y, shifted(y, axis, 1 if reverse else -1, 0))  # of the last one nothing is made
+    return (ops.mul(_share(x, y), linear_recurrence(factor, _only(cotangents), axis, not reverse)),)
+
+
+def _logcumsumexp_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
+    """t_y[i] = share(y[i - 1], y[i]) * t_y[i - 1] + share(x[i], y[i]) * t_x[i]."""
+    (x,), (y,), axis, reverse = node.operands, node.results, node.attrs["axis"], node.attrs["reverse"]
+    if 0 in x.shape:
+        return (ops.zeros_like(x),)
+    factor = _share(shifted(y, axis, -1 if reverse else 1, 0), y)
+    return (linear_recurrence(factor, ops.mul(_share(x, y), _only(tangents)), axis, reverse),)
+
+
 # ---- moves along an axis by computed positions
 
 
@@ -185,6 +210,7 @@ VJP: Final[dict[str, Rule]] = {
     "reduce_max": _extremum_vjp,
     "cumsum": _cumsum_vjp,
     "cumprod": _cumprod_vjp,
+    "logcumsumexp": _logcumsumexp_vjp,
     "cummin": _running_vjp,
     "cummax": _running_vjp,
     "sort": _sort_vjp,
@@ -197,6 +223,7 @@ JVP: Final[dict[str, Rule]] = {
     "reduce_max": _extremum_jvp,
     "cumsum": linear,
     "cumprod": _cumprod_jvp,
+    "logcumsumexp": _logcumsumexp_jvp,
     "cummin": _running_jvp,
     "cummax": _running_jvp,
     "sort": _sort_jvp,

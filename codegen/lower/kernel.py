@@ -313,7 +313,7 @@ class _Builder:
         start = e.value(shape[axis] - 1 if reverse else 0)
         first = ctx.pull(self.frame, operand, element(start))
         put(start, first)
-        carried = (first, *how.start()[1:])
+        carried = how.of_term(first)
         dtypes = tuple([v.dtype for v in carried])
         k, *inner = e.open((int64, *dtypes))
         at = e.sub(shape[axis] - 2, k) if reverse else e.add(k, 1)

@@ -20,7 +20,9 @@ from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.lower.context import Frame, Lowering, Pull, Request
 from loopgrad.codegen.lower.emitter import Index, KernelBuilder, Position
 from loopgrad.codegen.lower.movement import concatenated, digit, dim_runs
+from loopgrad.codegen.math import sums_of_exponentials
 from loopgrad.codegen.math.compensated import added, balanced, rounded
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, NOTHING
 from loopgrad.graph.identities import identity, of_nothing
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import COMBINES, REDUCTIONS, RUNNING_TOTALS
@@ -44,7 +46,7 @@ def tree(ctx: Lowering, kind: str, values: Sequence[KValue]) -> KValue:
 
 
 class Scalars:
-    """Arithmetic of the Kernel IR, for codegen.math.compensated."""
+    """Arithmetic of the Kernel IR, for codegen.math.compensated and sums_of_exponentials."""
 
     def __init__(self, e: KernelBuilder) -> None:
         self.e = e
@@ -64,6 +66,22 @@ class Scalars:
     def select(self, m: KValue, x: KValue, y: KValue, /) -> KValue:
         return self.e.op("select", (m, x, y), x.dtype)
 
+    def mul(self, x: KValue, y: KValue, /) -> KValue:
+        return self.e.op("mul", (x, y), x.dtype)
+
+    def eq(self, x: KValue, y: KValue, /) -> KValue:
+        return self.e.compare("eq", x, y)
+
+    def number(self, like: KValue, value: float, /) -> KValue:
+        return self.e.const(value, like.dtype)
+
+    def exp(self, x: KValue, /) -> KValue:
+        return self.e.op("exp", (x,), x.dtype)
+
+    def log_of_sum(self, total: KValue, rest: KValue, /) -> KValue:
+        more = self.add(self.sub(total, self.number(total, 1.0)), rest)
+        return self.e.op("log1p", (more,), more.dtype)
+
 
 class Fold:
     """How a loop inside a lane combines terms: what it carries, from which start, and what is left in the end."""
@@ -73,16 +91,30 @@ class Fold:
         self.compensated = kind == "add" and dtype.is_float
 
     def start(self) -> Carried:
+        if self.kind == EXPONENTIALS:
+            return tuple([self.e.const(part, self.dtype) for part in NOTHING])
         nothing = self.e.const((identity if self.compensated else of_nothing)(self.kind, self.dtype), self.dtype)
         return (nothing,) * (2 if self.compensated else 1)
+
+    def of_term(self, x: KValue) -> Carried:
+        """What one term alone makes."""
+        if self.kind == EXPONENTIALS:
+            return sums_of_exponentials.of_term(Scalars(self.e), x)
+        return (x, *self.start()[1:])
 
     def add(self, carried: Carried, x: KValue) -> Carried:
         if self.compensated:
             total, rest = carried
             return added(Scalars(self.e), total, rest, x)
+        if self.kind == EXPONENTIALS:
+            (anchor, total, rest), (term, one, none) = carried, self.of_term(x)
+            return sums_of_exponentials.combined(Scalars(self.e), (anchor, total, rest), (term, one, none))
         return (self.e.op(self.kind, (*carried, x), self.dtype),)
 
     def result(self, carried: Carried) -> KValue:
+        if self.kind == EXPONENTIALS:
+            anchor, total, rest = carried
+            return sums_of_exponentials.logarithm(Scalars(self.e), (anchor, total, rest))
         return rounded(Scalars(self.e), *carried) if self.compensated else carried[0]
 
 
@@ -267,7 +299,7 @@ def _cumulative(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
         if not 0 <= previous < extent:
             return x
         total = yield frame, node.results[0], element(previous)
-        return e.op(kind, (total, x), x.dtype)
+        return _pair(e, kind, total, x)
     how = Fold(e, kind, operand.dtype)
     count = e.value(e.sub(extent, at) if reverse else e.add(at, 1))
     start = how.start()
@@ -276,6 +308,14 @@ def _cumulative(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     body = e.close(how.add(tuple(carried), x))
     dtypes = tuple([v.dtype for v in start])
     return how.result(tuple(e.effect("for", (count, *start), dtypes, {"reverse": False}, (body,))))
+
+
+def _pair(e: KernelBuilder, kind: str, total: KValue, x: KValue) -> KValue:
+    """A running total with one more term."""
+    if kind != EXPONENTIALS:
+        return e.op(kind, (total, x), x.dtype)
+    how = Fold(e, kind, x.dtype)
+    return how.result(how.add(how.of_term(total), x))
 
 
 RULES: Final = {

@@ -19,6 +19,7 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
 from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.deep_products import in_slices
@@ -132,7 +133,7 @@ def _without_empty(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
 
 def _in_32_bits(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """Adding up takes more digits than 16-bit floats have."""
-    if node.op not in ("reduce_sum", "cumsum") or not node.operands[0].dtype.is_float:
+    if COMBINES.get(node.op) not in ("add", EXPONENTIALS) or not node.operands[0].dtype.is_float:
         return None
     narrow = node.operands[0].dtype
     if narrow.bits != 16:

@@ -85,7 +85,8 @@ class Primitive:
     keeps_splats        every element of the result is one of its only operand: nothing is computed, and where all
                         elements of that are equal, so are the result's
     updates             the first result is the first operand after an update, in the same memory
-    combine             the elementwise primitive of which it is the fold: reduce_sum is that of add
+    combine             the elementwise primitive of which it is the fold: reduce_sum is that of add. `logaddexp`, of
+                        which logcumsumexp is, isn't one: no value of its own leaves a running total
     collective          all processes of a mesh do it together: it is neither merged nor moved nor computed beforehand
     pairs               complex numbers reach it whole, as pairs of reals; the attribute `pairs` says of which operands
     finds               of a position: the reduction whose result stands there

@@ -5,6 +5,7 @@ reduce_*          attrs axes (sorted): those dims disappear, the dtype stays. Of
                   more digits than its dtype has, and rounded once; so is every element of cumsum.
 argmin, argmax    attrs axis: int64, first occurrence, NaN wins; of no elements refused
 cum*              attrs axis, reverse: inclusive; NaN propagates through cummin and cummax
+logcumsumexp      likewise: log(cumsum(exp(x))) without overflow
 sort, argsort     attrs axis: ascending, stable, NaN last; argsort gives int64
 top_positions     attrs axis, k: where the k largest are (int64), from the largest on; NaN first, equal ones in order
 """
@@ -119,6 +120,12 @@ def _cumsum(attrs: Attrs, x: Array) -> tuple[Array]:
         return (np.asarray(result).astype(x.dtype, copy=False),)
 
 
+def _logcumsumexp(attrs: Attrs, x: Array) -> tuple[Array]:
+    (result,) = _accumulate(np.logaddexp)(attrs, x.astype(added_in(x.dtype), copy=False))
+    with np.errstate(all="ignore"):
+        return (np.asarray(result).astype(x.dtype, copy=False),)
+
+
 def _arg(function: NumPyFunction) -> Reference:
     def reference(attrs: Attrs, x: Array) -> tuple[Array]:
         return (np.asarray(function(x, axis=attrs["axis"]), dtype=np.int64),)
@@ -220,6 +227,7 @@ ROWS: Final[dict[str, Primitive]] = table(
     _fold("reduce_or", "b", _reduce(np.logical_or), "or", True, public="any", not_differentiable="bools only"),
     _running("cumsum", _cumsum, "add", ADDED, linear=True, interval=intervals.running_total),
     _running("cumprod", _accumulate(np.multiply), "mul"),
+    _running("logcumsumexp", _logcumsumexp, "logaddexp", "f"),
     _running("cummax", _accumulate(np.maximum), "max", linear=True, interval=intervals.moved),
     _running("cummin", _accumulate(np.minimum), "min", linear=True, interval=intervals.moved),
     _position("argmin", np.argmin, "reduce_min"),

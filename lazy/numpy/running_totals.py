@@ -119,11 +119,15 @@ def logcumsumexp(x: ArrayLike, /, axis: int | None = None, *, reverse: bool = Fa
     """log(cumsum(exp(x))) along an axis (None: of x raveled) without overflow; `reverse` begins at the end.
 
     Integers give the default float. Minus infinity is the logarithm of nothing and changes no total; NaN and infinity
-    stay. Elements meet in pairs of pairs (`associative_scan` of `logaddexp`), so the error grows with the logarithm of
-    their number. Raises ShapeError for an axis that x hasn't.
+    stay. It is one running total, as `cumsum` is, of sums of exponentials that are scaled by one of their terms and
+    keep what additions lose: the error doesn't grow with the number of elements. Complex numbers meet in pairs of pairs
+    (`associative_scan` of `logaddexp`). Raises ShapeError for an axis that x hasn't.
 
     >>> lg.logcumsumexp(lg.asarray([1000.0, 1000.0, -lg.inf]))
     Tensor([1000.        , 1000.69314718, 1000.69314718], dtype=float64)
     """
     t, d = _raveled("logcumsumexp", x, axis)
-    return associative_scan(logaddexp, cast(t, float_dtype(t._value.dtype)), reverse, d)  # type: ignore[no-any-return]
+    t = cast(t, float_dtype(t._value.dtype))
+    if t._value.dtype.kind == "c":
+        return associative_scan(logaddexp, t, reverse, d)  # type: ignore[no-any-return]
+    return wrap(ops.logcumsumexp(t._value, d, reverse))

@@ -139,6 +139,8 @@ def _running_total(node: Node, machine: Machine) -> Callable[..., Array] | None:
     shape, axis, reverse = node.operands[0].shape, node.attrs["axis"], node.attrs["reverse"]
     extent, inner = shape[axis], prod(shape[axis + 1 :])
     widths = (machine.vector_bits // 64, machine.vector_bits // 32)  # of all kernels that may compute it
+    if COMBINES[node.op] not in PRIMITIVES:  # exponentials of generated code
+        return None
     if not prod(shape) or any(2 * inner <= w and extent * inner >= FEW_VECTORS * w for w in widths):
         return None
     how = InOrder(COMBINES[node.op], node.results[0].dtype)

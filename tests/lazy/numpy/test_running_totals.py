@@ -56,6 +56,56 @@ def test_logarithms_of_sums_of_exponentials(device: str, axis: int | None) -> No
         expected = np.flip(np.logaddexp.accumulate(np.flip(x, axis), axis=axis), axis)
         check(lg.logcumsumexp(lg.asarray(x), axis, reverse=True), expected)
     check(lg.logcumsumexp(lg.asarray([0, 0, 0])), np.log([1.0, 2.0, 3.0]))
+    z = CUBE + 1j * np.flip(CUBE)
+    check(lg.exp(lg.logcumsumexp(lg.asarray(z), axis)), np.cumsum(np.exp(z), axis))
+
+
+def test_long_sums_of_exponentials_keep_their_digits(device: str) -> None:
+    """Of rows that rise slowly, where each element is larger than all before, and of what lies far apart."""
+    n = 300 if device.startswith("emulator") else 20_000
+    slow, steps = np.linspace(-3.0, 8.0, n), np.repeat([0.0, 4.1, 8.2, 12.3], n // 4)
+    x = np.stack([slow, slow[::-1], steps, np.sin(np.arange(n)) * 300, np.full(n, -1e30), np.zeros(n)])
+    for dtype, tolerance in ((np.float32, 3e-7), (np.float64, 1e-15)):
+        given = x.astype(dtype)
+        for reverse in (False, True):
+            along = given[:, ::-1] if reverse else given
+            exact = np.logaddexp.accumulate(along.astype(np.longdouble), axis=1)
+            found = np.asarray(lg.logcumsumexp(lg.asarray(given), 1, reverse=reverse))[:, :: -1 if reverse else 1]
+            assert np.max(np.abs(found - exact) / np.maximum(np.abs(exact), 1)) < tolerance
+        alone = given[3, :1] / 1e4  # one term, and what is far below it
+        assert np.array_equal(np.asarray(lg.logcumsumexp(lg.asarray([alone[0], -np.inf], dtype=dtype)))[1:], alone)
+    tiny = np.asarray(lg.logcumsumexp(lg.asarray([0.0, -20.0], dtype=lg.float32)))
+    assert abs(tiny[1] - np.log1p(np.exp(-20.0))) < 1e-15
+    half = np.sin(np.arange(n)).astype(np.float16)
+    close = np.logaddexp.accumulate(half.astype(np.float64))
+    assert np.max(np.abs(np.asarray(lg.logcumsumexp(lg.asarray(half))) - close) / np.maximum(close, 1)) < 6e-4
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_slopes_of_sums_of_exponentials(device: str, reverse: bool) -> None:
+    """Against the matrix of all shares, where exp(x) over- and underflows; in one lane, too."""
+    x, w, v = (np.random.default_rng(i).normal(size=(3, 21)) for i in range(3))
+    x *= 200
+
+    def run(t: lg.Tensor) -> lg.Tensor:
+        return lg.logcumsumexp(t, 1, reverse=reverse)
+
+    y = np.asarray(run(lg.asarray(x)))
+    seen = np.tril(np.ones((21, 21)))[:: -1 if reverse else 1, :: -1 if reverse else 1]
+    shares = np.exp(np.where(seen, x[:, None, :] - y[:, :, None], -np.inf))
+    check(lg.grad(lambda t: lg.sum(run(t) * lg.asarray(w)))(lg.asarray(x)), np.einsum("rij,ri->rj", shares, w))
+    check(lg.jvp(run, (lg.asarray(x),), (lg.asarray(v),))[1], np.einsum("rij,rj->ri", shares, v))
+    check(lg.vmap(lambda t: lg.logcumsumexp(t, reverse=reverse))(lg.asarray(x)), y)
+
+    def looped(row: lg.Tensor) -> lg.Tensor:
+        return lg.fori_loop(0, 2, lambda _, t: lg.logcumsumexp(t, reverse=reverse) - 1.0, row)
+
+    twice = looped(lg.asarray(x[:, :5])[0])
+    rows = lg.vmap(looped)(lg.asarray(x[:, :5]))
+    once = lg.logcumsumexp(lg.asarray(x[:, :5]), 1, reverse=reverse) - 1.0
+    expected = np.asarray(lg.logcumsumexp(once, 1, reverse=reverse) - 1.0)
+    check(rows, expected)
+    check(twice, expected[0])
 
 
 @pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])

@@ -16,8 +16,10 @@ from functools import partial
 from math import prod
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction
+from loopgrad.codegen.math import sums_of_exponentials
 from loopgrad.codegen.math.compensated import added, balanced, merged
 from loopgrad.codegen.math.compensated import rounded as one_number
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, PARTS, ByOps
 from loopgrad.codegen.targets.cpu.vector import copies
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
@@ -50,7 +52,10 @@ def partial_count(kernel: Kernel, layout: LaneLayout, r: Reduction) -> int:
 
 
 def parts(r: Reduction) -> int:
-    """Numbers that stand for what is reduced so far: a total, and of a sum of floats its rest."""
+    """Numbers that stand for what is reduced so far: a total, and of a sum of floats its rest; of one of exponentials
+    three."""
+    if r.kind == EXPONENTIALS:
+        return PARTS
     return 2 if r.kind == "add" and r.dtype.name in ("float32", "float64") else 1
 
 
@@ -146,11 +151,18 @@ def close(e: VectorEmitter, places: tuple[str, ...], index: Vector) -> None:
 
 def combine_parts(r: Reduction, b: FunctionText, x: tuple[Vector, ...], y: tuple[Vector, ...]) -> tuple[Vector, ...]:
     """Two partial reductions as one."""
+    if r.kind == EXPONENTIALS:
+        (x_anchor, x_total, x_rest), (y_anchor, y_total, y_rest) = x, y
+        left, right = (x_anchor, x_total, x_rest), (y_anchor, y_total, y_rest)
+        return sums_of_exponentials.combined(ByOps(VectorOps(VectorScope(b))), left, right)
     return merged(VectorOps(VectorScope(b)), *x, *y) if parts(r) == 2 else (combine(b, r.kind, r.dtype, *x, *y),)
 
 
 def rounded(b: FunctionText, found: tuple[Vector, ...]) -> Vector:
     """What is stored."""
+    if len(found) == PARTS:
+        anchor, total, rest = found
+        return sums_of_exponentials.logarithm(ByOps(VectorOps(VectorScope(b))), (anchor, total, rest))
     return found[0] if len(found) == 1 else one_number(VectorOps(VectorScope(b)), *found)
 
 

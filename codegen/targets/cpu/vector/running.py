@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, Reduction, RunningTotal
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, NOTHING
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
@@ -47,13 +48,13 @@ def emit_scan(e: VectorEmitter, op: KOp) -> None:
     assert running is not None
     assert e.lane_start is not None
     r, one = _reduction(running), e.b.of_width(e.b.width)
-    (neutral, *rests) = _nothing(e, one)
+    neutral = _nothing(e, one)
     x = e.b.vector(to_memory(e, e.wide(op.operands[0]), running.dtype))
     x = e.b.choose(e.mask, x, e.b.const(x.type, identity(running.kind, running.dtype)))
     if e.folding:
         total = _kept(e)
         for name in x.names:
-            total = combine_parts(r, one, total, (Vector(x.type, (name,), False), *rests))
+            total = combine_parts(r, one, total, _of_term(one, running, Vector(x.type, (name,), False)))
         _keep(e, total)
         return
     before, found = _kept(e), [""] * len(x.names)
@@ -62,7 +63,7 @@ def emit_scan(e: VectorEmitter, op: KOp) -> None:
         if running.kind == "mul" and running.dtype.is_float:
             total = (_one_by_one(one, running, before[0], term),)
         else:
-            total = _in_steps(one, running, (term, *rests), neutral)
+            total = _in_steps(one, running, _of_term(one, running, term), neutral)
             total = combine_parts(r, one, before, total)
         found[u] = one.vector(rounded(one, total)).names[0]
         before = tuple([_following(one, v, running) for v in total])
@@ -73,11 +74,11 @@ def emit_scan(e: VectorEmitter, op: KOp) -> None:
     store_vector(e, target, Vector(x.type, tuple(found), False), e.mask)
 
 
-def _in_steps(one: FunctionText, running: RunningTotal, total: Parts, neutral: Vector) -> Parts:
+def _in_steps(one: FunctionText, running: RunningTotal, total: Parts, neutral: Parts) -> Parts:
     """The running total of one vector."""
     step, r = running.shape[2], _reduction(running)
     while step < one.width:
-        earlier = tuple([_moved(one, v, neutral, step, running.reverse) for v in total])
+        earlier = tuple([_moved(one, v, n, step, running.reverse) for v, n in zip(total, neutral, strict=True)])
         total = combine_parts(r, one, earlier, total)
         step *= 2
     return total
@@ -151,8 +152,9 @@ def _before(e: VectorEmitter, chunk: Vector, pieces: int, flag: str, totals: str
     found = [b.scalar(type, f"load {type}, ptr {_place(e, totals, previous, i)}") for i in range(count)]
     b.jump(have)
     b.start(have)
-    nothing = b.const(type, identity(running.kind, running.dtype)).name
-    return tuple([b.scalar(type, f"phi {type} [ {nothing}, %{enter} ], [ {v.name}, %{ready} ]") for v in found])
+    nothing = [b.const(type, value).name for value in _neutral(running)]
+    pairs = zip(nothing, found, strict=True)
+    return tuple([b.scalar(type, f"phi {type} [ {n}, %{enter} ], [ {v.name}, %{ready} ]") for n, v in pairs])
 
 
 def _place(e: VectorEmitter, totals: str, chunk: Vector, part: int) -> str:
@@ -170,8 +172,21 @@ def _reduction(running: RunningTotal) -> Reduction:
 def _nothing(e: VectorEmitter, one: FunctionText) -> Parts:
     running = e.kernel.running
     assert running is not None
-    value = one.const(memory_type(running.dtype), identity(running.kind, running.dtype))
-    return (one.vector(value),) * parts(_reduction(running))
+    type = memory_type(running.dtype)
+    return tuple([one.vector(one.const(type, value)) for value in _neutral(running)])
+
+
+def _neutral(running: RunningTotal) -> Sequence[float | int | bool]:
+    """What nothing makes, part by part."""
+    if running.kind == EXPONENTIALS:
+        return NOTHING
+    return (identity(running.kind, running.dtype),) * parts(_reduction(running))
+
+
+def _of_term(one: FunctionText, running: RunningTotal, x: Vector) -> Parts:
+    """What one term alone makes."""
+    rests = (1.0, 0.0) if running.kind == EXPONENTIALS else _neutral(running)[1:]
+    return (x, *[one.vector(one.const(x.type, value)) for value in rests])
 
 
 def _keep(e: VectorEmitter, values: Parts) -> None:

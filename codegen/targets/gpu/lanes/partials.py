@@ -1,5 +1,5 @@
 """What a reduction is while it is made: one number, or for a sum of floats a total and its rest, which becomes one
-number when it is stored (see codegen.math.compensated).
+number when it is stored (see codegen.math.compensated); for one of exponentials three (sums_of_exponentials there).
 """
 
 from __future__ import annotations
@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.kernel.nodes import Reduction
+from loopgrad.codegen.math import sums_of_exponentials
 from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, ByOps
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.arrays import narrowed, widened
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, Emitter, register_type
@@ -20,11 +22,16 @@ Partial = tuple[Val, ...]
 
 
 def nothing(e: Emitter, r: Reduction) -> Partial:
+    if r.kind == EXPONENTIALS:
+        m = ScalarOps(e)
+        return sums_of_exponentials.nothing(ByOps(m), m.element(r.dtype, 0.0))
     return (ScalarOps(e).element(r.dtype, identity(r.kind, r.dtype)),) * parts(r)
 
 
 def of_term(e: Emitter, r: Reduction, x: Val) -> Partial:
     """What one term alone makes."""
+    if r.kind == EXPONENTIALS:
+        return sums_of_exponentials.of_term(ByOps(ScalarOps(e)), x)
     return (x, *nothing(e, r)[1:])
 
 
@@ -32,6 +39,8 @@ def with_term(e: Emitter, r: Reduction, partial: Partial, x: Val) -> Partial:
     if parts(r) == 2:
         total, rest = partial
         return added(ScalarOps(e), total, rest, x)
+    if r.kind == EXPONENTIALS:
+        return combined(e, r, partial, of_term(e, r, x))
     return (operate(e, r.kind, r.dtype, [*partial, x]),)
 
 
@@ -45,10 +54,16 @@ def with_terms(e: Emitter, r: Reduction, partial: Partial, terms: Sequence[Val])
 
 
 def combined(e: Emitter, r: Reduction, x: Partial, y: Partial) -> Partial:
+    if r.kind == EXPONENTIALS:
+        (a, b, c), (d, f, g) = x, y
+        return sums_of_exponentials.combined(ByOps(ScalarOps(e)), (a, b, c), (d, f, g))
     return merged(ScalarOps(e), *x, *y) if parts(r) == 2 else with_term(e, r, x, *y)
 
 
 def number(e: Emitter, r: Reduction, partial: Partial) -> Val:
+    if r.kind == EXPONENTIALS:
+        anchor, total, rest = partial
+        return sums_of_exponentials.logarithm(ByOps(ScalarOps(e)), (anchor, total, rest))
     return rounded(ScalarOps(e), *partial) if parts(r) == 2 else partial[0]
 
 

@@ -21,6 +21,7 @@ from math import prod
 from typing import Final, Protocol
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, PARTS
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.sort_key import BUCKETS
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -294,6 +295,8 @@ def group_size(reduction: Reduction) -> int:
 
 def parts(reduction: Reduction) -> int:
     """Numbers that a reduction is until it is stored: sums of floats have a rest (see partials)."""
+    if reduction.kind == EXPONENTIALS:
+        return PARTS
     return 2 if reduction.kind == "add" and reduction.dtype.name in ("float32", "float64") else 1
 
 
