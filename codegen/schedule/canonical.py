@@ -7,6 +7,7 @@ reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 product of few elements, many terms     ->  sum of products of slices (`deep_products`)
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
+sums into the same elements             ->  one sum (`graph.passes.scatters`)
 concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather; but where
                                             lanes meet in their order, and little is computed for it
@@ -29,7 +30,7 @@ from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.identities import of_nothing
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.passes import PIPELINE, alike, calls, pads
+from loopgrad.graph.passes import PIPELINE, alike, calls, pads, scatters
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
@@ -50,12 +51,12 @@ IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
 
 
 def prepare(graph: Graph, library: frozenset[str] = frozenset()) -> Graph:
-    """The graph passes, then no empty values, no sums in 16 bits anywhere and no long lists of alike pieces, then the
-    passes once more where that changed something, no calls, and no factorisations but those that the target calls a
-    `library` for, or the host."""
+    """The graph passes, then no empty values, no sums in 16 bits anywhere, no sums into the same elements one after the
+    other and no long lists of alike pieces, then the passes once more where that changed something, no calls, and no
+    factorisations but those that the target calls a `library` for, or the host."""
     graph = through_pipeline(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
-    rewritten = alike.run(pads.run(rebuild(full, _in_32_bits)))
+    rewritten = alike.run(pads.run(scatters.run(rebuild(full, _in_32_bits))))
     return rewrite_factorisations(calls.separate(graph if rewritten is graph else through_pipeline(rewritten)), library)
 
 

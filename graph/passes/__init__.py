@@ -2,7 +2,7 @@
 
 Each keeps the graph's inputs (number, order, identity) and the meaning of its outputs. `licm` also serves
 the reverse pass, which wants invariant broadcasts out of loops before it differentiates them; `mask`,
-`pads`, `alike` and `distribute` serve scheduling and aren't part of the pipeline.
+`pads`, `scatters`, `alike` and `distribute` serve scheduling and aren't part of the pipeline.
 """
 
 from __future__ import annotations
