@@ -9,16 +9,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.types import float64, int64
+from loopgrad.graph.types import float64, int32, int64
 from loopgrad.lazy.numpy.creation import zeros
-from loopgrad.lazy.numpy.elementwise import add, divide, equal, greater_equal, less, logical_or, multiply, subtract
+from loopgrad.lazy.numpy.elementwise import (
+    add,
+    divide,
+    equal,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    not_equal,
+    subtract,
+)
 from loopgrad.lazy.numpy.movement import flip, ravel, reshape
 from loopgrad.lazy.numpy.reduction import diff, max, min, sum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import isnan, where
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.promotion import float_dtype
 
@@ -135,6 +150,33 @@ def _bin_of(t: Tensor, edges: Tensor) -> Tensor:
     return where(isnan(t), -1, found)
 
 
+def _equal_bin_of(t: Tensor, edges: Tensor) -> Tensor:
+    """As `_bin_of` where all bins are equally wide, by NumPy's way: the bin is computed, and what rounding made of it
+    put right by its edges. A difference of halves is finite where that of two finite ends needn't be."""
+    last = edges._value.shape[0] - 2
+    x = cast(t, edges._value.dtype)
+    low, high = edges[0], edges[-1]
+    inside = logical_and(greater_equal(x, low), less_equal(x, high))
+    part = divide(subtract(multiply(x, 0.5), multiply(low, 0.5)), subtract(multiply(high, 0.5), multiply(low, 0.5)))
+    guess = cast(where(inside, multiply(part, last + 1), 0.0), int32)
+    guess = maximum(minimum(guess, last), 0)
+    guess = subtract(guess, cast(less(x, _at(edges, guess)), int32))
+    higher = logical_and(greater_equal(x, _at(edges, add(guess, 1))), not_equal(guess, last))
+    return where(inside, add(guess, cast(higher, int32)), -1)
+
+
+def _at(edges: Tensor, place: Tensor) -> Tensor:
+    return wrap(ops.gather(edges._value, place._value))
+
+
+def _quickly_found(bins: Any, edges: Tensor) -> bool:
+    """Whether one step from the computed bin is always enough: bins are equally wide, and not too many for the
+    roundings of it to stay far below one."""
+    equal_bins = hasattr(bins, "__index__") and not np.ndim(bins)
+    most = {32: 1 << 19, 64: 1 << 30}.get(edges._value.dtype.bits, 0)
+    return equal_bins and edges._value.shape[0] <= most
+
+
 def histogram(
     x: ArrayLike, /, bins: int | str | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
     density: bool = False, weights: ArrayLike | None = None,
@@ -151,7 +193,8 @@ def histogram(
     t = ravel(x)
     edges = histogram_bin_edges(t, bins, range)
     w = None if weights is None else ravel(weights)
-    counts = bincount(_bin_of(t, edges), w, length=edges._value.shape[0] - 1)
+    found = (_equal_bin_of if _quickly_found(bins, edges) else _bin_of)(t, edges)
+    counts = bincount(found, w, length=edges._value.shape[0] - 1)
     return (divide(divide(counts, diff(edges)), sum(counts)) if density else counts), edges
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +98,25 @@ def test_counts(device: str) -> None:
         lg.bincount([-1, 2])
     with pytest.raises(lg.DTypeError, match="vector of integers"):
         lg.bincount([0.5])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_bins_of_what_lies_beside_their_edges(device: str, dtype: Any) -> None:
+    """A bin is computed and then put right: of the edges, of the numbers next to them, and of what is in none."""
+    ends = {1: (0.0, 1.0), 7: (-3.0, 5.0), 100: (1e-3, 1e-2), 1000: (1000.0, 1001.0), 64: (-1e37, 2e37)}
+    for bins, (low, high) in ends.items():
+        if dtype is np.int32:
+            low, high = low * 10, high * 1000 if high < 1e30 else low + 1e6
+            low, high = (-50.0, 1e6) if low < -1e30 else (low, high)
+        edges = np.asarray(lg.histogram_bin_edges(lg.asarray(np.zeros(1, dtype)), bins, (low, high)))
+        near = [edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)]
+        more = np.array([np.nan, np.inf, -np.inf, 0.0], edges.dtype)
+        x = np.concatenate([*near, np.linspace(low, high, 333), more]).astype(edges.dtype)
+        x = np.rint(x[np.isfinite(x)]).astype(dtype) if dtype is np.int32 else x
+        inside = x[(x >= edges[0]) & (x <= edges[-1])].astype(edges.dtype)
+        counts, found = lg.histogram(lg.asarray(x), bins, (low, high))
+        assert np.array_equal(np.asarray(found), edges)
+        assert np.array_equal(np.asarray(counts), np.histogram(inside, edges)[0])
 
 
 def test_histograms(device: str) -> None:
