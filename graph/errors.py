@@ -12,7 +12,7 @@ from loopgrad.graph.nodes import Location
 
 PUBLIC: Final = (
     "AxisError DTypeError DeviceError GradientError IndexRangeError LeakedValueError LoopgradError LoopLimitError "
-    "NestingError ShapeError"
+    "NamedAxisError NestingError ShapeError"
 )
 PUBLIC_LINALG: Final = "LinAlgError"
 
@@ -43,6 +43,10 @@ class LinAlgError(LoopgradError, np.linalg.LinAlgError):
 
 class LeakedValueError(LoopgradError, ValueError):
     """A value made while tracing one region was used outside it."""
+
+
+class NamedAxisError(LoopgradError, NameError):
+    """A named axis of `vmap` that isn't around, or along which examples can't meet."""
 
 
 class NestingError(LoopgradError, RecursionError):

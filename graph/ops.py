@@ -188,6 +188,21 @@ def gathered(x: Value) -> Value:
     return emit("alias", (x,), {"gathered": True})[0]
 
 
+def axis_gather(x: Value, attrs: Mapping[str, Any]) -> Value:
+    """What all examples of a named axis have (`primitives.named_axes`): it exists once."""
+    return emit("axis_gather", (x,), attrs)[0]
+
+
+def axis_split(x: Value, attrs: Mapping[str, Any]) -> Value:
+    """Each example's own row of what exists once."""
+    return emit("axis_split", (x,), attrs)[0]
+
+
+def axis_share(x: Value, attrs: Mapping[str, Any]) -> Value:
+    """What exists once, as each example's own."""
+    return emit("axis_share", (x,), attrs)[0]
+
+
 def upper_bound(x: Value) -> Value:
     """`x`, where anything larger would do as well: vmap takes the largest of the batch, so that what depends
     on the bound alone (a schedule) stays the same for all batch elements."""

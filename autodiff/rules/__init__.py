@@ -18,6 +18,7 @@ from loopgrad.autodiff.rules import (
     indexing,
     linalg,
     movement,
+    named_axes,
     reduction,
     spectral,
     stack,
@@ -34,13 +35,13 @@ PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.
 VJP: Final[dict[str, Rule]] = {
     **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
     **factorisations.VJP, **spectral.VJP, **fourier.VJP, **stack.VJP, **complex_parts.VJP,
-    **collectives.VJP,
+    **collectives.VJP, **named_axes.VJP,
 }  # fmt: skip
 
 JVP: Final[dict[str, Rule]] = {
     **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
     **factorisations.JVP, **spectral.JVP, **fourier.JVP, **stack.JVP, **complex_parts.JVP,
-    **collectives.JVP,
+    **collectives.JVP, **named_axes.JVP,
 }  # fmt: skip
 
 NONDIFFERENTIABLE: Final[dict[str, str]] = {

@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.graph.batching import collectives, control, convolution, elementwise, indexing, linalg, movement, stack
+from loopgrad.graph.batching import (
+    collectives,
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    named_axes,
+    stack,
+)
 from loopgrad.graph.batching.analysis import BatchAnalysis
 from loopgrad.graph.batching.row import BatchContext, Row, in_front
 from loopgrad.graph.batching.walk import walk
@@ -30,14 +40,15 @@ ROWS: Final[dict[str, Row]] = {
     **control.ROWS,
     **stack.ROWS,
     **collectives.ROWS,
+    **named_axes.ROWS,
 }
 
 
 def batch(
-    graph: Graph, arguments: Sequence[Value], batched: Sequence[bool], size: int
+    graph: Graph, arguments: Sequence[Value], batched: Sequence[bool], size: int, level: int | None = None
 ) -> tuple[list[Value], list[bool]]:
-    """Emit `graph` into the ambient scope for `size` batch elements."""
-    flow = BatchAnalysis()
+    """Emit `graph` into the ambient scope for `size` batch elements, along the named axis of this level (or none)."""
+    flow = BatchAnalysis(level)
     context = BatchContext(size, ROWS, flow, flow.batched(graph, tuple(batched), masked=False))
     assert context.flags(graph.inputs) == tuple(batched), "a stack made outside can't turn batched"
     return walk(graph, arguments, context), list(context.flags(graph.outputs))

@@ -10,7 +10,8 @@ batched where an operand is; beyond that
   predicate batched too. Under a lane mask (inside such a region) lane loops and shared accumulators are
   batched in any case: their lanes could be taken for those of the mask;
 - a stack is batched from its making to its end where anything batched is pushed on it;
-- an upper bound is not batched: the largest one serves all.
+- an upper bound is not batched: the largest one serves all;
+- what gathers along the named axis that is batched exists once, and what splits it is each element's own.
 
     while i < n: x = x * a; i = i + 1       a batched: x batched, i and the predicate not: a uniform loop
                                             n batched: one lane per batch element, i and x batched
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import NAMED_AXES
 from loopgrad.graph.regions import Call, Loop, Region
 from loopgrad.graph.types import StackType, TensorType
 
@@ -37,9 +39,10 @@ class RegionPlan(NamedTuple):
 
 
 class BatchAnalysis:
-    """The analysis of one graph and its regions; answers are remembered."""
+    """The analysis of one graph and its regions; answers are remembered. `level`: of the named axis that is batched."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int | None = None) -> None:
+        self.level = level
         self._graphs: dict[tuple[Graph, Flags, bool], frozenset[Value]] = {}
         self._plans: dict[tuple[Node, Flags, bool], RegionPlan] = {}
 
@@ -90,8 +93,15 @@ class BatchAnalysis:
             stack = node.operands[0]
             if any(v in found for v in (*node.operands, node.results[0])):
                 found.update((stack, *node.results))
+        elif self.meets(node):
+            if node.op == "axis_split" or (node.op == "axis_share" and node.operands[0] in found):
+                found.update(node.results)
         elif any(v in found for v in node.operands) and not is_bound(node):
             found.update(node.results)
+
+    def meets(self, node: Node) -> bool:
+        """Whether the node is one in which the elements of this very batch meet."""
+        return node.op in NAMED_AXES and node.attrs["level"] == self.level
 
     def _unify_stacks(self, node: Node, plan: RegionPlan, found: set[Value]) -> None:
         """A stack operand and the result that continues it are batched alike."""

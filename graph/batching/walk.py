@@ -35,7 +35,7 @@ def walk_region(graph: Graph, arguments: Sequence[Value], wanted: Sequence[bool]
 
 
 def _step(node: Node, operands: Sequence[Value], context: BatchContext) -> Sequence[Value]:
-    if any(v in context.batched for v in (*node.operands, *node.results)):
+    if any(v in context.batched for v in (*node.operands, *node.results)) or context.flow.meets(node):
         return context.rows[node.op](node, operands, context)
     return emit(node.op, operands, node.attrs, node.regions, replacement(node, context))
 

@@ -20,6 +20,7 @@ from loopgrad.graph.primitives import (
     lapack,
     linalg,
     movement,
+    named_axes,
     random,
     reduction,
     stack,
@@ -28,8 +29,8 @@ from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Referenc
 
 __all__ = [
     "ARRANGING", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER", "KEEPING_SPLATS",
-    "LIBRARY", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS", "RUNNING_TOTALS", "STACKS", "UPDATES",
-    "Kind", "Primitive",
+    "LIBRARY", "NAMED_AXES", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS", "RUNNING_TOTALS", "STACKS",
+    "UPDATES", "Kind", "Primitive",
 ]  # fmt: skip
 
 FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
@@ -47,6 +48,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "stack": stack.ROWS,
     "complex_parts": complex_parts.ROWS,
     "collectives": collectives.ROWS,
+    "named_axes": named_axes.ROWS,
 }
 
 PRIMITIVES: Final[dict[str, Primitive]] = {
@@ -64,6 +66,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **stack.ROWS,
     **complex_parts.ROWS,
     **collectives.ROWS,
+    **named_axes.ROWS,
 }
 
 INFER: Final[dict[str, Infer]] = {op: row.infer for op, row in PRIMITIVES.items()}
@@ -81,6 +84,7 @@ ELEMENTWISE: Final = _of(Kind.ELEMENTWISE)
 RUNNING_TOTALS: Final = _of(Kind.RUNNING_TOTAL)
 INDEXING: Final = _of(Kind.INDEXING)
 LIBRARY: Final = _of(Kind.LIBRARY)
+NAMED_AXES: Final = _of(Kind.NAMED_AXIS)
 STACKS: Final = _of(Kind.STACK)
 REGIONS: Final = _of(Kind.REGION)
 

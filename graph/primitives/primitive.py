@@ -41,6 +41,7 @@ class Kind(Enum):
     PARTS = "complex numbers from and to their parts, gone before code is made (`graph.complex_pairs`)"
     CONTRACTION = "sums of products along axes of two operands"
     LIBRARY = "a routine over whole arrays"
+    NAMED_AXIS = "what the examples of a batch have, gone once the batch is made (`graph.batching`)"
     STACK = "stacks, of which each is used once"
     REGION = "Graphs that run in the node"
 

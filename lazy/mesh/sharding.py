@@ -1,8 +1,7 @@
 """`lg.shard` and what brings lanes together again.
 
 Axis 0 of a sharded array are lanes; each process holds a range of them. Elementwise operations and loops of lanes keep
-lanes where they are; reductions over them are made whole by collectives, which are the same wherever they are written:
-`lg.sum(x)` and `lg.psum(x)` differ in that the latter says over which axis.
+lanes where they are; reductions over them are made whole by collectives, which are the same wherever they are written.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.placement.layout import ProcessPart
 from loopgrad.lazy.mesh.meshes import Mesh, mesh_device
-from loopgrad.lazy.numpy.reduction import max as largest
-from loopgrad.lazy.numpy.reduction import mean
-from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, TensorLeaf, as_tensor, wrap
 from loopgrad.lazy.tensor.evaluation import buffers_of, device_of, to_numpy
 from loopgrad.lazy.tensor.trees import Tree, map_leaves
@@ -27,7 +23,7 @@ from loopgrad.runtime.mesh.device import MeshDevice
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "all_gather=gather_all gather_all pmax pmean psum shard"
+PUBLIC: Final = "gather_all shard"
 
 
 def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh | None = None) -> Any:
@@ -129,30 +125,3 @@ def gather_all(x: ArrayLike) -> Tensor:
     """
     t = as_tensor(x)
     return wrap(ops.gathered(t._value))
-
-
-def psum(x: ArrayLike) -> Tensor:
-    """The sum over lanes (axis 0), on every process: `lg.sum(x, axis=0)`. Bits don't depend on the number of processes.
-
-    >>> lg.psum(lg.shard(lg.arange(4.0), lg.mesh()))
-    Tensor(6., dtype=float64)
-    """
-    return total(x, axis=0)
-
-
-def pmean(x: ArrayLike) -> Tensor:
-    """The mean over lanes (axis 0), on every process: `lg.mean(x, axis=0)`.
-
-    >>> lg.pmean(lg.shard(lg.arange(4.0), lg.mesh()))
-    Tensor(1.5, dtype=float64)
-    """
-    return mean(x, axis=0)
-
-
-def pmax(x: ArrayLike) -> Tensor:
-    """The largest of all lanes (axis 0), on every process: `lg.max(x, axis=0)`. Raises ShapeError where there are none.
-
-    >>> lg.pmax(lg.shard(lg.arange(4.0), lg.mesh()))
-    Tensor(3., dtype=float64)
-    """
-    return largest(x, axis=0)

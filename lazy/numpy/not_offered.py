@@ -98,8 +98,7 @@ JAX_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(("custom_root", "custom_linear_solve"), "lg.optim.implicit_minimum, lg.custom_vjp"),
     "closure_convert": "closures are differentiated through: lg.custom_vjp takes them",
     **dict.fromkeys(
-        ("all_to_all", "axis_index", "axis_size", "pmap", "pmin", "ppermute", "pshuffle", "psum_scatter", "pswapaxes",
-         "shard_map", "NamedSharding", "P", "sharding"), _OF_A_MESH),
+        ("pmap", "shard_map", "NamedSharding", "P", "sharding"), _OF_A_MESH),
     **dict.fromkeys(("lax", "numpy", "scipy"), "all names are loopgrad's own: lg.scan, lg.sum, lg.special.erf"),
     "device_get": "np.asarray(x)", "config": "lg.set_default_dtype, lg.options", "enable_x64": "lg.set_default_dtype",
     "debug": "return what you want to see, or print it outside: values are computed when they are looked at",

@@ -6,7 +6,7 @@ The function is traced on one example and the graph is emitted for the whole bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from operator import index
 from typing import Any, Final
@@ -23,13 +23,14 @@ from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
+from loopgrad.lazy.transforms.named_axes import naming
 
 PUBLIC: Final = "vmap"
 Function = Callable[..., Any]
 
 
 def vmap(
-    fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: str | None = None, axis_size: int | None = None
+    fun: Function, in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None, axis_size: int | None = None
 ) -> Function:
     """`fun`, written for one example, over an axis of its arguments.
 
@@ -37,21 +38,23 @@ def vmap(
     all examples share). `out_axes`: where results get the axis. Keyword arguments are shared. A scalar loop in `fun`
     becomes one with a lane for each example. `axis_size` is how many examples there are, where no argument has an axis.
 
+    Examples meet inside `fun` where the axis has a name: `lg.psum(x, axis_name)`, `lg.pmean`, `lg.pmax`,
+    `lg.all_gather` and their like are over all of them, `lg.axis_index(axis_name)` says which one this is. Maps with
+    names may be inside each other, and in loops that all examples run together.
+
     Raises ShapeError where no argument has an axis and the size isn't given, or extents differ, DTypeError for a
-    batched argument that is no tensor. JAX's `axis_name` is refused (ValueError): examples don't meet inside `fun`;
-    what they have in common is computed of its results, or handed to it.
+    batched argument that is no tensor, NamedAxisError for a name that no map around has, or where examples would have
+    to meet that don't run together.
 
     >>> lg.vmap(lambda row, v: lg.sum(row * v), in_axes=(0, None))(lg.ones((2, 3)), lg.arange(3.0))
     Tensor([3., 3.], dtype=float64)
     >>> lg.vmap(lambda x: lg.while_loop(lambda v: v > 1.0, lambda v: v / 2.0, x))(lg.asarray([8.0, 5.0]))
     Tensor([1.   , 0.625], dtype=float64)
+    >>> lg.vmap(lambda x: x - lg.pmean(x, "examples"), axis_name="examples")(lg.asarray([8.0, 5.0]))
+    Tensor([ 1.5, -1.5], dtype=float64)
     """
 
     check_function("vmap", fun)
-    if axis_name is not None:
-        fix = "return what is to be summed, reduce the results over the batch axis, and hand the sum to a second vmap"
-        raise ValueError(explained("vmap", "no axis_name: examples don't meet inside a function", repr(axis_name), fix))
-
     @wraps(fun)
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten(args)
@@ -65,7 +68,7 @@ def vmap(
             raise ShapeError(explained("vmap", "an argument to batch over", "in_axes of None", "name an axis"))
         moved = [_front(as_tensor(leaves[i])._value, axes[i], _name(structure, i)) for i in chosen]
         size = _extent(moved, [_name(structure, i) for i in chosen], axis_size)
-        return _run(fun, leaves, structure, chosen, moved, size, kwargs, out_axes)
+        return _run(fun, leaves, structure, chosen, moved, size, kwargs, out_axes, axis_name)
 
     return batched
 
@@ -101,7 +104,7 @@ def _extent(values: Sequence[Value], names: Sequence[str], wanted: int | None) -
 
 def _run(
     fun: Function, leaves: list[Any], structure: Any, chosen: list[int], moved: list[Value], size: int,
-    kwargs: dict[str, Any], out_axes: Any,
+    kwargs: dict[str, Any], out_axes: Any, axis_name: Hashable | None,
 ) -> Tree:  # fmt: skip
     out_structure: list[Any] = []
 
@@ -116,10 +119,10 @@ def _run(
         out_structure.append(found)
         return [as_result("vmap", x)._value for x in outputs]
 
-    with derivation():
+    with derivation(), naming(axis_name, size) as level:
         graph, captures = trace(example, [TensorType(v.shape[1:], v.dtype) for v in moved])
     flags = [True] * len(moved) + [False] * len(captures)
-    results, have = batch(graph, (*moved, *captures), flags, size)
+    results, have = batch(graph, (*moved, *captures), flags, size, level)
     axes = _out_axes(out_axes, out_structure[0])
     placed = [_placed(v, h, axis, size) for v, h, axis in zip(results, have, axes, strict=True)]
     return unflatten(out_structure[0], [wrap(v) for v in placed])

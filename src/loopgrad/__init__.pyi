@@ -16,6 +16,7 @@ from loopgrad.graph.errors import IndexRangeError as IndexRangeError
 from loopgrad.graph.errors import LeakedValueError as LeakedValueError
 from loopgrad.graph.errors import LoopgradError as LoopgradError
 from loopgrad.graph.errors import LoopLimitError as LoopLimitError
+from loopgrad.graph.errors import NamedAxisError as NamedAxisError
 from loopgrad.graph.errors import NestingError as NestingError
 from loopgrad.graph.errors import ShapeError as ShapeError
 from loopgrad.graph.types import bfloat16 as bfloat16
@@ -50,12 +51,21 @@ from loopgrad.lazy.loops.scan import scan as scan
 from loopgrad.lazy.loops.while_loop import EndlessLoopError as EndlessLoopError
 from loopgrad.lazy.loops.while_loop import while_loop as while_loop
 from loopgrad.lazy.mesh.batches import shard_batches as shard_batches
+from loopgrad.lazy.mesh.collectives import all_gather as all_gather
+from loopgrad.lazy.mesh.collectives import all_to_all as all_to_all
+from loopgrad.lazy.mesh.collectives import axis_index as axis_index
+from loopgrad.lazy.mesh.collectives import axis_size as axis_size
+from loopgrad.lazy.mesh.collectives import pmax as pmax
+from loopgrad.lazy.mesh.collectives import pmean as pmean
+from loopgrad.lazy.mesh.collectives import pmin as pmin
+from loopgrad.lazy.mesh.collectives import ppermute as ppermute
+from loopgrad.lazy.mesh.collectives import pshuffle as pshuffle
+from loopgrad.lazy.mesh.collectives import psum as psum
+from loopgrad.lazy.mesh.collectives import psum_scatter as psum_scatter
+from loopgrad.lazy.mesh.collectives import pswapaxes as pswapaxes
 from loopgrad.lazy.mesh.meshes import Mesh as Mesh
 from loopgrad.lazy.mesh.meshes import mesh as mesh
 from loopgrad.lazy.mesh.sharding import gather_all as gather_all
-from loopgrad.lazy.mesh.sharding import pmax as pmax
-from loopgrad.lazy.mesh.sharding import pmean as pmean
-from loopgrad.lazy.mesh.sharding import psum as psum
 from loopgrad.lazy.mesh.sharding import shard as shard
 from loopgrad.lazy.networks.attention import attention as attention
 from loopgrad.lazy.numpy.complex_functions import angle as angle
@@ -494,7 +504,6 @@ uint = uint64
 uintp = uint64
 ulong = uint64
 ulonglong = uint64
-all_gather = gather_all
 conjugate = conj
 __array_api_version__ = array_api_version
 asanyarray = asarray

@@ -45,11 +45,14 @@ PROGRAMS = """
     iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize explain to_dot to_networkx to_text
 """
 REVERSE_ONLY = "attention"  # tests/lazy/networks has its derivatives
-OF_MESHES = "all_gather gather_all mesh pmax pmean psum shard shard_batches"  # tests/lazy/mesh differentiates them
+OF_MESHES = "gather_all mesh shard shard_batches"  # tests/lazy/mesh differentiates them
+MEETINGS = """
+    all_gather all_to_all axis_index axis_size pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes
+"""  # tests/lazy/transforms/test_named_axes.py
 TRANSFORMS = "grad gradients hessian hvp jacfwd jacrev jvp linearize value_and_grad vjp"
 WITHOUT_DERIVATIVES = [
     name
-    for text in (BOOLS, POSITIONS, INTEGERS, WITHOUT_ELEMENTS, PROGRAMS, OF_MESHES, REVERSE_ONLY, TRANSFORMS)
+    for text in (BOOLS, POSITIONS, INTEGERS, WITHOUT_ELEMENTS, PROGRAMS, OF_MESHES, MEETINGS, REVERSE_ONLY, TRANSFORMS)
     for name in text.split()
 ]
 METHODS_WITHOUT_DERIVATIVES = """

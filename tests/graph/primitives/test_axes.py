@@ -110,8 +110,8 @@ def test_lanes_stay_apart(op):
 
 def test_every_kind_of_rule_is_tried():
     rules = {PRIMITIVES[op].axes for op in CASES}
-    """Routines over whole matrices and rows of pairs, and collectives, aren't done inside lanes."""
-    families = ("factorisations", "lapack", "fourier", "complex_parts", "collectives")
+    """Routines over whole matrices and rows of pairs, collectives and named axes, aren't done inside lanes."""
+    families = ("factorisations", "lapack", "fourier", "complex_parts", "collectives", "named_axes")
     whole = {op for family in families for op in FAMILIES[family]}
     assert {row.axes for op, row in PRIMITIVES.items() if op not in whole} - {None} <= rules
 

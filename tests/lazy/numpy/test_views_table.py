@@ -52,7 +52,8 @@ NOT_OF_ARRAYS = """
     zeros unravel_index tri __array_namespace_info__ bartlett blackman hamming hanning isscalar ix_ diag_indices
     diag_indices_from tril_indices tril_indices_from triu_indices triu_indices_from mask_indices unpackbits trim_zeros
     attention eval_shape export linear_transpose load load_exported map_shards save sweep
-    all_gather gather_all mesh pmax pmean psum shard shard_batches
+    all_gather all_to_all axis_index axis_size gather_all mesh pmax pmean pmin ppermute pshuffle psum psum_scatter
+    pswapaxes shard shard_batches
     complexfloating floating generic inexact integer issubdtype number signedinteger unsignedinteger
     frombuffer fromiter fromstring genfromtxt loadtxt errstate seterr
     byte cdouble csingle double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong ulonglong

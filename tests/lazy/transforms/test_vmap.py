@@ -85,5 +85,3 @@ def test_a_size_that_no_argument_has():
     assert named({"a": lg.asarray([1.0, 2.0]), "b": lg.asarray(3.0)}).tolist() == [3.0, 6.0]
     with pytest.raises(lg.ShapeError, match="axis_size: 4"):
         lg.vmap(lambda x: x, axis_size=4)(lg.ones(3))
-    with pytest.raises(ValueError, match="reduce the results over the batch axis"):
-        lg.vmap(lambda x: x, axis_name="i")
