@@ -141,22 +141,21 @@ def emit_alike(op: str, operands: tuple[Value, Value], type: TensorType) -> Valu
     return _noted(op, operands, type, user_location(2))
 
 
-def emit_beside(op: str, value: Value, number: float, number_first: bool = False) -> Value:
-    """The result of a binary operation on a value of floats and a constant of its type, as two calls of `emit` give it:
-    operators on a tensor and a Python number are the commonest lines there are."""
-    scope, loc = _ambient.scope, user_location(1)
+def emit_beside(op: str, value: Value, number: float, type: TensorType, number_first: bool = False) -> Value:
+    """The result, of a type that the caller has seen as above, of a binary operation on a value of floats and a
+    constant of its type, as two calls of `emit` give it: the commonest lines there are."""
+    scope, loc = _ambient.scope, user_location(2)
     if value.scope is not scope:
         if scope is None:
             raise LeakedValueError(leak_message(value))
         value = scope.resolve(value)
-    type, number = value.type, float(number)
+    number = float(number)
     if scope is None:
-        both = (number, value) if number_first else (value, number)
-        (given,) = INFER[op]((value, value), NO_ATTRS, ())
-        return _noted(op, both, given, loc)
-    constant = Node("const", (), (type,), {"value": number, "type": type}, (), loc, None, scope).results[0]
+        return _noted(op, (number, value) if number_first else (value, number), type, loc)
+    attrs = {"value": number, "type": value.type}
+    constant = Node("const", (), (value.type,), attrs, (), loc, None, scope).results[0]
     operands = (constant, value) if number_first else (value, constant)
-    return Node(op, operands, INFER[op](operands, NO_ATTRS, ()), NO_ATTRS, (), loc, None, scope).results[0]
+    return Node(op, operands, (type,), NO_ATTRS, (), loc, None, scope).results[0]
 
 
 def _noted(

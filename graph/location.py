@@ -26,9 +26,9 @@ class _Override(threading.local):
 
 _override = _Override()
 _internal: dict[str, bool] = {}  # by file
-# id(code) -> (code, {instruction offset: location}); decoding a line table costs as much as a node,
-# and hashing a code object reads all of it
-_locations: dict[int, tuple[CodeType, dict[int, Location]]] = {}
+# id(code) -> (code, {instruction offset: location}), of code of ours (code, None); decoding a line table costs as much
+# as a node, and hashing a code object reads all of it
+_locations: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
 
 
 @contextmanager
@@ -50,30 +50,28 @@ def user_location(above: int = 0) -> Location | None:
     if override is not None:
         return override
     frame: FrameType | None = sys._getframe(1 + above)
-    try:  # code of the user's that was here before
-        return _locations[id(frame.f_code)][1][frame.f_lasti]  # type: ignore[union-attr]
-    except KeyError:
-        return _found(frame)
-
-
-def _found(frame: FrameType | None) -> Location | None:
-    """The innermost frame from this one on that is the user's."""
     while frame is not None:
-        code = frame.f_code
-        internal = _internal.get(code.co_filename)
-        if not (_is_internal(frame) if internal is None else internal):
-            break
+        known = _locations.get(id(frame.f_code))
+        offsets = (_remembered(frame) if known is None else known)[1]
+        if offsets is not None:
+            return offsets.get(frame.f_lasti) or _decoded(frame, offsets)
         frame = frame.f_back
-    else:
-        return None
-    known = _locations.get(id(code))
-    if known is None:
-        if len(_locations) >= _CACHE_LIMIT:
-            _locations.clear()
-        known = _locations[id(code)] = (code, {})
-    location = known[1].get(frame.f_lasti)
-    if location is None:
-        location = known[1][frame.f_lasti] = Location(code.co_filename, frame.f_lineno, code.co_name)
+    return None
+
+
+def _remembered(frame: FrameType) -> tuple[CodeType, dict[int, Location] | None]:
+    """What is remembered of a frame's code from now on."""
+    code = frame.f_code
+    if len(_locations) >= _CACHE_LIMIT:
+        _locations.clear()
+    internal = _internal.get(code.co_filename)
+    known = _locations[id(code)] = (code, None if (_is_internal(frame) if internal is None else internal) else {})
+    return known
+
+
+def _decoded(frame: FrameType, offsets: dict[int, Location]) -> Location:
+    code = frame.f_code
+    location = offsets[frame.f_lasti] = Location(code.co_filename, frame.f_lineno, code.co_name)
     return location
 
 

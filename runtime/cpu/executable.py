@@ -73,6 +73,7 @@ class CpuExecutable(Executable):
         self._contexts: Alive[CallContext] = Alive()
         self._free: list[CallContext] = []
         self._input_words = tuple(program.layout.word(slot) for slot in program.inputs)
+        self._input_places = tuple(zip(self._input_words, self.input_types, strict=True))
         made = [slot for slot in dict.fromkeys(program.outputs) if program.slots[slot].kind == "output"]
         self._made = tuple((RECYCLER.spares(program.slots[slot].type), program.layout.word(slot)) for slot in made)
         self._fixed = {slot: self._fixed_output(slot) for slot in set(program.outputs) - set(made)}
@@ -96,21 +97,28 @@ class CpuExecutable(Executable):
     # running
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        types = self.input_types
-        if len(types) != len(buffers):
-            check_inputs(types, buffers, "cpu")
+        places = self._input_places
+        if len(places) != len(buffers):
+            check_inputs(self.input_types, buffers, "cpu")
         context = self._take()
         words = context.words
+        made: list[Buffer] = []
         try:
-            for word, type, buffer in zip(self._input_words, types, buffers, strict=True):
+            for (word, type), buffer in zip(places, buffers):  # noqa: B905  # checked, and half the time
                 if buffer._type is not type or buffer.device != "cpu":
-                    check_inputs(types, buffers, "cpu")
+                    check_inputs(self.input_types, buffers, "cpu")
                     buffer._type = type  # equal: the next call sees it at once
                 words[word] = buffer.address or buffer.locate()
-            made = [spares.take() for spares, _ in self._made]
-            for (_, word), buffer in zip(self._made, made, strict=True):
-                words[word] = buffer.address
-            self.call(context)
+            for spares, word in self._made:
+                result = spares.take()
+                words[word] = result.address
+                made.append(result)
+            if context.owns_arena:
+                status = self._entry(context.address)
+                if status:
+                    self._raise(context, status)
+            else:
+                self.call(context)
         finally:
             self._free.append(context)
         return made if self._plain else self.arrange(buffers, made)
