@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from loopgrad.graph.errors import LeakedValueError, NestingError, explained
+from loopgrad.graph.expressions import Expression, beside, expression_of, number_word, of_two
 from loopgrad.graph.extract import extract
 from loopgrad.graph.location import at, located, user_location
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Noted, Value
 from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import StackType, TensorType
 
@@ -130,43 +131,64 @@ def emit(
     return Node(op, operands, types, attrs, regions, user_location(1), replaces, scope).results
 
 
-def emit_alike(op: str, operands: tuple[Value, Value], type: TensorType) -> Value:
-    """The result of a binary operation that gives this type, which the caller, a method that the user's line calls,
-    has seen: as `emit` gives it, in half the time."""
-    scope, (a, b) = _ambient.scope, operands
-    if a.scope is not scope or b.scope is not scope:
-        return emit(op, operands)[0]
-    if scope is not None:
-        return Node(op, operands, (type,), NO_ATTRS, (), user_location(2), None, scope).results[0]
-    return _noted(op, operands, type, user_location(2))
+def emit_alike(op: str, a: Value, b: Value, type: TensorType | None) -> Value:
+    """The result of a binary operation on values of one type: as `emit` gives it, in half the time. The caller is a
+    method that the user's line calls, and says the type where that is the operands'."""
+    scope = _ambient.scope
+    if scope is not None or a.scope is not None or b.scope is not None:
+        if type is None or a.scope is not scope or b.scope is not scope:
+            return emit(op, (a, b))[0]
+        return Node(op, (a, b), (type,), NO_ATTRS, (), user_location(2), None, scope).results[0]
+    one, two = a.expression or expression_of(a), b.expression or expression_of(b)
+    found = one.further.get((op, two))
+    if found is None:
+        type = type or _inferred(op, (a, b))
+        found = of_two(one, op, two, type)
+    return _noted(op, (a, b), type or found.type, found)
 
 
-def emit_beside(op: str, value: Value, number: float, type: TensorType, number_first: bool = False) -> Value:
-    """The result, of a type that the caller has seen as above, of a binary operation on a value of floats and a
-    constant of its type, as two calls of `emit` give it: the commonest lines there are."""
-    scope, loc = _ambient.scope, user_location(2)
-    if value.scope is not scope:
-        if scope is None:
-            raise LeakedValueError(leak_message(value))
-        value = scope.resolve(value)
-    number = float(number)
+def emit_beside(
+    op: str, value: Value, number: float, number_first: bool = False, type: TensorType | None = None
+) -> Value:
+    """The same of a value of floats and a constant of its type, as two calls of `emit` give it: operators on a tensor
+    and a Python number are the commonest lines there are."""
+    scope, number = _ambient.scope, float(number)
+    if scope is not None or value.scope is not None:
+        return _emit_constant_beside(op, value, number, number_first)
+    one = value.expression or expression_of(value)
+    word = number_word(number)
+    found = one.further.get((word, op) if number_first else (op, word))
+    if found is None:
+        type = type or _inferred(op, (value, value))
+        found = beside(one, op, word, number_first, type)
+    return _noted(op, (number, value) if number_first else (value, number), type or found.type, found)
+
+
+def _inferred(op: str, operands: tuple[Value, ...]) -> TensorType:
+    (type,) = INFER[op](operands, NO_ATTRS, ())
+    assert isinstance(type, TensorType), type
+    return type
+
+
+def _emit_constant_beside(op: str, value: Value, number: float, number_first: bool) -> Value:
+    scope, loc = _ambient.scope, user_location(3)
     if scope is None:
-        return _noted(op, (number, value) if number_first else (value, number), type, loc)
+        raise LeakedValueError(leak_message(value))
+    value = scope.resolve(value)
     attrs = {"value": number, "type": value.type}
     constant = Node("const", (), (value.type,), attrs, (), loc, None, scope).results[0]
     operands = (constant, value) if number_first else (value, constant)
-    return Node(op, operands, (type,), NO_ATTRS, (), loc, None, scope).results[0]
+    return Node(op, operands, INFER[op](operands, NO_ATTRS, ()), NO_ATTRS, (), loc, None, scope).results[0]
 
 
-def _noted(
-    op: str, operands: tuple[Value | float, ...], type: TensorType | StackType, loc: Location | None
-) -> Noted:
-    """`Noted` of an operation without attributes, in half the time."""
+def _noted(op: str, operands: tuple[Value | float, ...], type: TensorType, expression: Expression) -> Noted:
+    """`Noted` of an operation without attributes, of the line that called a method which called this one's caller."""
     value: Noted = _new(Noted)
     value.type = type
     value.index = 0
     value.known = value.scope = None
-    value.note = [op, operands, NO_ATTRS, loc]
+    value.note = [op, operands, NO_ATTRS, user_location(3)]
+    value.expression = expression
     return value
 
 

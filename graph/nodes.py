@@ -30,11 +30,13 @@ class Location(NamedTuple):
 
 class Value:
     """One SSA value. `node` is None for block arguments and leaves. `known` is where the lazy layer notes
-    a leaf that holds the value's elements; None, and without meaning, everywhere else."""
+    a leaf that holds the value's elements; None, and without meaning, everywhere else. `expression`: what
+    `graph.expressions` has found for a value of the top level."""
 
-    __slots__ = ("__weakref__", "index", "known", "node", "scope", "type")
+    __slots__ = ("__weakref__", "expression", "index", "known", "node", "scope", "type")
 
     known: Any
+    expression: Any
 
     def __init__(
         self, type: TensorType | StackType, node: Node | None = None, index: int = 0, scope: object = None
@@ -42,7 +44,7 @@ class Value:
         self.type = type
         self.node = node
         self.index = index
-        self.known = None
+        self.known = self.expression = None
         self.scope = scope  # the Scope (graph.build) the value belongs to; None at the top level
 
     @property
@@ -92,7 +94,7 @@ class Noted(Value):
     ) -> None:  # fmt: skip
         self.type = type
         self.index = 0
-        self.known = self.scope = None
+        self.known = self.scope = self.expression = None
         self.note = [op, operands, attrs, loc]
 
     def __getattr__(self, name: str) -> Node:

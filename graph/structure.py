@@ -90,7 +90,7 @@ def noted_structure(output: Noted) -> NotedStructure | None:
             op, operands, attrs = value.note[:3]
             words.append(op)
             if attrs is not NO_ATTRS:
-                _add_noted_attrs(value, words, numbers)
+                words += noted_attr_words(value, numbers)
             if op in RAISING:
                 words.append(value.note[3])
             if len(operands) != 2:
@@ -131,13 +131,15 @@ def number_places(output: Value) -> list[NumberPlace]:
     return found
 
 
-def _add_noted_attrs(value: Noted, words: list[Any], left_open: list[float | int]) -> None:
+def noted_attr_words(value: Noted, left_open: list[float | int]) -> Words:
+    """The words of a noted value's attributes; the numbers that they leave open are added to `left_open`."""
     op, operands, attrs = value.note[:3]
     if not attrs:
-        return
+        return ()
+    words: list[Any] = []
     if op == "const":
         _add_const(attrs, words, left_open)
-        return
+        return tuple(words)
     if op in POSITIONS:
         names, kept = POSITIONS[op], value.shape
         axes = open_axes(op, attrs, operands[0].shape, kept)
@@ -147,7 +149,7 @@ def _add_noted_attrs(value: Noted, words: list[Any], left_open: list[float | int
             words.append(tuple([None if a in axes else (v, last[a]) for a, v in enumerate(first)]))
             words.append(kept)
             attrs = {name: v for name, v in attrs.items() if name not in names}
-    words.append(_attr_words(attrs))
+    return (*words, _attr_words(attrs))
 
 
 def digest(words: Words) -> bytes:

@@ -84,7 +84,7 @@ class TensorLeaf(Leaf):
         committed: bool = False, serial: int | None = None,
     ) -> None:  # fmt: skip
         self.type = type  # as `Leaf.__init__` does, which a leaf for every result shouldn't cost
-        self.node = self.known = self.scope = None
+        self.node = self.known = self.scope = self.expression = None
         self.index = 0
         self.buffer = buffer
         self.serial = next_serial() if serial is None else serial
@@ -157,7 +157,7 @@ def computed_tensor(buffer: Buffer, committed: bool) -> Tensor:
     """The tensor of elements that a program gave: `wrap` of a leaf, which every result costs."""
     leaf: TensorLeaf = _new(TensorLeaf)
     leaf.type = buffer._type or buffer.type
-    leaf.node = leaf.known = leaf.scope = leaf.history = None
+    leaf.node = leaf.known = leaf.scope = leaf.history = leaf.expression = None
     leaf.index = leaf.generation = 0
     leaf.buffer = buffer
     leaf.serial = next(_serial)

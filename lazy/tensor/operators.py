@@ -14,7 +14,6 @@ import numpy as np
 
 from loopgrad.graph.build import emit_alike, emit_beside
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.primitives.primitive import bool_type
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
 from loopgrad.lazy.tensor.outputs import assign
@@ -61,15 +60,15 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
                 return function(self, other)
             if self._weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
-            return _wrapped(self, emit_alike(op, (a, b), t), self._weak)
+            return _wrapped(self, emit_alike(op, a, b, t), self._weak)
         if floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
-            return _wrapped(self, emit_beside(op, a, other, t), self._weak)
+            return _wrapped(self, emit_beside(op, a, other, False, t), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Any, other: Any) -> Any:
         t = self._value.type
         if t.dtype.kind == "f" and (type(other) is float or type(other) is int) and "f" in kinds:
-            return _wrapped(self, emit_beside(op, self._value, other, t, True), self._weak)
+            return _wrapped(self, emit_beside(op, self._value, other, True, t), self._weak)
         return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method, reflected
@@ -84,9 +83,9 @@ def _comparison(op: str, function: Function) -> Method:
         if type(other) is type(self):
             b = other._value
             if t is b.type and self._weak is other._weak and (either or t.dtype.kind != "c"):
-                return _wrapped(self, emit_alike(op, (a, b), bool_type(t.shape)), False)
+                return _wrapped(self, emit_alike(op, a, b, None), False)
         elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
-            return _wrapped(self, emit_beside(op, a, other, bool_type(t.shape)), False)
+            return _wrapped(self, emit_beside(op, a, other), False)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method

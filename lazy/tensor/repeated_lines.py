@@ -6,19 +6,25 @@ An evaluation that takes its usual way walks nodes, which have to be made for it
 is needed. Here one walk over notes (`graph.structure.noted_structure`) gives words by which the program is known, the
 numbers and the leaves that it takes, and the values on the way. How often these are referred to says whether anybody
 else needs one of them. Whatever isn't as it was the last time takes the usual way.
+
+A line that was run so, and in which each value on the way is read once and by nobody else, is found by its expression
+(`graph.expressions`) from then on, which operators keep up to date: where the parts are is known, so that they need
+only be taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import getrefcount
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
+from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, taker
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import Leaf, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
-from loopgrad.graph.structure import NotedStructure, Words, noted_structure, number_places
+from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
@@ -31,10 +37,13 @@ from loopgrad.runtime.processes import renewed_in_children
 from loopgrad.runtime.session import SESSION, evaluate_graph, placed
 
 if TYPE_CHECKING:
+    from loopgrad.runtime.executable import DirectProgram, Executable
     from loopgrad.runtime.session import Versions
 
 MOST_LINES: Final = 4096
 MOST_KEPT: Final = 64
+MOST_SETTINGS: Final = 16
+MOST_ALIKE: Final = 8  # lines of one expression, which differ in which leaves are the same
 
 
 Kept = tuple[int, ...]
@@ -53,6 +62,20 @@ class Line:
     counts: list[int]
     nodes: int
     keeping: dict[Kept, Line | None]
+
+
+class Tree(NamedTuple):
+    """A line that is found by its expression, with some settings. Of its leaves, each as often as it is read, so many
+    are `distinct`, and those that `first` and `again` take the same ones; `inputs` takes the program's among them,
+    `numbers` the program's among all parts."""
+
+    lines: Lines
+    line: Line
+    distinct: int
+    first: Taken
+    again: Taken
+    inputs: Taken
+    numbers: Taken
 
 
 class Lines:
@@ -118,25 +141,38 @@ class Lines:
         )
 
 
-class _Latest:
-    """The lines of the settings that were used last."""
+class _BySettings:
+    """The lines of all settings, and of those that were used last."""
 
     def __init__(self) -> None:
-        self.lines = Lines(current())
+        self.latest = Lines(current())
+        self._known: dict[Config, Lines] = {}
 
     def of(self, config: Config) -> Lines:
-        lines = self.lines
+        """Those of the settings."""
+        lines = self.latest
         if lines.config is not config:
-            self.lines = lines = Lines(config)
+            known = self._known.get(config)
+            if known is None:
+                if len(self._known) >= MOST_SETTINGS:
+                    self._known.clear()
+                known = self._known.setdefault(config, Lines(config))
+            known.config = config  # equal: the next look sees it at once
+            self.latest = lines = known
         return lines
 
+    def clear(self) -> None:
+        """Know no lines any more: all take the usual way once."""
+        self._known.clear()
+        self.latest = Lines(current())
 
-_LATEST: Final = _Latest()
+
+_SETTINGS: Final = _BySettings()
 
 
 def forget() -> None:
-    """Know no lines any more: all take the usual way once."""
-    _LATEST.lines = Lines(current())
+    """See _BySettings.clear."""
+    _SETTINGS.clear()
 
 
 renewed_in_children(forget)  # GPUs don't survive a fork
@@ -147,12 +183,36 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
     looked at. The caller has seen that nobody else refers to its value, and that no derivation is under way."""
     if t._history is not None or t._view is not None:
         return None
+    expression: Expression = value.expression or expression_of(value)
+    if expression.known is not None and (found := _tree(expression, value)) is not None:
+        return _elements(t, value, *found)
     if value.note[0] == "concat" and (pieces := noted_list(value)) is not None:
         return _list_elements(t, value, pieces)
+    return _looked_up(t, value, expression)
+
+
+def _tree(expression: Expression, value: Noted) -> tuple[Line, Sequence[Any], Numbers, Lines] | None:
+    """The line of a value by its expression, and its inputs and numbers; None where it isn't known as a tree."""
+    places = expression.places
+    parts = places.gathered(value)
+    if parts is None:
+        return None
+    leaves = places.leaves(parts)
+    lines, distinct = _SETTINGS.of(current()), len({*leaves})
+    for tree in expression.known:
+        if tree.lines is lines and tree.distinct == distinct and tree.first(leaves) == tree.again(leaves):
+            if TensorLeaf.any_committed and any(leaf.committed for leaf in leaves):
+                return None
+            return tree.line, tree.inputs(leaves), tree.numbers(parts), lines
+    return None
+
+
+def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | None:
+    """The elements by words."""
     found = noted_structure(value)
     if found is None:
         return None
-    lines = _LATEST.of(current())
+    lines = _SETTINGS.of(current())
     line = lines.line(value, found)
     if line is None:
         return None
@@ -169,11 +229,46 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
                 return None
     if TensorLeaf.any_committed and any(leaf.committed for leaf in found[2]):  # type: ignore[attr-defined]
         return None
+    _, numbers, leaves, inner = found
+    if not along and expression is not OPAQUE:
+        del found, inner
+        _note_tree(expression, value, line, lines)
+    inputs, constants = [leaves[i] for i in line.inputs], tuple([numbers[i] for i in line.numbers])
+    return _elements(t, value, line, inputs, constants, lines, along)
+
+
+def _note_tree(expression: Expression, value: Noted, line: Line, lines: Lines) -> None:
+    """From now on the line is found by the value's expression, if it is a tree."""
+    places = expression.places
+    parts = places.gathered(value)
+    if parts is None:
+        return
+    leaves = places.leaves(parts)
+    first: dict[Value, int] = {}
+    again = [(first[leaf], i) for i, leaf in enumerate(leaves) if first.setdefault(leaf, i) != i]
+    distinct = [*first.values()]
+    tree = Tree(
+        lines,
+        line,
+        len(distinct),
+        taker([i for i, _ in again]),
+        taker([i for _, i in again]),
+        taker([distinct[i] for i in line.inputs]),
+        taker([places.numbers[i] for i in line.numbers]),
+    )
+    expression.known = [tree, *(expression.known or ())][:MOST_ALIKE]
+
+
+def _elements(
+    t: TensorCore, value: Noted, line: Line, inputs: Sequence[Any], constants: Numbers, lines: Lines,
+    along: Sequence[Held] = (),
+) -> Buffer | None:  # fmt: skip
+    """The elements of the tensor and of those along; nobody else computes them meanwhile."""
     mine = EVALUATOR.claim(value)
     if mine is None:
         return None
     try:
-        buffers = _run(line, found, lines) if t._value is value else None
+        buffers = _run(line, inputs, constants, lines) if t._value is value else None
         if buffers is None:
             return None
         if along:
@@ -230,22 +325,26 @@ def _held_on_the_way(inner: list[Noted], counts: list[int], seen: list[int]) -> 
     return tuple(dict.fromkeys([place for _, _, place in along])), [(t, v) for t, v, _ in along]
 
 
-def _run(line: Line, found: NotedStructure, lines: Lines) -> list[Buffer] | None:
+def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
     versions = line.versions()
     if versions is None:
         return None
-    _, numbers, leaves, _ = found
-    device, options = lines.device, lines.config.options
-    constants = tuple([numbers[i] for i in line.numbers]) if numbers else ()
-    ready = SESSION.ready(versions, constants, line.nodes, device, options)
-    if ready is None:
-        return None
-    program, extra = ready
+    device = lines.device
+    executable = versions.exact.get(constants)
+    if executable is not None:
+        versions.used = True
+        program: Executable | DirectProgram = executable
+        extra: Sequence[Buffer] = ()
+    else:
+        ready = SESSION.ready(versions, constants, line.nodes, device, lines.config.options)
+        if ready is None:
+            return None
+        program, extra = ready
     name = device.name
-    inputs = [leaves[i].buffer for i in line.inputs]
+    inputs = [leaf.buffer for leaf in leaves]
     for i, buffer in enumerate(inputs):
         if buffer.device != name:
-            inputs[i] = placed(leaves[line.inputs[i]], device)
+            inputs[i] = placed(leaves[i], device)
     return program.run([*inputs, *extra] if extra else inputs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import loopgrad as lg
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.structure import noted_structure, number_places, structure
-from loopgrad.lazy.tensor import evaluation
+from loopgrad.lazy.tensor import evaluation, repeated_lines
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.cpu.direct import Planner
 
@@ -188,3 +189,119 @@ def test_threads_look_at_nodes_of_one_value() -> None:
         for thread in threads:
             thread.join()
         assert found[0] == found[1]
+
+
+class Round(NamedTuple):
+    """lg or NumPy, what a script has so far, and the number of the round."""
+
+    xp: Any
+    v: list[Any]
+    n: int
+
+
+class RandomScript:
+    """Lines over arrays, the same in each round but for numbers: some are looked at, some held, some written to."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = Random(seed)
+        self.looks = seed % 3 + 1  # at every line, or every second or third
+        self.steps = [self._step() for _ in range(12)]
+
+    def _step(self) -> Callable[[Round], Any]:
+        i, j, k = (self.draw.randrange(8) for _ in range(3))
+        number = self.draw.choice([0.3, 1.0, 2.0, -0.0, 0.0, 3, 1.7])
+        steps: list[Callable[[Round], Any]] = [
+            lambda g: g.v[i] * number + g.v[j],
+            lambda g: (g.v[i] - g.v[j]) * (g.v[i] + 0.1 * g.n) - g.v[k] * 0.5,
+            lambda g: g.n - g.v[i] / 3.7,
+            lambda g: g.xp.where(g.v[i] < g.v[j], g.v[k], g.v[i] * 0.25 * g.n),
+            lambda g: g.xp.sqrt(abs(g.v[i])) * g.v[j],
+            lambda g: g.v[i][g.n % 3] * g.v[j] + g.v[k][1:2],
+            lambda g: (g.v[i] >= number) * g.v[j],
+            lambda g: g.xp.sum(g.v[i]) * 0.1 + g.v[j],
+            lambda g: g.xp.minimum(g.xp.astype(g.v[i], np.float32), 0.1 + g.n * 0.01) + g.xp.astype(g.v[k], np.float32),
+            lambda g: g.v[i].__iadd__(number),
+            lambda g: g.v[i].__setitem__(slice(1, 3), g.v[j][0:2] * 0.5 + g.n),
+            lambda g: g.v[i][:],
+        ]
+        return self.draw.choice(steps)
+
+    def run(self, xp: Any, arrays: list[Any], rounds: int) -> list[Any]:
+        """What is seen of it."""
+        seen = []
+        for n in range(1, rounds + 1):
+            v = [*arrays, *[x * 1.5 for x in arrays], *[x - 0.5 for x in arrays], *[x[:] * 1.0 for x in arrays]]
+            if self.looks == 1:
+                seen += [*map(np.array, v)]
+            for number, step in enumerate(self.steps):
+                made = step(Round(xp, v, n))
+                if made is not None:
+                    v[2 + number % 6] = made
+                del made
+                if number % self.looks == 0:
+                    seen.append(np.array(v[2 + number % 6]))
+            seen += [np.array(x) for x in v[2:]]
+        return seen
+
+
+def test_random_scripts_mean_what_they_mean_without_known_lines(
+    monkeypatch: pytest.MonkeyPatch, usual: list[Any]
+) -> None:
+    ran: list[Any] = []
+    run = repeated_lines._run
+    monkeypatch.setattr(repeated_lines, "_run", lambda *asked: ran.append(asked) or run(*asked))
+    trees: list[Any] = []
+    found = repeated_lines._tree
+    monkeypatch.setattr(repeated_lines, "_tree", lambda *asked: trees.append(found(*asked)) or trees[-1])
+    for seed in range(24):
+        arrays = [np.random.default_rng(seed + i).uniform(0.2, 1.4, 6) for i in range(2)]
+        rounds = 6
+        with np.errstate(all="ignore"):
+            expected = RandomScript(seed).run(np, [x.copy() for x in arrays], rounds)
+        known = RandomScript(seed).run(lg, [*map(lg.asarray, arrays)], rounds)
+        with monkeypatch.context() as without:
+            without.setattr(evaluation, "_elements_of_line", lambda: lambda *_: None)
+            unknown = RandomScript(seed).run(lg, [*map(lg.asarray, arrays)], rounds)
+        for a, b, c in zip(expected, known, unknown, strict=True):
+            assert (a.dtype, b.tobytes()) == (b.dtype, c.tobytes()), seed
+            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6, err_msg=str(seed))  # some were float32 before
+    assert len(ran) > 400, "many were known"
+    assert len([tree for tree in trees if tree is not None]) > 200, "half of these by their expressions"
+
+
+def test_expressions_that_differ_in_what_is_the_same(usual: list[Any]) -> None:
+    """Leaves, values on the way, signs of zeros: lines of one expression, or nearly, side by side."""
+    a, b, c = (np.arange(1.0, 5.0) * k for k in (1.0, 0.3, -0.7))
+    x, y, z = map(lg.asarray, (a, b, c))
+
+    def line(p: Any, q: Any, r: Any) -> Any:
+        return (p * 3.5 + q) * (r * 3.5 - p)
+
+    for again in range(6):
+        if again == 4:
+            usual.clear()
+        ways = ((x, y, z), (a, b, c)), ((x, x, y), (a, a, b)), ((y, x, x), (b, a, a)), ((x,) * 3, (a,) * 3)
+        for given, arrays in ways:
+            assert line(*given).numpy().tobytes() == line(*arrays).tobytes()
+        once = x * 1.25
+        assert ((once + y) * (once - y)).numpy().tobytes() == ((a * 1.25 + b) * (a * 1.25 - b)).tobytes()
+        del once
+        twice = (x * 1.25 + y) * (x * (1.25 + again) - y)
+        assert twice.numpy().tobytes() == ((a * 1.25 + b) * (a * (1.25 + again) - b)).tobytes()
+        for zero in (0.0, -0.0):
+            assert (x * zero).numpy().tobytes() == (a * zero).tobytes()
+        for number in (float("inf"), float("-inf"), 1.0, 2.0):
+            assert (number - x).numpy().tobytes() == (number - a).tobytes()
+            assert (x - number).numpy().tobytes() == (a - number).tobytes()
+    assert len(usual) <= 4, usual
+
+
+def test_settings_in_turns_keep_their_lines(usual: list[Any]) -> None:
+    x = lg.asarray(np.arange(4.0))
+    for again in range(6):
+        if again == 4:
+            usual.clear()
+        for device in ("cpu", "interpreter"):
+            with lg.default_device(device), lg.options(fast_math=again % 2 == 0 and device == "cpu"):
+                np.testing.assert_array_equal(x * 7.5 - 1.0, np.arange(4.0) * 7.5 - 1.0)
+    assert not usual
