@@ -27,6 +27,7 @@ from loopgrad.codegen.schedule.deep_products import in_slices
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
+from loopgrad.codegen.schedule.transforms import rewrite_transforms
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.identities import of_nothing
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -53,11 +54,15 @@ IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
 def prepare(graph: Graph, library: frozenset[str] = frozenset()) -> Graph:
     """The graph passes, then no empty values, no sums in 16 bits anywhere, no sums into the same elements one after the
     other and no long lists of alike pieces, then the passes once more where that changed something, no calls, and no
-    factorisations but those that the target calls a `library` for, or the host."""
+    factorisations but those that the target calls a `library` for, or the host, and Fourier transforms as that library
+    has them."""
     graph = through_pipeline(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _in_32_bits))))
-    return rewrite_factorisations(calls.separate(graph if rewritten is graph else through_pipeline(rewritten)), library)
+    settled = graph if rewritten is graph else through_pipeline(rewritten)
+    together = rewrite_transforms(settled, library)
+    settled = settled if together is settled else through_pipeline(together)
+    return rewrite_factorisations(calls.separate(settled), library)
 
 
 def through_pipeline(graph: Graph) -> Graph:

@@ -9,6 +9,13 @@
 
 `norm` says what a transform is multiplied by: "none" 1, "ortho" 1 / sqrt(n), "full" 1 / n.
 
+Devices with a library of transforms have them along several axes as well, or along one that isn't the last, without a
+factor. `axes`: up to three numbers that follow each other.
+
+    dft_along       z: (..., n, ..., 2)     ->  (..., n, ..., 2)        `inverse` as of dft
+    real_dft_along  x: (..., n, ...)        ->  (..., n // 2 + 1, ..., 2)   real_dft along the last of the axes, dft
+                                                                        along the others
+
 The references are NumPy's, that is pocketfft (M. Reinecke), in the operands' dtype.
 """
 
@@ -35,6 +42,7 @@ from loopgrad.graph.primitives.primitive import (
 )
 from loopgrad.graph.types import TensorType, float32, float64
 
+WHY: Final = "it is made of transforms along one axis, which have derivatives, when a program is scheduled"
 NORMS: Final = ("none", "ortho", "full")
 _FORWARD: Final = {"none": "backward", "ortho": "ortho", "full": "forward"}
 _INVERSE: Final = {"none": "forward", "ortho": "ortho", "full": "backward"}
@@ -114,6 +122,29 @@ def _infer_hermitian_dft(operands: tuple[Value, ...], attrs: Attrs, regions: tup
     return (TensorType((*t.shape[:-2], n), t.dtype),)
 
 
+def _along(op: str, shape: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
+    axes: tuple[int, ...] = attrs["axes"]
+    following = axes == tuple(range(axes[0], axes[0] + len(axes)))
+    if not 1 <= len(axes) <= 3 or not following or not 0 <= axes[0] <= axes[-1] < len(shape):
+        raise shape_error(op, f"up to three axes of {shape} that follow each other", axes, "name others")
+    for axis in axes:
+        _not_empty(op, shape[axis])
+    return axes
+
+
+def _infer_dft_along(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = _pairs("dft_along", operands[0])
+    _along("dft_along", t.shape[:-1], attrs)
+    return (t,)
+
+
+def _infer_real_dft_along(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = _reals("real_dft_along", operands[0], 1)
+    last = _along("real_dft_along", t.shape, attrs)[-1]
+    half = t.shape[last] // 2 + 1
+    return (TensorType((*t.shape[:last], half, *t.shape[last + 1 :], 2), t.dtype),)
+
+
 # ---- references
 
 
@@ -130,6 +161,15 @@ def hermitian_dft(attrs: Attrs, z: Array) -> tuple[Array]:
     return (np.fft.irfft(as_complex(z), attrs["length"], norm=norm_of(attrs["norm"], inverse=True)),)
 
 
+def dft_along(attrs: Attrs, z: Array) -> tuple[Array]:
+    function = np.fft.ifftn if attrs["inverse"] else np.fft.fftn
+    return (as_pairs(function(as_complex(z), axes=attrs["axes"], norm=norm_of("none", attrs["inverse"]))),)
+
+
+def real_dft_along(attrs: Attrs, x: Array) -> tuple[Array]:
+    return (as_pairs(np.fft.rfftn(x, axes=attrs["axes"])),)
+
+
 # ---- axes
 
 
@@ -142,12 +182,21 @@ def _rows(own: int) -> AxisRule:
     return rule
 
 
+def _without_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
+    along = node.attrs["axes"]
+    return axes if all(a < min(along) for a in axes) else None
+
+
+def _axes_after_batch(attrs: Attrs, size: int) -> Attrs:
+    return {**attrs, "axes": tuple([a + 1 for a in attrs["axes"]])}
+
+
 def _same(attrs: Attrs, size: int) -> Attrs:
     """The batched attributes of what works on the last axes."""
     return attrs
 
 
-ROWS: Final[dict[str, Primitive]] = table(
+ALONE: Final[dict[str, Primitive]] = table(
     Primitive(
         name="dft", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_dft, reference=dft, axes=_rows(2),
         batched=_same, linear=True, heavy=True,
@@ -161,3 +210,17 @@ ROWS: Final[dict[str, Primitive]] = table(
         reference=hermitian_dft, axes=_rows(2), batched=_same, linear=True, heavy=True,
     ),
 )  # fmt: skip
+"""Along the last axis: what programs are made of."""
+TOGETHER: Final[dict[str, Primitive]] = table(
+    Primitive(
+        name="dft_along", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_dft_along, reference=dft_along,
+        axes=_without_axes, batched=_axes_after_batch, heavy=True, not_differentiable=WHY,
+    ),
+    Primitive(
+        name="real_dft_along", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_real_dft_along,
+        reference=real_dft_along, axes=_without_axes, batched=_axes_after_batch, heavy=True,
+        not_differentiable=WHY,
+    ),
+)  # fmt: skip
+"""What a library makes of several of these."""
+ROWS: Final[dict[str, Primitive]] = {**ALONE, **TOGETHER}

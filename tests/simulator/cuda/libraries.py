@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, c_int, c_longlong, c_size_t, c_uint64, c_void_p
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,13 @@ def array(address: int, dtype: Any, *shape: int) -> Any:
 
 
 class FakeFourier:
-    """`done`: the transforms that ran, by kind, length and number of rows."""
+    """`done`: the transforms that ran, by kind, lengths and number of arrays."""
 
     def __init__(self, stream: Stream, vendor: Vendor) -> None:
         self._stream, plan = stream, vendor.plan
         self._plans: dict[int, dict[str, Any]] = {}
-        self.done: list[tuple[str, int, int]] = []
+        self._handles = count(100)
+        self.done: list[tuple[str, tuple[int, ...], int]] = []
         many = (POINTER(c_longlong), c_longlong, c_longlong)
         rows: dict[str, tuple[Callable[..., int], tuple[Any, ...]]] = {
             "Create": (self._create, (POINTER(plan),)),
@@ -68,7 +70,7 @@ class FakeFourier:
             setattr(self, vendor.fourier.prefix + name, CFUNCTYPE(c_int, *types)(function))
 
     def _create(self, out: Any) -> int:
-        out[0] = len(self._plans) + 100
+        out[0] = next(self._handles)
         self._plans[out[0]] = {"own": True}
         return OK
 
@@ -79,11 +81,20 @@ class FakeFourier:
         return OK
 
     def _make(self, plan: int, rank: int, lengths: Any, *more: Any) -> int:
-        *nested, kind, count, size = more
-        known = self._plans.get(plan)
-        if known is None or rank != 1 or nested[0] or nested[3] or known["own"] or lengths[0] < 1 or count < 1:
+        *nested, number, count, size = more
+        known, kind = self._plans.get(plan), KINDS[number]
+        if known is None or not 1 <= rank <= 3 or known["own"] or count < 1 or min(lengths[:rank]) < 1:
             return INVALID
-        known.update(kind=KINDS[kind], length=lengths[0], count=count)
+        n, layouts = tuple(lengths[:rank]), []
+        for letter, (around, apart, pitch) in zip((kind[0], kind[2]), (nested[:3], nested[3:]), strict=True):
+            half = kind[0] != kind[2] and letter in "CZ"
+            extents = (*n[:-1], n[-1] // 2 + 1 if half else n[-1])
+            if tuple(around[1:rank]) != extents[1:]:
+                return INVALID
+            if (apart, pitch) not in ((1, int(np.prod(extents))), (count, 1)):
+                return INVALID
+            layouts.append((extents, apart == 1))
+        known.update(kind=kind, lengths=n, count=count, layouts=layouts)
         size[0] = WORK_BYTES
         return OK
 
@@ -93,23 +104,34 @@ class FakeFourier:
             return INVALID
         if kind[0] == kind[2] and direction not in (-1, 1):
             return INVALID
-        n, count, area = known["length"], known["count"], known["area"]
+        n, count, area = known["lengths"], known["count"], known["area"]
+
+        def side(address: int, letter: str, layout: tuple[tuple[int, ...], bool]) -> Any:
+            """The numbers, arrays first."""
+            extents, behind = layout
+            if behind:
+                return array(address, TYPES[letter], count, *extents)
+            return np.moveaxis(array(address, TYPES[letter], *extents, count), -1, 0)
 
         def work() -> None:
-            half = n // 2 + 1
-            given = array(source, TYPES[kind[0]], count, half if kind[2] in "RD" else n)
-            made = array(target, TYPES[kind[2]], count, half if kind[0] in "RD" else n)
+            given = side(source, kind[0], known["layouts"][0])
+            made = side(target, kind[2], known["layouts"][1])
             assert not np.shares_memory(given, made)
             ctypes.memset(area, 0xA5, WORK_BYTES)
+            axes = tuple(range(1, len(n) + 1))
             if kind[0] in "RD":
-                made[:] = np.fft.rfft(given)
+                made[:] = np.fft.rfftn(given, axes=axes)
             elif kind[2] in "RD":
+                assert len(n) == 1
                 assert not given[:, 0].imag.any()  # what the library makes of these isn't said
-                assert n % 2 or not given[:, -1].imag.any()
-                made[:] = np.fft.irfft(given, n, norm="forward")
+                assert n[0] % 2 or not given[:, -1].imag.any()
+                made[:] = np.fft.irfft(given, n[0], norm="forward")
                 given[:] = np.nan  # it may be written to
             else:
-                made[:] = np.fft.fft(given) if direction < 0 else np.fft.ifft(given, norm="forward")
+                forward = direction < 0
+                made[:] = (np.fft.fftn if forward else np.fft.ifftn)(
+                    given, axes=axes, norm="backward" if forward else "forward"
+                )
             self.done.append((kind, n, count))
 
         return self._stream.put(known["stream"], work)

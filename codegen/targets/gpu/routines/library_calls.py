@@ -12,13 +12,12 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
 from loopgrad.codegen.program import RoutineCall, RoutineLaunch
+from loopgrad.codegen.schedule.transforms import WORTH_A_CALL
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Routine
 from loopgrad.codegen.targets.gpu.support.support_kernels import Body
 from loopgrad.graph.primitives import fourier
 from loopgrad.graph.primitives.fourier import factor_of, transform_length
 from loopgrad.graph.types import DType, bool_, int64
-
-WORTH_A_CALL: Final = 1 << 13  # numbers: fewer are one launch of ours, and its graph holds them
 
 
 def library_call(routine: Routine) -> RoutineCall | None:
@@ -52,7 +51,7 @@ def _transforms(routine: Routine) -> RoutineCall | None:
     return RoutineCall((given.slot,), (target.slot,), before, after)
 
 
-CALLS: Final[dict[str, Callable[[Routine], RoutineCall | None]]] = dict.fromkeys(fourier.ROWS, _transforms)
+CALLS: Final[dict[str, Callable[[Routine], RoutineCall | None]]] = dict.fromkeys(fourier.ALONE, _transforms)
 
 
 def _scale(routine: Routine, factor: float, array: Array) -> None:
