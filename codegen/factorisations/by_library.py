@@ -60,10 +60,12 @@ def svd(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tuple[Value, ...
 
 
 def _singular(a: Value, how: Mapping[str, bool]) -> tuple[Value, ...]:
+    """By rotations where that takes less time: about half of it, on a GPU, for matrices that aren't large."""
     *batch, m, n = a.shape
-    if prod(batch) == 1 or n > MOST_ROTATED:
+    together = prod(batch) > 1 and n <= MOST_ROTATED
+    if n > LARGEST_ROTATED:
         return emit("gesvd", (a,), how)
-    *results, failed = emit("gesvdj", (a,), {"vectors": how["vectors"]})
+    *results, failed = emit("gesvdj", (a,), {**how, "full": together or how["full"]})
     if how["vectors"]:
         v, s, vh = results
         results = [mx.adjoint(v), s, mx.part(vh, (0, n if how["full"] else m), (0, n))]
@@ -84,6 +86,7 @@ def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Value]) -> tup
 
 
 MOST_ROTATED: Final = 32  # rows and columns of many matrices whose eigenvalues or singular values are one call
+LARGEST_ROTATED: Final = 1024  # those of a matrix whose singular values are found by rotations
 NEEDED: Final = "potrf"  # a library with this function has the others
 FORMS: Final[dict[str, Form]] = {
     "cholesky": cholesky,

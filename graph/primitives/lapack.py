@@ -14,8 +14,9 @@ results are, and whoever asks for the routine transposes, in kernels that comput
     syevd       a: (..., n, n)          ->  w: (..., n), v: (..., n, n), failed: int32 (...); the rows of v are the
                                             conjugate eigenvectors; without `vectors` no v; reads the lower triangle
     gesvd       a: (..., m, n), m <= n  ->  u, s, vh as of svd, failed: int32 (...); `full`, `vectors` as there
-    gesvdj      a: (..., m, n), m <= n  ->  v: (..., m, m), s, w: (..., n, n), failed: int32 (...): of many small ones,
-                                            by rotations; svd(a) is conj(v.T), s, w; without `vectors` only s
+    gesvdj      a: (..., m, n), m <= n  ->  v: (..., m, m), s, w: (..., m, n), or (..., n, n) if it is `full`, failed:
+                                            int32 (...): by rotations; svd(a) is conj(v.T), s, w; without `vectors`
+                                            only s. Many small ones are `full`
     trsm        a, b                    ->  x, of triangular_solve
 
 `failed` isn't 0 where the results of a matrix have no meaning. What comes of infinities and NaN isn't said.
@@ -90,10 +91,6 @@ def _infer_gesvd(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph
     return (square, values, TensorType((*batch, n if attrs["full"] else m, n), type.dtype), _failed(type))
 
 
-def _infer_gesvdj(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    return _infer_gesvd(operands, {**attrs, "full": True}, regions)
-
-
 def _infer_exchanged(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
     type = tensor_type("exchanged", operands[0])
     if type.dtype is not int64 or not type.shape:
@@ -145,7 +142,7 @@ def gesvd(attrs: Attrs, a: Array) -> tuple[Array, ...]:
 
 
 def gesvdj(attrs: Attrs, a: Array) -> tuple[Array, ...]:
-    *vectors, failed = gesvd({**attrs, "full": True}, a)
+    *vectors, failed = gesvd(attrs, a)
     if not attrs["vectors"]:
         return *vectors, failed
     u, s, vh = vectors
@@ -168,7 +165,7 @@ ROWS: Final[dict[str, Primitive]] = table(
     row("geqrf", _infer_geqrf, geqrf, not_differentiable=WHY),
     row("syevd", _infer_syevd, syevd, not_differentiable=WHY),
     row("gesvd", _infer_gesvd, gesvd, not_differentiable=WHY),
-    row("gesvdj", _infer_gesvdj, gesvdj, not_differentiable=WHY),
+    row("gesvdj", _infer_gesvd, gesvdj, not_differentiable=WHY),
     replace(factorisations.ROWS["triangular_solve"], name="trsm", not_differentiable=WHY),
     Primitive(
         name="exchanged", public=None, kind=Kind.LIBRARY, kinds="i", infer=_infer_exchanged, reference=exchanged,

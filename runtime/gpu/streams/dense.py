@@ -275,9 +275,36 @@ def gesvd(library: Dense, task: RoutineTask) -> Start:
 
 
 def gesvdj(library: Dense, task: RoutineTask) -> Start:
-    t, vectors = matrices(task), bool(dict(task.attrs)["vectors"])
+    t, attrs = matrices(task), dict(task.attrs)
+    vectors, full = bool(attrs["vectors"]), bool(attrs["full"])
     m, n, count = t.columns, t.rows, t.count
     job, parameters = library.number("vectors" if vectors else "values"), library.rotations("Gesvdj")
+    if count > 1 and m <= ROTATED:
+        return _rotated_both(library, t, vectors, (job, parameters))
+    name, types = t.letter + "gesvdj", (I, I, I, I, P, I, P, P, I, P, I)
+    size = library.size(name, types, job, not full, m, n, None, m, None, None, m, None, n, more=(parameters,))
+    one = library.solver(name, *types, P, I, P, P)
+    apart = (m if full else n) * m * t.itemsize, n * n * t.itemsize
+    unread = (0, 0) if vectors else apart
+    memory, (work, given, *unread_at) = library.area(size * t.itemsize, t.bytes, *unread)
+
+    def start(words: Words, held: Any = memory) -> None:
+        a, *results, failed = map(int, words)
+        right, values, left = results if vectors else (unread_at[1], *results, unread_at[0])
+        for i in range(count):
+            step = i if vectors else 0
+            library.copy(given, a + i * t.bytes, t.bytes)
+            one(
+                job, not full, m, n, given, m, values + i * n * t.values, left + step * apart[0], m,
+                right + step * apart[1], n, work, size, failed + 4 * i, parameters,
+            )  # fmt: skip
+
+    return start
+
+
+def _rotated_both(library: Dense, t: Matrices, vectors: bool, how: tuple[int, c_void_p]) -> Start:
+    """Singular values of many small matrices, in one call."""
+    m, n, count, (job, parameters) = t.columns, t.rows, t.count, how
     name, types = t.letter + "gesvdjBatched", (I, I, I, P, I, P, P, I, P, I)
     size = library.size(name, types, job, m, n, None, m, None, None, m, None, n, more=(parameters, count))
     many = library.solver(name, *types, P, I, P, P, I)

@@ -236,6 +236,20 @@ def test_factorisations_are_the_librarys(sim, batch, m, n, dtype):
 
 
 @inside
+def test_singular_values_by_rotations_or_not(sim):
+    """Many small ones in one call, others one after the other; of large ones by reflections."""
+    cases = (((3, 20, 14), "gesvdjBatched", 1), ((3, 40, 33), "gesvdj", 3), ((2, 1025), "gesvd", 1))
+    for shape, name, calls in cases:
+        a, compiled = numbers(shape, "complex128"), lg.compile(lambda a: (*lg.linalg.svd(a), lg.linalg.svdvals(a)))
+        before = len(sim.solver().done)
+        u, s, vh, values = map(np.asarray, compiled(lg.asarray(a)))
+        assert sim.solver().done[before:] == [name] * (2 * calls)
+        close(s, np.linalg.svd(a)[1])
+        close(values, s)
+        close((u[..., : s.shape[-1]] * s[..., None, :]) @ vh[..., : s.shape[-1], :], a)
+
+
+@inside
 def test_equations_of_many_matrices_and_their_gradient(sim):
     a, b = numbers((5, 12, 12), "float64") + 5 * np.eye(12), numbers((5, 12, 2), "float64", 1)
 

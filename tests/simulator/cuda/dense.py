@@ -205,6 +205,26 @@ class FakeSolver(FakeLibrary):
 
             return self.put("gesvd", run)
 
+        def gesvdj(
+            handle: int, job: int, econ: int, m: int, n: int, a: int, lda: int, s: int, u: int, ldu: int, v: int,
+            ldv: int, work: int, lwork: int, info: int, parameters: int,
+        ) -> int:  # fmt: skip
+            if m < n or lda != m or ldu != m or ldv != n or parameters != 78 or lwork != LWORK or not u or not v:
+                return INVALID
+
+            def run() -> None:
+                work_in(work)
+                matrix = columns(a, dtype, m, n)
+                assert np.isfinite(matrix).all()
+                found = np.linalg.svd(matrix, full_matrices=not econ)
+                array(s, values, n)[:] = found[1]
+                columns(u, dtype, m, n if econ else m)[:] = found[0] if job == wanted else np.nan
+                columns(v, dtype, n, n)[:] = found[2].conj().T if job == wanted else np.nan
+                matrix[:] = np.nan
+                array(info, np.int32, 1)[0] = 0
+
+            return self.put("gesvdj", run)
+
         def gesvdj_batched(
             handle: int, job: int, m: int, n: int, a: int, lda: int, s: int, u: int, ldu: int, v: int, ldv: int,
             work: int, lwork: int, info: int, parameters: int, count: int,
@@ -244,6 +264,8 @@ class FakeSolver(FakeLibrary):
             ev + "jBatched": (syevj_batched, (P, I, I, I, P, I, P, P, I, P, P, I)),
             x + "gesvdjBatched_bufferSize": (sized, (P, I, I, I, P, I, P, P, I, P, I, size, P, I)),
             x + "gesvdjBatched": (gesvdj_batched, (P, I, I, I, P, I, P, P, I, P, I, P, I, P, P, I)),
+            x + "gesvdj_bufferSize": (sized, (P, I, I, I, I, P, I, P, P, I, P, I, size, P)),
+            x + "gesvdj": (gesvdj, (P, I, I, I, I, P, I, P, P, I, P, I, P, I, P, P)),
             x + "gesvd_bufferSize": (sized, (P, I, I, size)),
             x + "gesvd": (gesvd, (P, c_byte, c_byte, I, I, P, I, P, P, I, P, I, P, I, P, P)),
         }
