@@ -8,10 +8,15 @@ The first time a structure is seen its numbers are compiled in; when
 the same structure comes back with others (a learning rate that decays, a step number, a row x[i]), a version
 is compiled that takes them as inputs, and serves every later one. Integers, which index arithmetic lives on,
 become inputs only where they were seen to differ, and not the first time: a script may have two cases.
+
+Which numbers are inputs can show in the last bit of a result (x**3.0 is a product where 3.0 is in the code). So what
+was decided for a structure outlives its programs: one that had to leave memory is compiled again as it was. What a
+process computes, and which programs the processes of a mesh have in common, doesn't depend on memory.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,6 +40,8 @@ from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
 
 LONG_ENTRIES: Final = 1024
 
+DECIDED: Final = 1 << 16  # structures whose programs have left memory, of which is known what was decided
+
 ENTRY_BYTES: Final = 1 << 12  # of a structure that runs directly, beside its graph
 
 EXACT_VERSIONS: Final = 2
@@ -47,27 +54,47 @@ Key = tuple[str, Options, Words | bytes]
 """Device, options, and the structure: words, or the digest of a graph that has none."""
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Versions:
-    """What is compiled for one structure: `exact` have their numbers in the code, the first ones among them
-    `constants`; `general` takes those in the `lifted` slots as inputs, the others being as in `constants`. Before
-    anything is compiled, `direct` ran last, with the numbers beside it, and `spent` nanoseconds altogether; `varied`:
-    with several numbers. `forget` takes the structure out of the session, `used` as of runtime.program_memory."""
+@dataclass(slots=True)
+class Decisions:
+    """How the calls of one structure so far run their later ones. `constants`: the first numbers; `exact`: those that
+    have a program with their numbers in the code; `lifted`: the slots that are inputs of the general one, the others
+    being as in `constants`, where there is one. `spent`: nanoseconds that programs ran directly; `varied`: with several
+    numbers."""
 
     constants: Numbers
-    forget: Callable[[], None]
-    used: bool = False
-    exact: dict[Numbers, Executable] = field(default_factory=dict)
-    general: Executable | None = None
-    lifted: frozenset[int] = frozenset()
-    direct: tuple[Numbers, DirectProgram] | None = None
+    exact: set[Numbers] = field(default_factory=set)
+    lifted: frozenset[int] | None = None
     spent: int = 0
     varied: bool = False
-    lock: Any = field(default_factory=child_safe_lock)  # held while this structure is compiled
 
     def differing(self, constants: Numbers) -> frozenset[int]:
         """The slots that aren't as in the first program."""
         return frozenset([i for i, (a, b) in enumerate(zip(self.constants, constants, strict=True)) if a != b])
+
+    def compiles(self, constants: Numbers) -> bool:
+        """Whether these numbers have a program of their own, or are to have one: the first, and another one where
+        integers differ."""
+        if constants in self.exact:
+            return True
+        if not self.exact and not self.varied:
+            return True
+        integers = any(isinstance(constants[i], int) for i in self.differing(constants))
+        return self.lifted is None and integers and len(self.exact) < EXACT_VERSIONS
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Versions:
+    """What is compiled for one structure, as was `decided`: `exact` programs by their numbers, and a `general` one.
+    Before anything is compiled, `direct` ran last, with the numbers beside it. `forget` takes the structure out of the
+    session, `used` as of runtime.program_memory."""
+
+    decided: Decisions
+    forget: Callable[[], None]
+    used: bool = False
+    exact: dict[Numbers, Executable] = field(default_factory=dict)
+    general: Executable | None = None
+    direct: tuple[Numbers, DirectProgram] | None = None
+    lock: Any = field(default_factory=child_safe_lock)  # held while this structure is compiled
 
     def with_numbers(self, constants: Numbers) -> DirectProgram | None:
         """The program that ran directly, with these numbers, where it can take others."""
@@ -75,13 +102,8 @@ class Versions:
             return None if self.direct is None else self.direct[1]
         program = self.direct[1].with_numbers(constants)
         if program is not None:
-            self.varied = True
+            self.decided.varied = True
         return program
-
-    def may_add(self, constants: Numbers) -> bool:
-        """Whether another program with its numbers in the code is worth while."""
-        integers = any(isinstance(constants[i], int) for i in self.differing(constants))
-        return self.general is None and integers and len(self.exact) < EXACT_VERSIONS
 
 
 class Session:
@@ -90,6 +112,7 @@ class Session:
 
     def __init__(self) -> None:
         self._versions: dict[Key, Versions] = {}
+        self._left: OrderedDict[tuple[str, Options, bytes], Decisions] = OrderedDict()  # of what has left memory
         self._long: dict[int, int] = {}  # nanoseconds that long programs have run directly, by a hash
         self._lock = child_safe_lock()
         self.compiled = 0
@@ -109,20 +132,21 @@ class Session:
             versions.used = True
             return executable, ()
         with versions.lock:
+            decided = versions.decided
             if outgrown:
-                versions.spent = NEVER_DIRECT
+                decided.spent = NEVER_DIRECT
             program = _direct(versions, graph, constants, device, options)
             if program is not None:
-                versions.used = versions.spent > program.work
+                versions.used = decided.spent > program.work
                 return program, ()
-            first = not versions.exact and not versions.varied
-            if constants not in versions.exact and (first or versions.may_add(constants)):
+            if constants not in versions.exact and decided.compiles(constants):
                 versions.exact[constants] = self._compile(versions, graph, device, options)
+                decided.exact.add(constants)
             if constants in versions.exact:
                 return versions.exact[constants], ()
             versions.used = True
-            executable = self._general(versions, graph, constants, device, options)
-            inputs = [constants[i] for i in sorted(versions.lifted)]
+            executable, lifted = self._general(versions, graph, constants, device, options)
+            inputs = [constants[i] for i in sorted(lifted)]
         return executable, _constant_buffers(executable, inputs, device)
 
     def ready(
@@ -134,17 +158,21 @@ class Session:
             versions.used = True
             return executable, ()
         with versions.lock:
-            if options.direct and versions.direct is not None and not versions.exact and versions.general is None:
-                program = None if _worth_compiling(versions.spent, nodes) else versions.with_numbers(constants)
+            decided = versions.decided
+            if options.direct and versions.direct is not None and not decided.exact and decided.lifted is None:
+                program = None if _worth_compiling(decided.spent, nodes) else versions.with_numbers(constants)
                 if program is None:
                     return None
                 versions.used = True
-                versions.spent += program.work
+                decided.spent += program.work
                 return program, ()
-            if versions.general is None or not versions.differing(constants) <= versions.lifted:
+            general, lifted = versions.general, decided.lifted
+            if general is None or lifted is None or constants in decided.exact:
+                return None
+            if not decided.differing(constants) <= lifted:
                 return None
             versions.used = True
-            executable, inputs = versions.general, [constants[i] for i in sorted(versions.lifted)]
+            executable, inputs = general, [constants[i] for i in sorted(lifted)]
         return executable, _constant_buffers(executable, inputs, device)
 
     def _long_direct(self, graph: Graph, device: Device, options: Options) -> DirectProgram | None:
@@ -178,15 +206,18 @@ class Session:
 
     def _general(
         self, versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
-    ) -> Executable:
-        """The version that takes what differs as inputs; another one where more does than so far."""
-        differing = versions.differing(constants)
-        if versions.general is None or not differing <= versions.lifted:
-            floats = [i for i, number in enumerate(constants) if isinstance(number, float)]
-            lifted = versions.lifted.union(differing, floats)
+    ) -> tuple[Executable, frozenset[int]]:
+        """The version that takes what differs as inputs, and which slots these are; another one where more differs than
+        so far."""
+        decided = versions.decided
+        differing, lifted = decided.differing(constants), decided.lifted
+        if versions.general is None or lifted is None or not differing <= lifted:
+            if lifted is None or not differing <= lifted:
+                floats = [i for i, number in enumerate(constants) if isinstance(number, float)]
+                lifted = differing.union(lifted or (), floats)
             versions.general = self._compile(versions, lift(graph, lifted)[0], device, options)
-            versions.lifted = lifted
-        return versions.general
+            decided.lifted = lifted
+        return versions.general, lifted
 
     def _compile(self, versions: Versions, graph: Graph, device: Device, options: Options) -> Executable:
         with self._lock:
@@ -201,40 +232,55 @@ class Session:
             versions = self._versions.get(key)
             if versions is not None:
                 return versions
-            versions = self._versions[key] = Versions(constants, lambda: self._forget(key))
+            decided = self._left.pop(_left_key(key), None) if self._left else None
+            made = Versions(decided or Decisions(constants), lambda: self._forget(key))
+            versions = self._versions[key] = made
         PROGRAMS.add(versions, ENTRY_BYTES + graph_bytes(graph))
         return versions
 
     def _forget(self, key: Key) -> None:
+        """Its programs. Of a structure without numbers nothing was decided that shows."""
         with self._lock:
-            self._versions.pop(key, None)
+            versions = self._versions.pop(key, None)
+            if versions is not None and versions.decided.constants:
+                self._left[_left_key(key)] = versions.decided
+                if len(self._left) > DECIDED:
+                    self._left.popitem(last=False)
 
     def clear(self) -> None:
         """Forget every compiled graph."""
         with self._lock:
             self._versions.clear()
+            self._left.clear()
             self._long.clear()
 
 
 SESSION = Session()
 
 
+def _left_key(key: Key) -> tuple[str, Options, bytes]:
+    """The key, in few bytes."""
+    device, options, place = key
+    return device, options, place if isinstance(place, bytes) else digest(place)
+
+
 def _direct(
     versions: Versions, graph: Graph, constants: Numbers, device: Device, options: Options
 ) -> DirectProgram | None:
     """The program that runs without being compiled, as long as that pays."""
-    if not options.direct or versions.exact or versions.general or len(graph.nodes) > MOST_NODES:
+    decided = versions.decided
+    if not options.direct or decided.exact or decided.lifted is not None or len(graph.nodes) > MOST_NODES:
         return None
-    if _worth_compiling(versions.spent, len(graph.nodes)):
+    if _worth_compiling(decided.spent, len(graph.nodes)):
         return None
     program = versions.with_numbers(constants)
     if program is None:
         program = direct(device, graph, options)
         if program is None or _worth_compiling(program.work, len(graph.nodes)):
             return None
-        versions.varied = versions.varied or constants != versions.constants
+        decided.varied = decided.varied or constants != decided.constants
         versions.direct = constants, program
-    versions.spent += program.work
+    decided.spent += program.work
     return program
 
 

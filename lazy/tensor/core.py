@@ -92,7 +92,7 @@ class TensorLeaf(Leaf):
         self.computed = computed or history is not None
         self.committed = committed
         self.generation = 0
-        if committed:
+        if committed and not TensorLeaf.any_committed:  # writing to a class has all its attributes looked up anew
             TensorLeaf.any_committed = True
 
 
@@ -163,7 +163,7 @@ def computed_tensor(buffer: Buffer, committed: bool) -> Tensor:
     leaf.serial = next(_serial)
     leaf.computed = True
     leaf.committed = committed
-    if committed:
+    if committed and not TensorLeaf.any_committed:
         TensorLeaf.any_committed = True
     tensor: Tensor = _new(_concrete)
     tensor._value = leaf

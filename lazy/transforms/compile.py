@@ -26,8 +26,8 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.loops.traced_functions import as_result
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, tracing, wrap
-from loopgrad.lazy.tensor.device_choice import common, place_of, place_of_arguments
+from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, TensorLeaf, tracing, wrap
+from loopgrad.lazy.tensor.device_choice import common, place_of_arguments
 from loopgrad.lazy.tensor.evaluation import buffers_of
 from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
 from loopgrad.lazy.tensor.promotion import scalar_dtype
@@ -195,12 +195,13 @@ class Compiled(Standing):
                     return None
                 buffer = value.buffer
                 key.append(value.type if x._view is None or value.shape else (value.type, ARRAY))
+                committed = isinstance(value, TensorLeaf) and value.committed
                 if buffer.device != name:
-                    taken = None if place_of(value) is not None else device.taken(buffer)
+                    taken = None if committed else device.taken(buffer)
                     if taken is None:
                         return None
                     buffer = taken
-                placed = placed or place_of(value) is not None
+                placed = placed or committed
             elif kind is np.ndarray:
                 buffer = borrowed(x, version)
                 key.append(buffer.type if x.shape else (buffer.type, ARRAY))

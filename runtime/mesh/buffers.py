@@ -15,13 +15,13 @@ class MeshBuffer(Buffer):
     an array of type `type`."""
 
     __slots__ = ("axis", "local")
+    address = None  # of what isn't in one piece; not a slot that each would fill
 
     def __init__(self, local: Buffer, device: str, type: TensorType, axis: int | None) -> None:
         self.local = local
         self.device = device
         self.axis = axis
         self._type = type
-        self.address = None
 
     @property
     def array(self) -> NoReturn:  # type: ignore[override]  # nobody reads a part as if it were the whole

@@ -61,6 +61,7 @@ class MeshDevice:
     def __init__(self, inner: Device, communicator: Communicator) -> None:
         self.name = PREFIX + inner.name
         self.inner = inner
+        self._inner_name = inner.name
         self.communicator = communicator
         self.part = ProcessPart(communicator.rank, communicator.size)
         host = "collectives go through the host's memory"
@@ -82,7 +83,9 @@ class MeshDevice:
 
     def taken(self, buffer: Buffer) -> Buffer | None:
         """What this process' device has, as an array that all processes have."""
-        return MeshBuffer(buffer, self.name, buffer.type, None) if buffer.device == self.inner.name else None
+        if buffer.device != self._inner_name:
+            return None
+        return MeshBuffer(buffer, self.name, buffer._type or buffer.type, None)
 
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = local_array(buffer, self.inner.get)
@@ -202,7 +205,7 @@ class MeshExecutable(Executable):
         self._latest = program
         own = [b.local for b in buffers]  # type: ignore[attr-defined]
         if not (program.met or program.fallible):
-            return self.shared(program, program.executable.run(own))
+            return list(map(MeshBuffer, program.executable.run(own), repeat(self.device), program.types, program.axes))
         call = self.begun(program)
         results = self.within(call, lambda: program.executable.run(own))
         if program.fallible:

@@ -58,6 +58,30 @@ def test_a_structure_compiles_twice_at_most() -> None:
     assert executables[2] is executables[3] is executables[5]
 
 
+def test_what_was_decided_outlives_programs() -> None:
+    """Numbers that are inputs stay inputs, and those in the code stay there, however little memory there is: on the
+    CPU x**3.0 has other bits where 3.0 is an input."""
+
+    def power(exponent: float, n: int) -> Graph:
+        type = TensorType((n,), float64)
+        return trace(lambda x: (ops.pow(x, ops.full(exponent, type)), ops.slice(x, (n - 2,), (n - 1,))), [type])[0]
+
+    device, x = get_device("cpu"), np.linspace(0.1, 3.0, 200)
+    found = []
+    for leaving in (False, True):
+        session, results = Session(), []
+        for exponent, n in ((0.7, 200), (3.0, 200), (0.7, 200), (3.0, 100), (0.7, 100), (3.0, 200), (3.0, 100)):
+            for direct in (True, False):
+                graph = power(exponent, n)
+                executable, constants = session.lookup(graph, device, Options(direct=direct))
+                outputs = executable.run([device.put(x[:n]), *constants])
+                results.append([len(constants), *[o.array.tobytes() for o in outputs]])
+                for versions in list(session._versions.values()) if leaving else ():
+                    versions.forget()
+        found.append(results)
+    assert found[0] == found[1]
+
+
 def test_constants_keep_their_dtype() -> None:
     session = Session()
     graphs = [trace(lambda x, f=f: (scaled(x, f),), [TensorType((2,), float32)])[0] for f in (0.1, 0.7)]

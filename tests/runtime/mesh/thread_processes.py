@@ -1,0 +1,103 @@
+"""A mesh whose processes are threads of this one: whole programs of users, each thread with a device of its own.
+
+What `mpi.py` does for real processes is done here by a room in which threads meet. A thread that ends, or that waits
+for longer than anybody may, ends all: a test fails then, and doesn't hang.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+from loopgrad.lazy.mesh.meshes import Mesh
+from loopgrad.runtime import devices
+from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory
+from loopgrad.runtime.mesh.device import MeshDevice
+
+LONGEST: Final = 20.0  # seconds that a thread waits for the others
+NUMBERS = count()
+
+
+class Room:
+    """Where `size` threads meet."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=LONGEST)
+        self.given: list[Any] = [None] * size
+
+    def exchanged(self, rank: int, own: Any) -> list[Any]:
+        """What each gives."""
+        self.given[rank] = own
+        self.barrier.wait()
+        found = list(self.given)
+        self.barrier.wait()
+        return found
+
+
+class ThreadCommunicator:
+    """Implements `Communicator`."""
+
+    name = "threads"
+
+    def __init__(self, room: Room, rank: int, size: int) -> None:
+        self._room = room
+        self.rank = self.local_rank = rank
+        self.size = size
+        self.meets = size > 1
+        self.history = CallHistory()
+        self.met = 0
+
+    def gather(self, message: Bytes) -> Bytes:
+        self.met += 1
+        return np.stack(self._room.exchanged(self.rank, message.copy()))
+
+    def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
+        each = self._room.exchanged(self.rank, own.copy())
+        assert [len(x) for x in each] == list(lengths)
+        found[:] = np.concatenate(each)
+
+    def exchange(self, own: Bytes, given: Sequence[int], found: Bytes, taken: Sequence[int]) -> None:
+        stops = np.cumsum(given)
+        each = self._room.exchanged(self.rank, [own[b - n : b].copy() for b, n in zip(stops, given, strict=True)])
+        mine = [parts[self.rank] for parts in each]
+        assert [len(x) for x in mine] == list(taken)
+        found[:] = np.concatenate(mine)
+
+    def total(self, array: Array) -> Array:
+        return np.asarray(sum(self._room.exchanged(self.rank, array.copy()))).astype(array.dtype)
+
+
+def on_threads(size: int, program: Callable[[Mesh], Any], inner: str = "cpu") -> list[Any]:
+    """What `program` gives on each of `size` processes, for its mesh. The first error that isn't another thread's is
+    raised."""
+    room, results, failed = Room(size), [None] * size, list[BaseException]()
+    number = next(NUMBERS)
+    made = []
+    for rank in range(size):
+        device = MeshDevice(devices.get_device(inner), ThreadCommunicator(room, rank, size))
+        device.name = f"mesh:{inner} {number}.{rank}"
+        devices.MAKERS[device.name] = lambda device=device: device
+        made.append(device.name)
+
+    def process(rank: int) -> None:
+        try:
+            results[rank] = program(Mesh(rank, size, made[rank]))
+        except BaseException as error:
+            failed.append(error)
+            room.barrier.abort()
+
+    threads = [threading.Thread(target=process, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in made:
+        del devices.MAKERS[name]
+        devices._made.pop(name, None)
+    if failed:
+        raise next((e for e in failed if not isinstance(e, threading.BrokenBarrierError)), failed[0])
+    return results
