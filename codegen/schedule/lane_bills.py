@@ -100,8 +100,8 @@ class _Bill:
         if node.regions:
             self.region_node(node)
             return
-        if node.op in LIBRARY:
-            self.reason = self.reason or f"{node.op} isn't done inside a lane"
+        if node.op in LIBRARY or node.attrs.get("meets"):
+            self.reason = self.reason or _not_in_a_lane(node)
             return
         self.nodes += 1
         count = max([self.scalars(r) for r in node.results], default=0)
@@ -216,9 +216,12 @@ class _RolledBill:
             self.region_node(node)
             return
         count = max([scalars(r, self.lanes) for r in node.results], default=0)
+        if node.attrs.get("meets"):
+            self.reason = self.reason or _not_in_a_lane(node)
+            return
         if node.op in LIBRARY:
             if not rolled_routine(node):
-                self.reason = self.reason or f"{node.op} isn't done inside a lane"
+                self.reason = self.reason or _not_in_a_lane(node)
             self.hold([*node.results, *[node.operands[0]] * SCRATCH])
             self.code += CODE_OF_ROUTINE
             sweeps = SWEEPS if node.op in rotations.ROUTINES else 1
@@ -240,3 +243,9 @@ class _RolledBill:
             self.work += scalars(node.operands[0], self.lanes)
         else:
             self.work += count * (scalars(node.operands[0], self.lanes) if node.op in RUNNING_TOTALS else 1)
+
+
+def _not_in_a_lane(node: Node) -> str:
+    if node.attrs.get("meets"):
+        return "processes meet in it, where there are several"
+    return f"{node.op} isn't done inside a lane"

@@ -112,6 +112,7 @@ class _Distribution:
         self.notes = notes
         self.room = room(loop, count)
         self.written: dict[_FactorRows, Value] = {}  # tables that the loop writes: what starts them
+        self.contract = any(node.attrs["contract"] for node in loop.body.nodes if _accumulates(node))
 
     def results(self) -> Sequence[Value]:
         """What stands for the loop's results."""
@@ -225,7 +226,8 @@ class _Distribution:
         for j, terms in rest.items():
             outputs[j] = carries[j]
             for term in terms:
-                outputs[j] = inside.value("add", outputs[j], self._moved(term, term.core, inside), contract=True)
+                moved = self._moved(term, term.core, inside)
+                outputs[j] = inside.value("add", outputs[j], moved, contract=self.contract)
         kept = [j for j in range(loop.width) if j not in whole]
         starts = [self.builder.const(0, _tensor(v)) for v in self.written.values()]
         inputs = (index, *[carries[j] for j in kept], *self.written.values(), *captures)
@@ -272,7 +274,7 @@ class _Distribution:
     def _plus(self, total: Value, term: Value) -> Value:
         if known_scalar(total) == 0:
             return term
-        return self.builder.value("add", total, term, contract=True)
+        return self.builder.value("add", total, term, contract=self.contract)
 
 
 def _is_large(node: Node) -> bool:
@@ -311,7 +313,7 @@ def _expanded(value: Value, uses: Uses) -> list[_Term]:
 
 
 def _accumulates(node: Node) -> bool:
-    return node.op == "add" and bool(node.attrs.get("contract"))
+    return node.op == "add" and "contract" in node.attrs
 
 
 def _peeled(value: Value, uses: Uses) -> _Term:

@@ -102,8 +102,9 @@ def copied(node: Node, env: dict[Value, Value], nodes: list[Node]) -> None:
 
 
 def _communicates(node: Node) -> bool:
-    """Whether processes meet in a node, or in its regions."""
-    return PRIMITIVES[node.op].collective or any(_communicates(n) for region in node.regions for n in region.nodes)
+    """Whether processes meet in a node, or in its regions, or would if there were several."""
+    here = PRIMITIVES[node.op].collective or bool(node.attrs and node.attrs.get("meets"))
+    return here or any(_communicates(n) for region in node.regions for n in region.nodes)
 
 
 def _may_leave(node: Node, certain: bool) -> bool:

@@ -97,7 +97,7 @@ def localised(type: Type, place: Place, part: ProcessPart) -> Type:
 class GraphPartition:
     """One graph. `env`: what stands for a value at its place, `cuts`: for a replicated one, this process' lanes of it.
     `deferred`: what is made where it is wanted. `inside`: in lanes that end on their own, where nobody can meet;
-    `lanes`: how many these are, of all processes."""
+    `lanes`: how many these are, of all processes. `outermost`: it is no region's."""
 
     def __init__(
         self, partition: MeshPartition, graph: Graph, inputs: Places, inside: bool = False, lanes: int = 0
@@ -112,6 +112,7 @@ class GraphPartition:
         self.deferred: dict[Value, Node] = {}
         self.meetings: list[Meeting] = []
         self.inside = inside
+        self.outermost = True
         self.lanes = lanes
         self.met = False
         self.depths = self._depths()
@@ -148,9 +149,16 @@ class GraphPartition:
             mine = [m for m in meetings if m.added == (op == "all_sum")]
             if meets and op == "all_gather":
                 mine = self._by_columns(mine)
-            found = self._exchanged(op, mine) if meets else [m.rows for m in mine]
+            found = self._exchanged(op, mine) if meets else [self._alone(m.rows) for m in mine]
             for m, rows in zip(mine, found, strict=True):
                 self.env[m.result] = m.finish(m.combine(rows))
+
+    def _alone(self, rows: Partial) -> Partial:
+        """What one process has. Where several would meet in a loop or branch, that is a program of its own here too:
+        in a lane, sums and products may have another order."""
+        if self.outermost:
+            return rows
+        return tuple([self.builder.value("alias", v, kept=True, meets=True) for v in rows])
 
     def _by_columns(self, meetings: Sequence[Meeting]) -> list[Meeting]:
         """Of large results each process makes a part whole, which all gather then: the bytes that a process sends don't

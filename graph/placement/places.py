@@ -278,6 +278,9 @@ def is_reduced(node: Node, operands: Places) -> bool:
         return operands[0].axis in node.attrs["axes"]
     if PRIMITIVES[node.op].finds:
         return bool(operands[0].axis == node.attrs["axis"])
+    if node.op == "reshape":  # as derivatives of sums do, where there is one lane
+        axis = operands[0].axis
+        return axis is not None and node.operands[0].shape[axis] == 1 and moved_axes(node, 0, (axis,)) is None
     if node.op == "matmul":
         left, right = operands
         rank = len(node.operands[0].shape)

@@ -61,6 +61,7 @@ class _Inside:
         self.walk = GraphPartition(walk.partition, graph, inputs, inside, lanes)
         self.inputs = [_input(walk, node, v, p, lanes) for v, p in zip(graph.inputs, inputs, strict=True)]
         self.token = Value(TensorType(shape, TOKEN.dtype))
+        self.walk.outermost = False
         self.walk.enter = lambda: one_token(self.walk, self.token)
         self.outputs = self.walk.run(self.inputs, outputs)
         self.met = self.walk.met

@@ -42,7 +42,11 @@ def emit_node(walk: GraphPartition, node: Node) -> None:
 
 
 def _put(walk: GraphPartition, node: Node, operands: Sequence[Value], **changed: object) -> None:
+    """As it is; but sums of derivatives are contracted with products in lanes that nobody meets in only: elsewhere a
+    collective may stand between the two, and where there is one process it doesn't."""
     attrs = {**node.attrs, **changed} if changed else node.attrs
+    if attrs.get("contract") and not walk.inside:
+        attrs = {**attrs, "contract": False}
     walk.env.update(zip(node.results, walk.builder.emit(node.op, operands, attrs), strict=True))
 
 
@@ -119,6 +123,9 @@ def _reduced(walk: GraphPartition, node: Node, operands: Places) -> None:
         return
     if PRIMITIVES[node.op].finds:
         _position(walk, node, operands[0])
+        return
+    if node.op == "reshape":
+        _only_lane(walk, node, operands[0])
         return
     x, place = walk.at(node.operands[0], operands[0]), operands[0]
     combine, axes = COMBINES[node.op], node.attrs["axes"]
@@ -298,6 +305,20 @@ def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
 
     counts = walk.part.each(node.results[0].shape[axis])
     walk.meet(Meeting((rows,), counts, combined, node.results[0]), node)
+
+
+def _only_lane(walk: GraphPartition, node: Node, place: Place) -> None:
+    """What the only lane has, for all, without the axis of lanes."""
+    axis, (result,) = place.axis, node.results
+    assert axis is not None
+    x, b = walk.at(node.operands[0], place), walk.builder
+    mine = 1 if len(walk.part.lanes(1)) else 0
+    rows = b.value("reshape", x, shape=(mine, *result.shape))
+
+    def combined(gathered: sums.Partial) -> Value:
+        return b.value("reshape", *gathered, shape=result.shape)
+
+    walk.meet(Meeting((rows,), walk.part.each(1), combined, result), node)
 
 
 # ---- scatters

@@ -16,7 +16,7 @@ def test_programs_that_left_the_memory_of_one_process() -> None:
 
     def program(mesh: lg.Mesh) -> Any:
         x, found = lg.shard(np.linspace(0.5, 2.0, 7), mesh), []
-        for k, rate in enumerate((0.7, 0.3, 3.0, 0.3, 0.1)):
+        for k, rate in enumerate((0.7, 0.3, 3.0, 0.3)):
             found.append(float(lg.psum(x**rate) * rate))
             if mesh.rank == 1:
                 for key, versions in list(SESSION._versions.items()):
@@ -24,5 +24,59 @@ def test_programs_that_left_the_memory_of_one_process() -> None:
                         versions.forget()
         return found
 
-    alone, *others = on_threads(1, program), *on_threads(3, program)
-    assert others == [alone[0]] * 3
+    alone, *others = on_threads(1, program), *on_threads(2, program)
+    assert others == [alone[0]] * 2
+
+
+def _shared_by_batch(x: Any, p: Any) -> Any:
+    loss = lambda q: lg.psum(lg.sin(x[:, 0] * q)) * q  # noqa: E731
+    return lg.vmap(lg.value_and_grad(loss))(p), lg.vmap(lg.grad(lg.grad(loss)))(p)
+
+
+def _computed_again(x: Any, p: Any) -> Any:
+    block = lg.checkpoint(lambda c: lg.sin(c) + lg.pmean(lg.cos(x[:, 0] * c)))
+    return lg.value_and_grad(lambda p: lg.fori_loop(0, 4, lambda _, c: block(c), p[0]))(p)
+
+
+def _normalised(x: Any, p: Any) -> Any:
+    """Of a recurrent layer, whose weights are in each trip both before a collective and behind it."""
+    w = lg.sin(p[:, None] + p)
+
+    def loss(w: Any) -> Any:
+        def step(_: Any, h: Any) -> Any:
+            z = h @ w + x
+            return lg.tanh(z - lg.pmean(z)[None, :]) * lg.sum(w)
+
+        h = lg.fori_loop(0, 3, step, lg.zeros_like(x))
+        return lg.psum(lg.sum(h**2, axis=1)) + lg.sum(w * w) * lg.pmean(h[:, 0])
+
+    return lg.value_and_grad(loss)(w)
+
+
+def _newton(x: Any, p: Any) -> Any:
+    loss = lambda q: lg.psum(lg.log(1.0 + lg.exp(-(x @ q)))) + 0.1 * lg.sum(q * q)  # noqa: E731
+    return lg.vmap(lambda e: lg.jvp(lg.grad(loss), (p,), (e,))[1])(lg.eye(3)), lg.grad(loss)(p)
+
+
+ALIKE = ((_shared_by_batch, 1), (_computed_again, 1), (_normalised, 5), (_newton, 1))
+
+
+def test_bits_do_not_depend_on_where_collectives_stand() -> None:
+    """One lane and some, of which one process or two have some: also where sums of derivatives have products beside a
+    collective, where a loop would be a kernel if nobody met in it, and where derivatives take the axis of an only lane
+    away."""
+    rng = np.random.default_rng(3)
+    p = rng.random(3)
+    for program, n in ALIKE:
+        rows = rng.random((n, 3))
+
+        def on_mesh(mesh: lg.Mesh, program: Any = program, rows: Any = rows) -> Any:
+            found = lg.compile(program)(lg.shard(rows, mesh), lg.asarray(p))
+            return [np.asarray(v) for v in lg.tree.leaves(found)]
+
+        each = [*on_threads(1, on_mesh), *on_threads(2, on_mesh)]
+        for found in each:
+            assert [v.tobytes() for v in found] == [v.tobytes() for v in each[0]], (program, n)
+        expected = lg.tree.leaves(program(*[lg.asarray(a, device="interpreter") for a in (rows, p)]))
+        for value, reference in zip(each[0], expected, strict=True):
+            np.testing.assert_allclose(value, np.asarray(reference), rtol=1e-10, atol=1e-14)
