@@ -32,18 +32,11 @@ class CodeLevels:
         from loopgrad.codegen.targets.cpu import llvm  # late: the library
         from loopgrad.runtime.cpu.device import CpuDevice
 
-        shipped, environment = llvm.target_machine, CpuDevice.environment
-
-        @cache
-        def quick(machine: Any) -> Any:
-            from llvmlite import binding  # late, as above
-
-            best = shipped(machine)
-            target = binding.Target.from_triple(best.triple)
-            chosen = {"cpu": machine.cpu, "features": machine.features, "reloc": "pic", "codemodel": "small"}
-            return target.create_target_machine(opt=0, **chosen)
-
-        llvm.target_machine = lambda machine: (quick if self.quick else shipped)(machine)  # type: ignore[assignment]
+        # of long programs each thread makes its own machine, of others all share one
+        shipped, new, environment = llvm.target_machine, llvm.new_target_machine, CpuDevice.environment
+        shared = cache(lambda machine: new(machine, level=0))
+        llvm.target_machine = lambda machine: (shared if self.quick else shipped)(machine)  # type: ignore[assignment]
+        llvm.new_target_machine = lambda machine: new(machine, 0) if self.quick else new(machine)  # type: ignore[misc]
         CpuDevice.environment = lambda device: (  # type: ignore[method-assign]
             (*environment(device), "level 0") if self.quick else environment(device)
         )

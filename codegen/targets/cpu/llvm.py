@@ -22,17 +22,18 @@ from loopgrad.codegen.targets.llvm_threads import Bench, compiled
 @cache
 def target_machine(machine: Machine) -> Any:
     """One LLVM target machine per Machine (made once, 2 ms)."""
-    return _new_target_machine(machine)
+    return new_target_machine(machine)
 
 
-def _new_target_machine(machine: Machine) -> Any:
+def new_target_machine(machine: Machine, level: int = 2) -> Any:
+    """A target machine of one's own, which optimises so hard."""
     from llvmlite import binding  # late: heavy, and not needed where a compiled object is loaded from disk
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_triple(machine.triple)
     return target.create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small"
+        cpu=machine.cpu, features=machine.features, opt=level, reloc="pic", codemodel="small"
     )
 
 
@@ -70,7 +71,7 @@ def compile_side_by_side(text: str, machine: Machine, threads: int) -> bytes:
     texts = pieces(text)
     if len(texts) == 1:
         return compile_module(text, machine)
-    return joined(compiled(texts, lambda stack: _bench(_new_target_machine(machine), stack), threads))
+    return joined(compiled(texts, lambda stack: _bench(new_target_machine(machine), stack), threads))
 
 
 def assembly(text: str, machine: Machine) -> str:
