@@ -36,7 +36,7 @@ _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
 _TESTS_PER_COLLECTION = 100  # after which the garbage collector need not look again at what is alive
-_TESTS_PER_FULL_COLLECTION = 1500
+_TESTS_PER_FULL_COLLECTION = 4000
 _YOUNG = 10_000  # new objects that it looks through at once: most are gone by then
 _PROGRAM_BYTES = 1 << 27  # of a worker: few programs of one test run in another one
 _owned_cache: str | None = None
@@ -118,10 +118,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in dropped]
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection() -> None:
     """Twenty thousand tests are millions of objects, which the garbage collector needn't look through."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+    gc.enable()
     _, middle, _ = gc.get_threshold()
     gc.set_threshold(_YOUNG, middle, 1000)  # of the rest, pytest_runtest_logfinish takes care
 

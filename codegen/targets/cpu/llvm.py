@@ -37,7 +37,7 @@ def new_target_machine(machine: Machine, level: int = 2) -> Any:
     )
 
 
-def _bench(target: Any, stack: ExitStack) -> Bench:
+def bench(target: Any, stack: ExitStack) -> Bench:
     """The passes, for this target machine."""
     from llvmlite import binding  # late, as above
 
@@ -55,7 +55,7 @@ def _bench(target: Any, stack: ExitStack) -> Bench:
 def optimised(text: str, machine: Machine) -> Iterator[Any]:
     """The verified, optimised module."""
     with parsed(text) as module, ExitStack() as stack:
-        _, passes, builder = _bench(target_machine(machine), stack)
+        _, passes, builder = bench(target_machine(machine), stack)
         passes.run(module, builder)
         yield module
 
@@ -71,7 +71,7 @@ def compile_side_by_side(text: str, machine: Machine, threads: int) -> bytes:
     texts = pieces(text)
     if len(texts) == 1:
         return compile_module(text, machine)
-    return joined(compiled(texts, lambda stack: _bench(new_target_machine(machine), stack), threads))
+    return joined(compiled(texts, lambda stack: bench(new_target_machine(machine), stack), threads))
 
 
 def assembly(text: str, machine: Machine) -> str:
