@@ -38,6 +38,19 @@ def test_a_rejected_module_is_named(tmp_path, monkeypatch):
     assert "IMul" in found[0]
 
 
+def test_what_the_layer_has_seen_is_left_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.vulkan_checks.SAMPLE", 0.0)
+    modules = Modules(tmp_path)
+    seen, unseen = fused_probe(Features(), "f32"), fused_probe(Features(), "f64")
+    modules.keep(seen, "seen")
+    modules.keep(unseen, "unseen")
+    assert len(modules.left()) == 2
+    modules.note(seen)
+    assert [path.read_bytes() for path in modules.left()] == [unseen]
+    monkeypatch.setattr("tests.vulkan_checks.SAMPLE", 1.0)
+    assert len(modules.left()) == 2
+
+
 def test_messages_are_read_once_even_if_the_file_began_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("VK_INSTANCE_LAYERS", "another")
     monkeypatch.setenv("VK_LAYER_SETTINGS_PATH", "")
@@ -64,3 +77,20 @@ print(gpu.made("vkCreateBuffer", "VkBuffer", gpu.api.struct("VkBufferCreateInfo"
 """
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "VUID-VkBufferCreateInfo-size-00912" in layer.messages()
+
+
+@pytest.mark.skipif(not installed(LAYER) or device_count()[0] == 0, reason="no validation layer, or no device")
+def test_the_layer_validates_modules_as_spirv_val_does(tmp_path, monkeypatch):
+    monkeypatch.delenv("VK_INSTANCE_LAYERS", raising=False)
+    monkeypatch.setenv("VK_LAYER_SETTINGS_PATH", "")
+    layer = Layer(tmp_path)
+    code = """
+import sys
+from loopgrad.runtime.devices import get_device
+get_device("vulkan:0").gpu.module(bytes.fromhex(sys.argv[1]))
+"""
+    good = fused_probe(Features(), "f32")
+    subprocess.run([sys.executable, "-c", code, good.hex()], capture_output=True, timeout=60, check=True)
+    assert layer.messages() == ""
+    subprocess.run([sys.executable, "-c", code, ill_typed(good).hex()], capture_output=True, timeout=60, check=False)
+    assert "IMul" in layer.messages()

@@ -62,6 +62,7 @@ def slope(f: Callable[[float], float], step: float = 1e-3) -> float:
     return float((f(-2 * step) - 8 * f(-step) + 8 * f(step) - f(2 * step)) / (12 * step))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives(device, name):
     function, arrays = CASES[name]
@@ -89,6 +90,7 @@ def test_values_and_derivatives(device, name):
     assert along(lg.grad(turned, argnums=places)(*tensors)) == pytest.approx(second, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.costly
 def test_dtypes_and_what_is_empty(device):
     for dtype in ("complex64", "complex128"):
         a = HERMITIAN.astype(dtype)

@@ -51,6 +51,7 @@ def test_lanes_with_trips_of_their_own(device, n):
     near(np.sum(found * direction), difference, 1e-5)
 
 
+@pytest.mark.costly
 def test_a_filter_of_covariances(device):
     """A Kalman filter's covariance, whose innovation is factorised, in a loop of whole batches and in lanes."""
     lanes, n = 4, 3

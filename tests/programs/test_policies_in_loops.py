@@ -165,6 +165,7 @@ def step(v: Any) -> Any:
     return v + 0.1 * lg.sin(v) + lg.name(lg.exp(lg.tanh(v)), "rate")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loops", [in_whiles, in_a_while_that_follows, in_a_nest], ids=lambda f: f.__name__)
 def test_stacks_that_grow_under_a_second_run(device: str, loops: Any) -> None:
     """What a stack that is too small gives decides about no trips."""
@@ -179,6 +180,7 @@ def test_stacks_that_grow_under_a_second_run(device: str, loops: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("loop", list(LOOPS))
 def test_what_is_named_is_computed_once(device: str, loop: str) -> None:
     """The next trip starts from it, and the second run of the loop, for what has no name, reads it."""
@@ -206,6 +208,7 @@ def test_the_trips_of_inner_loops_are_kept_as_well() -> None:
     assert kept == {"while_loop/rate": "float64[4]", "fori_loop/trips": "int32[4]"}
 
 
+@pytest.mark.costly
 def test_trips_that_nobody_keeps_are_not_computed_from_what_is_read(device: str) -> None:
     """The loop behind has no names: the second run computes again what decides how often it runs, as that must end
     while the stack is too small."""
@@ -318,6 +321,7 @@ def test_a_value_that_only_the_second_run_reads() -> None:
     assert not saved_values(lambda x: lg.sum(unread(x)), lg.asarray(X))  # a derivative that reads no value
 
 
+@pytest.mark.costly
 def test_a_while_keeps_one_value_a_trip_and_its_count(device: str) -> None:
     @lg.checkpoint(policy=P.save_only_these_names("start"))
     def f(x: Any) -> Any:

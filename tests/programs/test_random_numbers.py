@@ -201,6 +201,7 @@ def draws(stream: Any, mean: Any) -> Any:
     return total, count, stream
 
 
+@pytest.mark.costly
 def test_samplers_in_lanes(device: str) -> None:
     """The same integers as on the CPU, and floats but for rounding; gradients through what was sampled."""
     mean = lg.asarray(np.linspace(0.3, 6.0, 8))

@@ -238,6 +238,7 @@ def test_checkpointed(device):
         check(slope, slopes.sum(0), 1e-11)
 
 
+@pytest.mark.costly
 def test_second_derivatives(device):
     def fun(x, n):
         return lg.sum(lg.fori_loop(0, n, lambda _, v: lg.sin(v) * lg.mean(v), x))

@@ -81,6 +81,7 @@ def _pulled_in_lanes(x, choices, trips):
     return lg.sum(lg.vmap(lane)(x, choices, trips))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("trips", [(1, 1), (2, 1), (0, 2)])
 def test_pullbacks_inside_loops_of_lanes(device, trips):
     x, choices = np.array([0.3, 0.6]), lg.asarray([0, 2])

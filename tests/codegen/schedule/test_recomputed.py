@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import loopgrad as lg
 from loopgrad.codegen.schedule.partition import Partition
@@ -32,6 +33,7 @@ def test_dependent_sums_are_scheduled_in_linear_time(monkeypatch):
     assert counts[1] < 6 * counts[0]
 
 
+@pytest.mark.costly
 def test_the_gradient_of_dependent_sums(device):
     x, n = np.linspace(0.1, 1.0, 100), 12
     y, steps = x, []

@@ -12,6 +12,7 @@ X = np.array([0.3, 1.2, 0.7])
 check_grads = lg.testing.check_grads
 
 
+@pytest.mark.costly
 def test_right_derivatives_pass(device: str) -> None:
     def f(p, x):
         y = lg.while_loop(lambda v: lg.sum(v * v) < 50.0, lambda v: v * p["w"] + lg.sin(v), x)

@@ -30,6 +30,7 @@ def orthonormal(columns: np.ndarray) -> None:
     np.testing.assert_allclose(columns.swapaxes(-1, -2) @ columns, eye, atol=tolerance)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
 def test_factors(device: str, shape: tuple[int, ...], dtype: str) -> None:
     a = RNG.standard_normal(shape).astype(dtype)
@@ -111,6 +112,7 @@ def test_functions_made_of_them(device: str) -> None:
     check(lg.linalg.tensorinv(tensor), np.linalg.tensorinv(tensor), 1e-9)
 
 
+@pytest.mark.costly
 def test_scipys_functions(device: str) -> None:
     a, b = RNG.standard_normal((4, 4)), RNG.standard_normal((4, 2))
     wide = RNG.standard_normal((3, 5))
