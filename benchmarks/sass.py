@@ -28,7 +28,8 @@ from benchmarks import peers, place
 from benchmarks.registry import load
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.pipeline import build_program
-from loopgrad.codegen.targets.nvptx.target import compile_program
+from loopgrad.codegen.targets.gpu.compile import compile_for
+from loopgrad.codegen.targets.nvptx.target import nvptx_image
 from loopgrad.graph.nodes import Graph
 from loopgrad.runtime import devices
 from loopgrad.runtime.cpu.device import CpuDevice
@@ -74,7 +75,7 @@ def ptx_of(workload: str, size: int | None = None) -> str:
         build(arrays).run()
     except _CompiledError as found:
         program = build_program(found.graph, found.options)
-        return compile_program(program, found.options).code.decode()
+        return compile_for(program, found.options, nvptx_image()).code.decode()
     finally:
         peers.forget_options()
     raise SystemExit(f"{workload}: expected it to compile a program, it compiled none")

@@ -39,7 +39,7 @@ class PtxAssembler:
         image = LlvmImage(NVPTX, generate, GROUP)
         for number, kernel in enumerate(kernels):
             image._functions.append(kernel.function.replace("@k0", f"@k{number}"))
-            image._declarations.update(dict.fromkeys(kernel.declarations))
+            image._declarations.append(dict.fromkeys(kernel.declarations))
         path = folder / "kernels.ptx"
         path.write_bytes(generate(image.text())[0])
         runs = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from ctypes import c_char_p, string_at
 from typing import Any, Final, NamedTuple
 
@@ -27,16 +27,19 @@ TIMELY: Final = (
 
 
 class Bench(NamedTuple):
-    """What one thread works with: a target machine, passes, and the builder that these need."""
+    """What one module is compiled with: a target machine, passes, and the builder that these need. LLVM's own list of
+    passes is good for one module."""
 
     machine: Any
     passes: Any
     builder: Any
 
 
-def compiled(texts: Sequence[str], bench: Callable[[ExitStack], Bench], threads: int) -> list[bytes]:
-    """The object of each module; RuntimeError where LLVM refuses one. `bench` makes a new one, which goes with the
-    stack."""
+def compiled(
+    texts: Sequence[str], bench: Callable[[ExitStack], Bench], threads: int, assembly: bool = False
+) -> list[bytes]:
+    """The object of each module, or its assembly; RuntimeError where LLVM refuses one. `bench` makes a new one, which
+    goes with the stack."""
     from llvmlite.binding import create_context, ffi  # late: heavy, not needed where compiled code is loaded from disk
 
     functions = [_without_lock(getattr(ffi.lib, name)) for name in TIMELY]
@@ -44,30 +47,29 @@ def compiled(texts: Sequence[str], bench: Callable[[ExitStack], Bench], threads:
     functions = [f or getattr(ffi.lib, name) for f, name in zip(functions, TIMELY, strict=True)]
     with ExitStack() as stack:
         stack.enter_context(COMPILING)
-        benches = [bench(stack) for _ in range(threads)]
-        modules = [_Module(text, stack.enter_context(create_context()), ffi, functions) for text in texts]
-        for module in modules:
-            stack.callback(module.close)
-        _shared_out(modules, benches)
+        modules = []
+        for text in texts:
+            modules.append(_Module(text, bench(stack), stack.enter_context(create_context()), ffi, functions, assembly))
+            stack.callback(modules[-1].close)
+        _shared_out(modules, threads)
         return [module.taken() for module in modules]
 
 
-def _shared_out(modules: Sequence[_Module], benches: Sequence[Bench]) -> None:
-    """Compile all, the longest first; this thread has the first bench."""
+def _shared_out(modules: Sequence[_Module], threads: int) -> None:
+    """Compile all, the longest first, by this thread and others."""
     pending = deque(sorted(modules, key=lambda module: -len(module.text)))
     failures: list[Exception] = []
 
-    def work(bench: Bench) -> None:
-        while pending:
-            try:
-                pending.popleft().compile(bench)
-            except IndexError:  # another thread took the last one
-                return
-            except Exception as failure:
-                failures.append(failure)
-                pending.clear()
+    def work() -> None:
+        with suppress(IndexError):  # another thread took the last one
+            while module := pending.popleft():
+                try:
+                    module.compile()
+                except Exception as failure:
+                    failures.append(failure)
+                    pending.clear()
 
-    helpers = [threading.Thread(target=work, args=(bench,)) for bench in benches[1:]]
+    helpers = [threading.Thread(target=work) for _ in range(threads - 1)]
     started = []
     try:
         for helper in helpers:
@@ -76,7 +78,7 @@ def _shared_out(modules: Sequence[_Module], benches: Sequence[Bench]) -> None:
     except RuntimeError:  # the system has no more threads, or the interpreter ends: so there are fewer
         pass
     try:
-        work(benches[0])
+        work()
     finally:
         pending.clear()
         for helper in started:
@@ -86,21 +88,25 @@ def _shared_out(modules: Sequence[_Module], benches: Sequence[Bench]) -> None:
 
 
 class _Module:
-    """One of the modules."""
+    """One of the modules, and whether its assembly is wanted."""
 
-    def __init__(self, text: str, context: Any, ffi: Any, functions: Sequence[Any]) -> None:
-        self.text, self._lib, self._context, self._functions = text, ffi.lib, context, functions
+    def __init__(
+        self, text: str, bench: Bench, context: Any, ffi: Any, functions: Sequence[Any], assembly: bool
+    ) -> None:
+        self.text, self._bench, self._lib, self._context, self._functions = text, bench, ffi.lib, context, functions
+        self._assembly = assembly
         self._error = ffi.OutputString()
         self._module: Any = None
         self._buffer: Any = None
 
-    def compile(self, bench: Bench) -> None:
+    def compile(self) -> None:
+        bench = self._bench
         parse, verify, run, emit = self._functions
         self._module = parse(self._context, c_char_p(self.text.encode()), self._error)
         if not self._module or verify(self._module, self._error):
             raise RuntimeError(f"LLVM refuses a module: {self._error}")
         run(bench.passes, self._module, bench.builder)
-        self._buffer = emit(bench.machine, self._module, 1, self._error)
+        self._buffer = emit(bench.machine, self._module, int(not self._assembly), self._error)
         if not self._buffer:
             raise RuntimeError(f"LLVM has no code for a module: {self._error}")
 

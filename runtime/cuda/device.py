@@ -7,6 +7,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.cache import DiskCache, default_cache
+from loopgrad.runtime.cpu.native_pool import wanted_threads
 from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.cuda.driver import CudaDriver
 from loopgrad.runtime.gpu.device import GpuDevice
@@ -39,4 +40,4 @@ class CudaDevice(GpuDevice):
     def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         from loopgrad.codegen.targets.nvptx.target import compile_program  # late: a warm cache needs no emitter
 
-        return compile_program(program, options)
+        return compile_program(program, options, wanted_threads())

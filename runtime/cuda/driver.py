@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from typing import Any
 
 from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
 from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
+from loopgrad.runtime.cpu.native_pool import wanted_threads
 from loopgrad.runtime.cuda import libraries
 from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.cuda.blas import WORKSPACE_BYTES, Blas, worthwhile
 from loopgrad.runtime.cuda.found import CudaMissing, capability
-from loopgrad.runtime.cuda.linking import check_driver, device_runtime, link
+from loopgrad.runtime.cuda.linking import by_nvjitlink, check_driver, device_runtime, link, nvjitlink_version
 from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Shared, Work
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.streams.api import StreamFailure
-from loopgrad.runtime.gpu.streams.driver import StreamDriver
+from loopgrad.runtime.gpu.streams.driver import StreamDriver, StreamImage
 from loopgrad.runtime.gpu.streams.graph import StreamGraph
 
 
@@ -33,6 +36,7 @@ class CudaDriver(StreamDriver):
         self._workspace: Allocation | None = None
         self._without_blas = False
         self._captures = True
+        self._assembles = True
 
     @property
     def host_decides(self) -> str:
@@ -57,6 +61,25 @@ class CudaDriver(StreamDriver):
         if not self.host_decides:
             return self._linked, ENTRY, GROUP
         return kept_code(self._cache, ("update kernel", "ptx"), lambda: ptx(False)), ENTRY, GROUP
+
+    def images(self, codes: Sequence[bytes]) -> Sequence[StreamImage]:
+        """The driver assembles one piece of PTX at a time, and nvJitLink several."""
+        if len(codes) > 1 and self._assembles:
+            try:
+                return super().images(self._assembled(codes))
+            except (CudaMissing, StreamFailure):  # nvJitLink isn't there, or is one for other drivers than this
+                self._assembles = False
+        return super().images(codes)
+
+    def _assembled(self, codes: Sequence[bytes]) -> Sequence[bytes]:
+        target = capability(self._cuda_api.cuda, self._cuda_api.device)
+        parts = ("assembled", *map(str, nvjitlink_version()), *map(str, target))
+
+        def assembled(code: bytes) -> bytes:
+            return kept_code(self._cache, (*parts, sha256(code).hexdigest()), lambda: by_nvjitlink(code, None, target))
+
+        with ThreadPoolExecutor(min(wanted_threads(), len(codes))) as threads:
+            return list(threads.map(assembled, codes))
 
     def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
         if self._without_blas or not worthwhile(shape, dtype):

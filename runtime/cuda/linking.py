@@ -17,6 +17,7 @@ from loopgrad.runtime.cuda.found import CudaMissing, dotted, text
 LIBRARY: Final = "libcudadevrt.a"
 PACKAGES: Final = "nvidia/*/lib/" + LIBRARY
 TOOLKIT: Final = (f"lib64/{LIBRARY}", f"lib/{LIBRARY}", f"targets/*/lib/{LIBRARY}")
+NO_NVJITLINK: Final = "not found (pip install nvidia-nvjitlink)"
 OLDEST_DRIVER: Final = 12080  # loops since 12.4, branches since 12.8
 
 
@@ -58,17 +59,30 @@ def link(cuda: Any, ptx: bytes, library: str, capability: tuple[int, int]) -> by
             raise CudaMissing(f"the update kernel can't be linked: nvJitLink: {first}; driver: {second}") from None
 
 
-def by_nvjitlink(ptx: bytes, library: str, capability: tuple[int, int]) -> bytes:
+def nvjitlink_version() -> tuple[int, int]:
+    """Of the library; CudaMissing where there is none."""
+    try:
+        from cuda.bindings import nvjitlink  # late, as above
+
+        major, minor = nvjitlink.version()
+    except (ImportError, RuntimeError):  # cuda.bindings raises both for a library that isn't there
+        raise CudaMissing(NO_NVJITLINK) from None
+    return int(major), int(minor)
+
+
+def by_nvjitlink(ptx: bytes, library: str | None, capability: tuple[int, int]) -> bytes:
+    """A cubin of the PTX, and of the library where one is named. Other threads run while it is made."""
     try:
         from cuda.bindings import nvjitlink  # late, as above
 
         options = [f"-arch=sm_{capability[0]}{capability[1]}"]
         linker = nvjitlink.create(len(options), options)
-    except (ImportError, RuntimeError):  # cuda.bindings raises both for a library that isn't there
-        raise CudaMissing("not found (pip install nvidia-nvjitlink)") from None
+    except (ImportError, RuntimeError):  # as above
+        raise CudaMissing(NO_NVJITLINK) from None
     try:
-        nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "update")
-        nvjitlink.add_file(linker, nvjitlink.InputType.LIBRARY, library)
+        nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "kernels")
+        if library is not None:
+            nvjitlink.add_file(linker, nvjitlink.InputType.LIBRARY, library)
         nvjitlink.complete(linker)
         code = bytearray(nvjitlink.get_linked_cubin_size(linker))
         nvjitlink.get_linked_cubin(linker, code)

@@ -195,7 +195,9 @@ class Driver(Protocol):
 
     # work
 
-    def image(self, code: bytes) -> Image: ...
+    def images(self, codes: Sequence[bytes]) -> Sequence[Image]:
+        """The parts of one program's code."""
+        ...
 
     def commands(self) -> Commands: ...
 

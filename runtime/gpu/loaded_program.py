@@ -5,6 +5,7 @@ Owns what was loaded and placed: everything is made when first needed and goes w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -37,7 +38,6 @@ class LoadedProgram:
         self._precision = options.matmul_precision
         self.program, self._code = program, code
         self._constants = constants
-        self._images: dict[tuple[int, int], Image] = {}
         self._pipelines: dict[int, Pipeline] = {}
         self._placed: dict[int, Allocation] = {}
         self._lines = {k.module: loc for k in program.kernels for loc in lines(k)[:1]}
@@ -108,14 +108,18 @@ class LoadedProgram:
         known = self._pipelines.get(module)
         if known is None:
             record = self.program.modules[module]
-            place = (record.offset, record.size)
-            if place not in self._images:
-                self._images[place] = self.driver.image(self._code[record.offset : record.offset + record.size])
+            image = self._images[record.offset, record.size]
             line = self._lines.get(module)
             label = record.name if line is None else f"{record.name} ({line})"
-            known = self._images[place].pipeline(label, record.entry, record.group)
+            known = image.pipeline(label, record.entry, record.group)
             self._pipelines[module] = known
         return known
+
+    @cached_property
+    def _images(self) -> Mapping[tuple[int, int], Image]:
+        places = list(dict.fromkeys((module.offset, module.size) for module in self.program.modules))
+        images = self.driver.images([self._code[offset : offset + size] for offset, size in places])
+        return dict(zip(places, images, strict=True))
 
     def constant(self, slot: ArraySlot) -> Allocation:
         assert slot.constant is not None

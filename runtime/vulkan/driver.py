@@ -241,6 +241,9 @@ class VulkanDriver:
     def image(self, code: bytes) -> VulkanImage:
         return self.pipelines.image(code)
 
+    def images(self, codes: Sequence[bytes]) -> Sequence[VulkanImage]:
+        return list(map(self.image, codes))
+
     def commands(self) -> VulkanCommands:
         return VulkanCommands(self)
 

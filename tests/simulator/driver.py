@@ -209,8 +209,8 @@ class SimulatorDriver:
     def graph(self, items: Sequence[Any], report: Shared, stop: int) -> None:
         """Recordings are run in steps."""
 
-    def image(self, code: Any) -> Image:
-        return Image(code)
+    def images(self, codes: Sequence[Any]) -> Sequence[Image]:
+        return [Image(code) for code in codes]
 
     def commands(self) -> Commands:
         return Commands()

@@ -1,8 +1,9 @@
-"""All kernels of a Program in one LLVM module: functions k0, k1, ... and one piece of code for them."""
+"""All kernels of a Program as functions k0, k1, ... of one LLVM module, and one piece of code for them; of several
+where the target has them compiled side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
@@ -17,21 +18,29 @@ FAST, SHARED, SORTED, SUMMED, STAGED = 1, 2, 4, 8, 16  # what a kernel is, in bi
 
 SUMMED_INVOCATIONS: Final = 512  # of a multiprocessor, where loops have many sums beside them
 
+PIECE: Final = 1 << 16  # characters of a module that is compiled beside others
+
 Generate = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
 
 class LlvmImage:
     """Implements codegen.targets.gpu.compile.ImageBuilder. `generate` turns a module's text into code and texts of
-    later stages; `group` is the workgroup size."""
+    later stages; `group` is the workgroup size. With a `piece`, modules have at least so many characters of kernels."""
 
     def __init__(
-        self, flavour: Flavour, generate: Generate, group: int, assembler: type[LlvmAssembler] = LlvmAssembler
+        self,
+        flavour: Flavour,
+        generate: Generate,
+        group: int,
+        assembler: type[LlvmAssembler] = LlvmAssembler,
+        piece: int | None = None,
     ) -> None:
         self.flavour, self.generate, self.group, self.assembler = flavour, generate, group, assembler
+        self.piece = piece
         self._functions: list[str] = []
         self._kernels: list[tuple[str, int, int]] = []  # name, invocations of a workgroup, bytes that they share
         self._attributes: dict[tuple[int, int, int], int] = {}  # bits, invocations, resident workgroups -> number
-        self._declarations: dict[str, None] = {}
+        self._declarations: list[dict[str, None]] = []  # what each kernel needs
 
     @property
     def geometry(self) -> Geometry:
@@ -50,10 +59,13 @@ class LlvmImage:
         attributes = self._attributes.setdefault((bits, group, plan.resident), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
         self._kernels.append((kernel.name, group, b.shared_bytes))
-        self._declarations.update(b.declarations)
+        self._declarations.append(b.declarations)
 
-    def text(self) -> str:
+    def text(self, numbers: Iterable[int] | None = None) -> str:
+        """The module of these kernels, or of all."""
         f = self.flavour
+        numbers = range(len(self._functions)) if numbers is None else numbers
+        declared = dict.fromkeys(line for number in numbers for line in self._declarations[number])
         added = {
             FAST: f.fast_attributes,
             SHARED: f.shared_attributes,
@@ -69,17 +81,40 @@ class LlvmImage:
         }
         tail = [
             f.declarations,
-            *self._declarations,
+            *declared,
             *[f"attributes #{number} = {{ {text} }}" for number, text in extra.items()],
             "!0 = !{}",
             '!1 = !{!"branch_weights", i32 2000, i32 1}',
             "",
         ]
-        return "\n".join([f'target triple = "{f.triple}"', "", *self._functions, *tail])
+        functions = [self._functions[number] for number in numbers]
+        return "\n".join([f'target triple = "{f.triple}"', "", *functions, *tail])
 
     def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
-        text = self.text()
-        code, later = self.generate(text)
-        kernels = enumerate(self._kernels)
-        rows = [Module(name, 0, len(code), f"k{i}", group, shared) for i, (name, group, shared) in kernels]
-        return rows, code, {"llvm": text, **later}
+        pieces = self._pieces()
+        texts = [self.text(numbers) for numbers in pieces]
+        codes, later = self.generated(texts)
+        rows, offset = [], 0
+        for numbers, code in zip(pieces, codes, strict=True):
+            for number in numbers:
+                name, group, shared = self._kernels[number]
+                rows.append(Module(name, offset, len(code), f"k{number}", group, shared))
+            offset += len(code)
+        return rows, b"".join(codes), {"llvm": "\n".join(texts), **later}
+
+    def generated(self, texts: Sequence[str]) -> tuple[list[bytes], Mapping[str, str]]:
+        """The code of each module, and the texts of later stages."""
+        codes, later = zip(*map(self.generate, texts), strict=True)
+        return list(codes), {stage: "\n".join(text[stage] for text in later) for stage in later[0]}
+
+    def _pieces(self) -> list[list[int]]:
+        """The numbers of each module's kernels, by the kernels' texts alone: one module at least."""
+        pieces: list[list[int]] = [[]]
+        size = 0
+        for number, function in enumerate(self._functions):
+            if self.piece is not None and size >= self.piece:
+                pieces.append([])
+                size = 0
+            pieces[-1].append(number)
+            size += len(function) + sum(map(len, self._declarations[number]))
+        return pieces

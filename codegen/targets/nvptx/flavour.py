@@ -19,7 +19,8 @@ NVPTX: Final = Flavour(
     group_id="call range(i32 0, 2147483647) i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()",
     local_id_again='call i32 asm sideeffect "mov.u32 $0, %tid.x;", "=r"()',
     barrier=("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",),
-    attributes='nounwind "nvvm.reqntid"="{group}"',
+    # what is chosen among arrays of a workgroup isn't looked up in a table: ptxas refuses their addresses there
+    attributes='nounwind "no-jump-tables"="true" "nvvm.reqntid"="{group}"',
     # 4 workgroups of 256 on a multiprocessor: 64 registers each. The compiler takes 106 for a short loop where it
     # may; with half the lanes in flight a Zipf law's lanes take 1.11 times as long on an H200
     sorted_attributes='"nvvm.minctasm"="4"',

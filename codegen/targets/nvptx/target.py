@@ -7,7 +7,7 @@ takes a third off the time of deep stacks on an H200.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -16,8 +16,9 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
-from loopgrad.codegen.targets.llvm_gpu.backend import optimised, target_machine
-from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+from loopgrad.codegen.targets.llvm_gpu.backend import bench, new_target_machine, optimised, target_machine, with_layout
+from loopgrad.codegen.targets.llvm_gpu.image import PIECE, LlvmImage
+from loopgrad.codegen.targets.llvm_threads import compiled
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from loopgrad.codegen.targets.nvptx.flavour import NVPTX
 
@@ -35,16 +36,36 @@ PTX_VERSION: Final = {
 
 def generate(text: str, cpu: str = CPU) -> tuple[bytes, Mapping[str, str]]:
     """PTX of a module."""
-    machine = target_machine(NVPTX.triple, cpu, f"+ptx{PTX_VERSION[cpu]}")
+    machine = target_machine(*_machine(cpu))
     with optimised(text, machine) as module:
         ptx = str(machine.emit_assembly(module))
     return ptx.encode(), {"ptx": ptx}
+
+
+def _machine(cpu: str) -> tuple[str, str, str]:
+    return NVPTX.triple, cpu, f"+ptx{PTX_VERSION[cpu]}"
 
 
 def nvptx_image(cpu: str = CPU) -> LlvmImage:
     return LlvmImage(NVPTX, partial(generate, cpu=cpu), GROUP, NvptxAssembler)
 
 
-def compile_program(program: Program, options: Options) -> Artifact[ProgramRecord]:
+class PtxPieces(LlvmImage):
+    """PTX in pieces, which so many threads make; whoever loads it may assemble them side by side."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(NVPTX, generate, GROUP, NvptxAssembler, PIECE)
+        self.threads = threads
+
+    def generated(self, texts: Sequence[str]) -> tuple[list[bytes], Mapping[str, str]]:
+        if len(texts) == 1:
+            return super().generated(texts)
+        kind = _machine(CPU)
+        complete = [with_layout(text, target_machine(*kind)) for text in texts]
+        codes = compiled(complete, lambda stack: bench(new_target_machine(*kind), stack), self.threads, assembly=True)
+        return codes, {"ptx": b"\n".join(codes).decode()}
+
+
+def compile_program(program: Program, options: Options, threads: int = 1) -> Artifact[ProgramRecord]:
     """Everything a CUDA device needs to run `program`."""
-    return compile_for(program, options, nvptx_image())
+    return compile_for(program, options, PtxPieces(threads))

@@ -195,6 +195,9 @@ class StreamDriver:
     def image(self, code: bytes) -> StreamImage:
         return StreamImage(self, code)
 
+    def images(self, codes: Sequence[bytes]) -> Sequence[StreamImage]:
+        return list(map(self.image, codes))
+
     def commands(self) -> StreamCommands:
         return StreamCommands(self)
 

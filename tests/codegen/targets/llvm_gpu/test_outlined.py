@@ -11,8 +11,9 @@ import pytest
 from loopgrad.codegen.math.table import RECIPES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.emit import outlined
-from loopgrad.codegen.targets.nvptx.target import compile_program
+from loopgrad.codegen.targets.nvptx.target import nvptx_image
 from loopgrad.graph.types import float16, float32, float64
 from loopgrad.runtime.devices import NUMBERED
 from tests.codegen.targets.cpu.kernel_build import Build
@@ -75,14 +76,16 @@ def test_each_function_is_written_once_a_module(fast, monkeypatch):
     first, second = (program_of(recipes(names, float64, times)) for times in (7, 14))
     again = replace(first.steps[0], kernel=1)
     both = Program(first.slots, first.inputs, first.outputs, (*first.kernels, *second.kernels), (*first.steps, again))
-    llvm = compile_program(both, Options(fast_math=fast)).texts["llvm"]
+    llvm = compile_for(both, Options(fast_math=fast), nvptx_image()).texts["llvm"]
     found = functions(llvm)
     assert sorted(name.split(".")[1] for name in found) == ["lgamma", "pow", "sine_cosine"]
     shorter, longer = (len(text) for text in re.findall(r"define ptx_kernel void @k[01]\(.*?\n}\n", llvm, re.S))
-    copies = len(compile_program(program_of(recipes(names, float64, 1)), Options(fast_math=fast)).texts["llvm"])
+    copies = len(
+        compile_for(program_of(recipes(names, float64, 1)), Options(fast_math=fast), nvptx_image()).texts["llvm"]
+    )
     assert longer - shorter < 7 * copies / 4
 
 
 def test_few_uses_are_copies():
     kernel = recipes(("pow", "sin"), float32, 5)
-    assert not functions(compile_program(program_of(kernel), Options()).texts["llvm"])
+    assert not functions(compile_for(program_of(kernel), Options(), nvptx_image()).texts["llvm"])

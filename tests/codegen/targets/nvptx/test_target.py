@@ -11,8 +11,10 @@ import pytest
 from loopgrad.codegen.kernel.nodes import Kernel, KOp
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import ArraySlot, LaunchStep, Program
+from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import Module
-from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program
+from loopgrad.codegen.targets.nvptx.flavour import NVPTX
+from loopgrad.codegen.targets.nvptx.target import GROUP, compile_program, generate, nvptx_image
 from loopgrad.graph.types import DTYPES, TensorType, bool_, float32, float64, int32, int64, uint64
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
@@ -26,7 +28,7 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="ptxas (PyPI: nvidia-cuda
 
 
 def ptx(kernel: Kernel, **options: bool) -> str:
-    return compile_program(program_of(kernel), Options(**options)).code.decode()
+    return compile_for(program_of(kernel), Options(**options), nvptx_image()).code.decode()
 
 
 def body(text: str, entry: str = "k0") -> str:
@@ -306,6 +308,32 @@ def test_many_kernels_share_a_table(tmp_path):
         kernels.append(b.kernel(f"sin{i}"))
         slots.append(ArraySlot(TensorType((100,), float32), "output" if i == count - 1 else "temp"))
         steps.append(LaunchStep(i, (i, i + 1)))
-    text = compile_program(Program(tuple(slots), (0,), (count,), tuple(kernels), tuple(steps)), Options()).code.decode()
+    program = Program(tuple(slots), (0,), (count,), tuple(kernels), tuple(steps))
+    text = compile_for(program, Options(), nvptx_image()).code.decode()
     assert text.count(".const ") == 1
     assembled(text, "sm_80", tmp_path)
+
+
+def test_no_table_has_addresses_of_a_workgroups_memory():
+    """ptxas refuses them as initial values: they aren't known before a launch."""
+    arrays = [f"@a{i} = internal addrspace(3) global [1 x double] poison, align 16" for i in range(5)]
+    cases = [f"c{i}: br label %end" for i in range(5)]
+    text = f"""target triple = "{NVPTX.triple}"
+{"".join(f"{array}{chr(10)}" for array in arrays)}
+define {NVPTX.entry}void @k0(i64 %which, ptr addrspace(1) %out) #0 {{
+  switch i64 %which, label %c0 [{" ".join(f"i64 {i}, label %c{i}" for i in range(1, 5))}]
+{chr(10).join(cases)}
+end:
+  %p = phi ptr addrspace(3) [{"], [".join(f"@a{i}, %c{i}" for i in range(5))}]
+  store double 1.0, ptr addrspace(3) %p
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+{"".join(f"  %v{i} = load double, ptr addrspace(3) @a{i}{chr(10)}" for i in range(5))}
+{"".join(f"  store volatile double %v{i}, ptr addrspace(1) %out{chr(10)}" for i in range(5))}
+  ret void
+}}
+{NVPTX.declarations}
+attributes #0 = {{ {NVPTX.attributes.format(group=GROUP)} }}
+"""
+    assert "switch_$_table" not in generate(text)[0].decode()
+    with_tables = generate(text.replace('"no-jump-tables"="true"', ""))[0].decode()
+    assert "switch_$_table" in with_tables  # that there could be one
