@@ -1,0 +1,95 @@
+"""The latest call of a compiled function, which the next one is held against first: most are like the one before.
+
+    step(x, 0.1)      a float64[8] on the CPU, a float      the same again: their buffers, and the program runs
+
+Kinds of arguments are compared one by one with what the program takes, without making a key of them. A call in which
+anything is otherwise (other settings, kinds or devices, tensors to be computed first, or from Python's numbers, arrays
+without axes, arguments that are written to) is looked at as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from loopgrad.lazy.tensor.config import Config, current
+from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, TensorLeaf
+from loopgrad.lazy.tensor.tree_patterns import TreePattern
+from loopgrad.lazy.transforms.compiled_version import Version
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.devices import HOST_KINDS
+
+
+class LatestCall:
+    """`kinds`: of each argument its type, or the class of a Python number, and the type and dtype of NumPy's that the
+    program has for it. `borrows`: whether arrays are read where they are. `pattern`: of trees; None where arguments are
+    inputs themselves."""
+
+    __slots__ = ("_borrows", "_config", "_device", "_kinds", "_pattern", "version")
+
+    def __init__(self, config: Config, version: Version, kinds: Sequence[Any], pattern: TreePattern | None) -> None:
+        self.version = version
+        self._pattern = pattern
+        self._config = config
+        self._device = version.device.name
+        self._borrows = version.device.kind in HOST_KINDS and not version.returns_input
+        types = version.types
+        self._kinds = [(kind, type, type.dtype.np) for kind, type in zip(kinds, types, strict=True)]
+
+    def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Buffer] | None:
+        """The program's inputs for arguments of the same kinds; None where more is to be looked at."""
+        kinds, device, version, pattern = self._kinds, self._device, self.version, self._pattern
+        leaves: Sequence[Any] | None = args
+        if pattern is not None:
+            leaves = pattern.leaves(args, kwargs)
+        elif kwargs:
+            return None
+        if leaves is None or len(leaves) != len(kinds) or self._config is not current() or version.stale:
+            return None
+        found: list[Buffer] = []
+        for x, (kind, type_, dtype) in zip(leaves, kinds):  # noqa: B905  # checked, and half the time
+            if isinstance(x, TensorCore):
+                leaf = x._value
+                if type(leaf) is not TensorLeaf or x._weak or leaf.committed:
+                    return None
+                if leaf.type is not type_:
+                    if kind is not type_ or leaf.type != type_:
+                        return None
+                    leaf.type = type_  # equal: the next call sees it at once
+                if not type_.shape and (x._view is not None or kind is not type_):
+                    return None
+                buffer = leaf.buffer
+                if buffer.device != device:
+                    return None
+            elif type(x) is kind:
+                if not self._borrows:
+                    return None
+                buffer = Buffer(np.array(x, dtype), device, type_)
+            elif type(x) is np.ndarray:
+                if x.dtype is not dtype or x.shape != type_.shape or not x.shape or kind is not type_:
+                    return None
+                if not self._borrows or not x.flags.carray:
+                    return None
+                buffer = Buffer(x, device, type_)
+            else:
+                return None
+            found.append(buffer)
+        version.used = True
+        return found if not version.captured else [*found, *version.captured]
+
+
+def latest_call(key: Sequence[Any], version: Version, pattern: TreePattern | None) -> LatestCall | None:
+    """Of the key that `Compiled` keeps a version by; None where calls are more than looking at kinds."""
+    config, structure, parts, *kinds = key
+    if not isinstance(config, Config) or parts or version.written or version.required:
+        return None
+    if structure is not None and pattern is None:
+        return None
+    of_numbers = [kind in PYTHON_SCALARS if isinstance(kind, type) else False for kind in kinds]
+    types = version.types
+    if any(kind != type_ and not number for kind, type_, number in zip(kinds, types, of_numbers, strict=True)):
+        return None
+    exact = [kind if number else type_ for kind, type_, number in zip(kinds, types, of_numbers, strict=True)]
+    return LatestCall(config, version, exact, pattern)
