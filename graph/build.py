@@ -14,22 +14,24 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from loopgrad.graph.errors import LeakedValueError, NestingError, explained
-from loopgrad.graph.expressions import Expression, beside, expression_of, number_word, of_two
+from loopgrad.graph.expressions import OPAQUE, Expression, beside, expression_of, number_word, of_two
 from loopgrad.graph.extract import extract
 from loopgrad.graph.location import at, located, user_location
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Noted, Value
 from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import StackType, TensorType
 
 __all__ = [
     "LeakedValueError", "Scope", "at", "close", "copy_node", "current_scope", "emit", "emit_alike", "emit_beside",
-    "enter", "inline", "trace", "unbound", "user_location",
+    "emit_element", "enter", "inline", "trace", "unbound", "user_location",
 ]  # fmt: skip
 
 DEEPEST: Final = 1000  # functions traced inside each other
 FRAMES: Final = 40  # of Python's, for one level of nesting, in tracing or in a pass
 STRIDE: Final = 16
 _new: Final = object.__new__
+ELEMENT: Final = "element"  # the key of what `emit_element` gives, whatever the place
+NO_AXES: Final = {"shape": ()}
 
 
 class Scope:
@@ -162,6 +164,36 @@ def emit_beside(
         type = type or _inferred(op, (value, value))
         found = beside(one, op, word, number_first, type)
     return _noted(op, (number, value) if number_first else (value, number), type or found.type, found)
+
+
+def emit_element(vector: Value, place: int) -> Value:
+    """The element at a place of a vector of more than one: a slice and a reshape, as two calls of `emit` give them."""
+    attrs = {"start": (place,), "stop": (place + 1,), "step": (1,)}
+    top = _ambient.scope is None and vector.scope is None
+    base: Expression | None = (vector.expression or expression_of(vector)) if top else None
+    found = None if base is None else base.further.get(ELEMENT)
+    if found is None:
+        result = emit("reshape", emit("slice", (vector,), attrs), NO_AXES)[0]
+        if base is not None and (made := expression_of(result)) is not OPAQUE:
+            base.further[ELEMENT] = made
+        return result
+    inner: Expression = found.operands[0]
+    loc = user_location(1)
+    sliced = _noted_at("slice", (vector,), attrs, loc, inner)
+    return _noted_at("reshape", (sliced,), NO_AXES, loc, found)
+
+
+def _noted_at(
+    op: str, operands: tuple[Value, ...], attrs: Mapping[str, Any], loc: Location | None, expression: Expression
+) -> Noted:
+    """`Noted` of a known expression."""
+    value: Noted = _new(Noted)
+    value.type = expression.type
+    value.index = 0
+    value.known = value.scope = None
+    value.note = [op, operands, attrs, loc]
+    value.expression = expression
+    return value
 
 
 def _inferred(op: str, operands: tuple[Value, ...]) -> TensorType:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loopgrad.graph import ops
+from loopgrad.graph.build import emit_element
 from loopgrad.graph.errors import DTypeError, IndexRangeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import may_lie_in
@@ -86,7 +87,7 @@ def element(vector: Value, index: int) -> Value:
     """`x[i]` of a vector, as a plan reads it: the commonest subscript of all."""
     extent = vector.shape[0]
     place = _position(index, extent, 0)
-    return ops.reshape(vector if extent == 1 else ops.slice(vector, (place,), (place + 1,), (1,)), ())
+    return ops.reshape(vector, ()) if extent == 1 else emit_element(vector, place)
 
 
 def _without_scalar_masks(shape: Shape, index: Any) -> tuple[Shape, Any]:

@@ -1,0 +1,142 @@
+"""Calls in a row of one compiled function, like each other or nearly: each gives what the function itself gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.lazy.tensor.trees import flatten
+from loopgrad.lazy.transforms.compile import Compiled
+from loopgrad.lazy.transforms.latest_call import LatestCall
+
+A, B = np.arange(1.0, 4.0), np.array([0.5, -2.0, 7.0])
+
+
+def total(x: Any, y: Any = 1.0, *, k: Any = 2.0) -> Any:
+    """Takes numbers, arrays, pairs and dicts of them."""
+    parts = flatten((x, y, k))[0]
+    result = parts[0] * 2.0
+    for i, part in enumerate(parts[1:]):
+        result = result * 0.5 + part * (i + 1.0)
+    return {"result": result, "first": parts[0]}
+
+
+def numbers(tree: Any) -> list[Any]:
+    return [np.asarray(x) for x in flatten(tree)[0]]
+
+
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """Nothing is compiled to machine code."""
+    with lg.default_device("interpreter"):
+        yield
+
+
+def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Fresh arguments of many kinds; what is written to one doesn't reach another."""
+    a, b = lg.asarray(A), lg.asarray(B)
+    element = lg.asarray(A)[1:2].reshape(())
+    return {
+        "tensors": ((a, b), {}),
+        "one": ((a,), {}),
+        "a keyword": ((a, b), {"k": b}),
+        "a pair": (((a, b),), {}),
+        "two pairs": (((a, b), (b, a)), {}),
+        "a list": (([a, b],), {}),
+        "dicts": (({"x": a, "y": b},), {"k": 3.0}),
+        "other keys": (({"x": a, "z": b},), {"k": 3.0}),
+        "arrays": ((A.copy(), B.copy()), {}),
+        "not in a row": ((np.arange(6.0)[::2], B.copy()), {}),
+        "narrow": ((lg.asarray(A, dtype=lg.float32), b), {}),
+        "a number": ((a, 2.5), {}),
+        "an integer": ((a, 3), {}),
+        "a bool": ((a, True), {}),
+        "to be computed": ((a + 1.0, b * 2.0), {}),
+        "weak": ((lg.asarray(A, dtype=lg.float32), lg.compile(lambda n: n)(2)), {}),
+        "without axes": ((a, element), {}),
+        "a number that is a tensor": ((a, lg.sum(b)), {}),
+        "an array without axes": ((a, np.array(2.0)), {}),
+        "NumPy's number": ((a, np.float64(2.0)), {}),
+        "other lengths": ((lg.asarray(A[:2]), lg.asarray(B[:2])), {}),
+        "empty": ((lg.asarray(A[:0]), lg.asarray(B[:0])), {}),
+        "elsewhere": ((lg.to_device(a, "cpu"), b), {}),
+    }
+
+
+def test_calls_of_all_kinds_after_each_other(interpreted: None) -> None:
+    f = lg.compile(total)
+    expected = {name: numbers(total(*args, **kwargs)) for name, (args, kwargs) in calls().items()}
+    order = [*permutations(expected, 2)]
+    given = calls()
+    for pair in order[::3]:
+        for name in pair * 2:
+            args, kwargs = given[name]
+            for want, got in zip(expected[name], numbers(f(*args, **kwargs)), strict=True):
+                assert (got.dtype, got.shape) == (want.dtype, want.shape), (pair, name)
+                np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=str((pair, name)))
+
+
+def test_most_calls_are_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    given = calls()
+    known = Compiled._version
+    monkeypatch.setattr(Compiled, "_version", lambda self, *asked: looked.append(name) or known(self, *asked))
+    monkeypatch.setattr(Compiled, "_known", lambda *_: None)
+    for name in ("tensors", "a keyword", "two pairs", "dicts", "a number", "a number that is a tensor"):
+        f = lg.compile(lambda *args, **kwargs: total(*args, **kwargs)["result"])
+        args, kwargs = given[name]
+        lg.eval(args)
+        for _ in range(3):
+            f(*args, **kwargs)
+    assert len(looked) == len(set(looked)), looked
+
+
+def test_settings_and_what_is_closed_over_count() -> None:
+    scale = lg.asarray([2.0])
+    f = lg.compile(lambda x: x * scale)
+    x = lg.asarray(A)
+    for n in range(1, 4):
+        for _ in range(2):
+            np.testing.assert_array_equal(f(x), A * 2.0 * n)
+        with lg.options(check_indices=True):
+            np.testing.assert_array_equal(f(x), A * 2.0 * n)
+        with lg.default_device("interpreter"):
+            y = f(x)
+            assert y.device == "interpreter"
+            np.testing.assert_array_equal(y, A * 2.0 * n)
+        assert f(x).device == "cpu"
+        scale[0] = 2.0 * (n + 1)
+    f.clear()
+    np.testing.assert_array_equal(f(x), A * 8.0)
+
+
+def test_what_is_borrowed_is_neither_kept_nor_written_to() -> None:
+    same = lg.compile(lambda x, y: (x, x + y))
+    for n in range(3):
+        a = A + n
+        kept, _ = same(a, B)
+        a[:] = -1.0
+        np.testing.assert_array_equal(kept, A + n)
+
+    def writing(x: Any, y: Any) -> Any:
+        x += y
+        return x * 2.0
+
+    write = lg.compile(writing)
+    a = A.copy()
+    for n in range(1, 4):
+        np.testing.assert_array_equal(write(a, B), 2.0 * (A + n * B))
+        np.testing.assert_array_equal(a, A + n * B)
+
+
+def test_derivatives_see_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = lg.compile(lambda x: lg.sum(x * x))
+    x = lg.asarray(A)
+    f(x)
+    monkeypatch.setattr(LatestCall, "inputs", lambda *_: pytest.fail("a derivative is being taken"))
+    np.testing.assert_array_equal(lg.grad(f)(x), 2.0 * A)
