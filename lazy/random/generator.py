@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from loopgrad.lazy.random.shapes import drawn_shape, shape_of
 from loopgrad.lazy.random.source import numbered
 from loopgrad.lazy.random.stream import Stream
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_operand, wrap
-from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.outputs import Out, delivered, given_out
 from loopgrad.lazy.tensor.trees import register_node
 
 if TYPE_CHECKING:
@@ -92,6 +93,47 @@ class Generator(Draws["Tensor"]):
         event: Shape = (),
     ) -> Tensor:
         return make(self.bit_generator.source((*drawn_shape(what, shapes, size), *event)))
+
+    # ---- numbers that are written to an array
+
+    def random(self, size: Any = None, dtype: Any = None, out: Out = None) -> Tensor:
+        """Uniform floats in [0, 1), of shape `size`: multiples of 2**-53, of float32 2**-24. With `out` they have its
+        shape and dtype, and are written to it.
+
+        >>> lg.random.default_rng(7).random(3)
+        Tensor([0.86044399, 0.75734053, 0.86979218], dtype=float64)
+        """
+        return _filled("random", super().random, size, dtype, out)
+
+    def standard_normal(self, size: Any = None, dtype: Any = None, out: Out = None) -> Tensor:
+        """Normal floats with mean 0 and standard deviation 1; `out` as of `random`.
+
+        >>> x = lg.zeros((2, 2), dtype=lg.float32)
+        >>> lg.random.default_rng(7).standard_normal(out=x) is x
+        True
+        """
+        return _filled("standard_normal", super().standard_normal, size, dtype, out)
+
+    def standard_exponential(
+        self, size: Any = None, dtype: Any = None, method: str = "zig", out: Out = None
+    ) -> Tensor:
+        """Exponential floats with mean 1; `out` as of `random`. NumPy's `method`, "zig" or "inv", changes nothing.
+
+        >>> lg.random.default_rng(7).standard_exponential(3).shape
+        (3,)
+        """
+        if method not in ("zig", "inv"):
+            raise ValueError(explained("standard_exponential", "method 'zig' or 'inv'", repr(method), "leave it out"))
+        return _filled("standard_exponential", super().standard_exponential, size, dtype, out)
+
+    def standard_gamma(self, shape: ArrayLike, size: Any = None, dtype: Any = None, out: Out = None) -> Tensor:
+        """Gamma floats of that shape and scale 1. Differentiable by the shape, implicitly (Figurnov et al., 2018).
+        `out` as of `random`.
+
+        >>> lg.random.default_rng(7).standard_gamma([0.5, 20.0]).shape
+        (2,)
+        """
+        return _filled("standard_gamma", partial(super().standard_gamma, shape), size, dtype, out)
 
     # ---- orders
 
@@ -184,6 +226,14 @@ def default_rng(seed: Any = None) -> Generator:
     (4,)
     """
     return seed if isinstance(seed, Generator) else Generator(seed)
+
+
+def _filled(what: str, draw: Callable[[Any, Any], Tensor], size: Any, dtype: Any, out: Any) -> Tensor:
+    """`draw(size, dtype)`, or where an array is given such numbers for all of it, written to it."""
+    if out is None:
+        return draw(size, dtype)
+    target = given_out(what, out)._value
+    return delivered(what, draw(target.shape if size is None else size, dtype or target.dtype.np), out)
 
 
 def _rebuilt(_: None, children: Any) -> Generator:

@@ -203,3 +203,39 @@ def test_a_generator_whose_draws_would_be_forgotten_is_refused() -> None:
     assert after.bit_generator.counter.tolist() == [2, 2, 2]
     own = lg.checkpoint(lambda x: x + lg.random.Philox4x32(7).uniform((), lg.float64))
     assert float(own(lg.zeros(()))) == float(own(lg.zeros(())))
+
+
+def test_numbers_that_are_written_to_an_array() -> None:
+    """The numbers that the call gives, in the array's dtype, through views and in compiled functions."""
+    calls = {
+        "random": (), "standard_normal": (), "standard_exponential": (), "standard_gamma": (2.5,),
+    }  # fmt: skip
+    for name, parameters in calls.items():
+        rng, again = lg.random.default_rng(5), lg.random.default_rng(5)
+        whole = lg.zeros((2, 3), dtype=lg.float32)
+        row = whole[1]
+        assert getattr(rng, name)(*parameters, out=row) is row
+        expected = getattr(again, name)(*parameters, size=3, dtype=lg.float32)
+        assert whole.tolist() == [[0.0] * 3, expected.tolist()]
+        with pytest.raises(lg.ShapeError, match="out"):
+            getattr(rng, name)(*parameters, size=4, out=row)
+        with pytest.raises(lg.DTypeError):
+            getattr(rng, name)(*parameters, out=lg.zeros(3, dtype=lg.int64))
+        with pytest.raises(TypeError, match="tensor as out"):
+            getattr(rng, name)(*parameters, out=np.zeros(3))
+        empty = lg.zeros((0, 3))
+        assert getattr(rng, name)(*parameters, out=empty) is empty
+
+    @lg.compile
+    def filled(x: lg.Tensor, rng: lg.random.Generator) -> None:
+        rng.standard_normal(out=x[::2])
+
+    x, rng = lg.zeros(5), lg.random.default_rng(5)
+    filled(x, rng)
+    assert x.tolist()[::2] == lg.random.default_rng(5).standard_normal(3).tolist()
+    assert x.tolist()[1::2] == [0.0, 0.0]
+    with pytest.raises(ValueError, match="method"):
+        rng.standard_exponential(3, method="ziggurat")
+    slope = lg.grad(lambda a: lg.sum(lg.random.default_rng(5).standard_gamma(a, out=lg.zeros(3))))(2.0)
+    wanted = lg.grad(lambda a: lg.sum(lg.random.default_rng(5).standard_gamma(a, size=3)))(2.0)
+    assert float(slope) == float(wanted)
