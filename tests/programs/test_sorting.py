@@ -92,6 +92,21 @@ def test_the_largest_of_long_rows(device, dtype, shape, k):
         assert np.asarray(got).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("int64", marks=pytest.mark.costly)])
+def test_a_few_of_rows_in_bad_orders(device, dtype):
+    """In which the first guess leaves far too many candidates: rising and falling rows, and equal elements."""
+    n = 2100 if device.startswith(("vulkan", "cuda", "hip")) else 1030 if device.startswith("emulator") else 300
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((8, n)) * 50
+    x[1], x[2], x[3], x[4] = np.sort(x[1]), -np.sort(x[2]), 0.0, rng.integers(0, 2, n)
+    x[5, ::2] = 60.0
+    if dtype == "float32":
+        x[5, 1::7], x[6], x[7] = np.nan, np.nan, -np.inf
+    x = x.astype(dtype)
+    for got, wanted in zip(lg.top_k(lg.asarray(x), 5), largest(x, 5), strict=True):
+        assert np.asarray(got).tobytes() == wanted.tobytes()
+
+
 def test_loops_and_branches_over_sorted_arrays(device):
     """On GPUs neither the loop nor the branch waits for the host."""
 

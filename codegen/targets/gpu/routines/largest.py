@@ -1,7 +1,8 @@
 """The largest elements of rows, without sorting all of a row: those of each chunk, then the largest of these.
 
-A workgroup sorts a chunk, which leaves a few candidates; their chunks are sorted in turn, until one is left. Candidates
-keep the order of their chunks, and sorts are stable, so of equal elements the first come first.
+A workgroup looks for a few in its chunk (largest_of_chunk), or, for more, sorts it. That leaves candidates, whose
+chunks are gone through in turn, until one is left. Candidates keep the order of their chunks, and sorts are stable, so
+of equal elements the first come first.
 """
 
 from __future__ import annotations
@@ -11,9 +12,16 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.routines import radix_sort
+from loopgrad.codegen.targets.gpu.routines.elements import held_type
+from loopgrad.codegen.targets.gpu.routines.largest_of_chunk import LargestOfChunk, memory
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 from loopgrad.codegen.targets.gpu.routines.sort_rows import FEW_TILES, FEWEST_HELD, SortRows, fitting, most_held
-from loopgrad.graph.types import int32, int64
+from loopgrad.graph.types import int32, int64, uint32, uint64
+
+MOST_EACH: Final = 32  # elements of an invocation that looks for a few, of 4 bytes; half as many of 8
+FEWEST_EACH: Final = 4
+SHORTEST: Final = 4  # elements of a row for each invocation
+MORE: Final = 4  # invocations than elements that are looked for
 
 
 def _count(routine: Routine) -> int:
@@ -63,6 +71,52 @@ def _make(routine: Routine) -> None:
 
 
 PROVIDER: Final = Provider("chunks in registers of workgroups", _refuses, _make)
+
+
+# ---- a few of them
+
+
+def _refuses_many(routine: Routine) -> str:
+    source = routine.inputs[0].type
+    if routine.attrs["axis"] != len(source.shape) - 1:
+        return "the axis isn't the last"
+    if not routine.outputs[0].type.size:
+        return ""
+    if MORE * _count(routine) > routine.group or memory(routine.group, held_type(source.dtype)) > routine.memory:
+        return "too many for a workgroup's candidates"
+    if source.shape[-1] < SHORTEST * routine.group:
+        return "rows are short"
+    return f"a row has more than {radix_sort.LONGEST:,} elements" if source.shape[-1] > radix_sort.LONGEST else ""
+
+
+def _make_few(routine: Routine) -> None:
+    if not routine.outputs[0].type.size:
+        return
+    source, count, elements = routine.inputs[0].type, _count(routine), list(routine.inputs)
+    rows, length, given = source.size // source.shape[-1], source.shape[-1], False
+    while True:
+        each = _each(routine, rows, length)
+        program = LargestOfChunk(elements[0].type.dtype.name, rows, length, each, count, given)
+        chunks = program.chunks(routine.group)
+        if chunks == 1:
+            routine.by_groups("largest", replace(program, last=True), rows, *elements, *routine.outputs)
+            return
+        left, order = rows * chunks * count, uint64 if held_type(source.dtype) == "i64" else uint32
+        found = [routine.scratch(left, order), routine.scratch(left, int32)]
+        routine.by_groups("largest_of_chunks", program, rows * chunks, *elements, *found)
+        elements, length, given = found, chunks * count, True
+
+
+def _each(routine: Routine, rows: int, length: int) -> int:
+    """Elements of an invocation: fewer where rows are short, or where that makes enough chunks."""
+    each = MOST_EACH if held_type(routine.inputs[0].type.dtype) == "i32" else MOST_EACH // 2
+    group = routine.group
+    while each > FEWEST_EACH and (2 * length <= group * each or rows * length < FEW_TILES * group * each):
+        each //= 2
+    return each
+
+
+FEW: Final = Provider("candidates of chunks", _refuses_many, _make_few)
 
 
 def _make_of_all(routine: Routine) -> None:

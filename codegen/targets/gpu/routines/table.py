@@ -14,7 +14,7 @@ from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "sort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
     "argsort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
-    "top_positions": (largest.PROVIDER, largest.OF_ALL),
+    "top_positions": (largest.FEW, largest.PROVIDER, largest.OF_ALL),
     "dft": fourier.PROVIDERS,
     "real_dft": fourier.PROVIDERS,
     "hermitian_dft": fourier.PROVIDERS,
