@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
+
 from loopgrad.graph.errors import DeviceError, explained
 from loopgrad.graph.placement.places import Place
 from loopgrad.graph.types import TensorType
@@ -12,9 +14,10 @@ from loopgrad.runtime.buffers import Buffer
 
 class MeshBuffer(Buffer):
     """`local`, on this process' device: all elements where `axis` is None, else the process' lanes along that axis of
-    an array of type `type`."""
+    an array of type `type`. `number`: what the host gave, where that is one; processes compare it when they meet."""
 
     __slots__ = ("axis", "local")
+    number: np.ndarray[Any, Any] | None = None
     address = None  # of what isn't in one piece; not a slot that each would fill
 
     def __init__(self, local: Buffer, device: str, type: TensorType, axis: int | None) -> None:
@@ -48,6 +51,16 @@ class MeshBuffer(Buffer):
             return ""
         own = self.local.type.shape[self.axis]
         return f"{own} of {self.type.shape[self.axis]} {Place(self.axis)} on this process"
+
+
+class NumberBuffer(MeshBuffer):
+    """Of a number that a script gave to a program: it must have given it on all processes."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, local: Buffer, device: str, number: np.ndarray[Any, Any]) -> None:
+        super().__init__(local, device, local.type, None)
+        self.number = number.copy()
 
 
 def part_error(buffer: MeshBuffer) -> DeviceError:

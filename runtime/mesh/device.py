@@ -31,7 +31,7 @@ from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
 from loopgrad.runtime.gpu.device import GpuDevice
-from loopgrad.runtime.mesh.buffers import MeshBuffer, local_array
+from loopgrad.runtime.mesh.buffers import MeshBuffer, NumberBuffer, local_array
 from loopgrad.runtime.mesh.collective_call import PURPOSE, CollectiveCall
 from loopgrad.runtime.mesh.communicator import Communicator, Memory
 from loopgrad.runtime.plan import MemoryStats, Plan
@@ -48,6 +48,7 @@ PREFIX: Final = f"{KIND}:"
 PLACEMENT: Final = "placement"
 UNPLACED: Final = "not called yet: which process has which lanes isn't known"
 MOST_LINES: Final = 3  # of the user's, in a program's title
+MOST_NUMBERS: Final = 8
 PLACING: Final = 30_000  # nanoseconds for which a node's part is worked out
 Axes = tuple[int | None, ...]
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class MeshDevice:
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         local = self.inner.put(array, copy)
-        return MeshBuffer(local, self.name, local.type, None)
+        return MeshBuffer(local, self.name, local.type, None) if array.ndim else NumberBuffer(local, self.name, array)
 
     def put_lanes(self, own: np.ndarray[Any, Any], n: int, axis: int = 0) -> MeshBuffer:
         """This process' lanes of an array of n along an axis."""
@@ -206,16 +207,19 @@ class MeshExecutable(Executable):
         own = [b.local for b in buffers]  # type: ignore[attr-defined]
         if not (program.met or program.fallible):
             return list(map(MeshBuffer, program.executable.run(own), repeat(self.device), program.types, program.axes))
-        call = self.begun(program)
+        call = self.begun(program, numbers_of(buffers))
         results = self.within(call, lambda: program.executable.run(own))
         if program.fallible:
             call.wait(final=True)
         return self.shared(program, results)
 
-    def begun(self, program: LocalProgram) -> CollectiveCall:
-        mesh = self._mesh
-        title = program.title
-        return CollectiveCall(mesh.communicator, program.digest, lambda: title, mesh.memory, closed=program.fallible)
+    def begun(self, program: LocalProgram, numbers: Sequence[Any]) -> CollectiveCall:
+        """A call of all processes, which must have given the same numbers."""
+        mesh, title, asked = self._mesh, program.title, program.digest
+        if numbers:
+            asked = blake2b(b"".join([asked, *[n.tobytes() for n in numbers]]), digest_size=PURPOSE).digest()
+        closed = program.fallible
+        return CollectiveCall(mesh.communicator, asked, lambda: with_numbers(title, numbers), mesh.memory, closed)
 
     def within(self, call: CollectiveCall, do: Callable[[], T]) -> T:
         """Inside, collectives reach the other processes; they are told of an error."""
@@ -339,6 +343,15 @@ def title_of(graph: Graph) -> str:
     return f"a program of {len(graph.nodes)} operations that gives {types}{made}"
 
 
+def numbers_of(buffers: Sequence[Buffer]) -> list[Any]:
+    """Those that the script gave."""
+    return [b.number for b in buffers if b.number is not None]  # type: ignore[attr-defined]
+
+
+def with_numbers(title: str, numbers: Sequence[Any]) -> str:
+    return f"{title}, for the numbers {', '.join(map(str, numbers[:MOST_NUMBERS]))}" if numbers else title
+
+
 def has_limits(graph: Graph) -> bool:
     """Whether a loop may raise that it took too many steps."""
     return any(
@@ -354,7 +367,8 @@ class MeshRecording(Recording):
         self._executable = executable
         self._program = executable.program(buffers, called=True)
         self._places = [p.axis for p in self._program.inputs]
-        self._call = executable.begun(self._program)
+        self._numbers = numbers_of(buffers)
+        self._call = executable.begun(self._program, self._numbers)
         self._inner: Recording = self._within(lambda: self._program.executable.record(self._own(buffers)))
         self._close()
 
@@ -376,9 +390,10 @@ class MeshRecording(Recording):
 
     def bind(self, buffers: Sequence[Buffer]) -> None:
         self._inner.bind(self._own(buffers))
+        self._numbers = numbers_of(buffers)
 
     def submit(self) -> None:
-        self._call = self._executable.begun(self._program)
+        self._call = self._executable.begun(self._program, self._numbers)
         self._within(self._inner.submit)
 
     def settle(self) -> bool:

@@ -28,6 +28,35 @@ def test_programs_that_left_the_memory_of_one_process() -> None:
     assert others == [alone[0]] * 2
 
 
+def test_processes_that_give_other_numbers_are_told() -> None:
+    """Also where numbers are inputs of programs that all have: in a script's lines, calls and replays."""
+
+    def program(mesh: lg.Mesh) -> Any:
+        x, found = lg.shard(np.arange(5.0), mesh), []
+
+        def tried(call: Any, number: float) -> None:
+            try:
+                found.append(float(call(number)))
+            except lg.DeviceError as error:
+                found.append(str(error))
+
+        scaled = lg.compile(lambda x, r: lg.psum(x * r))
+        replay = scaled.capture(x, 1.5)
+        for call in (lambda r: lg.psum(x * r), lambda r: scaled(x, r), lambda r: replay.replay(x, r)):
+            for number in (0.3, 0.7, (0.9, 0.95)[mesh.rank], 0.7):
+                tried(call, number)
+        return found
+
+    first, second = on_threads(2, program)
+    assert first == second
+    for at in (0, 4, 8):
+        np.testing.assert_allclose([first[at + i] for i in (0, 1, 3)], [3.0, 7.0, 7.0])
+        assert "the same programs" in first[at + 2]
+        assert "process 0, " in first[at + 2]
+        assert "for the numbers 0.9\n" in first[at + 2]
+        assert "for the numbers 0.95\n" in first[at + 2]
+
+
 def _shared_by_batch(x: Any, p: Any) -> Any:
     loss = lambda q: lg.psum(lg.sin(x[:, 0] * q)) * q  # noqa: E731
     return lg.vmap(lg.value_and_grad(loss))(p), lg.vmap(lg.grad(lg.grad(loss)))(p)
