@@ -141,6 +141,11 @@ def scalar_text(value: Any) -> str:
     return repr(value)
 
 
+def integer(value: Any) -> int:
+    """A number as an int; what is one already (codegen.extents has ints of its own) stays as it is."""
+    return +value if isinstance(value, int) else int(value)
+
+
 def dtype_named(name: str) -> DType:
     """The dtype of that name; KeyError where there is none."""
     return DTYPES[name]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.codegen.kernel.linear_index import Linear, linear
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.graph.primitives import REFERENCE
 
@@ -61,10 +62,23 @@ def scattered_reads(kernel: Kernel) -> list[Read]:
             needs = index_of(op, inside)
             if needs is not None:
                 found[op] = needs
+    if found:  # of an index that is linear every sample says the same
+        forms = linear(kernel)
+        found = {op: needs for op, needs in found.items() if not _lies_in_order(forms.get(op.operands[0]))}
     if not found or lanes < RUN:
         return []
     needed = {need for needs in found.values() for need in needs}
     return _Footprint(kernel, [op for op in body.ops if op in needed], list(found)).scattered()
+
+
+def _lies_in_order(index: Linear | None) -> bool:
+    """Whether lanes in their order are the nearer to each other in memory, the later the dim of the domain."""
+    return index is not None and _by_distance([abs(f) for f in index.factors]) == (*range(len(index.factors)),)[::-1]
+
+
+def _by_distance(distance: Sequence[Any]) -> Order:
+    """The dims, those along which nothing changes last."""
+    return tuple(sorted(range(len(distance)), key=lambda d: (distance[d] == 0, distance[d], -d)))
 
 
 class _Footprint:
@@ -110,12 +124,8 @@ class _Footprint:
         found = {}
         for op, index in self._evaluated(list(lanes)).items():
             distance = np.abs(index[:, 1:] - index[:, :1])
-            found[op] = [self._order(row) for row in distance]
+            found[op] = [_by_distance(row) for row in distance]
         return found
-
-    def _order(self, distance: Lanes) -> Order:
-        """Those along which nothing changes come last."""
-        return tuple(sorted(range(self.rank), key=lambda d: (distance[d] == 0, distance[d], -d)))
 
     def _evaluated(self, arguments: Sequence[Lanes]) -> dict[KOp, Lanes]:
         values: dict[KValue, Any] = dict(zip(self.kernel.body.arguments, arguments, strict=True))

@@ -76,7 +76,7 @@ def _reads(node: Node, operand: int, times: float, count: Callable[[Value], int]
         again = operand in region.captured if isinstance(region, Loop) else operand >= region.first
         return 2.0 if again else 1.0
     if node.op == "triangular_solve" and operand == 0:
-        return float(node.operands[1].shape[-1])
+        return 1.0 * node.operands[1].shape[-1]
     if node.op in LIBRARY or node.op in STACKS or in_pieces(node):
         return 1.0
     result = node.results[0]
@@ -85,7 +85,8 @@ def _reads(node: Node, operand: int, times: float, count: Callable[[Value], int]
     if node.op in REDUCTIONS:
         return times
     if node.op in RUNNING_TOTALS:
-        return times * float(v.shape[node.attrs["axis"]])
+        axis: int = node.attrs["axis"]
+        return times * v.shape[axis]
     return times * max(count(result) / max(count(v), 1), 1.0)
 
 

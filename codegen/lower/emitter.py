@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.graph.nodes import NO_ATTRS
-from loopgrad.graph.types import DType, bool_, int64, scalar_text
+from loopgrad.graph.types import DType, bool_, int64, integer, scalar_text
 
 Position = int | KValue
 
@@ -200,7 +200,7 @@ def _as_kind(value: Any, dtype: DType) -> Any:
         case "b":
             return bool(value)
         case "i" | "u":
-            return int(value)
+            return integer(value)
         case "f":
             return float(value)
     return complex(value)

@@ -18,7 +18,7 @@ from loopgrad.codegen.lower.emitter import Index, Part, Position
 from loopgrad.codegen.lower.reduction import unroll_limit
 from loopgrad.graph.lanes import iota_axis
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.types import bool_, int64, uint64
+from loopgrad.graph.types import bool_, int64, integer, uint64
 
 
 def _lookup_sizes(node: Node) -> tuple[list[int], tuple[int, ...], tuple[int, ...]]:
@@ -57,7 +57,7 @@ def _wide(ctx: Lowering, raw: KValue) -> Position:
     """As int64; what only uint64 can hold becomes the largest int64."""
     e = ctx.emitter
     if raw.op is not None and raw.op.opcode == "const":
-        return min(int(raw.op.attrs["value"]), (1 << 63) - 1)
+        return min(integer(raw.op.attrs["value"]), (1 << 63) - 1)
     if raw.dtype is uint64:
         raw = e.op("min", (raw, e.const((1 << 63) - 1, uint64)), uint64)
     return e.cast(raw, int64)

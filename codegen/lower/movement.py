@@ -109,12 +109,9 @@ def _tail(extents: Sequence[int], axis: int) -> tuple[int, ...]:
 def _slice(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
     operand, e = node.operands[0], ctx.emitter
     shape, result = operand.shape, node.results[0].shape
-    bounds = [
-        range(*slice(a, b, s).indices(extent))
-        for extent, a, b, s in zip(shape, node.attrs["start"], node.attrs["stop"], node.attrs["step"], strict=True)
-    ]
-    axes = [d for d, r in enumerate(bounds) if r != range(shape[d])]
-    starts, steps = [bounds[d].start for d in axes], [bounds[d].step for d in axes]
+    start, step = node.attrs["start"], node.attrs["step"]
+    axes = [d for d, extent in enumerate(shape) if result[d] != extent or (step[d] != 1 and extent != 1)]
+    starts, steps = [min(start[d], shape[d] - 1) for d in axes], [step[d] for d in axes]
     if axes and steps[-1] == 1:  # the last sliced dim and all below it are one range
         starts[-1] *= prod(shape[axes[-1] + 1 :])
         shape, result = _tail(shape, axes[-1]), _tail(result, axes[-1])

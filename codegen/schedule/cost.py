@@ -35,9 +35,10 @@ def repeats(node: Node, operand: int) -> float:
     match PRIMITIVES[node.op].kind:
         case Kind.REDUCTION | Kind.RUNNING_TOTAL:
             axes = node.attrs["axes"] if "axes" in node.attrs else (node.attrs["axis"],)
-            return float(max(prod([node.operands[0].shape[a] for a in axes]), 1))
+            count: int = prod([node.operands[0].shape[a] for a in axes])
+            return 1.0 * max(count, 1)
         case Kind.CONTRACTION:
-            return float(node.operands[0].shape[-1])
+            return 1.0 * node.operands[0].shape[-1]
         case Kind.INDEXING if node.op == "scatter" and operand:
-            return float(prod(node.operands[1].shape))
+            return 1.0 * prod(node.operands[1].shape)
     return 1.0

@@ -46,7 +46,7 @@ def choose_stored(partition: Partition) -> set[Value]:
             readings.setdefault(r, _Readings())
         if partition.role[node] is Role.INLINE:
             v = node.results[0]
-            size, evaluations = float(prod(v.shape)), readings[v].total()
+            size, evaluations = 1.0 * prod(v.shape), readings[v].total()
             if v not in stored and _worth_storing(costs[v], size, evaluations):
                 stored.add(v)
             _inline_readings(partition, node, size if v in stored else max(evaluations, size), readings)
@@ -140,7 +140,7 @@ def _root_readings(partition: Partition, node: Node, readings: dict[Value, _Read
     for i, v in enumerate(node.operands):
         if not isinstance(v.type, TensorType):
             continue
-        size = float(v.type.size)
+        size = 1.0 * v.type.size
         if region is None or region.keeps_lanes(i):
             _read(readings, v, size, same=True)
             continue

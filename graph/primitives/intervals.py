@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.types import integer
 
 Interval = tuple[int, int]
 Combine = Callable[..., Interval | None]
@@ -223,7 +224,8 @@ def running_total(node: Node, known: Known) -> Interval:
 
 
 def const(node: Node, known: Known) -> Interval:
-    return int(node.attrs["value"]), int(node.attrs["value"])
+    value = integer(node.attrs["value"])
+    return value, value
 
 
 def literal(node: Node, known: Known) -> Interval | None:

@@ -153,8 +153,17 @@ def _infer_slice(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
     for extent, a, b, s in zip(t.shape, start, stop, step, strict=True):
         if a < 0 or s == 0 or (b is not None and b < 0):
             raise shape_error("slice", "start >= 0, stop >= 0 or None, step != 0", (a, b, s), "count from the front")
-        shape.append(len(range(*builtins.slice(a, b, s).indices(extent))))
+        shape.append(_taken(extent, a, b, s))
     return (sized("slice", shape, t.dtype),)
+
+
+def _taken(extent: int, start: int, stop: int | None, step: int) -> int:
+    """How many elements a slice takes; of what may be recorded (codegen.extents), so without `range`."""
+    if step > 0:
+        end = extent if stop is None else min(stop, extent)
+        return max((end - min(start, extent) + step - 1) // step, 0)
+    end = -1 if stop is None else min(stop, extent - 1)
+    return max((min(start, extent - 1) - end - step - 1) // -step, 0)
 
 
 def _slice(attrs: Attrs, x: Array) -> tuple[Array]:

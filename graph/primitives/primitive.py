@@ -178,8 +178,17 @@ def dtype_error(op: str, expected: object, got: object, fix: str) -> DTypeError:
     return DTypeError(explained(op, expected, got, fix))
 
 
-@lru_cache(maxsize=4096)
+_INTEGERS: Final = frozenset({int})
+"""What extents are; those that note what is done with them (codegen.extents) are only asked for what is needed, and
+not to be kept."""
+
+
 def bool_type(shape: tuple[int, ...]) -> TensorType:
+    return _bool_type(shape) if _INTEGERS.issuperset(map(type, shape)) else TensorType(shape, bool_)
+
+
+@lru_cache(maxsize=4096)
+def _bool_type(shape: tuple[int, ...]) -> TensorType:
     return TensorType(shape, bool_)
 
 
@@ -197,10 +206,10 @@ def require_kinds(op: str, type: TensorType, kinds: str) -> None:
 
 def sized(op: str, shape: Sequence[int], dtype: DType) -> TensorType:
     """The type of a result whose size is new; refuses what 63 bits can't count in bytes."""
-    return _sized(op, tuple(shape), dtype)
+    shape = tuple(shape)
+    return (_known if _INTEGERS.issuperset(map(type, shape)) else _sized)(op, shape, dtype)
 
 
-@lru_cache(maxsize=4096)
 def _sized(op: str, shape: tuple[int, ...], dtype: DType) -> TensorType:
     size = dtype.itemsize
     for extent in shape:
@@ -210,6 +219,9 @@ def _sized(op: str, shape: tuple[int, ...], dtype: DType) -> TensorType:
     if size > LARGEST:
         raise shape_error(op, "fewer than 2**63 bytes", f"{dtype}[{','.join(map(str, shape))}]", "check the sizes")
     return TensorType(shape, dtype)
+
+
+_known: Final = lru_cache(maxsize=4096)(_sized)
 
 
 def axis_in_range(op: str, axis: int, rank: int) -> None:

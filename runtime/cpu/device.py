@@ -26,6 +26,7 @@ from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool, wanted_threads
+from loopgrad.runtime.cpu.other_extents import OtherExtents
 from loopgrad.runtime.cpu.shared_code import SharedCode, SharedCodeRecord
 from loopgrad.runtime.executable import DirectProgram
 from loopgrad.runtime.plan import MemoryStats
@@ -53,6 +54,7 @@ class CpuDevice:
         self._environment: tuple[str, ...] | None = None
         self._direct = DirectPrograms(Expanded(self.compile))
         self._shared = SharedCode(_machine_code, self)
+        self._extents = OtherExtents(self._shared, without_code)
         self._lock = child_safe_lock()
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
@@ -71,12 +73,18 @@ class CpuDevice:
         return not in_lanes and adds_alike(rows, columns)
 
     def compile(self, graph: Graph, options: Options) -> CpuExecutable:
+        outline = None if options.fast_math else self._extents.outline(graph, options)
+        artifact = None if outline is None else self._extents.artifact(outline)
+        if artifact is not None:
+            return self.load(artifact, options, lambda stage: stage_text(graph, options, stage), SHARED)
         parts = ("program", key(graph).hex(), options.key(), *self.environment())
         artifact = self.cache.load(parts, CpuProgramRecord) if self.cache is not None else None
         if artifact is not None:
             origin = "found in the cache on disk"
         else:
             artifact, made = self._artifact(graph, options)
+            if outline is not None:
+                self._extents.scheduled(outline, graph, artifact)
             with self._lock:
                 self.compiled += made
             origin = COMPILED if made else SHARED
@@ -165,6 +173,11 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
         note = f"matmul_precision={options.matmul_precision!r}: products keep all digits on this device"
         program = replace(program, notes=(*program.notes, note))
     return compile_program(program, options, make or own_code)
+
+
+def without_code(graph: Graph, options: Options) -> Artifact[CpuProgramRecord]:
+    """As above, whose machine code is none."""
+    return compile_artifact(graph, options, lambda _: (b"", ()))
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:

@@ -17,6 +17,7 @@ from loopgrad.runtime.processes import child_safe_lock
 
 if TYPE_CHECKING:
     from loopgrad.codegen.targets.cpu.open_numbers import NumberedText
+    from loopgrad.codegen.targets.cpu.open_program import OpenCode
 
 MOST_BYTES: Final = 1 << 25
 """Of code and numbers that are remembered; the least recently used go."""
@@ -94,6 +95,17 @@ class SharedCode:
         if len(classes) < MOST_CLASSES:
             self._remember(parts, _Shared(tuple(parts.numbers), frozenset(), code), None)
         return MachineCode(code, (), made=True)
+
+    def open_code(self, parts: NumberedText) -> OpenCode | None:
+        """Code that was made for others, too, and takes this text's numbers as they are."""
+        from loopgrad.codegen.targets.cpu.open_program import OpenCode  # late: as above
+
+        with self._lock:
+            classes = [*self._classes.get(parts.skeleton, ())]
+        for shared in classes:
+            if parts.differing(shared.numbers) <= shared.open:
+                return OpenCode(shared.code, [*shared.open], shared.numbers)
+        return None
 
     def _remember(self, parts: NumberedText, shared: _Shared, before: _Shared | None) -> None:
         with self._lock:

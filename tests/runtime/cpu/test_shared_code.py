@@ -18,7 +18,8 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.runtime.cache import DiskCache
 from loopgrad.runtime.cpu import shared_code
-from loopgrad.runtime.cpu.device import COMPILED, SHARED, CpuDevice
+from loopgrad.runtime.cpu.device import COMPILED, SHARED, CpuDevice, without_code
+from loopgrad.runtime.cpu.other_extents import OtherExtents
 from loopgrad.runtime.cpu.shared_code import SharedCode
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.session import SESSION
@@ -64,12 +65,15 @@ class Watched:
         assert isinstance(device, CpuDevice)
         self.device, self.patch = device, monkeypatch
         self.shared, self.alone = SharedCode(device._shared._compile), SharedCode(device._shared._compile)
+        self.extents = OtherExtents(self.shared, without_code)
         monkeypatch.setattr(device, "cache", None)
 
     def run(self, function: Function, array: np.ndarray, share: bool) -> tuple[list[bytes], int]:
         """Bits of the results, and for how many programs code was made."""
-        self.patch.setattr(self.device, "_shared", self.shared if share else self.alone)
         self.alone._classes.clear()
+        shared = self.shared if share else self.alone
+        self.patch.setattr(self.device, "_shared", shared)
+        self.patch.setattr(self.device, "_extents", self.extents if share else OtherExtents(shared, without_code))
         SESSION.clear()
         compiled = self.device.compiled
         with lg.options(direct=False):

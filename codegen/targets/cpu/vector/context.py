@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
+from loopgrad.codegen.extents.extent import integer_of
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.analysis import Analysis
@@ -102,7 +103,7 @@ class VectorEmitter:
     def integer(self, type: str, op: str, a: Vector, b: Vector) -> Vector:
         """Integer add, mul or sub with the trivial cases folded (keeps the text small)."""
         if a.uniform and b.uniform and a.name[0] != "%" and b.name[0] != "%":
-            x, y = int(a.name), int(b.name)
+            x, y = integer_of(a.name), integer_of(b.name)
             value = x + y if op == "add" else x * y if op == "mul" else x - y
             return self.b.const(type, (value + (1 << 63)) % (1 << 64) - (1 << 63) if type == "i64" else value)
         if b.uniform and b.name == ("1" if op == "mul" else "0"):

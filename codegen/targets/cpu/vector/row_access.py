@@ -9,6 +9,7 @@ vectors along j it is a vector at a scalar address.
 from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Kernel, KValue
+from loopgrad.graph.types import integer
 
 SHORTEST = 4  # columns that are worth a vector
 SAVED = {"load": 15, "accumulate": 60}  # roughly, of the cost of a vector's accesses lane by lane
@@ -33,7 +34,7 @@ def row_accesses(kernel: Kernel) -> int:
             continue
         result = op.results[0]
         if op.opcode == "const" and result.dtype.is_integer:
-            constants[result] = int(op.attrs["value"])
+            constants[result] = integer(op.attrs["value"])
         counts = [forms[v][0] for v in op.operands]
         data = op.opcode == "load" or any(forms[v][1] for v in op.operands)
         forms[result] = (_count(op.opcode, op.operands, counts, constants), data)

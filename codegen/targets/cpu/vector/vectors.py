@@ -22,7 +22,8 @@ from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
+from loopgrad.codegen.extents.extent import integer_of
+from loopgrad.graph.types import DType, bfloat16, float16, float32, float64, integer
 
 T = TypeVar("T")
 Combine = Callable[["FunctionText", tuple["Vector", ...], tuple["Vector", ...]], tuple["Vector", ...]]
@@ -58,7 +59,7 @@ def literal(type: str, value: float | int | bool) -> str:
     if type == "i1":
         return "true" if value else "false"
     if type not in _ROUNDED:
-        return str(int(value))
+        return f"{integer(value):d}"
     with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, which struct refuses
         exact = np.asarray(float(value)).astype(_ROUNDED[type].np)
     if type in ("half", "bfloat"):
@@ -177,7 +178,8 @@ class FunctionText:
             return x
         grow = int(type[1:]) > int(x.type[1:])
         if x.uniform and x.name[0] != "%":
-            value, half = int(x.name) if signed else int(x.name) % (1 << int(x.type[1:])), 1 << (int(type[1:]) - 1)
+            value, half = integer_of(x.name), 1 << (int(type[1:]) - 1)
+            value = value if signed else value % (1 << int(x.type[1:]))
             return self.const(type, value if grow else (value + half) % (2 * half) - half)
         what = ("sext" if signed else "zext") if grow else "trunc"
         return self.once((what, type, x), lambda: self.inst(type, what + " {t0} {a} to {r}", x))

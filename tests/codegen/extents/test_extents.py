@@ -1,0 +1,136 @@
+"""What is recorded of one number, against the same computed with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.extents.conditions import conditions
+from loopgrad.codegen.extents.decisions import Decisions
+from loopgrad.codegen.extents.extent import Extent, Piece, integer_of
+from loopgrad.codegen.extents.template import Templates
+from loopgrad.codegen.extents.variables import variables
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
+from loopgrad.graph.skeleton import outlined, with_integers
+from loopgrad.graph.types import TensorType, float64
+
+NUMBERS = (0, 1, 2, 3, 7, 8, 31, 32, 33, 64, 100, 255, 256, 257, 1000, 4096, 65535, 65536, 65537)
+
+
+def chunks(n: int, m: int) -> Any:
+    lanes = n * m
+    size = min(max(lanes // 128, 1 << 10, 16 * m), 1 << 16)
+    size = (size + 63) // 64 * 64
+    return (size, -(-lanes // size)) if size % 3 else ("thirds", size // 3, lanes % size)
+
+
+def offsets(n: int, m: int) -> Any:
+    found, at = [], 0
+    for nbytes in (8 * n, 4 * m, n * m, 0):
+        found.append(at)
+        at = (at + nbytes + 63) // 64 * 64
+    return found, f"{at:,} bytes", (at >> 3) & 7, at ^ 5, (n << 3) | 1, at.bit_length()
+
+
+def costs(n: int, m: int) -> Any:
+    cost = 1.5 * n + m / 3
+    if cost > 4096.0:
+        return "large", n - m
+    return ("one", abs(n - m)) if cost < 2 * m else ("few", divmod(n + 5, m + 1))
+
+
+def tables(n: int, m: int) -> Any:
+    known = {n: "n", m: "m", n + m: "both", prod((n, m)): "product"}
+    return known.get(m), known.get(n), len(known), sorted({n, m, 2 * n, 64}), n == m
+
+
+def written(n: int, m: int) -> Any:
+    names = [f"{n:d}", f"{m:d}"]
+    return ("same" if names[0] == names[1] else "other", "one" if names[1] == "1" else integer_of(names[0]) * 2)
+
+
+@pytest.mark.parametrize("function", [chunks, offsets, costs, tables, written])
+def test_filled_in_is_computed(function: Callable[[int, int], Any]) -> None:
+    """For each pair of numbers for which what was recorded of another pair holds."""
+    rng = np.random.default_rng(3)
+    pairs = [(int(a), int(b)) for a, b in rng.choice(NUMBERS, (60, 2))]
+    held = 0
+    for first in pairs[:30]:
+        decisions = Decisions(2)
+        made = function(*[extent(decisions, i, value) for i, value in enumerate(first)])
+        templates = Templates(decisions)
+        fill = templates.filling(made) or (lambda _, made=made: made)
+        holds = conditions(decisions, templates.used, ())
+        for other in [*pairs, (first[0] + 1, first[1]), (first[0] + 64, first[1] + 1)]:
+            atoms = holds.atoms(other)
+            if atoms is not None:
+                held += other != first
+                assert fill(atoms) == function(*other), (first, other)
+    assert held > 3
+
+
+def extent(decisions: Decisions, number: int, value: int) -> Any:
+    return Extent(decisions, (((number,), 1),), value)
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "range": lambda n: list(range(n)),
+    "index": lambda n: [*range(100)][n],
+    "slice": lambda n: "x" * 100 if n is None else ("x" * 100)[:n],
+    "repetition": lambda n: [0] * n,
+    "array": lambda n: np.zeros(n).shape,
+    "element": lambda n: int(np.asarray([n])[0]),
+    "float": float,
+    "power": lambda n: 2**n,
+    "shift": lambda n: 1 << n,
+    "percent": lambda n: f"{n!s}" and "%d" % n,  # noqa: UP031
+    "attribute": lambda n: n.real,
+    "text": lambda n: int(f"{n}"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_who_takes_the_number_fixes_it(name: str) -> None:
+    decisions = Decisions(1)
+    assert READERS[name](extent(decisions, 0, 40)) == READERS[name](40)
+    holds = conditions(decisions, (), ())
+    assert holds.atoms([40]) is not None
+    assert holds.atoms([41]) is None
+
+
+def test_an_extent_is_an_int() -> None:
+    n = extent(Decisions(1), 0, 40)
+    assert isinstance(n, int)
+    assert not isinstance(n, float)
+    assert isinstance(n * 0.5, float)
+    assert type(f"{n}") is Piece
+    with pytest.raises(TypeError, match="can't leave"):
+        n.__reduce__()
+
+
+def test_integers_of_a_graph_come_back() -> None:
+    def body(x: Any) -> Any:
+        return (ops.reshape(ops.slice(x, (2, 0), (7, 3), (1, 1)), (15,)),)
+
+    graph, _ = trace(body, [TensorType((9, 3), float64)])
+    skeleton, integers = outlined(graph)
+    assert {9, 3, 7, 15} <= set(integers)
+    larger = [{9: 90, 7: 70, 15: 204}.get(i, i) for i in integers]
+    again = outlined(with_integers(graph, larger))
+    assert again == (skeleton, larger)
+
+
+def test_what_follows_from_symbols() -> None:
+    found = variables([(5, 7, 35, 10, 8, 3), (6, 9, 54, 12, 9, 3), (9, 9, 81, 18, 12, 3)])
+    assert found is not None
+    assert found.places == (0, 1)
+    assert found.constants == ((5, 3),)
+    assert found.values((20, 30, 600, 40, 23, 3)) == [20, 30]
+    assert found.values((20, 30, 600, 40, 23, 4)) is None
+    assert found.values((20, 30, 601, 40, 23, 3)) is None
+    assert variables([(1, 2), (1, 2)]) is None

@@ -1,0 +1,36 @@
+"""A few of the programs of `random_extents`, and each of its steps by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+from .random_extents import STEPS, Comparison, Drawn, drawn, sizes_of
+
+SIZES = [(1003, 40), (1007, 40), (1017, 40), (1019, 40), (0, 40), (7, 1)]
+FIXED = {("mean", 1), ("mean", 2), ("transpose", 2), ("sum of rows", 2), ("max", 2), ("argmax", 2)}
+"""A float of the program depends on extents, lanes are looked at that read across their order, or columns are cut
+into blocks whose number divides an extent."""
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_steps_are_filled_in(rank: int) -> None:
+    for name, step in STEPS.items():
+        comparison = Comparison()
+        shape = lambda n, m: (n, m)[:rank]
+        build = lambda n, m, step=step, shape=shape: step(lg.asarray(np.zeros(shape(n, m))), 0.5)
+        comparison.run(Drawn(build, (name,)), iter(SIZES))
+        assert comparison.wrong == []
+        scheduled, filled = comparison.scheduled[name], comparison.filled[name]
+        assert filled > 0 or (name, rank) in FIXED or not scheduled, f"{name} was scheduled {scheduled} times"
+
+
+def test_random_programs() -> None:
+    comparison = Comparison()
+    for number in range(8):
+        random = np.random.default_rng([11, number])
+        comparison.run(drawn(random), sizes_of(random, 12))
+    assert comparison.wrong == []
+    assert comparison.filled.total() > 10
