@@ -23,8 +23,10 @@ from loopgrad.codegen.extents.decisions import (
     of_integer,
 )
 
-OUR_OWN: Final = frozenset([*range(-1, 17), *[1 << n for n in range(64)]])
-"""Integers that programs have whatever their extents are: what was looked up in a table has to be none of them."""
+SMALL: Final = frozenset(range(-1, 17))
+OUR_OWN: Final = SMALL | {1 << n for n in range(64)}
+"""Integers that programs have whatever their extents are: what was looked up in a table has to be none of them, and
+what was written none of the small ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """`steps` compute atoms after the symbols, of atoms before them. Polynomials in `negative` are less than 0, or
-    (False) aren't; those in `equal` are 0, or aren't; `apart` differ from each other, and from integers in `taken`."""
+    (False) aren't; those in `equal` are 0, or aren't; `apart` differ from each other, and from integers in `taken`;
+    those in `named` from OUR_OWN as well."""
 
     symbols: int
     steps: tuple[Atom | None, ...]
@@ -47,6 +50,7 @@ class Conditions:
     negative: tuple[tuple[Terms, bool], ...]
     equal: tuple[tuple[Terms, bool], ...]
     apart: tuple[Terms, ...]
+    named: tuple[Terms, ...]
     taken: frozenset[int]
 
     def atoms(self, symbols: Sequence[int]) -> list[Any] | None:
@@ -66,7 +70,9 @@ class Conditions:
         if any((evaluated(terms, values) == 0) is not outcome for terms, outcome in self.equal):
             return None
         apart = {evaluated(terms, values) for terms in self.apart}
-        return values if len(apart) == len(self.apart) and self.taken.isdisjoint(apart) else None
+        if len(apart) < len(self.apart) or not self.taken.isdisjoint(apart):
+            return None
+        return None if any(evaluated(terms, values) in OUR_OWN for terms in self.named) else values
 
 
 def _computed(atom: Atom, values: Sequence[Any]) -> Any:
@@ -88,19 +94,24 @@ def conditions(decisions: Decisions, wanted: Iterable[Terms], numbers: Iterable[
             equal.append((terms, outcome))
         elif not _bound(terms, outcome, intervals):
             negative.append((terms, outcome))
-    taken = OUR_OWN.union(numbers)
+    taken = SMALL.union(numbers)
     apart: dict[int, Terms] = {}
+    named: list[Terms] = []
     for terms, value in {**decisions.named, **decisions.written}.items():
-        if value not in taken:
+        if terms in decisions.named and (value in taken or value in OUR_OWN):
+            equal.append((combined(terms, of_integer(value), -1), True))
+        elif value not in taken:
             first = apart.setdefault(value, terms)
             if first is not terms:
                 equal.append((combined(terms, first, -1), True))
-        elif terms in decisions.named:
-            equal.append((combined(terms, of_integer(value), -1), True))
+            if terms in decisions.named:
+                named.append(terms)
     needed = [t for t, _ in (*negative, *equal)] + [*apart.values(), *wanted]
     steps = _needed(decisions, needed, intervals)
     bounds = tuple([Interval(atom, *bound) for atom, bound in intervals.items()])
-    return Conditions(decisions.symbols, steps, bounds, tuple(negative), tuple(equal), (*apart.values(),), taken)
+    return Conditions(
+        decisions.symbols, steps, bounds, tuple(negative), tuple(equal), (*apart.values(),), tuple(named), taken
+    )  # fmt: skip
 
 
 def _bound(terms: Terms, outcome: bool, intervals: dict[int, list[int | None]]) -> bool:

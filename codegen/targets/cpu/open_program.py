@@ -87,7 +87,7 @@ def open_program(
         return None
     same = made.texts["llvm"]
     text = templates.text(same) or (lambda _: same)
-    values = Conditions(decisions.symbols, tuple(decisions.atoms), (), (), (), (), frozenset()).atoms(symbols)
+    values = Conditions(decisions.symbols, tuple(decisions.atoms), (), (), (), (), (), frozenset()).atoms(symbols)
     assert values is not None
     found = code(numbered(text(values)))
     parts = numbered(made.texts["llvm"])
