@@ -15,7 +15,7 @@ from typing import Any, Final
 from loopgrad.codegen.extents.decisions import (
     OPERATIONS,
     Atom,
-    Decisions,
+    ExtentDecisions,
     Operand,
     Terms,
     combined,
@@ -83,7 +83,7 @@ def _operand(operand: Operand, values: Sequence[Any]) -> Any:
     return evaluated(operand, values) if isinstance(operand, tuple) else operand
 
 
-def conditions(decisions: Decisions, wanted: Iterable[Terms], numbers: Iterable[int]) -> Conditions:
+def conditions(decisions: ExtentDecisions, wanted: Iterable[Terms], numbers: Iterable[int]) -> Conditions:
     """What holds of the program. `wanted`: polynomials that will be asked for; `numbers`: integers that the program has
     beside its symbols, from which what is named has to differ."""
     intervals: dict[int, list[int | None]] = {}
@@ -131,7 +131,7 @@ def _bound(terms: Terms, outcome: bool, intervals: dict[int, list[int | None]]) 
     return True
 
 
-def _needed(decisions: Decisions, terms: Iterable[Terms], intervals: Iterable[int]) -> tuple[Atom | None, ...]:
+def _needed(decisions: ExtentDecisions, terms: Iterable[Terms], intervals: Iterable[int]) -> tuple[Atom | None, ...]:
     """The atoms that those polynomials consist of, and what these are computed of; None in the place of others."""
     atoms = [*decisions.atoms]
     used = {a for t in terms for product, _ in t for a in product} | set(intervals)

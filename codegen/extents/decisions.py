@@ -53,7 +53,7 @@ class Atom:
 
 
 @dataclass(slots=True, eq=False)
-class Decisions:
+class ExtentDecisions:
     """What was noted. `named`: polynomials that were looked up in a table, `written` those that are
     pieces of texts, with their values: as such, two may be told apart that are equal for other symbols."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from loopgrad.codegen.extents.decisions import (
     OPERATIONS,
-    Decisions,
+    ExtentDecisions,
     Operand,
     Terms,
     combined,
@@ -35,11 +35,11 @@ class SymbolicNumber:
 
     __slots__ = ("decisions", "terms", "value")
 
-    decisions: Decisions
+    decisions: ExtentDecisions
     terms: Terms
     value: Any
 
-    def __init__(self, decisions: Decisions, terms: Terms, value: Any) -> None:
+    def __init__(self, decisions: ExtentDecisions, terms: Terms, value: Any) -> None:
         self.decisions = decisions
         self.terms = terms
         self.value = value
@@ -351,13 +351,13 @@ def _value(number: Any) -> Any:
     return number.value if type(number) in (Extent, Measure) else number
 
 
-def _decide(decisions: Decisions, operation: str, terms: Terms, outcome: bool) -> bool:
+def _decide(decisions: ExtentDecisions, operation: str, terms: Terms, outcome: bool) -> bool:
     return outcome if constant(terms) is not None else decisions.decide(operation, terms, outcome)
 
 
 def _divided(left: Any, right: Any) -> tuple[Any, Any]:
     """Quotient and rest of integers."""
-    decisions: Decisions = (left if type(left) is Extent else right).decisions
+    decisions: ExtentDecisions = (left if type(left) is Extent else right).decisions
     a, b = _terms(left), _terms(right)
     if a is None or b is None:
         found: tuple[Any, Any] = divmod(plain(left), plain(right))
@@ -383,7 +383,7 @@ def _divided(left: Any, right: Any) -> tuple[Any, Any]:
 # ---- floats
 
 
-def _floating(decisions: Decisions, operation: str, left: Any, right: Any) -> Any:
+def _floating(decisions: ExtentDecisions, operation: str, left: Any, right: Any) -> Any:
     """An operation with a float; what else there is takes the value."""
     allowed = (*INTEGERS, float, Extent, Measure)
     if type(left) in allowed and type(right) in allowed:
@@ -391,12 +391,12 @@ def _floating(decisions: Decisions, operation: str, left: Any, right: Any) -> An
     return OPERATIONS[operation](plain(left), plain(right))
 
 
-def measured(decisions: Decisions, operation: str, left: Any, right: Any) -> Any:
+def measured(decisions: ExtentDecisions, operation: str, left: Any, right: Any) -> Any:
     value = OPERATIONS[operation](_value(left), _value(right))
     return Measure(decisions, (((decisions.atom(operation, _operand(left), _operand(right)),), 1),), value)
 
 
-def _compared(decisions: Decisions, operation: str, left: Any, right: Any) -> bool:
+def _compared(decisions: ExtentDecisions, operation: str, left: Any, right: Any) -> bool:
     """A comparison with a float, or with what is no number."""
     if type(left) not in (*INTEGERS, float, Extent, Measure) or type(right) not in (*INTEGERS, float, Extent, Measure):
         other = right if type(left) in (Extent, Measure) else left

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from loopgrad.codegen.extents.decisions import Decisions, Terms, combined, evaluated
+from loopgrad.codegen.extents.decisions import ExtentDecisions, Terms, combined, evaluated
 from loopgrad.codegen.extents.extent import PIECE, Extent, Measure
 
 Fill = Callable[[Sequence[Any]], Any]
@@ -21,9 +21,9 @@ PIECES: Final = re.compile(PIECE.replace("{:09d}", r"(\d{9})"))
 
 
 class Templates:
-    """Makes templates of what one Decisions was there for. `used`: the polynomials that they ask for."""
+    """Makes templates of what one ExtentDecisions was there for. `used`: the polynomials that they ask for."""
 
-    def __init__(self, decisions: Decisions) -> None:
+    def __init__(self, decisions: ExtentDecisions) -> None:
         self._pieces = list(decisions.pieces)
         self.used: dict[Terms, None] = {}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopgrad.codegen.extents.decisions import Decisions, Terms, evaluated, polynomial
+from loopgrad.codegen.extents.decisions import ExtentDecisions, Terms, evaluated, polynomial
 from loopgrad.codegen.extents.extent import Extent
 
 Samples = Sequence[tuple[int, ...]]
@@ -37,7 +37,7 @@ class Variables:
                 return None
         return symbols
 
-    def extents(self, decisions: Decisions, integers: Sequence[int]) -> list[int]:
+    def extents(self, decisions: ExtentDecisions, integers: Sequence[int]) -> list[int]:
         """The integers, recorded where they depend on symbols."""
         found: list[int] = [*integers]
         for number, place in enumerate(self.places):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.extents.conditions import Conditions, conditions
-from loopgrad.codegen.extents.decisions import Decisions, combined, of_integer
+from loopgrad.codegen.extents.decisions import ExtentDecisions, combined, of_integer
 from loopgrad.codegen.extents.template import Fill, NotTemplated, Templates
 from loopgrad.codegen.extents.variables import Variables
 from loopgrad.codegen.targets.cpu.open_numbers import NumberedText, numbered
@@ -77,7 +77,7 @@ def open_program(
 ) -> OpenProgram | None:
     """The program of `graph`, whose integers these are, open for other symbols; None where it can't be opened. `make`
     gives an artifact without code, and with its text; `code` what there is of machine code for a text."""
-    decisions = Decisions(len(variables.places))
+    decisions = ExtentDecisions(len(variables.places))
     made = make(with_integers(graph, variables.extents(decisions, integers)))
     templates = Templates(decisions)
     symbols = [integers[place] for place in variables.places]
@@ -100,7 +100,7 @@ def open_program(
     return OpenProgram(variables, holds, first, fill, table, text, found.open)
 
 
-def _table(templates: Templates, parts: NumberedText, code: OpenCode, decisions: Decisions) -> Fill:
+def _table(templates: Templates, parts: NumberedText, code: OpenCode, decisions: ExtentDecisions) -> Fill:
     """What the code's table is. A number that depends on extents and isn't in it has to be as it is in the code."""
     open, words = set(code.open), dict[int, Fill]()
     for position, number in enumerate(parts.numbers):

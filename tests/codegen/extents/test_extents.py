@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.extents.conditions import conditions
-from loopgrad.codegen.extents.decisions import Decisions
+from loopgrad.codegen.extents.decisions import ExtentDecisions
 from loopgrad.codegen.extents.extent import Extent, Piece, integer_of
 from loopgrad.codegen.extents.template import Templates
 from loopgrad.codegen.extents.variables import variables
@@ -61,7 +61,7 @@ def test_filled_in_is_computed(function: Callable[[int, int], Any]) -> None:
     pairs = [(int(a), int(b)) for a, b in rng.choice(NUMBERS, (60, 2))]
     held = 0
     for first in pairs[:30]:
-        decisions = Decisions(2)
+        decisions = ExtentDecisions(2)
         made = function(*[extent(decisions, i, value) for i, value in enumerate(first)])
         templates = Templates(decisions)
         fill = templates.filling(made) or (lambda _, made=made: made)
@@ -74,7 +74,7 @@ def test_filled_in_is_computed(function: Callable[[int, int], Any]) -> None:
     assert held > 3
 
 
-def extent(decisions: Decisions, number: int, value: int) -> Any:
+def extent(decisions: ExtentDecisions, number: int, value: int) -> Any:
     return Extent(decisions, (((number,), 1),), value)
 
 
@@ -96,7 +96,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_who_takes_the_number_fixes_it(name: str) -> None:
-    decisions = Decisions(1)
+    decisions = ExtentDecisions(1)
     assert READERS[name](extent(decisions, 0, 40)) == READERS[name](40)
     holds = conditions(decisions, (), ())
     assert holds.atoms([40]) is not None
@@ -104,7 +104,7 @@ def test_who_takes_the_number_fixes_it(name: str) -> None:
 
 
 def test_an_extent_is_an_int() -> None:
-    n = extent(Decisions(1), 0, 40)
+    n = extent(ExtentDecisions(1), 0, 40)
     assert isinstance(n, int)
     assert not isinstance(n, float)
     assert isinstance(n * 0.5, float)
