@@ -79,6 +79,18 @@ def noted_list(output: Noted) -> NotedList | None:
     return NotedList(Graph(tuple(b.given), tuple(b.nodes), (result,)), [*b.given.values()], members)
 
 
+def noted_rows(members: list[Noted]) -> NotedList | None:
+    """The same of values of one type, which become rows; None where they aren't alike, or are no array."""
+    joiner = _ListJoiner()
+    joiner.builder.loc = members[0].note[3]
+    try:
+        rows = joiner.rows(members)
+    except _NotAlike:
+        return None
+    b = joiner.builder
+    return NotedList(Graph(tuple(b.given), tuple(b.nodes), (rows,)), [*b.given.values()], members)
+
+
 class _ListJoiner:
     """`inputs`: of the graph that `builder` builds, by the leaves that they are."""
 

@@ -52,6 +52,8 @@ LOOKS: Final = frozenset({"bool", "eval", "index", "text"})
 
 def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Buffer]:
     """The elements of tensors, computed together where they aren't there yet."""
+    if len(tensors) == 1:
+        return [buffer_of(tensors[0], purpose)]
     values = [t._value for t in tensors]
     note_reads(values)
     lazy = [value for value in values if not isinstance(value, Leaf)]

@@ -99,10 +99,17 @@ class Evaluator:
         LIVE.evaluating += 1
         return mine
 
-    def release(self, value: Value, mine: Any) -> None:
-        """The value that was claimed is computed, or isn't."""
+    def claim_too(self, values: Sequence[Value], mine: Any) -> set[Value]:
+        """Those of more values that nobody else has claimed, which are claimed together with the first."""
+        with self._changed:
+            return {v for v in values if self._owners.setdefault(v, mine) is mine}
+
+    def release(self, value: Value, mine: Any, more: Collection[Value] = ()) -> None:
+        """The value that was claimed is computed, or isn't, and more that were claimed together with it."""
         LIVE.evaluating -= 1
         self._owners.pop(value, None)
+        for v in more:
+            self._owners.pop(v, None)
         mine.release()
 
     def settle_alone(self, t: TensorCore, value: Value, buffer: Buffer) -> None:

@@ -26,6 +26,7 @@ from loopgrad.graph.nodes import Leaf, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
 from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
+from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, computed_together
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed
@@ -184,6 +185,8 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
     if t._history is not None or t._view is not None:
         return None
     expression: Expression = value.expression or expression_of(value)
+    if IN_A_ROW.worth_a_look(expression) and (buffer := computed_together(t, value, expression)) is not None:
+        return buffer
     if expression.known is not None and (found := _tree(expression, value)) is not None:
         return _elements(t, value, *found)
     if value.note[0] == "concat" and (pieces := noted_list(value)) is not None:

@@ -253,7 +253,7 @@ def test_random_scripts_mean_what_they_mean_without_known_lines(
     trees: list[Any] = []
     found = repeated_lines._tree
     monkeypatch.setattr(repeated_lines, "_tree", lambda *asked: trees.append(found(*asked)) or trees[-1])
-    for seed in range(24):
+    for seed in range(16):
         arrays = [np.random.default_rng(seed + i).uniform(0.2, 1.4, 6) for i in range(2)]
         rounds = 6
         with np.errstate(all="ignore"):
@@ -265,8 +265,8 @@ def test_random_scripts_mean_what_they_mean_without_known_lines(
         for a, b, c in zip(expected, known, unknown, strict=True):
             assert (a.dtype, b.tobytes()) == (b.dtype, c.tobytes()), seed
             np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6, err_msg=str(seed))  # some were float32 before
-    assert len(ran) > 400, "many were known"
-    assert len([tree for tree in trees if tree is not None]) > 200, "half of these by their expressions"
+    assert len(ran) > 250, "many were known"
+    assert len([tree for tree in trees if tree is not None]) > 120, "half of these by their expressions"
 
 
 def test_expressions_that_differ_in_what_is_the_same(usual: list[Any]) -> None:
@@ -294,6 +294,18 @@ def test_expressions_that_differ_in_what_is_the_same(usual: list[Any]) -> None:
             assert (number - x).numpy().tobytes() == (number - a).tobytes()
             assert (x - number).numpy().tobytes() == (a - number).tobytes()
     assert len(usual) <= 4, usual
+
+
+def test_lines_that_are_evaluated_without_a_look_are_known_too(usual: list[Any]) -> None:
+    x = lg.asarray(np.arange(4.0))
+    for again in range(6):
+        if again == 4:
+            usual.clear()
+        y = x * 2.5 - 1.0
+        lg.eval([y])
+        assert isinstance(y._value, Leaf)
+        np.testing.assert_array_equal(y, np.arange(4.0) * 2.5 - 1.0)
+    assert not usual
 
 
 def test_settings_in_turns_keep_their_lines(usual: list[Any]) -> None:
