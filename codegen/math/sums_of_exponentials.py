@@ -13,9 +13,11 @@ of floats a rest collects what additions lose (see compensated). NaN stays, in a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Generic, Protocol
 
-from loopgrad.codegen.math.compensated import Selection, V, two_sum
+from loopgrad.codegen.math.compensated import Selection, V, balanced, two_sum
+from loopgrad.codegen.math.exponential import exponential, power_of_two, split
 from loopgrad.codegen.math.logarithmic import LN2, decomposed, log_near_one
 from loopgrad.codegen.scalar.ops import Ops
 
@@ -23,6 +25,7 @@ EXPONENTIALS: Final = "logaddexp"
 """The kind of running totals that are logarithms of them."""
 
 NEAR: Final = 2.0
+LEAST: Final = {32: -87.0, 64: -708.0}  # whose exponential is a normal number
 NOTHING: Final = (float("-inf"), 0.0, 0.0)
 PARTS: Final = len(NOTHING)
 Sum = tuple[V, V, V]
@@ -60,6 +63,26 @@ def combined(m: Exponentials[V], left: Sum[V], right: Sum[V]) -> Sum[V]:
     return anchor, total, m.add(m.add(rest, m.mul(its_rest, factor)), lost)
 
 
+def with_term(m: Exponentials[V], found: Sum[V], x: V) -> Sum[V]:
+    """`combined` with a term on the right, the same in fewer operations."""
+    anchor, total, rest = found
+    one, zero = m.number(x, 1.0), m.number(x, 0.0)
+    higher = m.lt(m.add(anchor, m.number(x, NEAR)), x)
+    apart = m.sub(m.select(higher, anchor, x), m.select(higher, x, anchor))
+    factor = m.exp(m.select(m.eq(x, anchor), zero, apart))
+    total, lost = two_sum(m, m.select(higher, one, total), m.select(higher, m.mul(total, factor), factor))
+    return m.select(higher, x, anchor), total, m.add(m.select(higher, m.mul(rest, factor), rest), lost)
+
+
+def of_terms(m: Exponentials[V], terms: Sequence[V]) -> Sum[V]:
+    """A few terms, added up in a tree, with the largest as anchor; their exponentials don't wait for each other."""
+    zero, anchor = m.number(terms[0], 0.0), terms[0]
+    for x in terms[1:]:
+        anchor = m.select(m.lt(anchor, x), x, anchor)
+    factors = [m.exp(m.select(m.eq(x, anchor), zero, m.sub(x, anchor))) for x in terms]
+    return anchor, balanced(m.add, factors), zero
+
+
 def logarithm(m: Exponentials[V], found: Sum[V]) -> V:
     anchor, total, rest = found
     some = m.lt(m.number(total, 0.0), total)  # neither nothing nor NaN
@@ -76,7 +99,11 @@ class ByOps(Generic[V]):
         self.number = ops.const
 
     def exp(self, x: V, /) -> V:
-        return self.ops.recipe("exp", [x])
+        """For x that isn't far above NEAR; beside a total of 1 nothing is as good as what is below LEAST."""
+        m = self.ops
+        shifted, r = split(m, x)
+        nothing = m.lt(x, m.const(x, LEAST[m.bits(x)]))
+        return m.select(nothing, m.const(x, 0.0), m.mul(exponential(m, r), power_of_two(m, shifted)))
 
     def log_of_sum(self, total: V, rest: V, /) -> V:
         """Without rare cases. What the sum's rounding loses is told from its logarithm only where that is near 0."""

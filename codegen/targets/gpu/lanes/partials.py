@@ -40,12 +40,15 @@ def with_term(e: Emitter, r: Reduction, partial: Partial, x: Val) -> Partial:
         total, rest = partial
         return added(ScalarOps(e), total, rest, x)
     if r.kind == EXPONENTIALS:
-        return combined(e, r, partial, of_term(e, r, x))
+        anchor, total, rest = partial
+        return sums_of_exponentials.with_term(ByOps(ScalarOps(e)), (anchor, total, rest), x)
     return (operate(e, r.kind, r.dtype, [*partial, x]),)
 
 
 def with_terms(e: Emitter, r: Reduction, partial: Partial, terms: Sequence[Val]) -> Partial:
     """Terms of a float sum are added up first, which makes the compensation cheap."""
+    if r.kind == EXPONENTIALS:
+        return combined(e, r, partial, sums_of_exponentials.of_terms(ByOps(ScalarOps(e)), terms))
     if parts(r) == 2:
         return with_term(e, r, partial, balanced(ScalarOps(e).add, terms))
     for x in terms:

@@ -16,11 +16,12 @@ its own order nonetheless.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Reduction, RunningTotal
+from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
@@ -33,6 +34,8 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     nothing,
     number,
     of_term,
+    with_term,
+    with_terms,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
@@ -264,18 +267,12 @@ class RunningTotals:
 
     def _fold(self, tile: RunningTile, carried: _Carried) -> None:
         """Only the total of what this invocation owns."""
-        total = carried.get()
-        for term in self._terms(tile):
-            total = with_exactly(self.e, self.r, total, term)
-        carried.set(total)
+        carried.set(with_all_exactly(self.e, self.r, carried.get(), self._terms(tile)))
         self.b.barrier()
 
     def _scan(self, tile: RunningTile, carried: _Carried) -> None:
         e, terms = self.e, self._terms(tile)
-        total = nothing(e, self.r)
-        for term in terms:
-            total = with_exactly(e, self.r, total, term)
-        before, whole = self._across(total)
+        before, whole = self._across(with_all_exactly(e, self.r, nothing(e, self.r), terms))
         if self.plan.tiles > 1:
             before = combined(e, self.r, carried.get(), before)
             carried.set(combined(e, self.r, carried.get(), whole))
@@ -461,13 +458,23 @@ class ExactFold(RegisterFold):
     """One term after the other: a running total shows what a single sum would hide."""
 
     def add(self, *terms: Val) -> None:
-        for term in terms:
-            self.set(with_exactly(self.e, self.reduction, self.get(), term))
+        self.set(with_all_exactly(self.e, self.reduction, self.get(), terms))
 
 
 def with_exactly(e: Emitter, r: Reduction, total: Partial, term: Val) -> Partial:
     """One more term, which may be larger than the total."""
+    if r.kind == EXPONENTIALS:
+        return with_term(e, r, total, term)
     return combined(e, r, total, of_term(e, r, term))
+
+
+def with_all_exactly(e: Emitter, r: Reduction, total: Partial, terms: Sequence[Val]) -> Partial:
+    """Some more, of which only the sum is shown."""
+    if r.kind == EXPONENTIALS:
+        return with_terms(e, r, total, terms)
+    for term in terms:
+        total = with_exactly(e, r, total, term)
+    return total
 
 
 class _Carried:
