@@ -197,13 +197,14 @@ def files(mesh: lg.Mesh, folder: Path) -> dict[str, str]:
     return found
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, large: bool) -> None:
     small = lg.mesh("interpreter")
-    found = {**results_of_cases(small, CASES, 5), **results_of_cases(small, CASES, 130)}
+    found: dict[str, Any] = {**results_of_cases(small, CASES, 5), **results_of_cases(small, CASES, 130)}
     found.update(dtypes(small))
     mesh = lg.mesh()
     found.update(results_of_cases(mesh, COMPILED, 150))
-    found.update(large_and_on_devices())
+    if large:
+        found["large"] = large_and_on_devices()
     found.update(replayed_and_eager(mesh))
     found.update(errors(mesh))
     found.update(files(mesh, folder))
@@ -211,4 +212,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), large="without_large" not in sys.argv)

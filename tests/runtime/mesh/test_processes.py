@@ -47,12 +47,15 @@ def alone(tmp_path_factory):
     return json.loads((folder / "0.json").read_text())
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_bits_and_errors_are_the_same_on_all_processes(count, alone, tmp_path):
-    ran = started("-m", "loopgrad", "run", "-n", str(count), "tests/runtime/mesh/programs.py", str(tmp_path))
+@pytest.mark.parametrize(("count", "less"), [(2, []), (3, ["without_large"])])
+def test_bits_and_errors_are_the_same_on_all_processes(count, less, alone, tmp_path):
+    """Large results take longest; on three processes test_partition makes them."""
+    ran = started("-m", "loopgrad", "run", "-n", str(count), "tests/runtime/mesh/programs.py", str(tmp_path), *less)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(count)]
     expected = {**alone, "another program": "DeviceError"}
+    if less:
+        del expected["large"]
     for each in found:
         assert each == expected
     assert alone["a loop without end in one lane"] == "LoopLimitError"
