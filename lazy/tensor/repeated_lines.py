@@ -204,6 +204,8 @@ def _tree(expression: Expression, value: Noted) -> tuple[Line, Sequence[Any], Nu
     lines, distinct = _SETTINGS.of(current()), len({*leaves})
     for tree in expression.known:
         if tree.lines is lines and tree.distinct == distinct and tree.first(leaves) == tree.again(leaves):
+            if tree.line.versions() is None:  # forgotten: it is learned anew
+                continue
             if TensorLeaf.any_committed and any(leaf.committed for leaf in leaves):
                 return None
             return tree.line, tree.inputs(leaves), tree.numbers(parts), lines

@@ -17,6 +17,7 @@ from loopgrad.graph.structure import noted_structure, number_places, structure
 from loopgrad.lazy.tensor import evaluation, repeated_lines
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.cpu.direct import Planner
+from loopgrad.runtime.session import SESSION
 
 
 class Given(NamedTuple):
@@ -306,6 +307,18 @@ def test_lines_that_are_evaluated_without_a_look_are_known_too(usual: list[Any])
         assert isinstance(y._value, Leaf)
         np.testing.assert_array_equal(y, np.arange(4.0) * 2.5 - 1.0)
     assert not usual
+
+
+def test_lines_whose_programs_were_forgotten_are_learned_again(usual: list[Any]) -> None:
+    x = lg.asarray(np.arange(4.0))
+    for again in range(12):
+        if again == 5:
+            SESSION.clear()
+        if again in (4, 10):
+            usual.clear()
+        np.testing.assert_array_equal(x * 9.5 - 1.0, np.arange(4.0) * 9.5 - 1.0)
+        if again in (4, 11):
+            assert not usual
 
 
 def test_settings_in_turns_keep_their_lines(usual: list[Any]) -> None:
