@@ -143,7 +143,7 @@ class Kernels:
 
         image = LlvmImage(NVPTX, lambda _: (b"", {}), GROUP)
         image.add(kernel, *arguments)
-        self.keep(image._functions[0], list(image._declarations), (kernel, *arguments))
+        self.keep(image._functions[0], list(image._declarations[-1]), (kernel, *arguments))
 
     def keep(self, function: str, declarations: list[str], given: tuple[Any, ...]) -> None:
         digest = hashlib.blake2b(function.encode(), digest_size=16).hexdigest()
