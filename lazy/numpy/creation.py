@@ -399,8 +399,8 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     return stack([cast(wrap(positions(shape, d)), wanted) for d in range(len(shape))])
 
 
-def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = None) -> Any:
-    """`function` called once, with the index of every element along each axis as tensors of that shape.
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """`function` called once, with the index of every element along each axis as tensors of that shape, and `kwargs`.
 
     The indices are of the default float dtype unless given; the result is what `function` returns.
 
@@ -410,7 +410,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, /, *, dtype: Any = No
     """
     wanted: DType = requested_dtype(dtype) or default_dtype()
     extents = normal_shape("fromfunction", shape)
-    return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))])
+    return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))], **kwargs)
 
 
 def copy(x: ArrayLike, /, order: Order = "K") -> Tensor:

@@ -20,7 +20,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
-from loopgrad.lazy.tensor.outputs import Out
+from loopgrad.lazy.tensor.outputs import Out, delivered
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -47,7 +47,8 @@ def _some_positions(x: Tensor, size: int, fill_value: Any) -> tuple[Tensor, ...]
     """The first `size` positions of what isn't 0: up to the k-th there are k such elements."""
     shape = x._value.shape
     count = prod(shape)
-    fills = list(fill_value) if isinstance(fill_value, tuple | list) else [fill_value or 0] * len(shape)
+    one = 0 if fill_value is None else fill_value
+    fills = list(fill_value) if isinstance(fill_value, tuple | list) else [one] * len(shape)
     if len(fills) != len(shape):
         raise ShapeError(explained("nonzero", f"one fill_value, or {len(shape)}", fill_value, "pass one for each axis"))
     found, missing = _first_places(ops.reshape(x._value, (count,)), size)
@@ -73,6 +74,11 @@ def _first_places(flat: Value, size: int) -> tuple[Value, Value]:
     return found, ops.ge(positions((size,), 0), ops.broadcast_to(total, (size,)))
 
 
+def _raveled(x: ArrayLike) -> Tensor:
+    value = as_tensor(x)._value
+    return wrap(ops.reshape(value, (prod(value.shape),)))
+
+
 def flatnonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Tensor:
     """The positions in the raveled array of elements that aren't 0: an int64 vector. Evaluates, as `nonzero` does, or
     takes its options.
@@ -80,8 +86,7 @@ def flatnonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = N
     >>> lg.flatnonzero(lg.asarray([0, 5, 7]))
     Tensor([1, 2], dtype=int64)
     """
-    flat = wrap(ops.reshape(as_tensor(x)._value, (prod(as_tensor(x)._value.shape),)))
-    return nonzero(flat, size=size, fill_value=fill_value)[0]
+    return nonzero(_raveled(x), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> Tensor:
@@ -99,26 +104,39 @@ def argwhere(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None
     return wrap(array_leaf(np.argwhere(to_numpy(as_tensor(x), "index"))))
 
 
-def extract(condition: ArrayLike, x: ArrayLike, /) -> Tensor:
+def extract(condition: ArrayLike, x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike = 0) -> Tensor:
     """The elements of the raveled array where the condition holds: a vector of x's dtype.
 
-    Evaluates the condition, as a mask does; raises TracedValueError while tracing.
+    Evaluates the condition, as a mask does; raises TracedValueError while tracing, unless `size` says how many elements
+    to give (as in JAX): the first ones, then `fill_value`.
 
     >>> lg.extract(lg.asarray([True, False, True]), lg.asarray([1.0, 2.0, 3.0]))
     Tensor([1., 3.], dtype=float64)
     """
-    return take(x, flatnonzero(condition))
+    return compress(_raveled(condition), x, size=size, fill_value=fill_value)
 
 
-def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None, out: Out = None) -> Tensor:
+def compress(
+    condition: ArrayLike, x: ArrayLike, /, axis: int | None = None, out: Out = None, *, size: int | None = None,
+    fill_value: ArrayLike = 0,
+) -> Tensor:  # fmt: skip
     """The slices along an axis (None: of x raveled) for which a vector of conditions holds, of x's dtype.
 
-    Evaluates the condition, as a mask does; raises TracedValueError while tracing.
+    Evaluates the condition, as a mask does; raises TracedValueError while tracing, unless `size` says how many slices
+    to give (as in JAX): the first ones, then such of `fill_value`.
 
     >>> lg.compress([False, True], lg.asarray([[1, 2], [3, 4]]), axis=0)
     Tensor([[3, 4]], dtype=int64)
     """
-    return take(x, flatnonzero(condition), axis, out)
+    if size is None:
+        return take(x, flatnonzero(condition), axis, out)
+    t = as_tensor(x) if axis is not None else _raveled(x)
+    at = normal_axis("compress", axis or 0, len(t._value.shape))
+    found, missing = _first_places(_raveled(condition)._value, size)
+    taken = take(t, wrap(found), at)._value
+    filling = broadcast_value(cast_value(as_tensor(fill_value)._value, taken.dtype), taken.shape)
+    value = ops.select(ops.broadcast(missing, taken.shape, (at,)), filling, taken)
+    return delivered("compress", wrap(value), out)
 
 
 def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:

@@ -32,7 +32,7 @@ from loopgrad.lazy.numpy.movement import flip, ravel, reshape
 from loopgrad.lazy.numpy.reduction import diff, max, min, sum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.spaced_numbers import linspace
-from loopgrad.lazy.numpy.special_values import isnan, where
+from loopgrad.lazy.numpy.special_values import isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.promotion import float_dtype
@@ -54,7 +54,7 @@ def bincount(
     """How often each of 0, 1, ... occurs in a vector of integers, or the sum of the weights of each.
 
     The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must say
-    how many; numbers outside of 0 .. length - 1 aren't counted.
+    how many; as in JAX numbers from that on aren't counted then, and negative ones count as 0.
 
     Counts are int64, sums of weights floats. Raises DTypeError for what isn't a vector of integers, and without
     `length` while tracing; ValueError for negative numbers without it.
@@ -74,7 +74,12 @@ def bincount(
             raise ValueError(explained("bincount", "numbers of at least 0", int(numbers.min()), "shift them first"))
         length = int(numbers.max()) + 1 if numbers.size else 0
     bins = int(length) if int(length) > minlength else int(minlength)
-    target = where(less(t, 0), bins, cast(t, int64) if t._value.dtype.bits < 64 else t)  # behind the last: dropped
+    return _counted(maximum(cast(t, int64) if t._value.dtype.bits < 64 else t, 0), weights, bins)
+
+
+def _counted(places: Tensor, weights: ArrayLike | None, bins: int) -> Tensor:
+    """How often each of 0 .. bins - 1 occurs; what is outside isn't counted."""
+    target = where(less(places, 0), bins, places)  # behind the last: dropped
     if weights is None:
         return zeros((bins,), dtype=int64).at[target].add(1)
     w = _as_float(weights)
@@ -113,7 +118,8 @@ def histogram_bin_edges(
 
     `bins` may be the name of a rule of NumPy's ("auto", "fd", "sturges", ...), which evaluates x, whose elements decide
     how many there are. Raises ShapeError for edges that aren't a vector of at least two, ValueError for less than one
-    bin and another name.
+    bin, another name, and ends that aren't finite; those of elements of a function that is being traced nobody knows,
+    and edges are NaN then.
 
     >>> lg.histogram_bin_edges([0.0, 0.5, 2.0], bins=2)
     Tensor([0., 1., 2.], dtype=float64)
@@ -137,10 +143,19 @@ def histogram_bin_edges(
         ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
     else:
         ends = (as_tensor(range[0]), as_tensor(range[1]))
+    _require_finite(ends)
     widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
     low, high = subtract(ends[0], widened), add(ends[1], widened)
     made: Tensor = linspace(low, high, count + 1, dtype=work._value.dtype)
     return made
+
+
+def _require_finite(ends: Sequence[Tensor]) -> None:
+    if any(end._value.scope is not None for end in ends):
+        return
+    if not to_numpy(logical_and(*[isfinite(end) for end in ends])):
+        fix = "pass range=, or leave out elements that are infinite or NaN"
+        raise ValueError(explained("histogram", "a range with finite ends", "one without", fix))
 
 
 def _bin_of(t: Tensor, edges: Tensor) -> Tensor:
@@ -194,7 +209,7 @@ def histogram(
     edges = histogram_bin_edges(t, bins, range)
     w = None if weights is None else ravel(weights)
     found = (_equal_bin_of if _quickly_found(bins, edges) else _bin_of)(t, edges)
-    counts = bincount(found, w, length=edges._value.shape[0] - 1)
+    counts = _counted(found, w, edges._value.shape[0] - 1)
     return (divide(divide(counts, diff(edges)), sum(counts)) if density else counts), edges
 
 
@@ -228,7 +243,7 @@ def histogramdd(
         outside = logical_or(outside, logical_or(less(found, 0), greater_equal(found, count)))
         place = add(multiply(place, count), found)
     w = None if weights is None else ravel(weights)
-    counts = reshape(bincount(where(outside, -1, place), w, length=product_of(shape)), shape)
+    counts = reshape(_counted(where(outside, -1, place), w, product_of(shape)), shape)
     counts = cast(counts, float64) if w is None else counts
     if density:
         total = sum(counts)

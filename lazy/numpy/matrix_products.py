@@ -288,6 +288,7 @@ def cross(
 ) -> Tensor:
     """The cross product of vectors of 3 along an axis (the last; or `axisa` of x, `axisb` of y, `axisc` of the result).
 
+    Vectors of 2 have a third component of 0; of two such the result is the third component alone, without the axis.
     Other axes broadcast, dtypes are promoted to one.
 
     Raises ShapeError for another extent of the axis.
@@ -299,16 +300,25 @@ def cross(
         axisa = axisb = axisc = axis
     a, b = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     for t, at in ((a, axisa), (b, axisb)):
-        if t._value.shape[-1] != 3:
-            raise ShapeError(explained("cross", f"extent 3 at axis {at}", t._value.type, "pad two-vectors with 0"))
-    a0, a1, a2 = (get_item(a, (..., i)) for i in range(3))
-    b0, b1, b2 = (get_item(b, (..., i)) for i in range(3))
+        if t._value.shape[-1] not in (2, 3):
+            raise ShapeError(explained("cross", f"extent 2 or 3 at axis {at}", t._value.type, "pass vectors of space"))
+    both_flat = a._value.shape[-1] == b._value.shape[-1] == 2
+    a0, a1, a2 = _components(a)
+    b0, b1, b2 = _components(b)
+    if both_flat:
+        return copied(subtract(multiply(a0, b1), multiply(a1, b0)))
     parts = [
         subtract(multiply(a1, b2), multiply(a2, b1)),
         subtract(multiply(a2, b0), multiply(a0, b2)),
         subtract(multiply(a0, b1), multiply(a1, b0)),
     ]
     return copied(moveaxis(stack(parts, axis=-1), -1, axisc))
+
+
+def _components(vectors: Tensor) -> list[ArrayLike]:
+    """Three of each vector along the last axis."""
+    found: list[ArrayLike] = [get_item(vectors, (..., i)) for i in range(vectors._value.shape[-1])]
+    return [*found, 0] if len(found) == 2 else found
 
 
 # ---- einsum

@@ -9,13 +9,13 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import TensorType, complex64, complex128
-from loopgrad.lazy.numpy.creation import eye
-from loopgrad.lazy.numpy.elementwise import divide, multiply, negative, sqrt
+from loopgrad.lazy.numpy.creation import eye, ones, zeros
+from loopgrad.lazy.numpy.elementwise import divide, multiply, negative, sqrt, subtract
 from loopgrad.lazy.numpy.linalg.decompositions import eigvals
 from loopgrad.lazy.numpy.linalg.least_squares import lstsq
 from loopgrad.lazy.numpy.linalg.solving import inv
 from loopgrad.lazy.numpy.matrix_products import matmul, outer
-from loopgrad.lazy.numpy.movement import concat, expand_dims, matrix_transpose, reshape
+from loopgrad.lazy.numpy.movement import concat, expand_dims, matrix_transpose, ravel, reshape
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.sampled_functions import vander
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
@@ -27,7 +27,7 @@ from loopgrad.lazy.tensor.promotion import float_dtype, promote_arrays
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "polyfit roots"
+PUBLIC: Final = "poly polyfit roots"
 
 
 def polyfit(
@@ -123,3 +123,26 @@ def roots(p: ArrayLike, /, *, strip_zeros: bool = True) -> Tensor:
 def _zeros(count: int, like: Tensor) -> Tensor:
     dtype = complex64 if like._value.dtype.bits == 32 or like._value.dtype is complex64 else complex128
     return wrap(ops.full(0.0, TensorType((count,), dtype)))
+
+
+def poly(zeros_of: ArrayLike, /) -> Tensor:
+    """The polynomial with these zeros (a vector of n) and the leading coefficient 1: n + 1 coefficients. Of a square
+    matrix its characteristic polynomial, whose zeros are the eigenvalues.
+
+    Of a float dtype, integers give the default float. Raises ShapeError for a matrix that isn't square.
+
+    >>> lg.poly([1.0, -1.0])
+    Tensor([ 1.,  0., -1.], dtype=float64)
+    """
+    t = as_tensor(zeros_of)
+    if len(t._value.shape) > 1:
+        if len(t._value.shape) != 2 or t._value.shape[0] != t._value.shape[1]:
+            raise ShapeError(explained("poly", "a vector of zeros or a square matrix", t._value.type, "reshape it"))
+        coefficients = poly(eigvals(t))
+        return coefficients if t._value.dtype.kind == "c" else coefficients.real
+    t = ravel(cast(t, float_dtype(t._value.dtype)))
+    result: Any = ones((1,), dtype=t._value.dtype)
+    nothing = zeros((1,), dtype=t._value.dtype)
+    for i in range(t._value.shape[0]):
+        result = subtract(concat([result, nothing]), multiply(t[i], concat([nothing, result])))
+    return result  # type: ignore[no-any-return]

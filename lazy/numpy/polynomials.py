@@ -6,12 +6,12 @@ keep them: a product of n and m coefficients has n + m - 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import int64
 from loopgrad.lazy.numpy.convolution import convolve
-from loopgrad.lazy.numpy.creation import arange, ones, zeros, zeros_like
+from loopgrad.lazy.numpy.creation import arange, zeros, zeros_like
 from loopgrad.lazy.numpy.elementwise import add, divide, multiply, subtract
 from loopgrad.lazy.numpy.movement import concat, ravel, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
@@ -21,7 +21,7 @@ from loopgrad.lazy.tensor.promotion import float_dtype, promote
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "poly polyadd polyder polydiv polyint polymul polysub polyval"
+PUBLIC: Final = "polyadd polyder polydiv polyint polymul polysub polyval"
 
 
 def _coefficients(op: str, x: ArrayLike) -> Tensor:
@@ -151,22 +151,3 @@ def polyint(x: ArrayLike, /, m: int = 1, k: ArrayLike | None = None) -> Tensor:
         constant = constants[i : i + 1] if constants._value.shape[0] == m else constants
         t = concat([divide(t, powers), cast(constant, t._value.dtype)])
     return t if m else copied(t)
-
-
-def poly(zeros_of: ArrayLike, /) -> Tensor:
-    """The polynomial with these zeros (a vector of n) and the leading coefficient 1: n + 1 coefficients.
-
-    Of a float dtype, integers give the default float. Raises ShapeError for a matrix: pass its eigenvalues.
-
-    >>> lg.poly([1.0, -1.0])
-    Tensor([ 1.,  0., -1.], dtype=float64)
-    """
-    t = as_tensor(zeros_of)
-    if len(t._value.shape) > 1:
-        raise ShapeError(explained("poly", "a vector of zeros", t._value.type, "pass a matrix' eigenvalues"))
-    t = ravel(cast(t, float_dtype(t._value.dtype)))
-    result: Any = ones((1,), dtype=t._value.dtype)
-    nothing = zeros((1,), dtype=t._value.dtype)
-    for i in range(t._value.shape[0]):
-        result = subtract(concat([result, nothing]), multiply(t[i], concat([nothing, result])))
-    return result  # type: ignore[no-any-return]

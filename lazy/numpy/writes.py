@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import int64
-from loopgrad.lazy.numpy.creation import arange
+from loopgrad.lazy.numpy.creation import arange, copy
 from loopgrad.lazy.numpy.elementwise import add, maximum, multiply, remainder, subtract
 from loopgrad.lazy.numpy.found_positions import unravel_index
 from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
@@ -74,22 +74,29 @@ def _some(op: str, values: ArrayLike) -> None:
         raise ValueError(explained(op, "at least one value", "none", "pass some"))
 
 
-def place(x: Tensor, mask: ArrayLike, values: ArrayLike, /) -> None:
+def place(x: Tensor, mask: ArrayLike, values: ArrayLike, /, *, inplace: bool = True) -> Tensor | None:
     """Writes the first n values to the n elements where the mask (of x's shape) holds, from the start again if there
     are fewer.
 
     Raises ValueError for no values, ShapeError for a mask of another size.
+
+    `inplace=False` leaves x as it is and returns a copy with the values, as in JAX.
 
     >>> x = lg.zeros(4)
     >>> lg.place(x, [True, False, True, True], [1.0, 2.0])
     >>> x
     Tensor([1., 0., 2., 1.], dtype=float64)
     """
+    if not inplace:
+        new = copy(x)
+        place(new, mask, values)
+        return new
     t, chosen = _target("place", x), _mask("place", x, mask)
     _some("place", values)
     counted = subtract(cumsum(ravel(chosen)), 1)
     new = _cycled(values, reshape(maximum(counted, 0), t._value.shape), t)
     assign("place", t, where(chosen, new, t))
+    return None
 
 
 def _mask(op: str, x: Tensor, mask: ArrayLike) -> Tensor:
@@ -118,23 +125,31 @@ def putmask(x: Tensor, mask: ArrayLike, values: ArrayLike, /) -> None:
     assign("putmask", t, where(chosen, new, t))
 
 
-def put(x: Tensor, indices: ArrayLike, values: ArrayLike, /, mode: str = "raise") -> None:
+def put(
+    x: Tensor, indices: ArrayLike, values: ArrayLike, /, mode: str = "raise", *, inplace: bool = True
+) -> Tensor | None:
     """Writes values to positions in x raveled, from the first value again if there are fewer.
 
     `mode`: positions out of range are "wrap"ped, "clip"ped, or, by "raise", dropped, as of every index that is data,
     unless `lg.options(check_indices=True)` raises. Raises DTypeError for indices that aren't integers, ValueError for
     another mode.
 
+    `inplace=False` leaves x as it is and returns a copy with the values, as in JAX.
+
     >>> x = lg.zeros(3)
     >>> lg.put(x, [0, -1], [1.0, 2.0])
     >>> x
     Tensor([1., 0., 2.], dtype=float64)
     """
+    if not inplace:
+        new = copy(x)
+        put(new, indices, values, mode)
+        return new
     t, at = _target("put", x), ravel(indices)
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(explained("put", "mode 'raise', 'wrap' or 'clip'", repr(mode), "pass one of them"))
     if not at._value.shape[0] or not prod(as_tensor(values)._value.shape):
-        return
+        return None
     if not at._value.dtype.is_integer:
         raise DTypeError(explained("put", "integer positions", at._value.type, "convert with .astype(lg.int64)"))
     count = prod(t._value.shape)
@@ -145,19 +160,24 @@ def put(x: Tensor, indices: ArrayLike, values: ArrayLike, /, mode: str = "raise"
     new = _cycled(values, arange(at._value.shape[0]), t)
     if len(t._value.shape) == 1:
         set_item(t, at, new)
-        return
+        return None
     at = cast(at, int64)
     flat = where(at < 0, add(at, count), at)
     inside = (flat >= 0) & (flat < count)
     rows = unravel_index(flat, t._value.shape)
     set_item(t, (where(inside, rows[0], t._value.shape[0]), *rows[1:]), new)
+    return None
 
 
-def put_along_axis(arr: Tensor, indices: ArrayLike, values: ArrayLike, axis: int | None = -1) -> None:
+def put_along_axis(
+    arr: Tensor, indices: ArrayLike, values: ArrayLike, axis: int | None = -1, *, inplace: bool = True
+) -> Tensor | None:
     """Writes values to the positions that `take_along_axis` reads: `indices` along the axis (None: in `arr` raveled).
 
     Values stretch to the indices' shape. Raises ShapeError where ranks differ. Out of range is dropped, as of every
     index that is data.
+
+    `inplace=False` leaves `arr` as it is and returns a copy with the values, as in JAX.
 
     >>> x = lg.asarray([[3, 1, 2], [6, 5, 4]])
     >>> lg.put_along_axis(x, [[1], [2]], 0, axis=1)
@@ -165,18 +185,25 @@ def put_along_axis(arr: Tensor, indices: ArrayLike, values: ArrayLike, axis: int
     Tensor([[3, 0, 2],
             [6, 5, 0]], dtype=int64)
     """
+    if not inplace:
+        new = copy(arr)
+        put_along_axis(new, indices, values, axis)
+        return new
     t, chosen = _target("put_along_axis", arr), as_tensor(indices)
     if axis is None:
         put(t, chosen, broadcast_to(values, chosen._value.shape))
-        return
+        return None
     set_item(t, along_axis("put_along_axis", t._value.shape, chosen, axis), values)
+    return None
 
 
-def fill_diagonal(a: Tensor, val: ArrayLike, wrap: bool = False) -> None:
+def fill_diagonal(a: Tensor, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Tensor | None:
     """Writes values to the diagonal a[i, i, ...], from the first value again if there are fewer.
 
     `wrap`: in a matrix that is more than a row taller than wide, the diagonal begins again below. Raises ShapeError for
     less than two axes, and for more of different extents.
+
+    `inplace=False` leaves `a` as it is and returns a copy with the values, as in JAX.
 
     >>> x = lg.zeros((2, 2))
     >>> lg.fill_diagonal(x, [1.0, 2.0])
@@ -184,6 +211,10 @@ def fill_diagonal(a: Tensor, val: ArrayLike, wrap: bool = False) -> None:
     Tensor([[1., 0.],
             [0., 2.]], dtype=float64)
     """
+    if not inplace:
+        new = copy(a)
+        fill_diagonal(new, val, wrap)
+        return new
     t = _target("fill_diagonal", a)
     shape = t._value.shape
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) != 1):
@@ -193,3 +224,4 @@ def fill_diagonal(a: Tensor, val: ArrayLike, wrap: bool = False) -> None:
     else:
         step, end = 1 + sum(prod(shape[d + 1 :]) for d in range(len(shape) - 1)), prod(shape)
     put(t, multiply(arange(len(range(0, end, step))), step), val)
+    return None

@@ -461,16 +461,17 @@ def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:
 def hessian(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
-    """The matrix of second derivatives of a scalar function, forward over reverse: shape input + input.
+    """The matrix of second derivatives of a scalar function, forward over reverse: shape input + input. Of a function
+    with other results those of each of their elements: shape output + input + input.
 
-    `argnums`, `has_aux`, `holomorphic` and errors are those of `grad`. For a product with one vector `hvp` is much
+    `argnums`, `has_aux`, `holomorphic` and errors are those of `jacrev`. For a product with one vector `hvp` is much
     cheaper.
 
     >>> lg.hessian(lambda x: x[0] ** 2 * x[1])(lg.asarray([1.0, 3.0]))
     Tensor([[6., 2.],
             [2., 0.]], dtype=float64)
     """
-    return jacfwd(grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def hvp(fun: Function, primals: Any, tangents: Any) -> Any:

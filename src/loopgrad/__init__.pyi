@@ -292,9 +292,9 @@ from loopgrad.lazy.numpy.namespace_info import namespace_info
 from loopgrad.lazy.numpy.norms import matrix_norm as matrix_norm
 from loopgrad.lazy.numpy.norms import vector_norm as vector_norm
 from loopgrad.lazy.numpy.padding import pad as pad
+from loopgrad.lazy.numpy.polynomial_roots import poly as poly
 from loopgrad.lazy.numpy.polynomial_roots import polyfit as polyfit
 from loopgrad.lazy.numpy.polynomial_roots import roots as roots
-from loopgrad.lazy.numpy.polynomials import poly as poly
 from loopgrad.lazy.numpy.polynomials import polyadd as polyadd
 from loopgrad.lazy.numpy.polynomials import polyder as polyder
 from loopgrad.lazy.numpy.polynomials import polydiv as polydiv

@@ -149,7 +149,8 @@ def test_counts_of_many_elements(device):
         return
     x = np.random.default_rng(0).integers(-3, 70, 1 << 18)
     counted = lg.compile(lambda v: lg.bincount(v, length=64))
-    np.testing.assert_array_equal(np.asarray(counted(lg.asarray(x))), np.bincount(x[(x >= 0) & (x < 64)], minlength=64))
+    exact = np.bincount(np.maximum(x, 0)[x < 64], minlength=64)
+    np.testing.assert_array_equal(np.asarray(counted(lg.asarray(x))), exact)
     if device not in ("interpreter", "cpu"):
         (row,) = counted.plan(lg.asarray(x)).routines
         assert "memory of each workgroup" in row.provider

@@ -148,3 +148,11 @@ def test_einsum_refuses(text: str, count: int) -> None:
 def test_einsum_refuses_a_diagonal_of_unequal_extents() -> None:
     with pytest.raises(lg.ShapeError, match="one extent for 'i', got 2 and 3"):
         lg.einsum("ii->i", lg.zeros((2, 3)))
+
+
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors")
+def test_cross_products_of_vectors_in_a_plane(device: str) -> None:
+    both("cross", rand(4, 2), rand(4, 3))
+    both("cross", rand(5, 1, 3), rand(4, 2))
+    both("cross", rand(2), rand(2))
+    both("cross", rand(0, 2), rand(0, 2))

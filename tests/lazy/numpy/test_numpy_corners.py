@@ -120,3 +120,27 @@ def test_elements_on_the_edges_of_equal_bins(device):
         exact, exact_edges = np.histogram(x, bins=bins, range=between)
         np.testing.assert_array_equal(np.asarray(edges), exact_edges)
         np.testing.assert_array_equal(np.asarray(counts), exact)
+
+
+def test_ends_that_are_not_finite():
+    """Equal bins from or to an infinity, or NaN, are none: refused where elements are known, NaN where they aren't."""
+    for x, between in (([1.0, np.inf], None), ([1.0, np.nan], None), ([1.0, 2.0], (0.0, np.inf))):
+        for count in (lg.histogram, lg.histogram_bin_edges, lambda x, range: lg.histogram2d(x, x, range=[range] * 2)):
+            with pytest.raises(ValueError, match="a range with finite ends"):
+                count(lg.asarray(x), range=between)
+    counts, _ = lg.histogram(lg.asarray([1.0, np.inf, 2.0]), range=(0.0, 3.0))
+    assert counts.sum() == 2
+    assert np.isnan(lg.compile(lambda x: lg.histogram_bin_edges(x))(lg.asarray([1.0, np.inf]))[0])
+    slope = lg.grad(lambda x: lg.sum(lg.histogram(x, bins=3)[1]))(lg.asarray([1.0, 4.0, 2.0]))
+    assert slope.tolist() == [2.0, 2.0, 0.0]
+
+
+def test_indices_by_name_and_characteristic_polynomials():
+    made = lg.fromfunction(lambda i, j, k: i + k * j, shape=(2, 3), k=3)
+    np.testing.assert_array_equal(made, np.fromfunction(lambda i, j, k: i + k * j, shape=(2, 3), k=3))
+    a = np.random.default_rng(0).normal(size=(4, 4))
+    np.testing.assert_allclose(lg.poly(lg.asarray(a)), np.poly(a), rtol=1e-10)
+    assert lg.poly(lg.asarray(a)).dtype == lg.float64
+    np.testing.assert_allclose(lg.poly(lg.asarray(a + 1j)), np.poly(a + 1j), rtol=1e-10)
+    with pytest.raises(lg.ShapeError, match="a vector of zeros or a square matrix"):
+        lg.poly(lg.ones((2, 3)))

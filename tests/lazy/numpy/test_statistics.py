@@ -91,7 +91,7 @@ def test_counts(device: str) -> None:
     both("bincount", COUNTS, minlength=9)
     check(lg.bincount(lg.asarray(COUNTS), weights=np.arange(6.0)), np.bincount(COUNTS, weights=np.arange(6.0)))
     count = lg.compile(lambda x: lg.bincount(x, length=4))
-    assert count(lg.asarray([3, 0, 5, -1, 3])).tolist() == [1, 0, 0, 2]
+    assert count(lg.asarray([3, 0, 5, -1, 3])).tolist() == [2, 0, 0, 2]  # as JAX: -1 counts as 0
     with pytest.raises(lg.DTypeError, match="pass length="):
         lg.compile(lambda x: lg.bincount(x))(lg.asarray(COUNTS))
     with pytest.raises(ValueError, match="at least 0"):

@@ -215,3 +215,12 @@ def test_integers_among_arguments(device: str) -> None:
         lg.grad(loss)(p)
     with pytest.raises(lg.GradientError, match="leave it out of argnums"):
         lg.jacrev(loss)(p)
+
+
+def test_hessians_of_results_of_any_shape():
+    x = lg.asarray([1.0, 2.0])
+    np.testing.assert_allclose(lg.hessian(lambda x: x**3)(x), 6.0 * np.eye(2)[:, :, None] * np.diag([1.0, 2.0]))
+    both = {"a": x, "b": lg.asarray([1.0, 2.0, 3.0])}
+    found = lg.hessian(lambda d: {"c": d["a"] ** 2 * lg.sum(d["b"])})(both)["c"]
+    np.testing.assert_allclose(found["a"]["b"], np.diag([2.0, 4.0])[:, :, None] * np.ones(3))
+    np.testing.assert_allclose(found["b"]["b"], np.zeros((2, 3, 3)))
