@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopgrad.codegen.artifact import Artifact
@@ -22,6 +23,9 @@ from loopgrad.runtime.processes import child_safe_lock
 
 if TYPE_CHECKING:
     from loopgrad.codegen.targets.cpu.open_program import OpenProgram
+
+MOST_NODES: Final = 1000
+"""Of a graph: what is remembered of long ones would take much memory."""
 
 MOST_SKELETONS: Final = 256
 MOST_SAMPLES: Final = 4
@@ -40,10 +44,11 @@ class Outline(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What scheduling gave for the integers of a graph."""
+    """What scheduling gave for the integers of a graph: the record without its table, and a digest of the text."""
 
     integers: tuple[int, ...]
-    made: Made
+    program: CpuProgramRecord
+    text: bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +69,10 @@ class OtherExtents:
         self._families: OrderedDict[tuple[Options, Skeleton], _Family] = OrderedDict()
         self._lock = child_safe_lock()
 
-    def outline(self, graph: Graph, options: Options) -> Outline:
+    def outline(self, graph: Graph, options: Options) -> Outline | None:
+        """What is looked up of a graph; None for a long one."""
+        if len(graph.nodes) > MOST_NODES:
+            return None
         skeleton, integers = outlined(graph)
         return Outline((options, skeleton), tuple(integers))
 
@@ -98,20 +106,21 @@ class OtherExtents:
             while len(self._families) > MOST_SKELETONS:
                 self._families.popitem(last=False)
             earlier = [sample for sample in family.samples if sample.integers != outline.integers]
-            family.samples = [*earlier, Sample(outline.integers, made)][-MOST_SAMPLES:]
+            sample = sample_of(outline, made)
+            family.samples = [*earlier, sample][-MOST_SAMPLES:]
             if not earlier or family.in_vain >= MOST_IN_VAIN:
                 return
             family.in_vain += 1
-        program = self._opened(outline, graph, made, earlier)
+        program = self._opened(outline, graph, sample, earlier)
         if program is not None:
             with self._lock:
                 family.programs = [program, *family.programs][:MOST_PROGRAMS]
 
-    def _opened(self, outline: Outline, graph: Graph, made: Made, earlier: list[Sample]) -> OpenProgram | None:
+    def _opened(self, outline: Outline, graph: Graph, sample: Sample, earlier: list[Sample]) -> OpenProgram | None:
         from loopgrad.codegen.extents.variables import variables  # late: a warm cache needs no scheduler
         from loopgrad.codegen.targets.cpu.open_program import open_program  # late: as above
 
-        found = variables([*[sample.integers for sample in earlier], outline.integers])
+        found = variables([*[before.integers for before in earlier], outline.integers])
         if found is None:
             return None
         options, _ = outline.key
@@ -121,10 +130,18 @@ class OtherExtents:
             )
         except Exception:  # somebody takes nothing but an int: that says nothing of the program, which was scheduled
             return None
-        if program is None or not agrees(program, Sample(outline.integers, made)):
+        if program is None or not agrees(program, sample):
             return None
-        others = [sample for sample in earlier if program.atoms(sample.integers) is not None]
-        return program if others and all(agrees(program, sample) for sample in others) else None
+        others = [before for before in earlier if program.atoms(before.integers) is not None]
+        return program if others and all(agrees(program, before) for before in others) else None
+
+
+def sample_of(outline: Outline, made: Made) -> Sample:
+    return Sample(outline.integers, replace(made.program, table=()), _digest(made.texts["llvm"]))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=32).digest()
 
 
 def agrees(program: OpenProgram, sample: Sample) -> bool:
@@ -133,4 +150,4 @@ def agrees(program: OpenProgram, sample: Sample) -> bool:
     if atoms is None:
         return False
     found = replace(program.artifact(atoms).program, table=())
-    return found == replace(sample.made.program, table=()) and program.text(atoms) == sample.made.texts["llvm"]
+    return found == sample.program and _digest(program.text(atoms)) == sample.text

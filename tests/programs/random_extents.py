@@ -138,6 +138,7 @@ class Comparison:
             if graph is None:
                 continue
             outline = extents.outline(graph, DEFAULT_OPTIONS)
+            assert outline is not None
             found, scratch = extents.program(outline), without_code(graph, DEFAULT_OPTIONS)
             if found is None:
                 self.scheduled.update(program.parts)

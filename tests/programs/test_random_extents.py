@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.codegen.options import DEFAULT_OPTIONS
+from loopgrad.runtime.cpu.device import without_code
+from loopgrad.runtime.cpu.other_extents import MOST_NODES, OtherExtents
+from loopgrad.runtime.cpu.shared_code import SharedCode
 
-from .random_extents import STEPS, Comparison, Drawn, drawn, sizes_of
+from .random_extents import STEPS, Comparison, Drawn, drawn, graph_of, sizes_of
 
 SIZES = [(1003, 40), (1007, 40), (1017, 40), (1019, 40), (1021, 40), (0, 40), (7, 1)]
 FIXED = {("mean", 1), ("mean", 2), ("transpose", 2), ("sum of rows", 2), ("max", 2), ("argmax", 2)}
@@ -34,3 +38,19 @@ def test_random_programs() -> None:
         comparison.run(drawn(random), sizes_of(random, 12))
     assert comparison.wrong == []
     assert comparison.filled.total() > 10
+
+
+def test_little_is_kept_of_what_comes_once() -> None:
+    """Neither texts nor code: most programs come with one shape only."""
+    extents = OtherExtents(SharedCode(lambda text: b"code"), without_code)
+    x = lg.asarray(np.zeros(1000))
+    graph = graph_of(lambda n, m: lg.sin(x) + 1.0, 0, 0)
+    assert graph is not None
+    outline, made = extents.outline(graph, DEFAULT_OPTIONS), without_code(graph, DEFAULT_OPTIONS)
+    assert outline is not None
+    extents.scheduled(outline, graph, made)
+    (family,) = extents._families.values()
+    assert [len(sample.text) for sample in family.samples] == [32]
+    long = graph_of(lambda n, m: sum([lg.sin(x + float(k)) for k in range(MOST_NODES)], x), 0, 0)
+    assert long is not None
+    assert extents.outline(long, DEFAULT_OPTIONS) is None
