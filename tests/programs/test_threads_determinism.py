@@ -38,7 +38,8 @@ PROGRAM = textwrap.dedent("""
 
 def test_bits_do_not_depend_on_the_thread_count(process_device):
     outputs = []
-    for threads in ("1", "2", "3"):
+    counts = ("1", "2", "3") if process_device == "cpu" else ("2",)  # only the CPU has a pool of threads
+    for threads in counts:
         environment = {**os.environ, "LOOPGRAD_NUM_THREADS": threads}
         program = PROGRAM.replace("DEVICE", repr(process_device))
         run = subprocess.run(
@@ -46,7 +47,7 @@ def test_bits_do_not_depend_on_the_thread_count(process_device):
         )
         assert run.returncode == 0, run.stderr
         outputs.extend(run.stdout.split())
-    assert len(outputs) == 9
+    assert len(outputs) == 3 * len(counts)
     assert len(set(outputs)) == 1
 
 
