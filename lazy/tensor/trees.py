@@ -102,11 +102,11 @@ def leaves_or_none(what: str, structure: Any, tree: Tree) -> list[Any]:
     return [leaf for child, part in children for leaf in leaves_or_none(what, child, part)]
 
 
-def structure_error(what: str, expected: Any, got: Any) -> StructureError:
+def structure_error(
+    what: str, expected: Any, got: Any, fix: str = "return the same nesting and keys"
+) -> StructureError:  # fmt: skip
     """Two structures that should be equal."""
-    return StructureError(
-        explained(what, f"the structure {show(expected)}", show(got), "return the same nesting and keys")
-    )
+    return StructureError(explained(what, f"the structure {show(expected)}", show(got), fix))
 
 
 def check_function(what: str, function: object) -> None:
@@ -117,7 +117,10 @@ def check_function(what: str, function: object) -> None:
 
 def show(structure: Any) -> str:
     """A structure without optree's decoration: `*` stands for a leaf."""
-    return str(structure).removeprefix("PyTreeSpec(").removesuffix(")").split(", namespace=")[0]
+    text = str(structure)
+    if not text.startswith("PyTreeSpec("):
+        return text
+    return text.removeprefix("PyTreeSpec(").removesuffix(")").split(", namespace=")[0]
 
 
 def leaf_names(structure: Any, root: str) -> list[str]:
@@ -126,14 +129,20 @@ def leaf_names(structure: Any, root: str) -> list[str]:
 
 
 def prefix_leaves(what: str, prefix: Tree, structure: Any, tree: Tree) -> list[Any]:
-    """One entry of `prefix` per leaf of `tree`; an entry above a subtree stands for all its leaves."""
+    """One entry of `prefix` per leaf of `tree`; an entry above a subtree stands for all its leaves.
+
+    None is an entry of a prefix, but no leaf of a tree: an entry above it stands for nothing.
+    """
+    how: dict[str, Any] = {"none_is_leaf": True, "namespace": NAMESPACE}
+    fix = "give an int or None for each *, or one for a whole subtree"
     try:
-        spread = _optree().tree_broadcast_prefix(prefix, tree, none_is_leaf=True, namespace=NAMESPACE)
+        without = _optree().tree_map(lambda x: () if x is None else x, tree, **how)
+        spread = _optree().tree_broadcast_prefix(prefix, without, **how)
     except ValueError as error:
-        raise structure_error(what, structure, repr(prefix)) from error
-    leaves = _optree().tree_leaves(spread, none_is_leaf=True, namespace=NAMESPACE)
+        raise structure_error(what, structure, repr(prefix), fix) from error
+    leaves = _optree().tree_leaves(spread, **how)
     if len(leaves) != structure.num_leaves:
-        raise structure_error(what, structure, repr(prefix))
+        raise structure_error(what, structure, repr(prefix), fix)
     return leaves  # type: ignore[no-any-return]
 
 

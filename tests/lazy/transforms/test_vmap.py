@@ -70,7 +70,7 @@ def test_errors() -> None:
         lg.vmap(lambda a: a, in_axes=1)(x)
     with pytest.raises(lg.ShapeError, match="share"):
         lg.vmap(lambda a: a, out_axes=None)(x)
-    with pytest.raises(lg.StructureError):
+    with pytest.raises(lg.StructureError, match=r"expected the structure \(\*, \*\), got \(0,\); give an int or None"):
         lg.vmap(lambda a, _: a, in_axes=(0,))(x, x)
     with pytest.raises(lg.DTypeError, match="tensor at"):
         lg.vmap(lambda a, _: a)(x, "text")
@@ -85,3 +85,15 @@ def test_a_size_that_no_argument_has():
     assert named({"a": lg.asarray([1.0, 2.0]), "b": lg.asarray(3.0)}).tolist() == [3.0, 6.0]
     with pytest.raises(lg.ShapeError, match="axis_size: 4"):
         lg.vmap(lambda x: x, axis_size=4)(lg.ones(3))
+
+
+def test_none_among_arguments_and_results_stands_for_nothing():
+    """Whatever axis is named for it, as in JAX: an argument that may be left out."""
+    x = lg.asarray([1.0, 2.0])
+    for axes in (0, (0, None), (0, 0), (0, {"mask": None}), (0, {"mask": 0})):
+        options = {"mask": None} if isinstance(axes, tuple) and isinstance(axes[1], dict) else None
+        assert lg.vmap(lambda a, _: 2.0 * a, in_axes=axes)(x, options).tolist() == [2.0, 4.0]
+    for axes in (0, (0, None), (0, 0)):
+        found, nothing = lg.vmap(lambda a: (a, None), out_axes=axes)(x)
+        assert found.tolist() == [1.0, 2.0]
+        assert nothing is None
