@@ -11,7 +11,7 @@ from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import DType, TensorType, float32, float64, int64
 from loopgrad.lazy.numpy.elementwise import (
     add,
@@ -78,6 +78,9 @@ def _quantile(
     """The elements of sorted rows at the places that q means by a method, or what lies between two."""
     if method not in (*_METHODS, "middle"):
         raise ValueError(explained("quantile", f"a method among {', '.join(_METHODS)}", repr(method), "pass one"))
+    given = as_tensor(x)._value
+    if method != "middle" and given.dtype.part is not given.dtype:
+        raise DTypeError(explained("quantile", "real numbers", given.type, "take the real part, or the median"))
     if (skip_nan or method == "middle") and 0 in as_tensor(x)._value.shape:
         return _of_nothing(_as_float(x), axis, keepdims)
     rows, axes, kept = _rows(x, axis, whole=method in _ELEMENTS)
