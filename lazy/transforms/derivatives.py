@@ -25,6 +25,7 @@ from loopgrad.graph.errors import DTypeError, GradientError, ShapeError, explain
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.creation import eye
+from loopgrad.lazy.numpy.movement import expand_dims
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.promotion import promote, promote_weak
@@ -378,7 +379,10 @@ def jacrev(
                 found = pull(unflatten(structure, seeds))
                 return map_leaves(conj, found) if holomorphic else found
 
-            rows.append(_unraveled(vmap(row)(_basis(as_tensor(leaf))), as_tensor(leaf)._value.shape))
+            seeds = _basis(as_tensor(leaf))
+            # one row needs no batch, in which a loop would run for several examples
+            batch = vmap(row)(seeds) if len(seeds) != 1 else map_leaves(lambda x: expand_dims(x, 0), row(seeds[0]))
+            rows.append(_unraveled(batch, as_tensor(leaf)._value.shape))
         chosen_rows = [r[0] if isinstance(argnums, int) else r for r in rows]
         matrix = unflatten(structure, chosen_rows)
         return (matrix, aux) if has_aux else matrix

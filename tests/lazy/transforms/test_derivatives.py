@@ -19,6 +19,16 @@ def iterate(x: Any) -> Any:
     return lg.while_loop(lambda v: v < 2, lambda v: v * v + 0.5, x).sum()
 
 
+def test_the_jacobian_of_one_number_is_its_gradient() -> None:
+    """Of a single result there is no batch, in which lanes would run to the end of the longest."""
+    x = lg.asarray(X)
+    assert [lg.compile(f).text("kernel", x) for f in (lg.jacrev(iterate), lg.hessian(iterate))] == [
+        lg.compile(f).text("kernel", x) for f in (lg.grad(iterate), lg.jacfwd(lg.grad(iterate)))
+    ]
+    check(lg.jacrev(lambda v: (v * v).sum().reshape(1, 1))(x), 2 * X[None, None])
+    check(lg.jacrev(lambda v: (v[:0], v[0] ** 2))(x)[0], np.zeros((0, 3)))
+
+
 def central(f: Any, x: np.ndarray, h: float = 1e-6) -> np.ndarray:
     result = np.zeros_like(x)
     for i in np.ndindex(x.shape):
