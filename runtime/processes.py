@@ -91,10 +91,14 @@ class _Llvm:
 _llvm: Final = _Llvm()
 
 
+def _unfinished(name: str) -> bool:
+    """Whether some thread is importing that module now."""
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
+
+
 def _being_imported() -> list[str]:
     """Modules that we import when they are first needed, and that some thread is importing now."""
-    found = [(n, m) for n, m in list(sys.modules.items()) if n.partition(".")[0] in LATE_PACKAGES]
-    return [n for n, m in found if getattr(getattr(m, "__spec__", None), "_initializing", False)]
+    return [name for name in list(sys.modules) if name.partition(".")[0] in LATE_PACKAGES and _unfinished(name)]
 
 
 def _before_fork() -> None:
@@ -112,14 +116,15 @@ def _before_fork() -> None:
 
 
 def _forget_unfinished_imports() -> None:
-    """What the parent's other threads were importing is imported anew: here nobody ends it, nor lets go of its lock."""
+    """What the parent's other threads were importing is imported anew: here nobody ends it, nor lets go of its lock. So
+    is what is not ours, since ours may want it."""
     me = threading.get_ident()
     locks: dict[str, Callable[[], Any]] = getattr(sys.modules.get(IMPORTS), "_module_locks", {})
     owners = {name: getattr(lock(), "owner", None) for name, lock in list(locks.items())}
-    for name, owner in owners.items():
-        if owner not in (None, me) and name.partition(".")[0] in LATE_PACKAGES:
-            locks.pop(name, None)
-    for name in _being_imported():
+    lost = [name for name, owner in owners.items() if owner not in (None, me)]
+    for name in lost:
+        locks.pop(name, None)
+    for name in (*_being_imported(), *filter(_unfinished, lost)):
         if owners.get(name) != me:
             sys.modules.pop(name, None)
 

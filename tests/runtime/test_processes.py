@@ -119,12 +119,16 @@ UNAWAITED = """
 
     class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         def find_spec(self, name, path, target=None):
-            if name == "loopgrad.slow":
+            if name in ("loopgrad.slow", "slow_stranger"):
                 slowly("found")
                 return importlib.util.spec_from_loader(name, self)
 
         def exec_module(self, module):
+            if module.__name__ == "slow_stranger":
+                slowly("wanted by ours")
+                return
             module.first = 1
+            importlib.import_module("slow_stranger")
             slowly("executed")
             module.last = 1
 """
@@ -249,7 +253,7 @@ def test_a_fork_while_a_thread_imports_what_wants_a_lock_of_the_standard_library
 
 
 @forks
-@pytest.mark.parametrize("phase", ["found", "executed"])
+@pytest.mark.parametrize("phase", ["found", "executed", "wanted by ours"])
 def test_what_another_thread_begins_to_import_the_child_imports_anew(phase: str) -> None:
     done(UNAWAITED + FORKED_MEANWHILE + UNAWAITED_CHILD, phase)
 

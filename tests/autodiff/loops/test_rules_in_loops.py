@@ -104,6 +104,7 @@ STRUCTURED = {
     "cumprod": lambda v, x: ops.mul(ops.cumprod(v, 1, True), x),
     "cummax": lambda v, x: ops.mul(ops.cummax(v, 1), x),
     "cummin": lambda v, x: ops.mul(ops.cummin(v, 1, True), x),
+    "logcumsumexp": lambda v, x: ops.mul(ops.logcumsumexp(v, 1), x),
     "sort": lambda v, x: ops.mul(ops.sort(v, 1), x),
     "gather": lambda v, x: ops.mul(ops.gather(v, *_own(v, 2, 0, 2)), x),
     "scatter": _scattered("add"),
