@@ -32,6 +32,7 @@ def pieces(monkeypatch):
     """Each kernel is a piece of its own; what was assembled, what was loaded, and the driver."""
     init = image.LlvmImage.__init__
     monkeypatch.setattr(image.LlvmImage, "__init__", lambda self, *a: init(self, *a, piece=1))
+    monkeypatch.setattr(cuda_driver, "LONG", 0)
     monkeypatch.setattr(cuda_driver, "nvjitlink_version", lambda: (13, 0))
     calls: list[bytes] = []
     monkeypatch.setattr(cuda_driver, "by_nvjitlink", lambda code, *_: calls.append(code) or code)
@@ -73,6 +74,16 @@ def test_without_nvjitlink_the_driver_assembles(pieces, monkeypatch):
     assert len(loaded) > 1
     assert not calls
     assert not streams._assembles
+
+
+@inside
+def test_the_driver_assembles_what_is_short(pieces, monkeypatch):
+    calls, loaded, streams = pieces
+    monkeypatch.setattr(cuda_driver, "LONG", 1 << 40)
+    check(5)
+    assert len(loaded) > 1
+    assert not calls
+    assert streams._assembles
 
 
 @inside
