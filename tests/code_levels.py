@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -33,28 +32,15 @@ class CodeLevels:
     def watch(self) -> None:
         """Whatever is compiled from now on is compiled at the level of the test that runs."""
         from loopgrad.codegen.targets.cpu import llvm  # late: the library
-        from loopgrad.codegen.targets.llvm_threads import Bench
         from loopgrad.runtime.cpu.device import CpuDevice
 
-        def plain_bench(target: Any, stack: ExitStack) -> Any:
-            """As `bench`, with no pass but the one for stack slots, which makes code shorter."""
-            from llvmlite import binding  # late, as above
-
-            tuning = stack.enter_context(binding.create_pipeline_tuning_options())
-            builder = stack.enter_context(binding.create_pass_builder(target, tuning))
-            passes = stack.enter_context(binding.create_new_module_pass_manager())
-            passes.add_sroa_pass()
-            passes.add_simplify_cfg_pass()
-            passes.add_dead_code_elimination_pass()
-            return Bench(target, passes, builder)
-
-        # of long programs each thread makes its own machine, of others all share one
+        # each piece of a long program has a machine of its own, of others all share one
         shipped, new, environment = llvm.target_machine, llvm.new_target_machine, CpuDevice.environment
         shared = cache(lambda machine: new(machine, level=0))
         llvm.target_machine = lambda machine: (shared if self.quick else shipped)(machine)  # type: ignore[assignment]
         llvm.new_target_machine = lambda machine: new(machine, 0) if self.quick else new(machine)  # type: ignore[misc]
         bench = llvm.bench
-        llvm.bench = lambda target, stack: (plain_bench if self.quick else bench)(target, stack)  # type: ignore[misc]
+        llvm.bench = lambda target, stack: bench(target, stack, combined=not self.quick)  # type: ignore[misc]
         CpuDevice.environment = lambda device: (  # type: ignore[method-assign]
             (*environment(device), "level 0") if self.quick else environment(device)
         )

@@ -62,7 +62,8 @@ def _shared_out(modules: Sequence[_Module], threads: int) -> None:
 
     def work() -> None:
         with suppress(IndexError):  # another thread took the last one
-            while module := pending.popleft():
+            while True:
+                module = pending.popleft()
                 try:
                     module.compile()
                 except Exception as failure:

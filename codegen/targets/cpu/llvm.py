@@ -37,15 +37,16 @@ def new_target_machine(machine: Machine, level: int = 2) -> Any:
     )
 
 
-def bench(target: Any, stack: ExitStack) -> Bench:
-    """The passes, for this target machine."""
+def bench(target: Any, stack: ExitStack, combined: bool = True) -> Bench:
+    """The passes, for this target machine; those that code which isn't optimised needs, where it isn't `combined`."""
     from llvmlite import binding  # late, as above
 
     tuning = stack.enter_context(binding.create_pipeline_tuning_options())
     builder = stack.enter_context(binding.create_pass_builder(target, tuning))
     passes = stack.enter_context(binding.create_new_module_pass_manager())
     passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
+    if combined:
+        passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_dead_code_elimination_pass()
     return Bench(target, passes, builder)
