@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopgrad.runtime.vulkan.api import device_count
+from tests.started_programs import around
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -234,48 +235,48 @@ GPU = """
 """
 
 
-def done(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    environment = {**os.environ, "LOOPGRAD_CACHE_DIR": ""}
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
-    assert (found.returncode, found.stdout) == (0, "done\n"), found.stderr[-3000:]
-    return found
+def done(*programs: tuple[str, ...]) -> None:
+    """Each program, with its arguments, says that it is done: all at the same time, since they wait more than they
+    compute."""
+    environment = {**around(), "LOOPGRAD_CACHE_DIR": ""}
+    running = []
+    for program, *arguments in programs:
+        command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
+        pipe = subprocess.PIPE
+        running.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment))
+    for each, (_, *arguments) in zip(running, programs, strict=True):
+        found, said = each.communicate(timeout=120)
+        assert (each.returncode, found) == (0, "done\n"), (arguments, said[-3000:])
 
 
 @forks
 def test_children_of_a_process_whose_threads_compile_and_evaluate() -> None:
-    done(BUSY + FORKS)
+    done((BUSY + FORKS,))
 
 
 @forks
-def test_a_fork_while_a_thread_imports_what_wants_a_lock_of_the_standard_library() -> None:
-    done(IMPORTING + FORKED_MEANWHILE + IMPORTED)
-
-
-@forks
-@pytest.mark.parametrize("phase", ["found", "executed", "wanted by ours"])
-def test_what_another_thread_begins_to_import_the_child_imports_anew(phase: str) -> None:
-    done(UNAWAITED + FORKED_MEANWHILE + UNAWAITED_CHILD, phase)
+def test_forks_while_a_thread_imports() -> None:
+    """What wants a lock of the standard library; what another thread has just begun to import, in each phase, the
+    child imports anew."""
+    unawaited = UNAWAITED + FORKED_MEANWHILE + UNAWAITED_CHILD
+    phases = ("found", "executed", "wanted by ours")
+    done((IMPORTING + FORKED_MEANWHILE + IMPORTED,), *[(unawaited, phase) for phase in phases])
 
 
 @forks
 @pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
 def test_a_gpu_in_a_forked_child_is_an_error() -> None:
-    done(GPU)
+    done((GPU,))
 
 
 def test_the_interpreter_ends_while_threads_compile() -> None:
-    done(BUSY + ENDS, "0.7")
+    done((BUSY + ENDS, "0.7"))
 
 
-def test_no_thread_is_inside_llvm_when_the_process_ends() -> None:
-    """Destructors of LLVM's then destroy what it works on. This looks after our own last step."""
-    done(LAST)
-
-
-def test_no_thread_is_inside_an_extension_when_the_process_ends() -> None:
-    """Where the interpreter ends a thread inside C++ code, the process is aborted."""
-    done(TREES)
+def test_no_thread_is_inside_foreign_code_when_the_process_ends() -> None:
+    """Inside LLVM: its destructors then destroy what it works on; this looks after our own last step. Inside an
+    extension in C++: where the interpreter ends a thread there, the process is aborted."""
+    done((LAST,), (TREES,))
 
 
 def test_no_lock_is_made_without_a_child_in_mind() -> None:

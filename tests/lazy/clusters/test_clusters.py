@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.lazy.clusters.waiting import StalledError, persistent
+from tests.started_programs import around
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's own threads and sockets
@@ -175,7 +175,7 @@ def test_work_that_nobody_does_is_done_again() -> None:
 PHASES = ("loaded", "described", "same", "run", "unknown", "added", "rounded")
 
 WORKERS = """
-    import os, pathlib, signal, subprocess, sys, threading
+    import asyncio, multiprocessing, os, pathlib, signal, sys, threading
     import numpy as np
     import distributed
     import loopgrad as lg
@@ -189,14 +189,23 @@ WORKERS = """
             os.kill(os.getpid(), signal.SIGKILL)
         setattr(tasks, name, dies)
 
+    def work(address):
+        '''A worker, until it is killed.'''
+        async def running():
+            async with distributed.Worker(address, nthreads=1, dashboard_address=None) as worker:
+                await worker.finished()
+        asyncio.run(running())
+
     def keep_two(address, ended):
-        '''Start workers, and new ones for those that died.'''
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1"]
-        command += ["--no-dashboard", "--death-timeout", "60"]
+        '''Start workers, and new ones for those that died: forked from a process that has imported what they need.'''
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["distributed", "loopgrad", "tests.lazy.clusters.test_clusters"])
         workers = []
-        while not ended.wait(0.1):
-            workers = [w for w in workers if w.poll() is None]
-            workers += [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2 - len(workers))]
+        while not ended.wait(0.02):
+            workers = [w for w in workers if w.is_alive()]
+            for _ in range(2 - len(workers)):
+                workers.append(context.Process(target=work, args=(address,), daemon=True))
+                workers[-1].start()
         for worker in workers:
             worker.kill()
 
@@ -224,11 +233,8 @@ WORKERS = """
 def test_workers_that_are_killed_and_come_change_no_bit(tmp_path: Path, expected: list[Any]) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(WORKERS))
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
-    run = subprocess.run(
-        [sys.executable, script, tmp_path], capture_output=True, text=True, timeout=350, env=environment, check=False
-    )
+    command = [sys.executable, script, tmp_path]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=350, env=around(), check=False)
     assert run.stdout.endswith("done\n"), run.stderr[-4000:]
     for name in PHASES:
         check(lg.load(tmp_path / name), expected)
