@@ -238,19 +238,28 @@ def trace(
     if scope.depth and scope.depth % STRIDE == 0:
         _make_room(scope.depth)
     arguments = [scope.add_input(t) for t in input_types]
-    with enter(scope):
-        outputs = tuple([scope.resolve(v) for v in function(*arguments)])
+    try:
+        with enter(scope):
+            outputs = tuple([scope.resolve(v) for v in function(*arguments)])
+    except RecursionError as error:  # Python 3.12 has a limit that can't be raised, for calls by way of C
+        if isinstance(error, NestingError) or scope.depth < STRIDE:
+            raise
+        raise _too_deep(scope.depth - 1, scope.depth) from error
     return close(scope, outputs)
 
 
 def _make_room(depth: int) -> None:
     """Let Python recurse as deep as regions of this depth need: the passes walk them recursively."""
     if depth > DEEPEST:
-        fix = "use one loop, or a switch with many branches, instead of nesting them by recursion"
-        raise NestingError(explained("control flow", f"a nesting depth of at most {DEEPEST}", f"{depth} and more", fix))
+        raise _too_deep(DEEPEST, depth)
     needed = FRAMES * (depth + 2 * STRIDE)
     if sys.getrecursionlimit() < needed:
         sys.setrecursionlimit(needed)
+
+
+def _too_deep(most: int, depth: int) -> NestingError:
+    fix = "use one loop, or a switch with many branches, instead of nesting them by recursion"
+    return NestingError(explained("control flow", f"a nesting depth of at most {most}", f"{depth} and more", fix))
 
 
 def close(scope: Scope, outputs: tuple[Value, ...]) -> tuple[Graph, tuple[Value, ...]]:
