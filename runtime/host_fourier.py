@@ -1,8 +1,11 @@
 """Fourier transforms by pocketfft, on the host: NumPy's, which writes where it is told to; of float32 SciPy's where
 that is installed, whose code for several rows at once is vector code.
 
-Rows are done by some threads at once. What a thread gets is a multiple of BLOCK rows, so no bit depends on how many
-there are.
+Both take numbers where they lie, however far apart: nothing is transposed. Transforms along several axes go from the
+source to the target along one of them, and stay there along the others.
+
+Transforms are done in parts, by some threads at once. The shape alone says what the parts are, so no bit depends on how
+many threads there are.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from loopgrad.graph.primitives.fourier import as_complex, norm_of
 
 Array = np.ndarray[Any, Any]
 Attrs = Mapping[str, Any]
-Rows = Callable[[Array, Array], None]
+Along = Callable[[Array, Array, int], None]
 
 SCIPY: Final = "pocketfft of SciPy, on the host"
 NUMPY: Final = "pocketfft of NumPy, on the host"
-BLOCK: Final = 16  # rows
-WORTH_A_THREAD: Final = 1 << 19  # numbers: some milliseconds
+WORTH_A_THREAD: Final = 1 << 18  # numbers: a millisecond
+MOST_PARTS: Final = 64
 
 
 @cache
@@ -45,22 +48,28 @@ def provider(dtype: np.dtype[Any]) -> tuple[str, str]:
 
 
 def transform(name: str, attrs: Attrs, source: Array, target: Array, threads: int) -> None:
-    """The transforms of all rows of `source` in `target`, which is dense."""
-    rows, function = ROUTINES[name]
-    given, result = rows(source, target)
-    _each(given, result, threads, function(attrs, scipys() if source.dtype == np.float32 else None))
+    """The transforms of `source` in `target`, which is dense; along the last axis where `attrs` name no axes."""
+    kind = name.removesuffix("_along")
+    axes = attrs.get("axes", (source.ndim - (1 if kind == "real_dft" else 2),))
+    scipy = scipys() if source.dtype == np.float32 else None
 
+    def along(kind: str, given: Array, result: Array, axis: int, **more: Any) -> None:
+        one = FUNCTIONS[kind]({**attrs, **more}, scipy)
+        _by_parts(lambda given, result: one(given, result, axis), given, result, axis, threads)
 
-def _complex_rows(source: Array, target: Array) -> tuple[Array, Array]:
-    return _of_rows(as_complex(source)), _of_rows(_numbers(target))
-
-
-def _real_rows(source: Array, target: Array) -> tuple[Array, Array]:
-    return _of_rows(source), _of_rows(_numbers(target))
-
-
-def _hermitian_rows(source: Array, target: Array) -> tuple[Array, Array]:
-    return _of_rows(as_complex(source)), _of_rows(target)
+    if kind == "hermitian_dft":
+        given = as_complex(source)
+        for axis in axes[:-1]:
+            result = np.empty_like(given) if axis == axes[0] else given
+            along("dft", given, result, axis, inverse=True)
+            given = result
+        along(kind, given, target, axes[-1])
+        return
+    result = _numbers(target)
+    given = source if kind == "real_dft" else as_complex(source)
+    for axis in reversed(axes):
+        along(kind, given, result, axis, **({} if kind == "real_dft" else {"inverse": attrs.get("inverse", False)}))
+        given, kind = result, "dft"
 
 
 def _numbers(pairs: Array) -> Array:
@@ -69,65 +78,68 @@ def _numbers(pairs: Array) -> Array:
     return as_complex(pairs)
 
 
-def _of_rows(x: Array) -> Array:
-    return x.reshape(-1, x.shape[-1])
-
-
-def _each(source: Array, target: Array, threads: int, rows: Rows) -> None:
-    blocks = -(-len(source) // BLOCK)
-    parts = max(min(threads, blocks, source.size // WORTH_A_THREAD), 1)
-    bounds = [min(blocks * k // parts * BLOCK, len(source)) for k in range(parts + 1)]
-    if parts == 1:
-        rows(source, target)
+def _by_parts(one: Callable[[Array, Array], None], given: Array, result: Array, axis: int, threads: int) -> None:
+    """One transform of parts along another axis: the first one that is long enough, or the longest."""
+    wanted = max(min(given.size // WORTH_A_THREAD, MOST_PARTS), 1)
+    others = [d for d in range(given.ndim) if d != axis]
+    if wanted == 1 or not others:
+        one(given, result)
         return
-    with ThreadPoolExecutor(parts) as pool:
-        for done in [pool.submit(rows, source[a:b], target[a:b]) for a, b in pairwise(bounds)]:
+    across = next((d for d in others if given.shape[d] >= wanted), max(others, key=lambda d: given.shape[d]))
+    extent = given.shape[across]
+    bounds = [extent * k // wanted for k in range(wanted + 1)]
+    before = (slice(None),) * across
+    parts = [(given[*before, a:b], result[*before, a:b]) for a, b in pairwise(bounds) if a < b]
+    if threads == 1:
+        for part in parts:
+            one(*part)
+        return
+    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+        for done in [pool.submit(one, *part) for part in parts]:
             done.result()
 
 
-def _dft(attrs: Attrs, scipy: Any) -> Rows:
+def _dft(attrs: Attrs, scipy: Any) -> Along:
     name, norm = ("ifft" if attrs["inverse"] else "fft"), norm_of(attrs["norm"], attrs["inverse"])
     if scipy is None:
-        return lambda z, result: _ignore(getattr(np.fft, name)(z, norm=norm, out=result))
+        return lambda z, result, axis: _ignore(getattr(np.fft, name)(z, axis=axis, norm=norm, out=result))
 
-    def rows(z: Array, result: Array) -> None:
-        result[...] = z
-        found = getattr(scipy, name)(result, norm=norm, overwrite_x=True)
+    def along(z: Array, result: Array, axis: int) -> None:
+        if z is not result:
+            result[...] = z
+        found = getattr(scipy, name)(result, axis=axis, norm=norm, overwrite_x=True)
         if not np.may_share_memory(found, result):  # it may take the memory that it is given, or not
             result[...] = found
 
-    return rows
+    return along
 
 
-def _real_dft(attrs: Attrs, scipy: Any) -> Rows:
+def _real_dft(attrs: Attrs, scipy: Any) -> Along:
     norm = norm_of(attrs["norm"], inverse=False)
     if scipy is None:
-        return lambda x, result: _ignore(np.fft.rfft(x, norm=norm, out=result))
+        return lambda x, result, axis: _ignore(np.fft.rfft(x, axis=axis, norm=norm, out=result))
 
-    def rows(x: Array, result: Array) -> None:
-        result[...] = scipy.rfft(x, norm=norm)
+    def along(x: Array, result: Array, axis: int) -> None:
+        result[...] = scipy.rfft(x, axis=axis, norm=norm)
 
-    return rows
+    return along
 
 
-def _hermitian_dft(attrs: Attrs, scipy: Any) -> Rows:
+def _hermitian_dft(attrs: Attrs, scipy: Any) -> Along:
     norm, n = norm_of(attrs["norm"], inverse=True), attrs["length"]
     if scipy is None:
-        return lambda z, result: _ignore(np.fft.irfft(z, n, norm=norm, out=result))
+        return lambda z, result, axis: _ignore(np.fft.irfft(z, n, axis=axis, norm=norm, out=result))
 
-    def rows(z: Array, result: Array) -> None:
-        result[...] = scipy.irfft(z, n, norm=norm)
+    def along(z: Array, result: Array, axis: int) -> None:
+        result[...] = scipy.irfft(z, n, axis=axis, norm=norm)
 
-    return rows
+    return along
 
 
 def _ignore(result: object) -> None:
     """It lies where it should."""
 
 
-Arrange = Callable[[Array, Array], tuple[Array, Array]]
-ROUTINES: Final[dict[str, tuple[Arrange, Callable[[Attrs, Any], Rows]]]] = {
-    "dft": (_complex_rows, _dft),
-    "real_dft": (_real_rows, _real_dft),
-    "hermitian_dft": (_hermitian_rows, _hermitian_dft),
-}
+FUNCTIONS: Final[dict[str, Callable[[Attrs, Any], Along]]] = {
+    "dft": _dft, "real_dft": _real_dft, "hermitian_dft": _hermitian_dft,
+}  # fmt: skip

@@ -9,12 +9,14 @@
 
 `norm` says what a transform is multiplied by: "none" 1, "ortho" 1 / sqrt(n), "full" 1 / n.
 
-Devices with a library of transforms have them along several axes as well, or along one that isn't the last, without a
-factor. `axes`: up to three numbers that follow each other.
+Where a device does transforms along several axes, or along one that isn't the last, as one step, they are these when a
+program is scheduled. `axes` are distinct; of half a spectrum the last one named has half.
 
-    dft_along       z: (..., n, ..., 2)     ->  (..., n, ..., 2)        `inverse` as of dft
-    real_dft_along  x: (..., n, ...)        ->  (..., n // 2 + 1, ..., 2)   real_dft along the last of the axes, dft
-                                                                        along the others
+    dft_along           z: (..., n, ..., 2)           ->  (..., n, ..., 2)           dft along each of the axes
+    real_dft_along      x: (..., n, ...)              ->  (..., n // 2 + 1, ..., 2)  real_dft along the last, dft along
+                                                                                     the others
+    hermitian_dft_along z: (..., n // 2 + 1, ..., 2)  ->  (..., n, ...)              the inverse dft along the others,
+                                                                                     then hermitian_dft along the last
 
 The references are NumPy's, that is pocketfft (M. Reinecke), in the operands' dtype.
 """
@@ -63,6 +65,19 @@ def transform_length(op: str, attrs: Attrs, operand: TensorType) -> int:
     if op == "hermitian_dft":
         return int(attrs["length"])
     return operand.shape[-1] if op == "real_dft" else operand.shape[-2]
+
+
+def axes_of(attrs: Attrs) -> tuple[int, ...]:
+    """Of a transform along axes, that of half a spectrum last."""
+    axes: tuple[int, ...] = attrs["axes"]
+    return axes
+
+
+def spectrum_shape(op: str, operand: TensorType, result: TensorType) -> tuple[int, ...]:
+    """The shape of the numbers of a transform along axes, as if all of them were there: that of the reals, if any."""
+    if op == "hermitian_dft_along":
+        return result.shape
+    return operand.shape if op == "real_dft_along" else operand.shape[:-1]
 
 
 def as_complex(pairs: Array) -> Array:
@@ -124,9 +139,8 @@ def _infer_hermitian_dft(operands: tuple[Value, ...], attrs: Attrs, regions: tup
 
 def _along(op: str, shape: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
     axes: tuple[int, ...] = attrs["axes"]
-    following = axes == tuple(range(axes[0], axes[0] + len(axes)))
-    if not 1 <= len(axes) <= 3 or not following or not 0 <= axes[0] <= axes[-1] < len(shape):
-        raise shape_error(op, f"up to three axes of {shape} that follow each other", axes, "name others")
+    if not axes or len({*axes}) < len(axes) or not 0 <= min(axes) <= max(axes) < len(shape):
+        raise shape_error(op, f"distinct axes of {shape}", axes, "name others")
     for axis in axes:
         _not_empty(op, shape[axis])
     return axes
@@ -143,6 +157,15 @@ def _infer_real_dft_along(operands: tuple[Value, ...], attrs: Attrs, regions: tu
     last = _along("real_dft_along", t.shape, attrs)[-1]
     half = t.shape[last] // 2 + 1
     return (TensorType((*t.shape[:last], half, *t.shape[last + 1 :], 2), t.dtype),)
+
+
+def _infer_hermitian_dft_along(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    t = _pairs("hermitian_dft_along", operands[0])
+    last = _along("hermitian_dft_along", t.shape[:-1], attrs)[-1]
+    n = _not_empty("hermitian_dft_along", attrs["length"])
+    if t.shape[last] != n // 2 + 1:
+        raise shape_error("hermitian_dft_along", f"{n // 2 + 1} numbers for a length of {n}", t, "cut or pad them")
+    return (TensorType((*t.shape[:last], n, *t.shape[last + 1 : -1]), t.dtype),)
 
 
 # ---- references
@@ -163,11 +186,17 @@ def hermitian_dft(attrs: Attrs, z: Array) -> tuple[Array]:
 
 def dft_along(attrs: Attrs, z: Array) -> tuple[Array]:
     function = np.fft.ifftn if attrs["inverse"] else np.fft.fftn
-    return (as_pairs(function(as_complex(z), axes=attrs["axes"], norm=norm_of("none", attrs["inverse"]))),)
+    return (as_pairs(function(as_complex(z), axes=attrs["axes"], norm=norm_of(attrs["norm"], attrs["inverse"]))),)
 
 
 def real_dft_along(attrs: Attrs, x: Array) -> tuple[Array]:
-    return (as_pairs(np.fft.rfftn(x, axes=attrs["axes"])),)
+    return (as_pairs(np.fft.rfftn(x, axes=attrs["axes"], norm=norm_of(attrs["norm"], inverse=False))),)
+
+
+def hermitian_dft_along(attrs: Attrs, z: Array) -> tuple[Array]:
+    numbers, axes = as_complex(z), attrs["axes"]
+    lengths = [*(numbers.shape[axis] for axis in axes[:-1]), attrs["length"]]
+    return (np.fft.irfftn(numbers, lengths, axes, norm=norm_of(attrs["norm"], inverse=True)),)
 
 
 # ---- axes
@@ -221,6 +250,11 @@ TOGETHER: Final[dict[str, Primitive]] = table(
         reference=real_dft_along, axes=_without_axes, batched=_axes_after_batch, heavy=True,
         not_differentiable=WHY,
     ),
+    Primitive(
+        name="hermitian_dft_along", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_hermitian_dft_along,
+        reference=hermitian_dft_along, axes=_without_axes, batched=_axes_after_batch, heavy=True,
+        not_differentiable=WHY,
+    ),
 )  # fmt: skip
-"""What a library makes of several of these."""
+"""What a device makes of several of these."""
 ROWS: Final[dict[str, Primitive]] = {**ALONE, **TOGETHER}

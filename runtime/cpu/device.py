@@ -166,9 +166,10 @@ def _machine_code(text: str) -> bytes:
 def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -> Artifact[CpuProgramRecord]:
     """Schedule, lower and emit; `make` gives machine code for the text."""
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
+    from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
     from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above
 
-    program = build_program(graph, options, dict.fromkeys(LIBRARY, HOST), in_order=True)
+    program = build_program(graph, options, dict.fromkeys((*LIBRARY, ANY_AXES), HOST), in_order=True)
     if options.matmul_precision != FULL_PRECISION and any(isinstance(s, MatmulStep) for s in all_steps(program.steps)):
         note = f"matmul_precision={options.matmul_precision!r}: products keep all digits on this device"
         program = replace(program, notes=(*program.notes, note))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.codegen.program import MatmulStep, RoutineStep
-from loopgrad.graph.primitives import REFERENCE
+from loopgrad.graph.primitives import REFERENCE, fourier
 from loopgrad.runtime import host_fourier, host_lapack
 from loopgrad.runtime.cpu import host_sort
 
@@ -36,7 +36,7 @@ SORTS: Final[dict[str, Routine]] = {
 
 def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
     """Do one step; `array(slot)` is the memory of a slot. A routine may use so many threads."""
-    if isinstance(step, RoutineStep) and step.name in host_fourier.ROUTINES:
+    if isinstance(step, RoutineStep) and step.name in fourier.ROWS:
         (given,), (result_slot,) = step.inputs, step.outputs
         host_fourier.transform(step.name, dict(step.attrs), array(given), array(result_slot), threads)
         return
@@ -52,7 +52,7 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads:
 
 def provider(name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
     """Who does a routine of elements of this dtype, and why nobody better."""
-    return host_fourier.provider(dtype) if name in host_fourier.ROUTINES else host_lapack.provider(name)
+    return host_fourier.provider(dtype) if name in fourier.ROWS else host_lapack.provider(name)
 
 
 def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:

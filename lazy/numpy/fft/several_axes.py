@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from loopgrad.graph.complex_numbers.arithmetic import conjugate
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy.fft.operands import (
@@ -15,7 +16,7 @@ from loopgrad.lazy.numpy.fft.operands import (
     real_result,
     real_value,
 )
-from loopgrad.lazy.numpy.fft.transforms import of_reals, to_reals, transformed
+from loopgrad.lazy.numpy.fft.transforms import mirrored, of_reals, to_reals, transformed
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 from loopgrad.lazy.tensor.outputs import Out, delivered
 
@@ -129,18 +130,28 @@ def irfft2(
 
 def _along(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None, inverse: bool) -> Tensor:
     value, word = float_value(x), norm_word(op, norm, inverse)
-    for axis, n in reversed(axes_and_lengths(op, value, s, axes)):
+    found = axes_and_lengths(op, value, s, axes)
+    named = [axis for axis, _ in found]
+    if value.dtype.kind != "c" and found and len({*named}) == len(named):
+        value = mirrored(_half(value, found, word), named, found[-1][1])
+        return wrap(conjugate(value) if inverse else value)
+    for axis, n in reversed(found):
         value = transformed(value, axis, n, word, inverse)
     return wrap(complex_value(wrap(value)))
 
 
-def _of_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None) -> Tensor:
-    value, word = real_value(op, x), norm_word(op, norm, inverse=False)
-    *others, (axis, n) = _some(op, axes_and_lengths(op, value, s, axes), value)
+def _half(value: Value, axes: Sequence[tuple[int, int]], word: str) -> Value:
+    """Of the transform of real numbers: the first half along the last of the axes."""
+    *others, (axis, n) = axes
     value = of_reals(value, axis, n, word)
     for axis, n in reversed(others):
         value = transformed(value, axis, n, word, inverse=False)
-    return wrap(value)
+    return value
+
+
+def _of_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None) -> Tensor:
+    value, word = real_value(op, x), norm_word(op, norm, inverse=False)
+    return wrap(_half(value, _some(op, axes_and_lengths(op, value, s, axes), value), word))
 
 
 def _to_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None) -> Tensor:

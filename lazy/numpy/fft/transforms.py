@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph import ops
@@ -143,21 +144,34 @@ def ihfft(
 
 def transformed(value: Value, axis: int, n: int, norm: str, inverse: bool) -> Value:
     """The dft of real or complex values along an axis, cut or filled up to n."""
+    if value.dtype.kind != "c":
+        found = mirrored(of_reals(value, axis, n, norm), (axis,), n)
+        return conjugate(found) if inverse else found
     value = at_end(fitted(value, axis, n), axis)
-    if value.dtype.kind == "c":
-        found = ops.from_pairs(emit("dft", (ops.pairs(value),), {"inverse": inverse, "norm": norm})[0])
-    else:
-        found = _mirrored(ops.from_pairs(emit("real_dft", (value,), {"norm": norm})[0]), n)
-        found = conjugate(found) if inverse else found
-    return put_back(found, axis)
+    return put_back(ops.from_pairs(emit("dft", (ops.pairs(value),), {"inverse": inverse, "norm": norm})[0]), axis)
 
 
-def _mirrored(half: Value, n: int) -> Value:
-    """The transform of n real numbers, of which this is the first half."""
-    end = len(half.shape) - 1
-    start = (0,) * end
-    others = ops.slice(half, (*start, 1), (*half.shape[:end], n - n // 2))
-    return ops.concat([half, conjugate(ops.flip(others, (end,)))], end)
+def mirrored(half: Value, axes: Sequence[int], n: int) -> Value:
+    """The transform of real numbers along these axes, of which this is the first half along the last axis named, of
+    n numbers: each of the others is the conjugate of the one at the negative places."""
+    *others, last = axes
+    start, stop = [0] * len(half.shape), list(half.shape)
+    start[last], stop[last] = 1, n - n // 2
+    found = ops.flip(ops.slice(half, tuple(start), tuple(stop)), (last,))
+    for axis in others:
+        found = _negative(found, axis)
+    return ops.concat([half, conjugate(found)], last)
+
+
+def _negative(value: Value, axis: int) -> Value:
+    """Number 0, then the others backwards."""
+    extent, rank = value.shape[axis], len(value.shape)
+    if extent < 3:
+        return value
+    first = tuple([1 if d == axis else e for d, e in enumerate(value.shape)])
+    second = tuple([1 if d == axis else 0 for d in range(rank)])
+    rest = ops.slice(value, second, value.shape)
+    return ops.concat([ops.slice(value, (0,) * rank, first), ops.flip(rest, (axis,))], axis)
 
 
 def of_reals(value: Value, axis: int, n: int, norm: str) -> Value:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.graph.primitives.fourier import transform_length
+from loopgrad.graph.primitives.fourier import axes_of, spectrum_shape, transform_length
 from loopgrad.graph.types import float32
 from loopgrad.runtime.gpu.driver import LibraryCall, RoutineTask, Words
 from loopgrad.runtime.gpu.streams.api import StreamFailure
@@ -27,7 +27,7 @@ KEPT: Final = 32  # plans
 # what a routine is called in names of functions, for parts of 32 bits and of 64, and the number of that type of plan
 FORMS: Final = {
     "dft": ("C2C", "Z2Z"), "dft_along": ("C2C", "Z2Z"), "real_dft": ("R2C", "D2Z"), "real_dft_along": ("R2C", "D2Z"),
-    "hermitian_dft": ("C2R", "Z2D"),
+    "hermitian_dft": ("C2R", "Z2D"), "hermitian_dft_along": ("C2R", "Z2D"),
 }  # fmt: skip
 TYPES: Final = {"C2C": 0x29, "Z2Z": 0x69, "R2C": 0x2A, "D2Z": 0x6A, "C2R": 0x2C, "Z2D": 0x6C}
 
@@ -93,8 +93,7 @@ def _extents(task: RoutineTask) -> Extents:
         length = transform_length(task.name, attrs, source)
         reals = task.results[0] if task.name == "hermitian_dft" else source
         return Extents((length,), reals.size // (2 * length if task.name == "dft" else length))
-    axes: Any = attrs["axes"]
-    shape = source.shape[:-1] if task.name == "dft_along" else source.shape
+    axes, shape = axes_of(attrs), spectrum_shape(task.name, source, task.results[0])
     lengths, behind = tuple([shape[axis] for axis in axes]), prod(shape[axes[-1] + 1 :])
     assert behind == 1 or prod(shape[: axes[0]]) == 1, "a plan has arrays one behind the other, or side by side"
     return Extents(lengths, prod(shape) // prod(lengths), behind)

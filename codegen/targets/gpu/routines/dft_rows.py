@@ -5,8 +5,8 @@ these few (`butterflies`) and leaves the results where the next stage finds them
 performance discrete Fourier transforms on graphics processors, 2008). The first stage reads the source, the last one
 writes the target; what is between waits in memory of the workgroup.
 
-Rows are those of an array, or parts of longer transforms, of which neighbours lie side by side and the numbers of one
-far apart: then neighbouring invocations take neighbouring rows where they read or write memory.
+Rows are those of an array, or columns, or parts of longer transforms. Of the last two neighbours lie side by side and
+the numbers of one far apart: then neighbouring invocations take neighbouring rows where they read or write memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ COARSE: Final = 1024  # powers of a root of unity between those in the table of 
 
 
 class Side(NamedTuple):
-    """Where numbers lie. Number `j` of row `i` of a transform is at place `i * across + j * along`, counted from where
-    the transform begins; these are `pitch` apart. Places from `valid` on are 0, or aren't written.
+    """Where numbers lie. Number `j` of row `i` of an array is at place `i * across + j * along`, counted from where the
+    array begins; these are `pitch` apart. A row is a transform, or part of one whose numbers are those of the array by
+    their places. Numbers of a transform from `valid` on are 0, or aren't written.
 
-    form: "complex", "real", or "half", where places after the middle of `whole` numbers are conjugates of those
-    before."""
+    form: "complex", "real", or "half", where numbers after the middle of `whole` are conjugates of those before."""
 
     pitch: int
     across: int
@@ -213,7 +213,7 @@ class _Stages:
         if self.p.parts:
             row = c.plus(self.e.resize(self.first_row, "i32"), row)
         place = c.plus(c.times(row, side.across), inside)
-        return place, place if self.p.parts else inside
+        return place, place if self.p.parts else number
 
     def _read(self, place: _Butterfly, radix: int) -> list[Number]:
         c, p, each = self.code, self.p, self.p.length // radix
@@ -228,6 +228,7 @@ class _Stages:
         if side.form == "half":
             mirrored = c.test("SGreaterThan", position, side.whole // 2)
             moved = c.op("ISub", c.i32(side.whole), c.times(position, 2))
+            moved = moved if p.parts else c.times(moved, side.along)
             place = self.e.select(mirrored, c.plus(place, moved), place)
         if side.valid < self._end():
             inside = c.test("SLessThan", position, side.valid)

@@ -12,7 +12,7 @@ Real numbers are read as complex ones; of half a spectrum the rest is read as th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isqrt
+from math import isqrt, prod
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.gpu.routines.butterflies import radices
 from loopgrad.codegen.targets.gpu.routines.dft_rows import COARSE, DftRows, Side, padded
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
-from loopgrad.graph.primitives.fourier import factor_of, transform_length
+from loopgrad.graph.primitives.fourier import axes_of, factor_of, spectrum_shape, transform_length
 
 MOST_HELD: Final = 16  # numbers of an invocation, of 4 bytes a part; half as many of 8
 FEW_HELD: Final = 4  # from which on a workgroup needs no further rows
@@ -33,7 +33,7 @@ Table = np.ndarray[Any, Any]
 @dataclass(frozen=True, slots=True)
 class Transform:
     """`count` transforms of `length` numbers from `source` to `target`, whose pitch is that between transforms.
-    `before`, `after`: tables of factors."""
+    `before`, `after`: tables of factors. `beside`: how many lie side by side, pitches are between such arrays then."""
 
     length: int
     count: int
@@ -43,6 +43,7 @@ class Transform:
     factor: float = 1.0
     before: Table | None = None
     after: Table | None = None
+    beside: int = 1
 
 
 class _Launches:
@@ -93,6 +94,12 @@ class _Launches:
         sides = [Side(0, side.pitch, 1, side.valid, side.form, side.whole) for side in (t.source, t.target)]
         rows = max(min(t.count, self.routine.group * FEW_HELD // t.length, self.most // t.length), 1)
         self._launch(t, t.length, 1, t.count, rows, sides, (source, target))
+
+    def columns(self, t: Transform, source: Array, target: Array) -> None:
+        """By one launch, of transforms that lie side by side."""
+        sides = [side._replace(across=1, along=t.beside) for side in (t.source, t.target)]
+        rows = self._together(t.length)
+        self._launch(t, t.length, t.count // t.beside, t.beside, rows, sides, (source, target))
 
     def _split(self, t: Transform, source: Array, target: Array) -> None:
         found = self.split(t.length)
@@ -188,6 +195,35 @@ def _wanted(routine: Routine) -> Transform:
     return Transform(n, source.size // (2 * n), bool(routine.attrs["inverse"]), whole, whole, factor)
 
 
+def _wanted_along(routine: Routine) -> Transform:
+    """The transforms along one axis."""
+    (axis,), attrs = axes_of(routine.attrs), routine.attrs
+    shape = spectrum_shape(routine.name, routine.inputs[0].type, routine.outputs[0].type)
+    n, beside = shape[axis], prod(shape[axis + 1 :])
+    half, factor = n // 2 + 1, factor_of(str(attrs["norm"]), n)
+    whole, part = Side(n * beside, 0, 0, n), Side(half * beside, 0, 0, half)
+    reals = whole._replace(form="real")
+    found = Transform(n, prod(shape) // n, False, whole, whole, factor, beside=beside)
+    match routine.name:
+        case "real_dft_along":
+            return replace(found, source=reals, target=part)
+        case "hermitian_dft_along":
+            return replace(found, inverse=True, source=part._replace(form="half", whole=n, valid=n), target=reals)
+    return replace(found, inverse=bool(attrs["inverse"]))
+
+
+def _refuses_columns(routine: Routine) -> str:
+    axes, launches = axes_of(routine.attrs), _Launches(routine)
+    if len(axes) > 1:
+        return "several axes"
+    n = spectrum_shape(routine.name, routine.inputs[0].type, routine.outputs[0].type)[axes[0]]
+    return "" if launches.whole(n) else "a row is more than a workgroup holds"
+
+
+def _make_columns(routine: Routine) -> None:
+    _Launches(routine).columns(_wanted_along(routine), routine.inputs[0], routine.outputs[0])
+
+
 def _refuses_whole(routine: Routine) -> str:
     launches, n = _Launches(routine), _wanted(routine).length
     if radices(n) is None:
@@ -227,3 +263,4 @@ WHOLE: Final = Provider("rows in memory of workgroups", _refuses_whole, _make)
 SPLIT: Final = Provider("rows of parts in memory of workgroups", _refuses_split, _make)
 CHIRP: Final = Provider("a convolution with a chirp, by transforms of a power of two", _refuses_chirp, _make_chirp)
 PROVIDERS: Final = (WHOLE, SPLIT, CHIRP)
+COLUMNS: Final = Provider("columns in memory of workgroups", _refuses_columns, _make_columns)

@@ -10,6 +10,7 @@ from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.gpu.routines import exchanges, fourier, largest, radix_sort, sort_rows
 from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
+from loopgrad.graph.primitives.fourier import TOGETHER
 
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "sort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
@@ -18,6 +19,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "dft": fourier.PROVIDERS,
     "real_dft": fourier.PROVIDERS,
     "hermitian_dft": fourier.PROVIDERS,
+    **dict.fromkeys(TOGETHER, (fourier.COLUMNS,)),
     "exchanged": exchanges.PROVIDERS,
 }
 
