@@ -8,11 +8,11 @@ an enclosing scope is captured: it becomes an extra input of the graph under con
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.errors import LeakedValueError, NestingError, explained
 from loopgrad.graph.expressions import OPAQUE, Expression, beside, expression_of, number_word, of_two
 from loopgrad.graph.extract import extract
@@ -76,26 +76,20 @@ class Scope:
         return inner
 
 
-class _Ambient(threading.local):
-    scope: Scope | None = None
-
-
-_ambient = _Ambient()
-
-
 def current_scope() -> Scope | None:
     """The scope that `emit` adds to; None at the top level. Each thread has its own."""
-    return _ambient.scope
+    scope: Scope | None = AMBIENT.scope
+    return scope
 
 
 @contextmanager
 def enter(scope: Scope | None) -> Iterator[Scope | None]:
-    previous = _ambient.scope
-    _ambient.scope = scope
+    previous = AMBIENT.scope
+    AMBIENT.belong(scope, AMBIENT.loc)
     try:
         yield scope
     finally:
-        _ambient.scope = previous
+        AMBIENT.belong(previous, AMBIENT.loc)
 
 
 def leak_message(value: Value) -> str:
@@ -119,7 +113,7 @@ def emit(
     Raises ValueError or TypeError, with the user's line, where the primitive's rule refuses the
     operand types.
     """
-    scope = _ambient.scope
+    scope = AMBIENT.scope
     if scope is not None:
         operands = tuple([v if v.scope is scope else scope.resolve(v) for v in operands])
     else:
@@ -136,7 +130,7 @@ def emit(
 def emit_alike(op: str, a: Value, b: Value, type: TensorType | None) -> Value:
     """The result of a binary operation on values of one type: as `emit` gives it, in half the time. The caller is a
     method that the user's line calls, and says the type where that is the operands'."""
-    scope = _ambient.scope
+    scope = AMBIENT.scope
     if scope is not None or a.scope is not None or b.scope is not None:
         if type is None or a.scope is not scope or b.scope is not scope:
             return emit(op, (a, b))[0]
@@ -154,7 +148,7 @@ def emit_beside(
 ) -> Value:
     """The same of a value of floats and a constant of its type, as two calls of `emit` give it: operators on a tensor
     and a Python number are the commonest lines there are."""
-    scope, number = _ambient.scope, float(number)
+    scope, number = AMBIENT.scope, float(number)
     if scope is not None or value.scope is not None:
         return _emit_constant_beside(op, value, number, number_first)
     one = value.expression or expression_of(value)
@@ -169,7 +163,7 @@ def emit_beside(
 def emit_element(vector: Value, place: int) -> Value:
     """The element at a place of a vector of more than one: a slice and a reshape, as two calls of `emit` give them."""
     attrs = {"start": (place,), "stop": (place + 1,), "step": (1,)}
-    top = _ambient.scope is None and vector.scope is None
+    top = AMBIENT.scope is None and vector.scope is None
     base: Expression | None = (vector.expression or expression_of(vector)) if top else None
     found = None if base is None else base.further.get(ELEMENT)
     if found is None:
@@ -203,7 +197,7 @@ def _inferred(op: str, operands: tuple[Value, ...]) -> TensorType:
 
 
 def _emit_constant_beside(op: str, value: Value, number: float, number_first: bool) -> Value:
-    scope, loc = _ambient.scope, user_location(3)
+    scope, loc = AMBIENT.scope, user_location(3)
     if scope is None:
         raise LeakedValueError(leak_message(value))
     value = scope.resolve(value)
@@ -233,7 +227,7 @@ def trace(
     result holds those outer values, as the scope that was current before sees them. NestingError where functions
     are traced inside each other too deeply.
     """
-    parent = _ambient.scope
+    parent = AMBIENT.scope
     scope = Scope(parent)
     if scope.depth and scope.depth % STRIDE == 0:
         _make_room(scope.depth)
@@ -274,7 +268,7 @@ def inline(graph: Graph, arguments: Sequence[Value], replacing: bool = False) ->
     equal the inputs, the copies may stand for the originals (`replacing`), so that only one of the two runs."""
     assert len(arguments) == len(graph.inputs), (len(arguments), len(graph.inputs))
     env: dict[Value, Value] = dict(zip(graph.inputs, arguments, strict=True))
-    scope = _ambient.scope
+    scope = AMBIENT.scope
     if scope is not None:
         env = {k: scope.resolve(v) for k, v in env.items()}
     for node in graph.nodes:

@@ -8,70 +8,87 @@ from __future__ import annotations
 
 import linecache
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Final
 
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.nodes import Location
 
 _INTERNAL: Final = frozenset({__name__.partition(".")[0], "numpy", "optree", "scipy", "contextlib", "functools"})
 _CACHE_LIMIT: Final = 4096  # code objects remembered before the caches are dropped
 
-
-class _Override(threading.local):
-    loc: Location | None = None
-
-
-_override = _Override()
 _internal: dict[str, bool] = {}  # by file
-# id(code) -> (code, {instruction offset: location}), of code of ours (code, None); decoding a line table costs as much
-# as a node, and hashing a code object reads all of it
-_locations: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
+
+
+class _Lines(dict[int, Location | None]):
+    """The locations of a code object by instruction; None for the ones that nobody asked for, and for all of code of
+    ours. Holds the code, by whose identity it is found."""
+
+    def __init__(self, code: CodeType | None, internal: bool) -> None:
+        super().__init__()
+        self.code = code
+        self.internal = internal
+
+    def __missing__(self, instruction: int) -> None:
+        return None
+
+
+class _Codes(dict[int, _Lines]):
+    """The lines of code objects by their identities; no lines for who wasn't met."""
+
+    def __missing__(self, code: int) -> _Lines:
+        return _NONE
+
+
+_NONE: Final = _Lines(None, True)
+LOCATIONS: Final = _Codes()
+"""Decoding a line table costs as much as a node, and hashing a code object reads all of it."""
 
 
 @contextmanager
 def at(loc: Location | None) -> Iterator[None]:
     """Give every node emitted inside the block this location (transforms keep the user's line)."""
-    previous = _override.loc
+    previous = AMBIENT.loc
     if loc is not None:
-        _override.loc = loc
+        AMBIENT.belong(AMBIENT.scope, loc)
     try:
         yield
     finally:
-        _override.loc = previous
+        AMBIENT.belong(AMBIENT.scope, previous)
 
 
 def user_location(above: int = 0) -> Location | None:
     """The innermost frame outside the package. `above`: so many frames, from the caller's on, are known to be inside,
     and needn't be looked at, which costs."""
-    override = _override.loc
-    if override is not None:
-        return override
+    named = AMBIENT.loc
+    if named is not None:
+        return named
     frame: FrameType | None = sys._getframe(1 + above)
     while frame is not None:
-        known = _locations.get(id(frame.f_code))
-        offsets = (_remembered(frame) if known is None else known)[1]
-        if offsets is not None:
-            return offsets.get(frame.f_lasti) or _decoded(frame, offsets)
+        lines = LOCATIONS[id(frame.f_code)]
+        if lines is _NONE:
+            lines = _remembered(frame)
+        if not lines.internal:
+            return lines[frame.f_lasti] or _decoded(frame, lines)
         frame = frame.f_back
     return None
 
 
-def _remembered(frame: FrameType) -> tuple[CodeType, dict[int, Location] | None]:
+def _remembered(frame: FrameType) -> _Lines:
     """What is remembered of a frame's code from now on."""
     code = frame.f_code
-    if len(_locations) >= _CACHE_LIMIT:
-        _locations.clear()
-    internal = _internal.get(code.co_filename)
-    known = _locations[id(code)] = (code, None if (_is_internal(frame) if internal is None else internal) else {})
-    return known
+    if len(LOCATIONS) >= _CACHE_LIMIT:
+        LOCATIONS.clear()
+    known = _internal.get(code.co_filename)
+    lines = LOCATIONS[id(code)] = _Lines(code, _is_internal(frame) if known is None else known)
+    return lines
 
 
-def _decoded(frame: FrameType, offsets: dict[int, Location]) -> Location:
+def _decoded(frame: FrameType, lines: _Lines) -> Location:
     code = frame.f_code
-    location = offsets[frame.f_lasti] = Location(code.co_filename, frame.f_lineno, code.co_name)
+    location = lines[frame.f_lasti] = Location(code.co_filename, frame.f_lineno, code.co_name)
     return location
 
 

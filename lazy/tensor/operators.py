@@ -1,19 +1,24 @@
 """Python's operators on tensors.
 
 Tracing speed is decided here: the common cases (two tensors of one type, a float tensor and a Python
-number) build their node at once, everything else goes through the array function.
+number) build their node at once, everything else goes through the array function. Of these, what was computed of such
+operands before at the top level has an expression (`graph.expressions`): the operation needs only be noted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import _getframe
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import ref
 
 import numpy as np
 
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import emit_alike, emit_beside
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.expressions import Expression, number_word
+from loopgrad.graph.location import LOCATIONS, user_location
+from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
 from loopgrad.lazy.tensor.outputs import assign
@@ -43,6 +48,28 @@ def _wrapped(like: Any, value: Value, weak: bool) -> Any:
     return result
 
 
+def _again(like: Any, op: str, operands: tuple[Any, ...], found: Expression, weak: bool) -> Any:
+    """The tensor of an operation at the top level whose expression is known: what `emit_alike` or `emit_beside`,
+    `user_location` and `_wrapped` make, in one function, since scripts consist of these. Its caller is a method that
+    the user's line calls."""
+    value: Noted = _new(Noted)
+    value.type = found.type
+    value.index = 0
+    value.known = value.scope = None
+    value.expression = found
+    frame = _getframe(2)
+    value.note = [op, operands, NO_ATTRS, LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(2)]
+    result = _new(type(like))
+    result._value = value
+    result._weak = weak
+    result._history = result._view = None
+    live = LIVE.tensors
+    live.append(ref(result))
+    if len(live) > LIVE_LIMIT:
+        forget_dead(live)
+    return result
+
+
 def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     """The operator and its reflection; `kinds` are the dtype kinds whose result has the operands' dtype
     (or is a bool, for comparisons)."""
@@ -50,25 +77,40 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     floats = "f" in kinds
 
     def method(self: Any, other: Any) -> Any:
-        a = self._value
-        cls = type(self)
-        t = a.type
-        if type(other) is cls:
-            b = other._value
-            u = b.type
+        a, cls = self._value, type(other)
+        one: Expression | None = a.expression
+        if cls is type(self):
+            b, weak = other._value, self._weak
+            two = b.expression
+            if one is not None and two is not None and weak is other._weak and AMBIENT.plain:
+                found = one.further.get((op, two))
+                if found is not None and one.type.dtype.kind in kinds:
+                    return _again(self, op, (a, b), found, weak)
+            t, u = a.type, b.type
             if t is not u and (t.dtype is not u.dtype or t.shape != u.shape):
                 return function(self, other)
-            if self._weak is not other._weak or t.dtype.kind not in kinds:
+            if weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
-            return _wrapped(self, emit_alike(op, a, b, t), self._weak)
-        if floats and t.dtype.kind == "f" and (type(other) is float or type(other) is int):
-            return _wrapped(self, emit_beside(op, a, other, False, t), self._weak)
+            return _wrapped(self, emit_alike(op, a, b, t), weak)
+        if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
+            if one is not None and AMBIENT.plain:
+                number = float(other)
+                found = one.further.get((op, number_word(number)))
+                if found is not None:
+                    return _again(self, op, (a, number), found, self._weak)
+            return _wrapped(self, emit_beside(op, a, other, False, a.type), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Any, other: Any) -> Any:
-        t = self._value.type
-        if t.dtype.kind == "f" and (type(other) is float or type(other) is int) and "f" in kinds:
-            return _wrapped(self, emit_beside(op, self._value, other, True, t), self._weak)
+        a, cls = self._value, type(other)
+        if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
+            one: Expression | None = a.expression
+            if one is not None and AMBIENT.plain:
+                number = float(other)
+                found = one.further.get((number_word(number), op))
+                if found is not None:
+                    return _again(self, op, (number, a), found, self._weak)
+            return _wrapped(self, emit_beside(op, a, other, True, a.type), self._weak)
         return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method, reflected
@@ -78,13 +120,13 @@ def _comparison(op: str, function: Function) -> Method:
     either = op in ("eq", "ne")  # the others mean something else for complex numbers
 
     def method(self: Any, other: Any) -> Any:
-        a = self._value
+        a, cls = self._value, type(other)
         t = a.type
-        if type(other) is type(self):
+        if cls is type(self):
             b = other._value
             if t is b.type and self._weak is other._weak and (either or t.dtype.kind != "c"):
                 return _wrapped(self, emit_alike(op, a, b, None), False)
-        elif t.dtype.kind == "f" and (type(other) is float or type(other) is int):
+        elif t.dtype.kind == "f" and (cls is float or cls is int):
             return _wrapped(self, emit_beside(op, a, other), False)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
