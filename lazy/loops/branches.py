@@ -49,7 +49,7 @@ def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) 
     Tensor([2., 0.], dtype=float64)
     """
     if is_scalar(pred) or isinstance(pred, np.bool_):
-        return (true_fun if pred else false_fun)(*map(private, operands))
+        return _decided(true_fun if pred else false_fun, operands)
     predicate = as_tensor(pred)
     if predicate._value.dtype.kind not in "biu":
         fix = "compare with something, as in `x > 0`"
@@ -71,13 +71,20 @@ def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tre
     if not branches:
         raise ValueError(explained("switch", "at least one branch", "none", "pass a branch"))
     if isinstance(index, int | np.integer):
-        return branches[min(max(int(index), 0), len(branches) - 1)](*map(private, operands))
+        return _decided(branches[min(max(int(index), 0), len(branches) - 1)], operands)
     t = as_tensor(index)
     if t._value.dtype.kind not in "biu":
         fix = "round and convert it with .astype(lg.int32)"
         raise DTypeError(explained("switch", "an integer index", t._value.type, fix))
     names = [f"branches[{i}]" for i in range(len(branches))]
     return _choose("switch", t._value, list(branches), operands, names)
+
+
+def _decided(branch: Branch, operands: Tree) -> Tree:
+    """What a branch gives that is known to be taken, with arguments and results of its own, as traced branches have."""
+    leaves, structure = flatten(tuple(operands))
+    results, shape = flatten(branch(*unflatten(structure, [private(x) for x in leaves])))
+    return unflatten(shape, [private(x) for x in results])
 
 
 def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, names: Sequence[str]) -> Tree:

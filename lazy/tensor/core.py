@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from loopgrad.graph import ops
-from loopgrad.graph.build import current_scope, emit
+from loopgrad.graph.build import Scope, current_scope, emit
 from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Value, attrs_of_const, is_made
@@ -100,14 +100,16 @@ class TensorCore:
     """`_value` is the graph value; `_weak` says that its dtype came from a Python scalar. `_history`:
     before evaluation what to compute along, afterwards what was evaluated, so that gradients find it.
     `_view`: which memory this handle shares with others (`lazy.tensor.storage`); None for memory of its own, and
-    without axes for a number, as NumPy's scalars are."""
+    without axes for a number, as NumPy's scalars are. `_home`: the function being traced that made the tensor, set
+    only where its value is from outside that function."""
 
-    __slots__ = ("__weakref__", "_history", "_value", "_view", "_weak")
+    __slots__ = ("__weakref__", "_history", "_home", "_value", "_view", "_weak")
 
     _value: Value
     _weak: bool
     _history: History | Siblings | None
     _view: View | None
+    _home: Scope
 
     def __init_subclass__(cls) -> None:
         global _concrete
@@ -145,6 +147,9 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     tensor._weak = weak
     tensor._history = None
     tensor._view = None
+    scope = current_scope()
+    if scope is not None and value.scope is not scope:
+        tensor._home = scope
     if value.scope is None and is_made(value):
         live = LIVE.tensors
         live.append(weakref.ref(tensor))

@@ -23,7 +23,7 @@ from weakref import ref
 
 import numpy as np
 
-from loopgrad.graph.build import current_scope
+from loopgrad.graph.build import Scope, current_scope
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.tensor.core import CHANGES, LIVE, TensorCore, copied, wrap
@@ -86,10 +86,11 @@ LONE: Final = View(None)  # an array without axes whose memory nobody shares
 class Storage:
     """Memory with several handles. `value` holds the elements of its root."""
 
-    __slots__ = ("_handles", "_keeper", "_limit", "_value", "_writes")
+    __slots__ = ("_handles", "_keeper", "_limit", "_value", "_writes", "home")
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, home: Scope | None) -> None:
         self._value = value
+        self.home = home  # the function being traced that made this memory, of elements from outside it
         self._writes = 0  # since the root was evaluated
         self._handles: list[ref[TensorCore]] = []
         self._limit = _FIRST_LIMIT
@@ -140,7 +141,8 @@ class Storage:
             if handle is None or handle._view is None or handle._view.storage is not self:
                 continue
             living.append(reference)
-            if handle is not writer and handle._value.scope is scope:
+            here = handle._value.scope is scope or (scope is not None and self.home is scope)
+            if here and handle is not writer:
                 found.append(handle)
         self._handles = living
         return found
@@ -163,7 +165,7 @@ def _shared(t: TensorCore) -> View:
     with CHANGES:
         view = t._view
         if view is None or view.storage is None:
-            storage = Storage(t._value)
+            storage = Storage(t._value, _home(t))
             view = View(storage, None if view is None else view._layout)
             storage.add(t, view)
         return view
@@ -238,19 +240,25 @@ def private(x: Any) -> Any:
 # ---- writing
 
 
+def _home(t: TensorCore) -> Scope | None:
+    """The function being traced that made this handle, where its elements are from outside of that."""
+    return getattr(t, "_home", None)
+
+
 def check_writable(what: str, t: TensorCore) -> None:
     """TracedValueError where t's memory was made outside the function being traced, ValueError where it can't be
     written to."""
     view = t._view
     storage = None if view is None else view.storage
-    home = t._value if storage is None else storage.value
-    if home.scope is not current_scope():
+    root, home = (t._value, _home(t)) if storage is None else (storage.value, storage.home)
+    scope = current_scope()
+    if root.scope is not scope and (scope is None or home is not scope):
         fix = (
             "use x = x + v or x = x.at[index].set(values), write to a copy (x.copy()), or carry it through the loop "
             "and return it"
         )
         kind = "one" if storage is None or view is None or view.parent is None else "a view of one"
-        got = f"{kind} made outside it ({home.type})"
+        got = f"{kind} made outside it ({root.type})"
         raise TracedValueError(explained(what, "a tensor of the function being traced", got, fix))
     if view is not None and view.read_only:
         fix = "write to a copy (x.copy()), or to the tensor that this is a view of"

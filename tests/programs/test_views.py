@@ -96,3 +96,66 @@ def test_views_under_vmap_and_in_branches(device):
 
     x = np.array([[3.0, 1.0, 2.0], [-5.0, 0.0, 1.0]])
     check(lg.vmap(bumped)(lg.asarray(x)), x + np.array([1.0, 1.0, 0.0]))
+
+
+OWN = {
+    "copy": lambda w: w.copy(),
+    "array": lambda w: lg.array(w),
+    "positive": lambda w: +w,
+    "constants": lambda w: lg.asarray(np.array([[1.0, 2.0], [3.0, 4.0]])),
+    "one part": lambda w: lg.concat([w]),
+    "no padding": lambda w: lg.pad(w, 0),
+    "a carry handed on": lambda w: lg.fori_loop(0, lg.asarray(2), lambda k, c: (c[0], c[1] + k), (w, 0))[0],
+    "a while's": lambda w: lg.while_loop(lambda c: c[1] < 3, lambda c: (c[0], c[1] + 1), (w, 0))[0],
+    "a scan's": lambda w: lg.scan(lambda c, x: (c, x), w, lg.arange(3))[0],
+    "a decided branch's": lambda w: lg.cond(True, lambda d: d["w"], lambda d: d["w"], {"w": w}),
+    "a captured one": lambda w: lg.switch(0, [lambda: w]),
+    "a map's": lambda w: lg.vmap(lambda row: row)(w),
+    "a checkpoint's": lambda w: lg.checkpoint(lambda w: w)(w),
+}
+
+
+def test_bodies_write_to_what_they_made_of_arrays_from_outside(device):
+    """Through the array, a view of it and a view of another shape, each of which sees what the others write."""
+    start = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    def sums(w, c):
+        total = 0.0
+        for make in OWN.values():
+            own = make(w)
+            column, rows = own.T[0], own.reshape(-1)
+            own[0] = c
+            column *= 2.0
+            rows[3] += own[1, 0]
+            total = total + lg.sum(own * own) + rows[0]
+        return total
+
+    def expected(c):
+        w = np.array([[2.0 * c, c], [6.0, 10.0]])
+        return len(OWN) * ((w * w).sum() + w[0, 0])
+
+    w, trips = lg.asarray(start), lg.asarray(2)
+    body = lambda k, c: lg.cond(c > 0.0, lambda c: 0.01 * sums(w, c), lambda c: c, c)
+    check(lg.fori_loop(0, trips, body, 0.5), 0.01 * expected(0.01 * expected(0.5)))
+    check(lg.compile(lambda w: lg.fori_loop(0, 1, lambda k, c: sums(w, c), 0.5))(w), expected(0.5))
+    slope = lg.grad(lambda w: lg.fori_loop(0, trips, lambda k, c: sums(w.copy(), 0.5) + 0 * c, 0.0))(w)
+    (_, _), (left, right) = start  # what the sum has squares of in the end: 2 * left, and right + 2 * left
+    made = len(OWN) - 1  # constants have no derivative
+    check(slope, made * np.array([[0.0, 0.0], [8 * left + 4 * (right + 2 * left), 2 * (right + 2 * left)]]))
+    check(w, start)
+
+
+def test_a_branch_that_is_decided_leaves_its_operands(device):
+    """As one that isn't yet: what it writes to leaves of a tree stays inside, and results are arrays of their own."""
+
+    def bumped(d):
+        d["w"][0] = 9.0
+        return d
+
+    for decision in (True, lg.asarray(True)):
+        tree = {"w": lg.asarray([1.0, 2.0])}
+        result = lg.cond(decision, bumped, lambda d: d, tree)
+        check(result["w"], [9.0, 2.0])
+        same = lg.switch(lg.asarray(0) if decision is not True else 0, [lambda d: d], tree)
+        same["w"][1] = 7.0
+        check(tree["w"], [1.0, 2.0])
