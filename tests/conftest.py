@@ -9,10 +9,11 @@ An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instr
 long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
 LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests marked `costly` (large programs, which a
 driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
-them, and the emulator none. Where the simulator of CUDA runs beside Vulkan, the two share the tests of whole programs
-(those not below codegen/ and runtime/), each test on one of them, by the hash of its name; LOOPGRAD_TEST_SHARED=0 runs
-each on both. Real GPUs share nothing. Most tests' programs of the CPU are compiled without LLVM's optimisations (see
-code_levels). LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
+them, and the emulator none. Where simulators of CUDA run beside Vulkan, they share tests: each runs on one of them,
+and what has parameters besides, cases of one thing, on one of them or on the interpreter, in turn (see _on_others).
+LOOPGRAD_TEST_SHARED=0 runs each on all. Real GPUs share nothing, nor does the CPU. Most tests' programs of the CPU are
+compiled without LLVM's optimisations (see code_levels). LOOPGRAD_TEST_SHARE is the share of all tests with parameters
+that run.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
+_TURNS = ("simulator", "interpreter", "vulkan", "interpreter")
+_DEVICE_FIXTURES = ("device", "compiled_device", "gpu")
 _TESTS_PER_COLLECTION = 100  # after which the garbage collector need not look again at what is alive
 _TESTS_PER_FULL_COLLECTION = 4000
 _YOUNG = 10_000  # new objects that it looks through at once: most are gone by then
@@ -111,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the samples, and for each of the devices that share tests its own."""
     sharing = _SHARED and set(_STAND_INS) <= set(chosen_devices())
     dropped = {
-        item for item in items if _share(item.nodeid) >= _sampled(item) or (sharing and _left_to_another(item.nodeid))
+        item for item in items if _share(item.nodeid) >= _sampled(item) or (sharing and _on_others(item))
     }
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
@@ -162,12 +165,22 @@ def _sampled(item: pytest.Item) -> float:
     return _COSTLY if costly else 1.0
 
 
-def _left_to_another(test: str) -> bool:
-    """Whether the other of the two devices that share tests runs this one."""
-    if test.startswith(("tests/codegen/", "tests/runtime/")):
+def _on_others(item: pytest.Item) -> bool:
+    """Whether others of the devices that share tests run this one, not its own. A test of the runtime runs on each. One
+    of emitted code, or without parameters besides the device, runs on one GPU: functions take turns by the hash of
+    their names. Cases of a test take turns in order, along every parameter, so that none is left to one device."""
+    case = getattr(item, "callspec", None)
+    if case is None or item.nodeid.startswith("tests/runtime/"):
         return False
-    device = next((name for name in _STAND_INS if name in test), None)
-    return device is not None and device != _STAND_INS[int(2 * _share(test.replace(device, "")))]
+    devices = [name for name in _DEVICE_FIXTURES if name in case.params]
+    kinds = [str(case.params[name]).partition(":")[0] for name in devices]
+    if not kinds or kinds[0] not in _TURNS:
+        return False
+    besides = [index for name, index in case.indices.items() if name not in devices]
+    emitted = devices == ["gpu"]  # the interpreter doesn't run it
+    turns = _TURNS if besides and not emitted else _TURNS[::2]
+    function = item.nodeid.partition("[")[0]
+    return kinds[0] in turns and kinds[0] != turns[(int(len(turns) * _share(function)) + sum(besides)) % len(turns)]
 
 
 def _share(name: str) -> float:

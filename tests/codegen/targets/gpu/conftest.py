@@ -15,7 +15,8 @@ def gpus() -> list[str]:
     """The first device of every kind."""
     first = [s.name for s in devices() if s.available and s.kind in NUMBERED and s.name.endswith(":0")]
     chosen = os.environ.get("LOOPGRAD_TEST_DEVICES", "").split(",")
-    return ["simulator:0", *first, *[name for name in chosen if name.startswith("emulator") and name not in first]]
+    emulators = [name for name in chosen if name.startswith("emulator")]
+    return list(dict.fromkeys(["simulator:0", *first, *emulators]))  # simulators are devices too where they are chosen
 
 
 @pytest.fixture(autouse=True, params=gpus())
