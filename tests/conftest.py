@@ -12,8 +12,9 @@ driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample
 them, and the emulator none. Where simulators of CUDA run beside Vulkan, they share tests: each runs on one of them,
 and what has parameters besides, cases of one thing, on one of them or on the interpreter, in turn (see _on_others).
 LOOPGRAD_TEST_SHARED=0 runs each on all. Real GPUs share nothing, nor does the CPU. Most tests' programs of the CPU are
-compiled without LLVM's optimisations (see code_levels). LOOPGRAD_TEST_SHARE is the share of all tests with parameters
-that run.
+compiled without LLVM's optimisations (see code_levels). Tests of random programs that a parameter `seed` numbers run
+for the first of the seeds and for a sample of the others, LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share
+of all tests with parameters that run.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
 _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
+_SEEDS = float(os.environ.get("LOOPGRAD_TEST_SEEDS", 1 / 2))
+_FIRST_SEEDS = 4
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
 _TURNS = ("simulator", "interpreter", "vulkan", "interpreter")
@@ -162,7 +165,9 @@ def _sampled(item: pytest.Item) -> float:
         return _SHARE
     if "emulator:" in item.name:
         return 0.0 if costly and _EMULATED < 1 else _EMULATED
-    return _COSTLY if costly else 1.0
+    case = getattr(item, "callspec", None)
+    many = case is not None and case.indices.get("seed", 0) >= _FIRST_SEEDS
+    return min(_COSTLY if costly else 1.0, _SEEDS if many else 1.0)
 
 
 def _on_others(item: pytest.Item) -> bool:

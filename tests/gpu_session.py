@@ -147,7 +147,7 @@ def _allocate_exactly() -> None:
 def check(chosen: argparse.Namespace, folder: Path) -> int:
     """The suite's tests whose names have the kinds of the devices."""
     os.environ["LOOPGRAD_TEST_DEVICES"] = chosen.devices
-    os.environ["LOOPGRAD_TEST_COSTLY"] = "1"
+    os.environ["LOOPGRAD_TEST_COSTLY"] = os.environ["LOOPGRAD_TEST_SEEDS"] = "1"
     report, real = Report(folder), os.dup(1)
     began = time.monotonic()
 
