@@ -20,7 +20,8 @@ import random
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -83,6 +84,19 @@ def gained(function: str, anyway: bool, covered: set[str]) -> bool:
     if new or anyway:
         covered |= own
     return bool(new) or anyway
+
+
+def needed(kernels: Sequence[tuple[Emitted, bool]]) -> list[Emitted]:
+    """Those, each with whether it is one of the sample, less what larger ones, which came later, cover as well."""
+    own = [traits(kernel.function) for kernel, _ in kernels]
+    having = Counter(trait for each in own for trait in each)
+    left = []
+    for (kernel, anyway), each in zip(kernels, own, strict=True):
+        if anyway or any(having[trait] == 1 for trait in each):
+            left.append(kernel)
+        else:
+            having.subtract(each)
+    return left
 
 
 def sampled(digest: str) -> bool:
@@ -161,19 +175,22 @@ class Kernels:
         part.write_bytes(content)
         part.rename(self.folder / name)
 
-    def chosen(self) -> Iterator[Emitted]:
+    def chosen(self) -> list[Emitted]:
         """What the workers kept, less what the kernels of others cover."""
         covered: set[str] = set()
+        kept = []
         files = sorted(self.folder.glob("*.json"), key=lambda file: file.stat().st_size)
         for file in files:
             function, declarations, test = json.loads(file.read_text())
-            if gained(function, sampled(file.name), covered):
-                yield Emitted(function, declarations, file.with_suffix(".pickle"), test)
+            anyway = sampled(file.name)
+            if gained(function, anyway, covered):
+                kept.append((Emitted(function, declarations, file.with_suffix(".pickle"), test), anyway))
+        return needed(kept)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workerinput"):
             return
-        chosen = list(self.chosen())
+        chosen = self.chosen()
         self.count = len(chosen)
         if chosen:
             with ThreadPoolExecutor(len(self.judges)) as pool:

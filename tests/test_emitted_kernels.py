@@ -68,3 +68,14 @@ def test_a_bad_kernel_is_rejected_by_name(kernels: Kernels, tmp_path: Path) -> N
     for text in verdicts:
         assert "IndexError" in text
         assert "k0: emitted by tests/test_emitted_kernels.py::test_a_bad_kernel_is_rejected_by_name" in text
+
+
+def test_what_larger_kernels_cover_as_well_is_left_out(tmp_path):
+    def kernel(*lines):
+        text = "\n".join(["define void @k0() {", "entry:", *lines, "}"])
+        return emitted_kernels.Emitted(text, [], tmp_path, "")
+
+    add, multiply, both = kernel("%a = add i32 1, 2"), kernel("%a = mul i32 1, 2"), kernel("add", "%b = add i32 1, 2")
+    found = emitted_kernels.needed([(add, False), (multiply, False), (both, False)])
+    assert found == [multiply, both]
+    assert emitted_kernels.needed([(add, True), (multiply, False), (both, False)]) == [add, multiply, both]
