@@ -58,7 +58,7 @@ NUMPY_ABSENT: Final[dict[str, str]] = {
          "little_endian", "polynomial", "sctypeDict", "setbufsize", "show_config", "show_runtime", "test", "typecodes",
          "typename", "typing", "ScalarType", "array_repr", "array_str", "array2string"), _OF_NUMPY),
     **dict.fromkeys(("flatiter", "nested_iters"), "whole arrays at once, lg.fori_loop or lg.scan"),
-    "ufunc": "functions of elements take out=, where= and dtype=; make your own with lg.vectorize",
+    "ufunc": "functions of elements have its methods (lg.add.reduce); make your own with lg.vectorize",
     "isfortran": "tensors are dense, row by row: False",
     **dict.fromkeys(("clongdouble", "complex256"), "lg.complex128"),
     "True_": "True", "False_": "False",

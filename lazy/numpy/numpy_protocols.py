@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.lazy.numpy.ufunc_methods import method_of
 from loopgrad.lazy.tensor.core import TensorCore
 from loopgrad.lazy.tensor.evaluation import to_numpy
 
@@ -20,9 +21,6 @@ from loopgrad.lazy.tensor.evaluation import to_numpy
 _NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
 _OF_DTYPES: Final = frozenset({"result_type", "can_cast"})
 _TEXT: Final = frozenset({"array2string", "array_repr", "array_str"})
-_REDUCTIONS: Final = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
-                      "logical_or": "any"}  # fmt: skip
-_RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 
 
 def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -54,19 +52,16 @@ def _in_our_terms(name: str, function: Callable[..., Any], options: dict[str, An
     return options
 
 
-def _method(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """`np.add.reduce(x)` and its like, as our reductions and running totals are; axis 0 unless told, as in NumPy."""
-    name = (_REDUCTIONS if method == "reduce" else _RUNNING if method == "accumulate" else {}).get(ufunc.__name__)
-    if name is not None:
-        function = getattr(ours, name)
-        given = {"axis": 0} | dict(zip(("axis", "dtype"), inputs[1:], strict=False)) | options
-        kept = {k: v for k, v in given.items() if v is not None or k == "axis"}
-        return function(inputs[0], **_in_our_terms(f"np.{ufunc.__name__}.{method}", function, kept))
-    if method == "outer" and not options and (function := _offered(ours, ufunc.__name__)) is not None:
-        a, b = (ours.asarray(x) for x in inputs)
-        return function(a.reshape((*a.shape, *(1,) * b.ndim)), b)
-    fix = "use loopgrad's functions, x.at[i].add(v) for what ufunc.at does, or np.asarray(x)"
-    raise DTypeError(explained(f"np.{ufunc.__name__}.{method}", "NumPy arrays", "a tensor", fix))
+def _method(ours: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """`np.add.reduce(x)` and `lg.add.reduce(x)`, and their like."""
+    function = _offered(ours, ufunc.__name__)
+    name = f"{ufunc.__name__}.{method}"
+    if not hasattr(function, "nin"):
+        fix = "use loopgrad's functions, or np.asarray(x)"
+        raise DTypeError(explained(name, "a function of elements with one result", "another one", fix))
+    if method == "at" and isinstance(inputs[0], np.ndarray):
+        raise DTypeError(explained(name, "a tensor to write to beside tensors", "another array", "use lg.asarray"))
+    return method_of(method)(function, *inputs, **options)
 
 
 def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+import numpy as np
+
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import DType, TensorType
@@ -33,9 +35,51 @@ if TYPE_CHECKING:
 Out: TypeAlias = "Tensor | tuple[Tensor] | None"
 _KINDS: Final = "buifc"  # in this order one kind may be cast to the next in place
 _CASTINGS: Final = ("same_kind", "unsafe")
+_METHODS: Final = ("reduce", "accumulate", "reduceat", "outer", "at")
 
 
-class Unary(Protocol):
+class UfuncFunction(Protocol):
+    """What methods of ufuncs need of a function; `identity` is what changes nothing, or None."""
+
+    __name__: str
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+
+    def __call__(self, *operands: Any, **options: Any) -> Tensor: ...
+
+
+class UfuncMethod:
+    """`reduce` and its like of a function, as NumPy's ufuncs have them: the tensor's class knows how (NEP 13)."""
+
+    __slots__ = ("_function", "_name")
+
+    def __init__(self, function: UfuncFunction, name: str) -> None:
+        self._function, self._name = function, name
+
+    def __call__(self, x: ArrayLike, /, *operands: Any, **options: Any) -> Any:
+        return as_tensor(x).__array_ufunc__(self._function, self._name, x, *operands, **options)
+
+    def __repr__(self) -> str:
+        return f"<method {self._name!r} of lg.{self._function.__name__}>"
+
+
+class Ufunc(Protocol):
+    """What NumPy's ufuncs have besides being called; only functions that are ufuncs in NumPy have it."""
+
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+    reduce: UfuncMethod
+    accumulate: UfuncMethod
+    reduceat: UfuncMethod
+    outer: UfuncMethod
+    at: UfuncMethod
+
+
+class Unary(Ufunc, Protocol):
     """An elementwise function of one operand, with the options of NumPy's ufuncs."""
 
     def __call__(
@@ -44,7 +88,7 @@ class Unary(Protocol):
     ) -> Tensor: ...  # fmt: skip
 
 
-class Binary(Protocol):
+class Binary(Ufunc, Protocol):
     """The same of two operands."""
 
     def __call__(
@@ -123,9 +167,16 @@ def binary(function: Callable[[Any, Any], Tensor]) -> Binary:
 
 
 def _known_as(function: Any, with_options: Any) -> Any:
-    """By the name and with the text of the function; the signature stays that of the options."""
+    """By the name and with the text of the function; the signature stays that of the options. What is a ufunc in NumPy
+    has its methods."""
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(with_options, attribute, getattr(function, attribute))
+    theirs = getattr(np, with_options.__name__, None)
+    if isinstance(theirs, np.ufunc):
+        for attribute in ("nin", "nout", "nargs", "identity"):
+            setattr(with_options, attribute, getattr(theirs, attribute))
+        for method in _METHODS:
+            setattr(with_options, method, UfuncMethod(with_options, method))
     return with_options
 
 

@@ -67,8 +67,10 @@ def test_adding_a_tensor_to_an_array_in_place_gives_a_tensor(device: str) -> Non
 
 def test_universal_functions_refuse_what_tensors_cannot_do() -> None:
     x = lg.asarray(X)
-    with pytest.raises(lg.DTypeError, match=r"np.add.at.*x.at"):
-        np.add.at(x, 0, 1.0)
+    with pytest.raises(lg.DTypeError, match=r"add.at.*another array"):
+        np.add.at(np.ones(2), 0, x[0])
+    with pytest.raises(lg.DTypeError, match=r"divmod.outer.*one result"):
+        np.divmod.outer(x, x)
     with pytest.raises(lg.DTypeError, match="got another array; use the result"):
         np.add(x, 1.0, out=np.empty((2, 2)))
     with pytest.raises(lg.DTypeError, match="got order; use the result"):

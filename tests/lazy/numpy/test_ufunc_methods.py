@@ -1,0 +1,117 @@
+"""`lg.add.reduce` and its like, and NumPy's ufuncs called with tensors, against NumPy's ufuncs called with arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from tests.lazy.oracle import check
+
+FLOATS = np.array([[0.5, 1.5, -2.0, 4.0], [2.5, -3.0, 0.25, 1.0], [1.0, 2.0, 3.0, 0.5]])
+SHORT = np.array([[7, 2, 3], [5, 0, 6]], dtype=np.int8)
+BOOLS = np.array([[True, False, True], [True, True, True]])
+ARITHMETIC = ("add", "multiply", "subtract", "divide", "maximum", "minimum", "fmax", "hypot", "logaddexp")
+OF_BOOLS = ("add", "multiply", "maximum", "logical_and", "logical_or", "logical_xor", "equal", "bitwise_xor")
+CALLS: tuple[tuple[str, tuple[str, ...], Any], ...] = (
+    *((call, ARITHMETIC, FLOATS) for call in (
+        "f.reduce(x)", "f.reduce(x, 1)", "f.reduce(x, axis=-1, keepdims=True)", "f.reduce(x, initial=2.5)",
+        "f.reduce(x, where=m, initial=1.5)", "f.reduce(x[:1])", "f.reduce(x[0])", "f.reduce(x, axis=())",
+        "f.accumulate(x)", "f.accumulate(x, 1)", "f.accumulate(x[:, :1], axis=-1)", "f.accumulate(x[:0])",
+        "f.reduceat(x, [0, 2, 1, 1])", "f.reduceat(x, [3, 0, 2], axis=1)", "f.reduceat(x[0], [1])",
+        "f.outer(x[0], x)", "f.outer(x, 2.0)", "f.reduceat(x, i[:0])",
+    )),
+    *((call, ("add", "multiply", "maximum", "logaddexp", "hypot", "logical_or"), FLOATS) for call in (
+        "f.reduce(x, axis=None)", "f.reduce(x, axis=(0, 1))",
+    )),
+    *((call, ("add", "logaddexp", "hypot", "logical_and"), FLOATS)
+      for call in ("f.reduce(x[:0])", "f.reduce(x, where=m)")),
+    *((call, ("add", "multiply", "subtract", "maximum", "gcd", "bitwise_or", "logical_and"), SHORT) for call in (
+        "f.reduce(x)", "f.accumulate(x, axis=1)", "f.reduceat(x, [0, 1], axis=1)", "f.outer(x[0], x[1])",
+    )),
+    ("f.reduce(x, dtype='int32')", ("add", "multiply", "subtract", "maximum"), SHORT),
+    *((call, OF_BOOLS, BOOLS) for call in ("f.reduce(x)", "f.accumulate(x, 1)", "f.reduceat(x, [0, 1], 1)")),
+)  # fmt: skip
+UPDATES = (
+    ("add", (slice(None), [0, 1, 1]), 2.0), ("subtract", ([0, 0, 2],), 1.5), ("multiply", [1, 1], 3.0),
+    ("divide", ([0, 0], [1, 1]), [2.0, 4.0]), ("maximum", (Ellipsis, [3, 3]), 0.75), ("power", ([0, 0], 1), 2.0),
+    ("negative", ([0, 0, 1],)), ("add", (1, slice(1, 3)), [1.0, 2.0]), ("hypot", FLOATS > 1.0, 1.0),
+    ("add", [-1, 0], FLOATS[:2]), ("square", 2), ("minimum", ([], []), 1.0),
+)  # fmt: skip
+
+
+def test_methods_are_numpys(device: str) -> None:
+    mask, rows = FLOATS > 0.3, np.arange(3)
+    for call, names, data in CALLS:
+        for name in names:
+            expected = eval(call, {"f": getattr(np, name), "x": data, "m": mask, "i": rows})
+            for f in (getattr(lg, name), getattr(np, name)):
+                got = eval(call, {"f": f, "x": lg.asarray(data), "m": lg.asarray(mask), "i": rows})
+                assert isinstance(got, lg.Tensor), (call, name)
+                assert (got.dtype, got.shape) == (np.asarray(expected).dtype, np.shape(expected)), (call, name)
+                np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-14, err_msg=f"{name} {call}")
+
+
+def test_at_writes_to_the_tensor(device: str) -> None:
+    for name, index, *values in UPDATES:
+        expected, got = FLOATS.copy(), lg.asarray(FLOATS)
+        row = got[1]
+        getattr(np, name).at(expected, index, *values)
+        getattr(lg, name).at(got, index, *values)
+        np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-15, err_msg=name)
+        check(row, expected[1])
+    whole = lg.asarray(SHORT)
+    np.add.at(whole, ([0, 0], [0, 0]), 100)  # wraps, as in NumPy
+    assert whole[0, 0] == np.int8(np.int16(207) - 256)
+
+
+def test_methods_are_differentiated(device: str) -> None:
+    x = lg.asarray([1.5, 0.5, 2.0, 0.75])
+    weights = lg.asarray([1.0, 3.0, 0.5, 2.0])
+
+    def updated(x: lg.Tensor) -> lg.Tensor:
+        y = x * 1.0
+        lg.divide.at(y, [0, 0, 2], x[1:])
+        return y
+
+    for f in (
+        lambda x: lg.sum(lg.divide.accumulate(x) * weights), lambda x: lg.hypot.reduce(x) * lg.add.reduce(x),
+        lambda x: lg.sum(lg.power.reduceat(x, [0, 3, 1, 2]) * weights), lambda x: lg.sum(updated(x) * weights),
+        lambda x: lg.sum(lg.subtract.outer(x, weights) ** 3), lambda x: lg.logaddexp.reduce(x, where=weights > 0.7),
+    ):  # fmt: skip
+        lg.testing.check_grads(f, (x,), order=2)
+    counts = lg.vmap(lambda i: lg.add.reduceat(x, i))(lg.asarray([[0, 2], [1, 3]]))
+    check(counts, np.array([[2.0, 2.75], [2.5, 0.75]]))
+
+
+def test_attributes_are_numpys() -> None:
+    for name in ("add", "multiply", "maximum", "logaddexp", "sin", "logical_and", "bitwise_and", "arctan2"):
+        ours, theirs = getattr(lg, name), getattr(np, name)
+        for attribute in ("nin", "nout", "nargs", "identity"):
+            assert getattr(ours, attribute) == getattr(theirs, attribute), (name, attribute)
+    assert not hasattr(lg.erf, "reduce")
+    assert repr(lg.add.reduce) == "<method 'reduce' of lg.add>"
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("f.sin.reduce(x)", ValueError), ("f.exp.outer(x, x)", ValueError),
+        ("f.subtract.reduce(x, axis=None)", ValueError),
+        ("f.subtract.reduce(x[:0])", ValueError), ("f.maximum.reduce(x, where=x > 0)", ValueError),
+        ("f.less.reduce(x)", TypeError), ("f.subtract.reduce(x > 0)", TypeError),
+        ("f.add.reduce(x, axis=2)", ValueError),
+        ("f.add.reduceat(x, [0, 3])", IndexError), ("f.add.reduceat(x, [-1])", IndexError),
+        ("f.add.reduceat(x, [[0]])", ValueError), ("f.add.at([1.0], 0, 1.0)", TypeError),
+        ("f.add.at(x, 0)", ValueError),
+        ("f.add.at(x, 9, 1.0)", IndexError), ("f.bitwise_and.reduce(x)", TypeError),
+        ("f.negative.at(x, 0, 1.0)", ValueError),
+        ("f.add.accumulate(x, axis=5)", ValueError),
+    ],
+)  # fmt: skip
+def test_what_numpy_refuses_is_refused(call: str, error: type[Exception]) -> None:
+    for namespace, x in ((np, FLOATS.copy()), (lg, lg.asarray(FLOATS))):
+        with pytest.raises(error):
+            eval(call, {"f": namespace, "x": x})
