@@ -66,6 +66,7 @@ class CallContext:
         words[HEADER["pool_run"]] = self.pool.run
         words[HEADER["pool_run_short"]] = self.pool.run_short
         words[HEADER["serial_run"]] = self.pool.serial_run
+        words[HEADER["launch"]] = self.pool.launch
         words[HEADER["poll"]] = self.pool.poll
         words[HEADER["attend"]] = self.pool.attend
         words[HEADER["forced_capacity"]] = -1 if forced is None else forced

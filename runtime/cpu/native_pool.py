@@ -34,6 +34,7 @@ class NativePool:
         self.run = code.address("lg_pool_run")
         self.run_short = code.address("lg_pool_run_short")
         self.serial_run = code.address("lg_serial_run")
+        self.launch = code.address("lg_launch")
         self.poll = code.address("lg_poll")
         self.attend = code.address("lg_attend")
         ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(code.address("lg_poll_configure"))(

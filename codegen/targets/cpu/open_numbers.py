@@ -61,6 +61,7 @@ LIKELY: Final = re.compile(
         |call\ .*@lg\.tree\.\S+\(ptr\ %\S+,\ i64\ (\d+)\)
         |call\ i32\ %\S+\(ptr\ @k\d+,\ ptr\ %\S+,\ ptr\ %\S+,\ i64\ (\d+)
             (?:,\ i64\ (\d+),\ ptr\ %\S+\)$)?
+        |call\ i32\ %\S+\(ptr\ %\S+,\ ptr\ %\S+,\ ptr\ @k\d+,\ i64\ (\d+),
     )""",
     re.MULTILINE | re.VERBOSE,
 )

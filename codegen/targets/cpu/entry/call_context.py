@@ -31,6 +31,7 @@ HEADER: Final[dict[str, int]] = {
             "pool_run",
             "pool_run_short",
             "serial_run",
+            "launch",  # see pool/launches.py
             "reserve",  # i32 (ptr context, i64 kind, i64 bytes): 0 where that much may be allocated
             "host_call",  # i32 (ptr context, i64 index)
             "poll",  # i32 (ptr context): 0 to go on; called now and then by long loops

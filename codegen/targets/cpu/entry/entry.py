@@ -1,9 +1,9 @@
 """Program -> the LLVM IR text of its native entry point.
 
 `emit_entry(program, interfaces)` gives `define i32 @entry(ptr %context)` and what it calls: one
-`@run.kN` per kernel (see launch.py) and a fixed set of support functions (see support.py). The
-context is laid out by call_context.py. The text refers to the kernels' symbols and to libc, declares only
-libc functions, and goes into the same module as the kernels.
+`@run.kN` per kernel that the pool doesn't launch (see launch.py) and a fixed set of support functions
+(see support.py). The context is laid out by call_context.py. The text refers to the kernels' symbols and to
+libc, declares only libc functions, and goes into the same module as the kernels.
 
 Steps become straight code; ForStep, WhileStep and SwitchStep become native loops and branches that
 swap pointers in the slot table, so a whole training loop is one call. Very many simple steps after each other are rows
@@ -35,8 +35,9 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
+from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, LOOP_LIMIT, ContextLayout, plan_layout, stack_stride
-from loopgrad.codegen.targets.cpu.entry.launch import emit_runner, fill_pattern
+from loopgrad.codegen.targets.cpu.entry.launch import emit_runner, fill_pattern, plain, runner_word
 from loopgrad.codegen.targets.cpu.entry.rows import Rows, row_functions
 from loopgrad.codegen.targets.cpu.entry.support import support_ir
 from loopgrad.codegen.targets.cpu.entry.tables import LONG, table
@@ -46,17 +47,23 @@ from loopgrad.codegen.targets.cpu.products.products_interface import shape_words
 from loopgrad.graph.types import DType, TensorType
 
 PART: Final = 64  # steps of one function, where there are many
+ONCE: Final = " noinline optnone"
+"""Of code that runs once a call, which LLVM would take longer to make better than it could ever save."""
+
 MANY: Final = 64  # simple steps after each other that are rows of a table
 
 
 def emit_entry(program: Program, interfaces: Sequence[CpuKernelInterface]) -> str:
     """The driver's part of the module text."""
     layout = plan_layout(program, interfaces)
+    entry = EntryEmitter(program, layout, interfaces)
+    text = entry.text()
     runners = [
-        emit_runner(number, kernel, interface, layout.controls[number])
+        emit_runner(number, kernel, interface, layout.controls[number], entry.attributes)
         for number, (kernel, interface) in enumerate(zip(program.kernels, interfaces, strict=True))
+        if entry.has_rows or not plain(interface)
     ]
-    text = "\n".join([*runners, EntryEmitter(program, layout).text()])
+    text = "\n".join([*runners, text])
     return support_ir(text) + text
 
 
@@ -68,9 +75,12 @@ def memory_type(dtype: DType) -> str:
 class EntryEmitter:
     """Writes `@entry`; one basic block is open at any time."""
 
-    def __init__(self, program: Program, layout: ContextLayout) -> None:
+    def __init__(self, program: Program, layout: ContextLayout, interfaces: Sequence[CpuKernelInterface]) -> None:
         self.program = program
         self.layout = layout
+        self.interfaces = interfaces
+        loops = any(isinstance(step, ForStep | WhileStep) for step in all_steps(program.steps))
+        self.attributes = "" if loops else ONCE
         self.allocas: list[str] = []
         self.tables: list[str] = []
         self.parts: list[str] = []  # functions of their own
@@ -88,7 +98,11 @@ class EntryEmitter:
         self.prologue()
         self.steps(self.program.steps)
         self.epilogue()
-        head = ["define i32 @entry(ptr %context) {", "start:", f"  %params = alloca [{max(self.params, 1)} x ptr]"]
+        head = [
+            f"define i32 @entry(ptr %context){self.attributes} {{",
+            "start:",
+            f"  %params = alloca [{max(self.params, 1)} x ptr]",
+        ]
         functions = [row_functions(len(self.program.kernels))] if self.has_rows else []
         return "\n".join([*self.tables, *functions, *self.parts, *head, *self.allocas, *self.lines, "}", ""])
 
@@ -210,7 +224,7 @@ class EntryEmitter:
         self.lines, self.allocas = [], []
         self.steps(steps)
         name = f"@part{len(self.parts)}"
-        head = [f"define internal i32 {name}(ptr %context, ptr %params) noinline {{", "start:"]
+        head = [f"define internal i32 {name}(ptr %context, ptr %params){self.attributes or ' noinline'} {{", "start:"]
         self.parts.append("\n".join([*head, *self.allocas, *self.lines, "  ret i32 0", "}", ""]))
         self.lines, self.allocas = lines, allocas
         self.check(self.let(f"call i32 {name}(ptr %context, ptr %params)"))
@@ -258,12 +272,24 @@ class EntryEmitter:
             base = self.load_word("arena")
             own = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
             self.put_param(len(step.slots) + block, own)
-        status = self.let(f"call i32 @run.k{step.kernel}(ptr %context, ptr %params)")
+        status = self.run(step.kernel)
         if self.program.kernels[step.kernel].stacks:
             retry = self.let(f"icmp slt i32 {status}, 0")
             self.put(f"br i1 {retry}, label %{again}, label %{after}")
             self.lines.append(f"{after}:")
         self.check(status)
+
+    def run(self, kernel: int) -> str:
+        """Its result."""
+        interface = self.interfaces[kernel]
+        if not plain(interface):
+            return self.let(f"call i32 @run.k{kernel}(ptr %context, ptr %params)")
+        finish = "null" if interface.finish is None else f"@{interface.finish}"
+        return self.let(
+            f"call i32 {self.load_word('launch')}(ptr %context, ptr %params, ptr @{interface.symbol}, "
+            f"i64 {interface.chunks}, i64 {kernel}, i64 {self.layout.controls[kernel]}, "
+            f"i64 {runner_word(self.program.kernels[kernel], interface)}, ptr {finish})"
+        )
 
     def table(self, type: str, rows: Sequence[str]) -> str:
         """The name of a constant array of the module."""

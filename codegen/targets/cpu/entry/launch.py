@@ -1,4 +1,5 @@
-"""`@run.kN`: one launch of a kernel, from stack capacities to the error check.
+"""`@run.kN`: one launch of a kernel, from stack capacities to the error check. Kernels that are `plain` have none,
+unless rows of a table start them: the pool launches those (pool/launches.py).
 
     i32 @run.kN(ptr context, ptr params)    0 done, -1 a stack grew: launch again, else a code
 
@@ -38,12 +39,17 @@ def fill_pattern(dtype: DType, value: Any) -> int:
     return int.from_bytes(np.asarray(value).astype(dtype.np).tobytes(), "little")
 
 
-def emit_runner(number: int, kernel: Kernel, interface: CpuKernelInterface, control: int) -> str:
+def plain(interface: CpuKernelInterface) -> bool:
+    """Whether the pool's own function launches the kernel, so that it needs none in its program."""
+    return interface.chunks > 0 and not interface.stacks and not interface.cleared
+
+
+def emit_runner(number: int, kernel: Kernel, interface: CpuKernelInterface, control: int, attributes: str = "") -> str:
     """The text of `@run.k<number>`; `control` is the word where the kernel's control block starts."""
     stacks = interface.stacks
     lines = [
         f"; {kernel.name}",
-        f"define internal i32 @run.k{number}(ptr %context, ptr %params) {{",
+        f"define internal i32 @run.k{number}(ptr %context, ptr %params){attributes} {{",
         "entry:",
         f"  %control = getelementptr i64, ptr %context, i64 {control}",
         f"  %heap = getelementptr i64, ptr %context, i64 {HEADER['heap_base']}",
@@ -65,7 +71,7 @@ def emit_runner(number: int, kernel: Kernel, interface: CpuKernelInterface, cont
             f"  call void @llvm.memset.p0.i64(ptr %first, i8 0, i64 {interface.cleared}, i1 false)",
         ]
     if interface.chunks:
-        lines += _call(_runner_word(kernel, interface), interface, bytes_name)
+        lines += _call(runner_word(kernel, interface), interface, bytes_name)
         lines += _interruption(number, len(stacks))
     if stacks:
         lines += _overflow(number, len(stacks))
@@ -118,8 +124,9 @@ def _report(code: int, where: int, which: str, lane: str, detail: str, needed: s
     ]
 
 
-def _runner_word(kernel: Kernel, interface: CpuKernelInterface) -> int:
-    """Straight code has short chunks; how long a loop takes isn't known."""
+def runner_word(kernel: Kernel, interface: CpuKernelInterface) -> int:
+    """The word of the context that has what goes through the chunks. Straight code has short ones; how long a loop
+    takes isn't known."""
     if interface.serial:
         return HEADER["serial_run"]
     straight = not any(op.opcode in ("for", "while") for op in _operations(kernel.body))

@@ -10,6 +10,8 @@ The module of `pool.pool_ir` is compiled once and exports
 - `i32 @lg_pool_run_short(...)`: the same, for chunks that are known to be short: sleeping workers are
   woken only where the work would outlast their waking up.
 - `i32 @lg_serial_run(...)`: the same signature, chunks in rising order on the calling thread.
+- `i32 @lg_launch(ptr context, ptr params, ptr fn, i64 chunks, i64 kernel, i64 control, i64 way, ptr finish)`: one
+  launch of a kernel without stacks, and its report (see launches.py). `control` and `way` are words of the context.
 - `i32 @lg_heap_ensure(ptr heap, i64 bytes)`: heap = { ptr base, i64 size }; contents are lost.
 - `void @lg_pool_configure(i64 threads)`, `void @lg_pool_after_fork()`, `i64 @lg_pool_heap_bytes()`,
   `void @lg_pool_trim()` (gives the pool's heaps back to the system).
@@ -29,6 +31,7 @@ EXPORTS: Final = (
     "lg_pool_run",
     "lg_pool_run_short",
     "lg_serial_run",
+    "lg_launch",
     "lg_heap_ensure",
     "lg_pool_configure",
     "lg_pool_after_fork",

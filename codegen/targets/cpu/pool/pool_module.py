@@ -20,6 +20,7 @@ from typing import Final
 
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.pool.heaps import HEAPS
+from loopgrad.codegen.targets.cpu.pool.launches import launches_ir
 from loopgrad.codegen.targets.cpu.pool.poll import POLL
 from loopgrad.codegen.targets.cpu.pool.pool_interface import MAX_THREADS
 
@@ -52,7 +53,7 @@ def pool_ir() -> str:
         "BEFORE_HEAP": -HEADER["heap_base"],
         "POLL": POLL_NANOSECONDS,
     }
-    text = _GLOBALS + HEAPS + _WORK + _WAIT + _WORKER + _REGION + POLL
+    text = _GLOBALS + HEAPS + _WORK + _WAIT + _WORKER + _REGION + POLL + launches_ir()
     for name, value in constants.items():
         text = text.replace(f"${name}$", str(value))
     return text

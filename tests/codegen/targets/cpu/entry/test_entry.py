@@ -68,6 +68,21 @@ def test_every_step_gives_valid_text() -> None:
     assert module.get_function("entry").linkage.name == "external"
 
 
+def test_the_pool_launches_kernels_without_stacks() -> None:
+    """They need no function, and what runs once a call isn't worth optimising; what loops repeat is."""
+    slots = (ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output"), *[ArraySlot(COUNT, "temp")] * 2)
+    launch, interface = LaunchStep(0, (0, 1), ()), replace(INTERFACE, stacks=())
+    program = Program(slots, (0,), (1,), (replace(KERNEL, stacks=()),), (launch,))
+    once = emit_entry(program, (interface,))
+    assert once.count("define") == 1
+    assert "ptr @k0, i64 3" in once
+    assert "optnone" in once
+    repeated = emit_entry(replace(program, steps=(ForStep(2, 3, (launch,), (), False, HERE),)), (interface,))
+    assert "@run.k0" not in repeated
+    assert "optnone" not in repeated
+    assert "define internal i32 @run.k0" in emit_entry(replace(program, kernels=(KERNEL,)), (INTERFACE,))
+
+
 def test_only_used_support_is_given() -> None:
     program = Program((ArraySlot(VECTOR, "input"), ArraySlot(VECTOR, "output")), (0,), (1,), (), (CopyStep(0, 1),))
     text = emit_entry(program, ())
