@@ -7,6 +7,8 @@ from loopgrad.codegen.program import ArraySlot, MatmulStep, Program
 from loopgrad.codegen.targets.gpu.lanes import product_plan as product
 from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, squared
 from loopgrad.graph.types import TensorType, dtype_named, float32, float64, int32
+from loopgrad.runtime.cuda.blas import worthwhile
+from loopgrad.runtime.gpu.driver import ProductShape
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
 
@@ -37,7 +39,16 @@ def test_squares_of_every_size(monkeypatch, few, dtype):
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 64, 64, 64), (3, 40, 50, 60), (2, 8, 1000, 9), (5, 17, 31, 100), (2, 100, 8, 70), (40, 32, 32, 32)]
+    "shape",
+    [
+        (1, 64, 64, 64),
+        (3, 40, 50, 60),
+        (2, 8, 1000, 9),
+        (5, 17, 31, 100),
+        (2, 100, 8, 70),
+        (40, 32, 32, 32),
+        (950, 12, 11, 13),
+    ],
 )
 def test_edges_and_batches(shape):
     batch, m, k, n = shape
@@ -54,6 +65,18 @@ def test_nothing_beyond_the_matrix_is_read():
     assert np.isnan(got[0, 0]).all()
     np.testing.assert_array_equal(got[0, 1:, 0], 80.0)
     np.testing.assert_array_equal(got[0, 1:, 1:], 0.0)
+
+
+def test_many_tiny_products_are_left_to_lanes():
+    shapes = {
+        (1 << 16, 12, 12, 12): False,
+        (1 << 16, 12, 12, 17): True,
+        (1 << 9, 16, 16, 16): False,
+        (1 << 8, 16, 16, 16): True,
+    }
+    for shape, large in shapes.items():
+        assert worthwhile(ProductShape(*shape, False, False), float32) == large
+        assert (squared(MatmulStep(0, 1, 2, *shape), float32, 256, 48 << 10) is not None) == large
 
 
 def test_squares_are_chosen_by_shape():
