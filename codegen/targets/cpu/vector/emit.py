@@ -126,7 +126,7 @@ class KernelEmission:
         finish = reduce.finish_text(self.kernel, self.layout, self.symbol)
         self.outlined.update({name: make() for name, make in e.b.outlined.items()})
         if finish:
-            self.outlined.update(reduce.trees(self.kernel))
+            self.outlined.update(reduce.trees(self.kernel, self.layout))
         self.finish = f"{self.symbol}_finish" if finish else None
         return f"{head}\nentry:\n{body}\n  ret void\n}}\n\n{parts}{finish}"
 

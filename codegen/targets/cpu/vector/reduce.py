@@ -2,7 +2,7 @@
 
 Each vector lane sums its own share of a chunk (or of a row), the lanes of a chunk combine by halves into
 one partial, and `finish` combines a segment's partials pairwise: the result depends on shapes only.
-A row that lies in one chunk and is a whole segment needs no partial.
+A row that lies in one chunk and is a whole segment needs no partial, nor do all lanes where they are one chunk.
 
 A sum of floats is two numbers until it is stored, a total and its rest (see codegen.math.compensated). The vectors
 in flight are added up before they are added to these, which makes the compensation cheap: the roundings that are lost
@@ -49,6 +49,12 @@ def partial_count(kernel: Kernel, layout: LaneLayout, r: Reduction) -> int:
     if place == WHOLE:
         return layout.chunks
     return layout.rows * layout.pieces if place == ROW else 0
+
+
+def stored_at_once(kernel: Kernel, layout: LaneLayout, r: Reduction) -> bool:
+    """Whether the chunk that has all of a segment stores its result, so that `finish` has nothing to combine."""
+    place = place_of(kernel, layout, r)
+    return place == DIRECT or (place == WHOLE and layout.chunks == 1)
 
 
 def parts(r: Reduction) -> int:
@@ -143,9 +149,10 @@ def close(e: VectorEmitter, places: tuple[str, ...], index: Vector) -> None:
             continue
         if not e.layout.single:
             found = e.b.horizontal(found, partial(combine_parts, r))
-        if place == DIRECT:
+        at_once = stored_at_once(e.kernel, e.layout, r)
+        if at_once:
             found = (rounded(e.b, found),)
-        target = e.param_names[r.param] if place == DIRECT else f"%partials.{i}"
+        target = e.param_names[r.param] if at_once else f"%partials.{i}"
         store_parts(e.b, element(e, target, part_type(type, found), index), found)
 
 
@@ -184,7 +191,7 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
     """The finish function, or nothing where every result is stored by the chunks themselves."""
     b = FunctionText(1, 1, "f")
     for i, r in enumerate(kernel.reductions):
-        if place_of(kernel, layout, r) in (WHOLE, ROW) or layout.chunks == 0:
+        if combined(kernel, layout, r):
             combine_partials(b, kernel, layout, i, r)
     scratch = len(kernel.params) + len(kernel.reductions)
     for i, param in enumerate(layout.copies):
@@ -193,6 +200,13 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
         return ""
     body = "\n".join(b.lines)
     return f"define void @{symbol}_finish(ptr noalias %params) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
+
+
+def combined(kernel: Kernel, layout: LaneLayout, r: Reduction) -> bool:
+    """Whether `finish` makes the result, of partials or of nothing."""
+    if layout.chunks == 0:
+        return True
+    return place_of(kernel, layout, r) in (WHOLE, ROW) and not stored_at_once(kernel, layout, r)
 
 
 def pointer(b: FunctionText, position: int) -> str:
@@ -236,9 +250,9 @@ def tree_type(r: Reduction) -> str:
     return f"[{parts(r)} x {memory_type(r.dtype)}]"
 
 
-def trees(kernel: Kernel) -> dict[str, str]:
+def trees(kernel: Kernel, layout: LaneLayout) -> dict[str, str]:
     """Per kind and dtype, `[parts x T] tree(ptr, n)`: halves recursively (Higham's pairwise summation)."""
-    return {tree_name(r): tree_function(r) for r in kernel.reductions}
+    return {tree_name(r): tree_function(r) for r in kernel.reductions if combined(kernel, layout, r)}
 
 
 def tree_function(r: Reduction) -> str:
