@@ -93,6 +93,11 @@ class _Made:
 _MADE: Final = _Made()
 
 
+def leaf_expression(type: TensorType) -> Expression:
+    """That of leaves of a type."""
+    return _MADE.of_type(type)
+
+
 def expression_of(value: Value) -> Expression:
     """The expression of a value of the top level; OPAQUE where it has none."""
     known: Expression | None = value.expression

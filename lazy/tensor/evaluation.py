@@ -246,7 +246,7 @@ def _collect(tree: Any, found: list[TensorCore]) -> None:
 def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
     """The elements as a read-only NumPy array."""
     buffer = buffer_of(t, purpose)
-    return get_device(buffer.device).get(buffer)
+    return buffer.array if type(buffer) is Buffer else get_device(buffer.device).get(buffer)
 
 
 def arrays_of(tensors: Sequence[TensorCore]) -> list[np.ndarray[Any, Any]]:

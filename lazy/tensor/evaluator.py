@@ -17,7 +17,7 @@ nothing waits for others, so waiting forms no circle: an evaluation inside anoth
 handler's) computes what it needs itself. Two more locks are held for moments, never while something is computed, and
 whoever holds one asks for no other:
 
-- `Evaluator._changed` guards who computes what;
+- `Evaluator._changed` guards who computes several values (of one, `dict.setdefault` is the whole step);
 - `core.CHANGES` guards what tensors refer to (`_value`, `_history`), which of them share memory
   (`lazy.tensor.storage`), and what is noted (`Value.known`). Readers do without: a tensor gets its history before its
   leaf, so who reads them in the other order sees a pair that belongs together.
@@ -33,13 +33,24 @@ from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from loopgrad.graph.nodes import Leaf, Value
-from loopgrad.lazy.tensor.core import CHANGES, LIVE, History, Siblings, TensorCore, TensorLeaf, next_serial
+from loopgrad.lazy.tensor.core import (
+    CHANGES,
+    LIVE,
+    History,
+    Siblings,
+    TensorCore,
+    TensorLeaf,
+    computed_leaf,
+    next_serial,
+)
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
 Wanted = dict[int, tuple[TensorCore, Value]]
 """Tensors by identity, each with the value that it referred to when it was looked at."""
 Found = dict[Value, Buffer]
+_new: Final = object.__new__
+_lock: Final = threading.Lock
 
 
 class Computed(NamedTuple):
@@ -73,10 +84,12 @@ class Evaluator:
                     wanted = pending(tensors)
                     values = [value for _, value in wanted.values()]
                     with self._changed:
-                        others = [owner for v in values if (owner := owners.get(v)) is not None and owner.locked()]
-                        if not others:
-                            for value in values:
+                        others = [o for v in values if (o := owners.setdefault(v, mine)) is not mine and o.locked()]
+                        for value in values:
+                            if not others:
                                 owners[value] = mine
+                            elif owners.get(value) is mine:
+                                del owners[value]
                     if not others or live.evaluating > 1:
                         return compute(wanted)
                     for other in others:
@@ -91,11 +104,10 @@ class Evaluator:
 
     def claim(self, value: Value) -> Any:
         """A lock that is held while a value is computed (see `release`); None where that is somebody's already."""
-        mine = threading.Lock()
+        mine = _lock()
         mine.acquire()
-        with self._changed:
-            if self._owners.setdefault(value, mine) is not mine:
-                return None
+        if self._owners.setdefault(value, mine) is not mine:
+            return None
         LIVE.evaluating += 1
         return mine
 
@@ -112,10 +124,13 @@ class Evaluator:
             self._owners.pop(v, None)
         mine.release()
 
-    def settle_alone(self, t: TensorCore, value: Value, buffer: Buffer) -> None:
-        """As below, of one tensor whose value nobody else reads, on the device of the settings."""
-        history = History(value)
-        leaf = TensorLeaf(buffer.type, buffer, history, True)
+    def settle_alone(self, t: TensorCore, value: Value, buffer: Buffer, expression: Any = None) -> None:
+        """As below, of one tensor whose value nobody else reads, on the device of the settings. `expression`: the
+        leaf's, where it is known."""
+        history: History = _new(History)
+        history.value = value
+        leaf = computed_leaf(buffer, expression)
+        leaf.history = ref(history)
         with CHANGES:
             if t._value is value:
                 t._history = history

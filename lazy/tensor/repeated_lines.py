@@ -20,7 +20,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
-from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, taker
+from loopgrad.graph.expressions import OPAQUE, Expression, Places, Taken, expression_of, leaf_expression, taker
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import Leaf, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
@@ -67,16 +67,23 @@ class Line:
 
 class Tree(NamedTuple):
     """A line that is found by its expression, with some settings. Of its leaves, each as often as it is read, so many
-    are `distinct`, and those that `first` and `again` take the same ones; `inputs` takes the program's among them,
-    `numbers` the program's among all parts."""
+    are `distinct`, and `firsts` takes for each the place where it is read first; `inputs` takes the program's among
+    them, `numbers` the program's among all parts. `result`: the expression of the leaf that the value becomes."""
 
     lines: Lines
     line: Line
     distinct: int
-    first: Taken
-    again: Taken
+    firsts: Taken
     inputs: Taken
     numbers: Taken
+    result: Expression
+
+
+class Trees(NamedTuple):
+    """The lines of an expression, the latest first, and where its parts are."""
+
+    places: Places
+    each: tuple[Tree, ...]
 
 
 class Lines:
@@ -187,28 +194,29 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
     expression: Expression = value.expression or expression_of(value)
     if IN_A_ROW.worth_a_look(expression) and (buffer := computed_together(t, value, expression)) is not None:
         return buffer
-    if expression.known is not None and (found := _tree(expression, value)) is not None:
+    if expression.known is not None and (found := _tree(expression.known, value)) is not None:
         return _elements(t, value, *found)
     if value.note[0] == "concat" and (pieces := noted_list(value)) is not None:
         return _list_elements(t, value, pieces)
     return _looked_up(t, value, expression)
 
 
-def _tree(expression: Expression, value: Noted) -> tuple[Line, Sequence[Any], Numbers, Lines] | None:
-    """The line of a value by its expression, and its inputs and numbers; None where it isn't known as a tree."""
-    places = expression.places
+def _tree(known: Trees, value: Noted) -> tuple[Line, Sequence[Any], Numbers, Lines, tuple[()], Expression] | None:
+    """What `_elements` is told of a value whose expression is that of known lines; None where it isn't read as those
+    are."""
+    places, trees = known
     parts = places.gathered(value)
     if parts is None:
         return None
     leaves = places.leaves(parts)
     lines, distinct = _SETTINGS.of(current()), len({*leaves})
-    for tree in expression.known:
-        if tree.lines is lines and tree.distinct == distinct and tree.first(leaves) == tree.again(leaves):
+    for tree in trees:
+        if tree.lines is lines and tree.distinct == distinct and tree.firsts(leaves) == leaves:
             if tree.line.versions() is None:  # forgotten: it is learned anew
                 continue
             if TensorLeaf.any_committed and any(leaf.committed for leaf in leaves):
                 return None
-            return tree.line, tree.inputs(leaves), tree.numbers(parts), lines
+            return tree.line, tree.inputs(leaves), tree.numbers(parts), lines, (), tree.result
     return None
 
 
@@ -244,31 +252,33 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
 
 def _note_tree(expression: Expression, value: Noted, line: Line, lines: Lines) -> None:
     """From now on the line is found by the value's expression, if it is a tree."""
-    places = expression.places
+    known: Trees = expression.known or Trees(expression.places, ())
+    places = known.places
     parts = places.gathered(value)
     if parts is None:
         return
     leaves = places.leaves(parts)
     first: dict[Value, int] = {}
-    again = [(first[leaf], i) for i, leaf in enumerate(leaves) if first.setdefault(leaf, i) != i]
+    firsts = [first.setdefault(leaf, i) for i, leaf in enumerate(leaves)]
     distinct = [*first.values()]
     tree = Tree(
         lines,
         line,
         len(distinct),
-        taker([i for i, _ in again]),
-        taker([i for _, i in again]),
+        taker(firsts),
         taker([distinct[i] for i in line.inputs]),
         taker([places.numbers[i] for i in line.numbers]),
+        leaf_expression(expression.type),
     )
-    expression.known = [tree, *(expression.known or ())][:MOST_ALIKE]
+    expression.known = Trees(places, (tree, *known.each)[:MOST_ALIKE])
 
 
 def _elements(
     t: TensorCore, value: Noted, line: Line, inputs: Sequence[Any], constants: Numbers, lines: Lines,
-    along: Sequence[Held] = (),
+    along: Sequence[Held] = (), result: Expression | None = None,
 ) -> Buffer | None:  # fmt: skip
-    """The elements of the tensor and of those along; nobody else computes them meanwhile."""
+    """The elements of the tensor, which is to have the expression `result`, and of those along; nobody else computes
+    them meanwhile."""
     mine = EVALUATOR.claim(value)
     if mine is None:
         return None
@@ -280,7 +290,7 @@ def _elements(
             outputs = dict(zip([value, *dict.fromkeys([v for _, v in along])], buffers, strict=True))
             EVALUATOR.settle([(t, value), *along], (), Computed(outputs, (), 0))
         else:
-            EVALUATOR.settle_alone(t, value, buffers[0])
+            EVALUATOR.settle_alone(t, value, buffers[0], result)
         return buffers[0]
     finally:
         EVALUATOR.release(value, mine)

@@ -20,7 +20,7 @@ from loopgrad.codegen.targets.cpu.interface import TABLE
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.alive import Alive
-from loopgrad.runtime.buffers import Buffer, check_inputs
+from loopgrad.runtime.buffers import Buffer, check_inputs, equal_as_one
 from loopgrad.runtime.cpu.context import CallContext, release
 from loopgrad.runtime.cpu.failures import failure
 from loopgrad.runtime.cpu.host_calls import provider
@@ -56,7 +56,7 @@ class CpuExecutable(Executable):
         forced_capacity: int | None = None,
     ) -> None:
         self.program = program
-        self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
+        self.input_types = equal_as_one(program.slots[slot].type for slot in program.inputs)
         self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
         self._code = Code(code, (ENTRY, TABLE) if program.table else (ENTRY,))
         if program.table:
@@ -178,6 +178,8 @@ class CpuExecutable(Executable):
 
     def arrange(self, inputs: Sequence[Buffer], made: Sequence[Buffer]) -> list[Buffer]:
         """All outputs in order: computed ones, inputs and constants that are returned as they are."""
+        if self._plain:
+            return list(made)
         results = []
         for slot, position in zip(self.program.outputs, self._order, strict=True):
             if position >= 0:
@@ -296,15 +298,17 @@ class CpuRecording(Recording):
     def bind(self, buffers: Sequence[Buffer]) -> None:
         self._inputs = list(buffers)
         words = self._context.words
-        for word, buffer in zip(self._executable.input_words, buffers, strict=True):
+        for word, buffer in zip(self._executable.input_words, self._inputs):  # noqa: B905  # checked, and half the time
             words[word] = buffer.address or buffer.locate()
 
     def submit(self) -> None:
         self._made = []
-        made = [spares.take() for spares, _ in self._executable.made]
+        made: list[Buffer] = []
         words = self._context.words
-        for (_, word), buffer in zip(self._executable.made, made, strict=True):
+        for spares, word in self._executable.made:
+            buffer = spares.take()
             words[word] = buffer.address
+            made.append(buffer)
         self._executable.call(self._context)
         self._made = made
 

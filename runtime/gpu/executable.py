@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from loopgrad.codegen.steps import launches
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
-from loopgrad.runtime.buffers import Buffer, check_inputs
+from loopgrad.runtime.buffers import Buffer, check_inputs, equal_as_one
 from loopgrad.runtime.executable import Executable
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.context import GpuContext
@@ -44,7 +44,7 @@ class GpuExecutable(Executable):
         self.device = device
         self.loaded = loaded
         program = loaded.program
-        self.input_types = tuple(program.slots[slot].type for slot in program.inputs)
+        self.input_types = equal_as_one(program.slots[slot].type for slot in program.inputs)
         self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
         self.capacities = Capacities(program, forced, loaded.driver.name)
         self._revise = revise
@@ -73,7 +73,7 @@ class GpuExecutable(Executable):
         types, device = self.input_types, self.device
         if len(types) != len(buffers):
             check_inputs(types, buffers, device)
-        for type, buffer in zip(types, buffers, strict=True):
+        for type, buffer in zip(types, buffers):  # noqa: B905  # checked, and half the time
             if buffer._type is not type or buffer.device != device:
                 check_inputs(types, buffers, device)
                 buffer._type = type  # equal: the next call sees it at once

@@ -330,3 +330,68 @@ def test_settings_in_turns_keep_their_lines(usual: list[Any]) -> None:
             with lg.default_device(device), lg.options(fast_math=again % 2 == 0 and device == "cpu"):
                 np.testing.assert_array_equal(x * 7.5 - 1.0, np.arange(4.0) * 7.5 - 1.0)
     assert not usual
+
+
+def script(xp: Any, given: np.ndarray[Any, Any], again: int) -> list[Any]:
+    """Lines that are the same each time, of arrays that aren't quite: `again` says which repetition this is."""
+    found: list[Any] = []
+    own = np.array(given)
+    x = xp.asarray(own) if xp is lg else own.copy()
+    own[0] = -7.0  # what the caller writes to its array later isn't seen
+    x = x.astype((np.float32, np.float64, np.int64)[again % 7 // 3])
+    y = x * x + x
+    try:
+        y = y * xp.asarray(np.ones(4)) if again % 4 == 1 else y - x
+    except ValueError as error:
+        found.append(isinstance(error, ValueError))
+    held = y * x if again % 3 else None  # somebody else wants a value on the way
+    z = (y * x) * y + (held if held is not None else x)
+    found.append(np.asarray(z - 2 * x))
+    view = x[1:4]
+    total = view * view + view
+    x[2] = 9
+    found += [np.asarray(total), np.asarray(view * view + view), np.asarray(x * x + x)]
+    n = xp.sum(x) * 1
+    n += 1
+    found += [np.asarray(n), np.asarray(2 * x - (1 + x)), np.asarray((x <= y) | (y == x)), np.asarray(x**2 / 4)]
+    if held is not None:
+        found.append(np.asarray(held))
+    del held, z
+    state = x
+    for _ in range(3):  # each reads what the one before gave
+        state = state - x * state
+        found.append(np.asarray(state))
+    return found
+
+
+def test_lines_mean_what_they_mean_to_numpy_whatever_changes_between_them() -> None:
+    given = np.array([1.0, 2.0, -3.0, 4.0, 5.0, -6.0])
+    for again in range(28):
+        with lg.options(check_indices=again % 5 == 4), np.errstate(all="ignore"):
+            got, expected = script(lg, given + again % 2, again), script(np, given + again % 2, again)
+        assert [type(x) for x in got] == [type(x) for x in expected], again
+        for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+            np.testing.assert_array_equal(a, b, err_msg=f"{again}, {i}")
+            assert getattr(a, "dtype", None) == getattr(b, "dtype", None), (again, i)
+
+
+def test_an_operator_that_is_known_notes_the_line_that_called_it() -> None:
+    x = lg.asarray(np.ones(3))
+
+    def lines() -> list[Any]:
+        return [
+            x * x,
+            x * x,
+            2.5 - x,
+            lg.linspace(x[0], x[1], 3) * x,
+        ]
+
+    first = lines.__code__.co_firstlineno + 2
+    for _ in range(3):
+        assert [t._value.node.loc.line for t in lines()] == [first, first + 1, first + 2, first + 3]
+    with pytest.raises(lg.ShapeError, match=r"first \* second"):
+        _ = x * x, (lambda first, second: first * second)(x, lg.ones(4))
+    known = x * x + 1.0
+    inside = lg.grad(lambda v: lg.sum(v * v + known * v))(x)  # operators that were met before, traced now
+    np.testing.assert_array_equal(inside.numpy(), 2.0 * np.ones(3) + 2.0)
+    np.testing.assert_array_equal(lg.compile(lambda v: v * v + 1.0)(x).numpy(), known.numpy())
