@@ -177,7 +177,7 @@ def lu(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tup
     (a,) = operands
     *batch, m, n = a.shape
     k, count = min(m, n), prod(batch)
-    columns = np.ascontiguousarray(a.reshape(count, m, n).swapaxes(1, 2))
+    columns = a.reshape(count, m, n).swapaxes(1, 2).copy()  # always: a column lies by columns as it is
     swaps = np.empty((count, k), np.int64)
     getrf = _function("getrf", a.dtype)
 

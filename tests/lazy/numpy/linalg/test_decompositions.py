@@ -141,6 +141,16 @@ def test_scipys_functions(device: str) -> None:
         check(lg.linalg.cho_solve(factor, b[:, 0]), np.linalg.solve(positive, b[:, 0]), 1e-9)
 
 
+def test_factors_of_a_column_leave_it_as_it_is(device: str) -> None:
+    """It lies by columns already, so LAPACK would factorise it in place."""
+    for shape in ((5, 1), (9, 1), (2, 12, 1)):
+        a = RNG.standard_normal(shape)
+        x = lg.asarray(a.copy())
+        p, left, right = map(np.asarray, lg.linalg.lu(x))
+        np.testing.assert_array_equal(np.asarray(x), a)
+        np.testing.assert_allclose(p @ left @ right, a, atol=1e-14)
+
+
 def test_bad_input_is_refused_as_numpy_does() -> None:
     for m in (np.linalg, lg.linalg):
         for name in ("qr", "svd", "svdvals", "pinv", "cond", "det", "slogdet", "eigh", "eigvalsh", "inv", "cholesky"):
