@@ -193,6 +193,10 @@ def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Se
     """
     (a, b), were_bool = _one_dtype((x, y))
     if isinstance(axes, int):
+        most = min(len(a.shape), len(b.shape))
+        if axes > most:
+            fix = "pass fewer, or a pair of lists of axes"
+            raise ShapeError(explained("tensordot", f"at most {most} axes of {a.shape} and {b.shape}", axes, fix))
         left = list(range(len(a.shape) - axes, len(a.shape)))
         right = list(range(axes))
     else:

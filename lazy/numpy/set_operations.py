@@ -124,7 +124,7 @@ def trim_zeros(x: ArrayLike, /, trim: str = "fb", axis: Any = None) -> Tensor:
     >>> lg.trim_zeros([0, 0, 1, 0, 2, 0])
     Tensor([1, 0, 2], dtype=int64)
     """
-    sides = trim.lower()
+    sides = trim.lower() if isinstance(trim, str) else None
     if sides not in ("f", "b", "fb", "bf"):
         raise ValueError(explained("trim_zeros", "trim 'f', 'b' or 'fb'", repr(trim), "pass one of them"))
     t = as_tensor(x)

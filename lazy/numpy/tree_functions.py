@@ -55,6 +55,8 @@ def unflatten(treedef: Any, leaves: Sequence[Any]) -> Tree:
     >>> lg.tree.unflatten(structure, [10 * x for x in leaves])
     {'a': 10, 'b': [20, 30]}
     """
+    if not hasattr(treedef, "num_leaves"):
+        raise TypeError(explained("tree.unflatten", "a structure", type(treedef).__name__, "tree.structure gives one"))
     given = list(leaves)
     if len(given) != treedef.num_leaves:
         raise StructureError(explained("tree.unflatten", f"{treedef.num_leaves} leaves", len(given), "give each one"))

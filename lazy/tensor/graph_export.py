@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from loopgrad.graph.errors import explained
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Leaf
 from loopgrad.lazy.tensor.config import current
-from loopgrad.lazy.tensor.core import computed_as
+from loopgrad.lazy.tensor.core import TensorCore, computed_as
 from loopgrad.lazy.tensor.errors import traced_value_error
 from loopgrad.lazy.tensor.evaluation import device_of
 from loopgrad.lazy.tensor.walk import walked
@@ -22,7 +24,16 @@ PUBLIC: Final = "explain to_dot to_networkx to_text"
 
 def graph_of(*tensors: Tensor) -> Graph:
     """What would be computed to get these tensors (what was, where they are evaluated)."""
-    return extract([computed_as(t) for t in tensors])
+    return extract([computed_as(t) for t in _checked(tensors)])
+
+
+def _checked(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """TypeError for what isn't a tensor."""
+    for t in tensors:
+        if not isinstance(t, TensorCore):
+            fix = "pass each tensor as an argument; of a compiled function, ask .plan(...)"
+            raise TypeError(explained("graph of tensors", "tensors", f"{type(t).__name__}", fix))
+    return tensors
 
 
 def to_text(*tensors: Tensor) -> str:
@@ -52,7 +63,7 @@ def explain(*tensors: Tensor) -> str:
     """
     from loopgrad.runtime.session import explained  # late: building graphs needs no session
 
-    for t in tensors:
+    for t in _checked(tensors):
         if t._value.scope is not None:
             raise traced_value_error(t._value, "explain")
     lazy = list(dict.fromkeys([t._value for t in tensors if not isinstance(t._value, Leaf)]))

@@ -63,6 +63,12 @@ EXPLAINED_MISTAKES = {
     "a loss turned into a float": lambda x: lg.grad(lambda v: float(lg.sum(v)))(x),
     "a loss turned into an array": lambda x: lg.grad(lambda v: np.asarray(lg.sum(v)))(x),
     "an option of another type": lambda x: lg.options(stack_capacity="many").__enter__(),
+    "more axes than there are": lambda x: lg.tensordot(x, x, axes=2),
+    "an explanation of no tensor": lambda x: lg.explain([x]),
+    "the graph of no tensor": lambda x: lg.to_text(3),
+    "a triangle of another type": lambda x: lg.linalg.eigh(lg.eye(2), UPLO=None),
+    "trimming by another type": lambda x: lg.trim_zeros(x, trim=1),
+    "no structure": lambda x: lg.tree.unflatten(x, [x]),
     "a switch of another type": lambda x: lg.options(fast_math=1).__enter__(),
 }
 

@@ -127,7 +127,7 @@ def eigvalsh(x: ArrayLike, /, UPLO: str = "L") -> Tensor:
 
 
 def _symmetric(op: str, x: ArrayLike, triangle: str) -> Value:
-    option(op, "UPLO", triangle.upper(), ("L", "U"))
+    option(op, "UPLO", triangle, ("L", "U", "l", "u"))
     (a,) = float_values(op, x)
     square(op, a)
     return a if triangle.upper() == "L" else mx.adjoint(a)
