@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
+
+
+class StageTexts(Mapping[str, str]):
+    """StageTexts that are written when somebody looks at them, by stage: compiling needs few of them."""
+
+    def __init__(self, written: Mapping[str, Callable[[], str]]) -> None:
+        self._written = written
+
+    def __getitem__(self, stage: str) -> str:
+        return self._written[stage]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._written)
+
+    def __len__(self) -> int:
+        return len(self._written)
 
 
 @dataclass(frozen=True, slots=True)

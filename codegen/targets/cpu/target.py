@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.artifact import Artifact, StageTexts
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
@@ -31,6 +31,6 @@ def compile_program(program: Program, options: Options, make: Make = own_code) -
     machine = host_machine()
     kernels, interfaces = emit_kernels(program.kernels, machine, options)
     text = "\n".join([kernels, emit_entry(program, interfaces)])
-    stages = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), "llvm": text}
+    stages = StageTexts({"kernel": lambda: "\n\n".join(map(print_kernel, program.kernels)), "llvm": lambda: text})
     code, table = make(text)
     return Artifact(record(program, interfaces, table), program.constants, code, stages)

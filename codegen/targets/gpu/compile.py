@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
-from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.artifact import Artifact, StageTexts
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
@@ -95,5 +96,6 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
         arena=arena(done.program, interfaces),
         routines=(*dict.fromkeys(met), *done.routines),
     )
-    texts = {"kernel": "\n\n".join(map(print_kernel, program.kernels)), **texts}
-    return Artifact(record, done.program.constants, code, texts)
+    stages = {stage: partial(str, text) for stage, text in texts.items()}
+    written = StageTexts({"kernel": lambda: "\n\n".join(map(print_kernel, program.kernels)), **stages})
+    return Artifact(record, done.program.constants, code, written)
