@@ -5,10 +5,10 @@
     how many candidates come before     where a candidate goes, if it is among the first `count`
 
 Where more candidates are left than invocations, because elements lie in a bad order, the bound is raised bit by bit to
-the largest one that leaves enough; where equal elements are still too many, those behind a place are left out in the
-same way. Equal elements come in their order, so that nothing depends on the order in which candidates were found. (A
-selection bit by bit: Alabi, Blanchard, Gordon, Steinbach, Fast k-selection algorithms for graphics processing units,
-2012.)
+the largest one that leaves enough, unless it is that already; where equal elements are still too many, those behind a
+place are left out in the same way. Equal elements come in their order, so that nothing depends on the order in which
+candidates were found. (A selection bit by bit: Alabi, Blanchard, Gordon, Steinbach, Fast k-selection algorithms for
+graphics processing units, 2012.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 FOLDED: Final = 4  # largest elements of some, for each that is wanted: the more, the fewer candidates
 ARRAYS: Final = 2  # of what orders an element for each invocation
 WORDS: Final = 4  # of all invocations
-TOP: Final = 1 << 30  # the highest bit of a place
 
 
 def memory(group: int, type: str) -> int:
@@ -190,8 +189,9 @@ class _Chunk:
     def _refine(self) -> None:
         """First the largest bound that leaves enough, unless few are left before; then the lowest limit."""
         b, c, count = self.b, self.code, self.program.count
-        left = b.local("bool")
-        b.set(left, b.const("bool", True))
+        left, going, begun = (b.local("bool") for _ in range(3))
+        for flag, value in ((left, True), (going, True), (begun, False)):
+            b.set(flag, b.const("bool", value))
 
         def raised(step: Val) -> None:
             before = b.get(self.bound, self.type)
@@ -204,6 +204,8 @@ class _Chunk:
             b.set(self.bound, self.e.select(kept, b.get(self.bound, self.type), before))
             few = self.e.both(kept, c.test("ULessThanEqual", found, c.group))
             b.set(left, self.e.both(b.get(left, "bool"), self.b.inst("LogicalNot", "bool", few)))
+            # where not even 1 more leaves enough, elements at the bound are equal to the last that is wanted
+            b.set(going, self.e.both(b.get(left, "bool"), self.e.either(b.get(begun, "bool"), kept)))
 
         def moved(step: Val) -> None:
             before = b.get(self.limit, "i32")
@@ -212,29 +214,41 @@ class _Chunk:
             few = c.test("ULessThan", self._count(), count)
             b.set(self.limit, self.e.select(few, b.get(self.limit, "i32"), before))
 
-        self._bits(self.type, 1 << (8 * SIZE[self.type] - 1), left, raised)
+        self._bits(self.type, 1 << (8 * SIZE[self.type] - 1), raised, going, begun)
+        top = 1 << max((c.group * self.program.each - 1).bit_length() - 1, 0)
 
         def lowest_limit() -> None:
             b.set(self.limit, c.i32(0))
-            self._bits("i32", TOP, None, moved)
+            self._bits("i32", top, moved)
             b.set(self.limit, c.plus(b.get(self.limit, "i32"), 1))
             self._collect()
 
         self.e.when(b.get(left, "bool"), lowest_limit)
 
-    def _bits(self, type: str, top: int, left: Variable | None, step: Callable[[Val], None]) -> None:
-        """step(bit) from the highest bit down, as long as something is `left` to do."""
+    def _bits(
+        self,
+        type: str,
+        top: int,
+        step: Callable[[Val], None],
+        going: Variable | None = None,
+        begun: Variable | None = None,
+    ) -> None:
+        """step(bit) from the highest bit down, while it is `going` on; step(1) before, where there is a `begun`."""
         b, bit = self.b, self.b.local(type)
-        b.set(bit, b.const(type, top))
+        b.set(bit, b.const(type, top if begun is None else 1))
 
         def goes_on() -> Val:
             more = self.code.test("INotEqual", b.get(bit, type), 0)
-            return more if left is None else self.e.both(more, b.get(left, "bool"))
+            return more if going is None else self.e.both(more, b.get(going, "bool"))
 
         def one() -> None:
             now = b.get(bit, type)
             step(now)
-            b.set(bit, self.code.op("ShiftRightLogical", now, 1))
+            lower = self.code.op("ShiftRightLogical", now, 1)
+            if begun is not None:
+                lower = self.e.select(b.get(begun, "bool"), lower, b.const(type, top))
+                b.set(begun, b.const("bool", True))
+            b.set(bit, lower)
 
         emit_loop(self.e, goes_on, one)
 
