@@ -51,7 +51,7 @@ class MeshPartition:
     """One run over a graph and its regions. `fast`: the engine may add up in its own order. `meets`: there are other
     processes. `emit`: the rules of nodes. `rows_alike`: whether the device adds up elements of products in one order,
     however many rows there are, of at least so many, of so many terms and columns and a dtype. `notes`: what whoever
-    asks for the plan should know."""
+    asks for the plan should know. `collectives`: how many there are in the program so far."""
 
     part: ProcessPart
     fast: bool
@@ -60,6 +60,7 @@ class MeshPartition:
     rows_alike: Callable[[int, int, int, DType], bool] = lambda *_: False
     analysis: PlaceAnalysis = field(default_factory=PlaceAnalysis)
     notes: dict[str, None] = field(default_factory=dict)
+    collectives: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,8 @@ class GraphPartition:
             return ()
         rows = [row for m in meetings for row in m.rows]
         self.met = True
-        attrs: dict[str, Any] = {"final": False}
+        self.partition.collectives += 1
+        attrs: dict[str, Any] = {"final": False, "number": self.partition.collectives}
         if op != "all_sum":
             attrs |= {"counts": tuple([m.counts for m in meetings for _ in m.rows]), "part": self.part.rank}
         self.token, *found = self.builder.emit(op, (self.token, *rows), attrs)

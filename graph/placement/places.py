@@ -188,8 +188,8 @@ class PlaceAnalysis:
                 known = self._switch(region, operands)
             else:
                 assert isinstance(region, Call)
-                results = self.outputs(region.function, operands)
-                known = RegionPlaces(operands, operands, results, results)
+                handed, results = self._with_stacks(region, list(operands))
+                known = RegionPlaces(tuple(handed), tuple(handed), results, results)
             self._regions[node, operands] = known
         return known
 
@@ -228,6 +228,20 @@ class PlaceAnalysis:
             return REPLICATED
         return self.outputs(loop.condition, (*carries, *captures))[0]
 
+    def _with_stacks(self, region: Region, handed: list[Place]) -> tuple[list[Place], Places]:
+        """The places of a branch's or a call's arguments, and of its results: a stack onto which lanes are pushed
+        inside is one of lanes where it enters."""
+        stacks = [(j, i) for j, i in region.threaded.items() if isinstance(region.node.results[j].type, StackType)]
+        while True:
+            each = [self.outputs(body, tuple(handed)) for body in region.bodies]
+            results = tuple([joined(region.node, places) for places in zip(*each, strict=True)])
+            entering = {i - region.offset: results[j] for j, i in stacks if results[j].axis is not None}
+            late = {i: place for i, place in entering.items() if handed[i].axis is None}
+            if not late:
+                return handed, results
+            for i, place in late.items():
+                handed[i] = Place(place.axis)
+
     def _switch(self, switch: Switch, operands: Places) -> RegionPlaces:
         index, *handed = operands
         split = index.axis if switch.lanes else None
@@ -237,8 +251,8 @@ class PlaceAnalysis:
                 Place(private=True) if v in inputs and p.axis is None else _followed(p, o, split, switch.lanes)
                 for p, v, o in zip(handed, switch.branches[0].inputs, switch.arguments, strict=True)
             ]
-        each = [self.outputs(branch, tuple(handed)) for branch in switch.branches]
-        results = [joined(switch.node, places) for places in zip(*each, strict=True)]
+        handed, found = self._with_stacks(switch, handed)
+        results = list(found)
         if split is not None:
             results = [p if p.private or p.axis is not None else Place(split) for p in results]
         sources = [operands[switch.source(j)] if p.private else p for j, p in enumerate(results)]

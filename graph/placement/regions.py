@@ -7,12 +7,13 @@ loop runs in lockstep.
 
 from __future__ import annotations
 
+from loopgrad.graph.errors import VerifyError
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.placement.partition import GraphPartition, localised
 from loopgrad.graph.placement.places import Place, Places, RegionPlaces
 from loopgrad.graph.placement.rules import added_to, private_type
 from loopgrad.graph.primitives.collectives import TOKEN
-from loopgrad.graph.regions import Call, Loop, Region, Switch
+from loopgrad.graph.regions import Call, Form, Loop, Region, Switch
 from loopgrad.graph.types import TensorType
 
 
@@ -70,8 +71,16 @@ class _Inside:
         """The region with a token, before input `at`, and as the last output."""
         outputs = self.outputs
         if gives:
-            outputs = (*outputs, tokens(self.walk, self.walk.token, self.token.shape) if self.met else self.token)
+            outputs = (*outputs, tokens(self.walk, self.walk.token, self.token.shape) if self.met else self._passed())
         return Graph((*self.inputs[:at], self.token, *self.inputs[at:]), tuple(self.walk.builder.nodes), outputs)
+
+    def _passed(self) -> Value:
+        """The token of a region in which nobody meets, changed: of a loop where they meet in the condition alone, a
+        carry that stays as it is would be taken for what it was before the loop, and what comes behind for what may
+        come before."""
+        b, type = self.walk.builder, self.token.type
+        assert isinstance(type, TensorType)
+        return b.value("add", self.token, b.const(1, type))
 
     def plain(self) -> Graph:
         return Graph(tuple(self.inputs), tuple(self.walk.builder.nodes), self.outputs)
@@ -127,7 +136,7 @@ def _switch(walk: GraphPartition, switch: Switch, places: RegionPlaces) -> None:
         walk.met = True
         handed.append(tokens(walk, walk.token, switch.lane_shape))
     regions = [branch.closed(len(branch.inputs)) if met else branch.plain() for branch in branches]
-    results = walk.builder.emit(*switch.rebuilt(index=index, operands=handed, branches=regions))
+    results = walk.builder.emit(*_plain_sums(node, switch.rebuilt(index=index, operands=handed, branches=regions)))
     if met:
         walk.token, results = one_token(walk, results[-1]), results[:-1]
     for result, made, place in zip(node.results, results, places.inner, strict=True):
@@ -136,6 +145,24 @@ def _switch(walk: GraphPartition, switch: Switch, places: RegionPlaces) -> None:
             added_to(walk, node, result, source, made, lanes)
         else:
             walk.env[result] = made
+
+
+def _plain_sums(node: Node, form: Form) -> Form:
+    """A branch or a call of the whole program into whose accumulators processes bring sums: such a result is a value
+    then, no memory that goes through. Of lanes that all processes have, each would add the sum once more."""
+    region = Region.of(Node(form.op, form.operands, (), form.attrs, form.regions, node.loc))  # asked before it is there
+    if region.lanes:
+        return form
+    return form._replace(attrs={**form.attrs, "shared": tuple([j for j in region.shared if _goes_through(region, j)])})
+
+
+def _goes_through(region: Region, result: int) -> bool:
+    """Whether an accumulator that is a result still comes from one operand."""
+    try:
+        region.source(result)
+    except VerifyError:
+        return False
+    return True
 
 
 def _call(walk: GraphPartition, call: Call, places: RegionPlaces) -> None:
@@ -148,7 +175,7 @@ def _call(walk: GraphPartition, call: Call, places: RegionPlaces) -> None:
     if inside.met:
         walk.met = True
         given.append(walk.token)
-    results = walk.builder.emit("call", given, attrs, (region,))
+    results = walk.builder.emit(*_plain_sums(node, Form("call", tuple(given), attrs, (region,))))
     if inside.met:
         walk.token, results = results[-1], results[:-1]
     walk.env.update(zip(node.results, results, strict=True))

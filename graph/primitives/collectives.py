@@ -11,6 +11,8 @@
     all_sum      (token, x, ...)   ->  token, the sum of every process' x, in the order that the engine likes
                                        attrs final
 
+Attr number, where there is one, says which collective of the program it is: processes must meet in the same.
+
 One node carries any number of operands in one message. The token (an int64 scalar) threads collectives, as stacks are
 threaded: each takes the one that the last gave, so that all processes meet in the same order, whatever else their
 programs leave out.

@@ -12,7 +12,7 @@ What is longer follows in a second one; memory for it is there before the first 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -84,7 +84,7 @@ class CollectiveCall:
         data = packed_bytes(own)  # all memory is there before others are told that nothing is wrong
         short = max(lengths) <= INLINE
         received = np.empty(0 if short else sum(lengths), np.uint8)
-        rows = self._met(len(data), data.tobytes() if short else b"")
+        rows = self._met(len(data), data.tobytes() if short else b"", attrs)
         if not short:
             self._communicator.gather_ragged(data, lengths, received)
         stops = np.cumsum(lengths)
@@ -109,7 +109,7 @@ class CollectiveCall:
         taken = [sum(block.bytes_of(rank) for block in blocks) for rank in range(size)]
         received = np.empty(sum(taken), np.uint8)
         found = [np.empty(block.shape, block.dtype) for block in blocks]
-        self._met()
+        self._met(attrs=attrs)
         self._communicator.exchange(data, [len(x) for x in each], received, taken)
         stops = np.cumsum(taken)
         for rank, (stop, n) in enumerate(zip(stops, taken, strict=True)):
@@ -120,7 +120,7 @@ class CollectiveCall:
     def all_sum(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
         dtypes = list(dict.fromkeys(part.dtype for part in parts))
         given = [np.concatenate([part.reshape(-1) for part in parts if part.dtype == dtype]) for dtype in dtypes]
-        self._met()
+        self._met(attrs=attrs)
         found = dict(zip(dtypes, [self._communicator.total(mine) for mine in given], strict=True))
         starts = dict.fromkeys(dtypes, 0)
         results = []
@@ -153,7 +153,7 @@ class CollectiveCall:
         assert self._memory is not None
         rows = [t.dtype.itemsize * int(np.prod(t.shape[1:])) for t in types]
         lengths = [[n * each for each in counts] for n, counts in zip(rows, attrs["counts"], strict=True)]
-        self._met()
+        self._met(attrs=attrs)
         self._memory.gather(list(zip(sources, targets, lengths, strict=True)))
         self._done(attrs)
 
@@ -178,7 +178,7 @@ class CollectiveCall:
                     taken.append((rank, at, len(spans[part]) * element))
                     at += len(spans[part]) * element
             parts.append((sent, taken))
-        self._met()
+        self._met(attrs=attrs)
         self._memory.exchange(parts)
         self._done(attrs)
 
@@ -186,7 +186,7 @@ class CollectiveCall:
         self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         assert self._memory is not None
-        self._met()
+        self._met(attrs=attrs)
         parts = zip(sources, targets, types, strict=True)
         self._memory.sum([(source, target, t.size, t.dtype) for source, target, t in parts])
         self._done(attrs)
@@ -199,10 +199,11 @@ class CollectiveCall:
             self._over = True
             self._messages.failed(self._steps, error)
 
-    def _met(self, length: int = 0, data: bytes = b"") -> Bytes:
-        """Every process is here, without an error; what each gives."""
+    def _met(self, length: int = 0, data: bytes = b"", attrs: Mapping[str, Any] | None = None) -> Bytes:
+        """Every process is here, in the same collective, without an error; what each gives."""
+        which = 0 if attrs is None else attrs.get("number", 0)
         try:
-            rows = self._messages.met(self._steps, length, data)
+            rows = self._messages.met(which << 32 | self._steps, length, data)
         except Exception:
             self._over = True  # all processes know, one way or another
             raise

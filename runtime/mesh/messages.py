@@ -27,7 +27,7 @@ from loopgrad.graph.location import describe, user_location
 from loopgrad.runtime import failures
 from loopgrad.runtime.mesh.communicator import Bytes, Communicator
 
-HEADER: Final = struct.Struct("<q8sqqq")  # state, program, call, how many collectives of it before, bytes to give
+HEADER: Final = struct.Struct("<q8sqqq")  # state, program, call, collective and how many before, bytes to give
 AGREED: Final = HEADER.size - 8  # what is the same on all processes where nothing is wrong
 MESSAGE: Final = 1024
 INLINE: Final = MESSAGE - HEADER.size

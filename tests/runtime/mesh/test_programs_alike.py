@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 import loopgrad as lg
+from loopgrad.runtime.mesh.collective_call import CollectiveCall
 from loopgrad.runtime.session import SESSION
-from tests.runtime.mesh.thread_processes import on_threads
+from tests.runtime.mesh import random_meshes
+from tests.runtime.mesh.thread_processes import Room, ThreadCommunicator, on_threads
 
 
 def test_programs_that_left_the_memory_of_one_process() -> None:
@@ -57,6 +60,28 @@ def test_processes_that_give_other_numbers_are_told() -> None:
         assert "for the numbers 0.95\n" in first[at + 2]
 
 
+def test_processes_in_different_collectives_of_a_program_are_told() -> None:
+    """They would take each other's numbers for what they ask for."""
+    room = Room(2)
+
+    def gathered(rank: int) -> str:
+        call = CollectiveCall(ThreadCommunicator(room, rank, 2), b"8 bytes.", lambda: "a program")
+        attrs = {"counts": ((1, 1),), "final": True, "number": 1 + rank}
+        try:
+            return str(call.all_gather(attrs, [np.ones(1)]))
+        except lg.DeviceError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(gathered, range(2)))
+    assert "the same programs in the same order" in found[0] == found[1]
+
+
+def test_a_loop_in_whose_condition_processes_meet_is_not_left_behind() -> None:
+    """What comes after it came before it on a process without lanes, and got the loop's numbers."""
+    assert random_meshes.check(5005) is None
+
+
 def _shared_by_batch(x: Any, p: Any) -> Any:
     loss = lambda q: lg.psum(lg.sin(x[:, 0] * q)) * q  # noqa: E731
     return lg.vmap(lg.value_and_grad(loss))(p), lg.vmap(lg.grad(lg.grad(loss)))(p)
@@ -87,7 +112,22 @@ def _newton(x: Any, p: Any) -> Any:
     return lg.vmap(lambda e: lg.jvp(lg.grad(loss), (p,), (e,))[1])(lg.eye(3)), lg.grad(loss)(p)
 
 
-ALIKE = ((_shared_by_batch, 1), (_computed_again, 1), (_normalised, 5), (_newton, 1))
+def _table_by_branch(x: Any, p: Any) -> Any:
+    """Lanes that add into a table inside a branch and a checkpoint, and push onto a stack inside one branch only."""
+    rows = lg.astype(lg.abs(x[:, 0]) * 3.0, lg.int32) % 3
+    trips = lg.astype(x[:, 2] * 4.0, lg.int32)
+
+    def walked(t: Any) -> Any:
+        return lg.psum(lg.fori_loop(0, trips, lambda _, v: lg.sin(v * t[0]), x[:, 1]) + t[rows])
+
+    def loss(t: Any) -> Any:
+        again = lg.checkpoint(lambda t: lg.psum(t[rows] * x[:, 1]))(t)
+        return again + lg.cond(lg.sum(t) > 0.0, walked, lg.sum, t)
+
+    return lg.value_and_grad(loss)(p)
+
+
+ALIKE = ((_shared_by_batch, 1), (_computed_again, 1), (_normalised, 5), (_newton, 1), (_table_by_branch, 5))
 
 
 def test_bits_do_not_depend_on_where_collectives_stand() -> None:
