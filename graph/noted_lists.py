@@ -146,8 +146,9 @@ class _ListJoiner:
 
     def _numbers(self, numbers: Sequence[Any], type: TensorType, exact: bool) -> Value:
         b, count = self.builder, len(numbers)
-        if len(set(map(scalar_text, numbers))) == 1:
-            return b.const(numbers[0], TensorType((count, *type.shape), type.dtype))
+        first = numbers[0]
+        if numbers.count(first) == count and (first or len(set(map(scalar_text, numbers))) == 1):  # a zero has a sign
+            return b.const(first, TensorType((count, *type.shape), type.dtype))
         if not exact:  # powers depend on exponents that are known
             raise _NotAlike
         with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, as in kernels

@@ -200,15 +200,19 @@ class Tensor(Operators):
         return int(self._single("index"))
 
     def _real(self, purpose: str) -> Any:
-        if self.dtype.kind == "c":
+        type = self._type
+        if type.dtype.kind == "c":
             fix = "take .real, or complex(x)"
-            raise DTypeError(explained(purpose, "a tensor of real numbers", self._value.type, fix))
+            raise DTypeError(explained(purpose, "a tensor of real numbers", type, fix))
         return self._single(purpose)
 
     def _single(self, purpose: str) -> Any:
-        if self.size != 1:
+        type = self._type
+        if not type.shape:
+            return to_numpy(self, purpose)[()]
+        if type.size != 1:
             fix = "index or reduce it first"
-            raise DTypeError(explained(purpose, "a tensor of one element", self._value.type, fix))
+            raise DTypeError(explained(purpose, "a tensor of one element", type, fix))
         return to_numpy(self, purpose).reshape(())[()]
 
     def __len__(self) -> int:
