@@ -41,7 +41,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     streamed_tiles,
     tiling,
 )
-from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, resident, running_tiles
+from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.codegen.targets.gpu.lanes.table_tiles import long_tiles, table_tiles
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
@@ -87,7 +87,7 @@ def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
         running = running_tiles(
             kernel, kernel.running, geometry.group, geometry.memory, (group_size(r), partial_size(r))
         )
-        return LaneMapping(group=geometry.group, running=running, resident=resident(r.dtype.itemsize))
+        return LaneMapping(group=geometry.group, running=running)
     shape = arrangement(kernel, options, geometry)
     if not geometry.resumable or not has_loops(kernel):
         return shape
@@ -188,8 +188,7 @@ def span_totals(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support
     terms = replace(kernel, name=f"{kernel.name}_spans", body=without_checks(kernel.body), errors=(), order_key=None)
     block = (SCRATCH, len(scratch))
     scratch.append(max(tiles.outer * tiles.spans * tiles.inner * SIZE[memory_type(r.dtype)] * parts(r), 8))
-    totals = replace(tiles, totals=True)
-    module = support.add(terms, LaneMapping(group=tiles.group, running=totals, resident=resident(r.dtype.itemsize)))
+    module = support.add(terms, LaneMapping(group=tiles.group, running=replace(tiles, totals=True)))
     params = [(PARAM, i) for i in range(len(kernel.params))]
     return Dispatch(module, prod(kernel.domain), (*params, block), tiles.count)
 

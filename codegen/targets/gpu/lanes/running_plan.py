@@ -21,10 +21,6 @@ ENOUGH: Final = 1024  # workgroups that fill a device
 MANY: Final = 2048  # into which long rows are cut where there are fewer
 FEW_COLUMNS: Final = 16  # at a time, of long rows: as few as still fill what memory hands out at once
 FEW_TILES: Final = 4  # of a row: one workgroup has made them before another launch has begun
-# workgroups that registers are left for: NVIDIA's driver gives a cumsum 96 of them where it may, and a logcumsumexp
-# 128, though both do without spills with the 64 of which twice as many workgroups run side by side
-RESIDENT: Final = 4
-WIDEST: Final = 4  # bytes of the elements for which that is so
 UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
 
 
@@ -93,11 +89,6 @@ class RunningTiles:
 def as_reduction(running: RunningTotal) -> Reduction:
     """What combines its terms."""
     return Reduction(running.kind, running.dtype, running.param, 0)
-
-
-def resident(itemsize: int) -> int:
-    """Workgroups that should run side by side, of a running total of such elements; 0: any number."""
-    return RESIDENT if itemsize <= WIDEST else 0
 
 
 def running_tiles(

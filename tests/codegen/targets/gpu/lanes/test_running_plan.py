@@ -7,11 +7,8 @@ from math import prod
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, RunningTotal
-from loopgrad.codegen.options import Options
-from loopgrad.codegen.targets.gpu.lanes.layout import plan as laid_out
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
 from loopgrad.codegen.targets.gpu.lanes.running_plan import ENOUGH, FEW_TILES, MANY, running_tiles
-from loopgrad.graph.types import DType, float32, float64, int64
+from loopgrad.graph.types import float32, int64
 
 SHAPES = [
     (1, 1, 1), (1, 255, 1), (1, 1 << 28, 1), (1, 3841, 1), (1 << 14, 1 << 14, 1), (1 << 20, 256, 1), (256, 1 << 20, 1),
@@ -20,21 +17,16 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def kernel(shape: tuple[int, int, int], dtype: DType) -> Kernel:
-    lane, size = KValue(int64), prod(shape)
-    load = KOp("load", (lane,), (dtype,), {"param": 0})
-    params = (BufferParam(dtype, size, "read"), BufferParam(dtype, size, "write"))
-    body = Block((lane,), [load, KOp("scan", load.results, ())])
-    return Kernel("total", (size,), params, body, running=RunningTotal("add", dtype, 1, shape, False))
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("group", "memory"), [(256, 48 << 10), (64, 16 << 10), (128, 32 << 10), (1024, 64 << 10)])
 @pytest.mark.parametrize("sizes", [(4, 4), (4, 8), (8, 8), (8, 16)])
 def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tuple[int, int]) -> None:
-    size, total = prod(shape), kernel(shape, float32)
-    assert total.running is not None
-    plan = running_tiles(total, total.running, group, memory, sizes)
+    lane, size = KValue(int64), prod(shape)
+    load = KOp("load", (lane,), (float32,), {"param": 0})
+    params = (BufferParam(float32, size, "read"), BufferParam(float32, size, "write"))
+    body = Block((lane,), [load, KOp("scan", load.results, ())])
+    running = RunningTotal("add", float32, 1, shape, False)
+    plan = running_tiles(Kernel("total", (size,), params, body, running=running), running, group, memory, sizes)
     outer, extent, inner = shape
     assert plan.owners <= group
     assert plan.chunks * plan.each >= plan.positions
@@ -48,8 +40,3 @@ def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tupl
         assert min(plan.count * plan.per_span, ENOUGH * 3 // 4) <= plan.count <= MANY + outer * plan.blocks
     if size >= 1 << 22:
         assert plan.count >= ENOUGH // 4
-
-
-def test_registers_are_left_for_other_workgroups() -> None:
-    for dtype, wanted in ((float32, 4), (float64, 0)):
-        assert laid_out(kernel((1, 1 << 23, 1), dtype), Options(), Geometry()).resident == wanted
