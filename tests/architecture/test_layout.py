@@ -126,11 +126,12 @@ def test_tests_mirror_the_folders():
 
 
 def test_wheels_hold_every_folder():
-    """What src/loopgrad links to is what a wheel takes from the top, and what pyright looks at."""
+    """What src/loopgrad links to is what a wheel takes from the top, not by the links, and what pyright looks at."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     wheel = settings["hatch"]["build"]["targets"]["wheel"]
     links = {link.name: link.resolve() for link in (ROOT / "src" / "loopgrad").iterdir() if link.is_symlink()}
     assert links == {folder: ROOT / folder for folder in FOLDERS}
     assert set(wheel["only-include"]) == {"src/loopgrad", *FOLDERS}
+    assert set(settings["hatch"]["build"]["exclude"]) == {f"/src/loopgrad/{folder}" for folder in FOLDERS}
     assert wheel["sources"] == {"src/loopgrad": "loopgrad", **{folder: f"loopgrad/{folder}" for folder in FOLDERS}}
     assert set(settings["pyright"]["include"]) == {"src/loopgrad/*.py", *(f"src/loopgrad/{f}" for f in FOLDERS)}
