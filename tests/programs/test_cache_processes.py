@@ -92,7 +92,7 @@ def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, first, tmp_pa
     assert second.stdout.splitlines()[:2] == first
     assert "damaged" in second.stderr
     third = run_in(tmp_path, process_device)
-    assert third.stderr == ""
+    assert "damaged" not in third.stderr  # a device may have a warning of its own
 
 
 def test_a_folder_that_cannot_be_used_is_no_obstacle(process_device, tmp_path):
