@@ -116,9 +116,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the samples, and for each of the devices that share tests its own."""
     sharing = _SHARED and set(_STAND_INS) <= set(chosen_devices())
-    dropped = {
-        item for item in items if _share(item.nodeid) >= _sampled(item) or (sharing and _on_others(item))
-    }
+    functions: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    dropped = {item for item in items if _share(item.nodeid) >= _sampled(item)}
+    for function, cases in functions.items():
+        dropped |= _numbered_beyond(cases)
+        if sharing and not function.startswith("tests/runtime/"):  # each device has a runtime of its own
+            dropped |= _on_others(function, cases)
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
         items[:] = [item for item in items if item not in dropped]
@@ -165,27 +170,43 @@ def _sampled(item: pytest.Item) -> float:
         return _SHARE
     if "emulator:" in item.name:
         return 0.0 if costly and _EMULATED < 1 else _EMULATED
-    case = getattr(item, "callspec", None)
-    many = case is not None and case.indices.get("seed", 0) >= _FIRST_SEEDS
-    return min(_COSTLY if costly else 1.0, _SEEDS if many else 1.0)
+    return _COSTLY if costly else 1.0
 
 
-def _on_others(item: pytest.Item) -> bool:
-    """Whether others of the devices that share tests run this one, not its own. A test of the runtime runs on each. One
-    of emitted code, or without parameters besides the device, runs on one GPU: functions take turns by the hash of
-    their names. Cases of a test take turns in order, along every parameter, so that none is left to one device."""
+def _parameters(item: pytest.Item) -> dict[str, object]:
     case = getattr(item, "callspec", None)
-    if case is None or item.nodeid.startswith("tests/runtime/"):
-        return False
-    devices = [name for name in _DEVICE_FIXTURES if name in case.params]
-    kinds = [str(case.params[name]).partition(":")[0] for name in devices]
-    if not kinds or kinds[0] not in _TURNS:
-        return False
-    besides = [index for name, index in case.indices.items() if name not in devices]
-    emitted = devices == ["gpu"]  # the interpreter doesn't run it
-    turns = _TURNS if besides and not emitted else _TURNS[::2]
-    function = item.nodeid.partition("[")[0]
-    return kinds[0] in turns and kinds[0] != turns[(int(len(turns) * _share(function)) + sum(besides)) % len(turns)]
+    return {} if case is None else case.params
+
+
+def _numbered_beyond(cases: list[pytest.Item]) -> set[pytest.Item]:
+    """What the sample of seeds leaves out of the cases of one test."""
+    seeds = list(dict.fromkeys(str(_parameters(case).get("seed")) for case in cases))
+    first = seeds[:_FIRST_SEEDS]
+    return {
+        case for case in cases if _share(case.nodeid) >= _SEEDS and str(_parameters(case).get("seed")) not in first
+    }
+
+
+def _on_others(function: str, items: list[pytest.Item]) -> set[pytest.Item]:
+    """Those that others of the devices that share tests run. A case of emitted code, one that is costly, of which GPUs
+    run few, or a test without parameters but the device runs on one GPU, other cases on one GPU or the interpreter.
+    Cases take turns in the order of their hashes: each device has its share of them, whatever their parameters are."""
+    devices = {item: _shared_device(item) for item in items}
+    cases = {item: item.nodeid.replace(device, "") for item, device in devices.items() if device}
+    kinds = {devices[item].partition(":")[0] for item in cases}
+    gpus_alone = "gpu" in _parameters(items[0]) or items[0].get_closest_marker("costly") is not None
+    turns = _TURNS[::2] if gpus_alone or len(set(cases.values())) < 2 else _TURNS
+    start = int(len(turns) * _share(function))
+    turn = {case: turns[k % len(turns)] for k, case in enumerate(sorted(set(cases.values()), key=_share), start)}
+    shared = {*turns} & kinds
+    return {item for item, case in cases.items() if devices[item].partition(":")[0] in shared - {turn[case]}}
+
+
+def _shared_device(item: pytest.Item) -> str:
+    """The device of a test, "" where it shares none."""
+    parameters = _parameters(item)
+    name = next((str(parameters[name]) for name in _DEVICE_FIXTURES if name in parameters), "")
+    return name if name.partition(":")[0] in _TURNS else ""
 
 
 def _share(name: str) -> float:
