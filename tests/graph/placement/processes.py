@@ -23,7 +23,7 @@ class Meeting:
     """A room for `size` threads."""
 
     def __init__(self, size: int) -> None:
-        self.barrier = threading.Barrier(size, timeout=20)
+        self.barrier = threading.Barrier(size, timeout=120)  # others may compile on a busy machine
         self.parts: list[Any] = [None] * size
         self.count = 0
 

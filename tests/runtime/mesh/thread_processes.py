@@ -18,7 +18,7 @@ from loopgrad.runtime import devices
 from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory
 from loopgrad.runtime.mesh.device import MeshDevice
 
-LONGEST: Final = 20.0  # seconds that a thread waits for the others
+LONGEST: Final = 120.0  # seconds that a thread waits for the others, who may compile on a busy machine
 NUMBERS = count()
 
 
