@@ -61,9 +61,10 @@ class DType:
             return False
 
     def __call__(self, value: Any = 0, /) -> Any:
-        """`value` as NumPy's scalar of this dtype (an array for sequences), which keeps its dtype beside tensors."""
+        """`value` as NumPy's scalar of this dtype (an array for sequences), which keeps its dtype beside tensors; of a
+        tensor `value.astype`."""
         if hasattr(value, "astype") and not isinstance(value, np.ndarray | np.generic):
-            raise TypeError(f"{self.name}: expected a number, got {type(value).__name__}; use .astype(lg.{self.name})")
+            return value.astype(self)
         return self.np.type(value)
 
     @property

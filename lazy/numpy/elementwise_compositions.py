@@ -232,6 +232,8 @@ def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
     Tensor([0. , 0.5, 1. ], dtype=float64)
     """
     (a, b), weak = meet("heaviside", (x, at_zero), floating=True)
+    if a.dtype.kind == "c":
+        raise dtype_refused("heaviside", "biuf", a.dtype)
     t = wrap(a, weak)
     step = where(equal(t, 0), wrap(b, weak), where(less(t, 0), 0.0, 1.0))
     return where(isnan(t), t, step)

@@ -85,6 +85,11 @@ class FloatLimits:
     min: float
     smallest_normal: float
 
+    @property
+    def tiny(self) -> float:
+        """Another name of `smallest_normal`."""
+        return self.smallest_normal
+
 
 @dataclass(frozen=True, slots=True)
 class IntegerLimits:

@@ -32,7 +32,7 @@ from loopgrad.lazy.tensor.core import (
     copied,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, joined_shape, meet
+from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, meet
 from loopgrad.lazy.tensor.outputs import Out, Unary, binary, delivered, unary
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ def signbit(x: ArrayLike, /) -> Tensor:
     Tensor([False,  True], dtype=bool)
     """
     t = as_tensor(x)
+    if t._value.dtype.kind == "c":
+        raise dtype_refused("signbit", "biuf", t._value.dtype)
     return wrap(ops.signbit(t._value)) if t._value.dtype.kind == "f" else less(t, 0)
 
 
@@ -139,6 +141,8 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     Tensor([-1., -2.], dtype=float64)
     """
     (a, b), weak = meet("copysign", (x, y), floating=True)
+    if a.dtype.kind == "c":
+        raise dtype_refused("copysign", "biuf", a.dtype)
     size = absolute(wrap(a, weak))
     return where(signbit(wrap(b)), negative(size), size)
 

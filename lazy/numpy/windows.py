@@ -126,14 +126,15 @@ def i0(x: ArrayLike, /) -> Tensor:
     near, finite, series, beyond, outer = _pieces(t)
     half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
     far = multiply(multiply(half, beyond), half)
-    return where(near, series, where(finite, far, absolute(t)))
+    steep = where(finite, 0.0, math.inf)  # infinite with its slope, NaN of NaN
+    return where(near, series, where(finite, far, multiply(steep, absolute(t))))
 
 
 def scaled_i0(t: Tensor) -> Tensor:
     """exp(-|t|) * i0(t) of floats of at least 32 bits."""
     near, finite, series, beyond, _ = _pieces(t)
     close = multiply(series, exp(negative(where(near, absolute(t), 0.0))))
-    return where(near, close, where(finite, beyond, reciprocal(absolute(t))))
+    return where(near, close, where(finite, beyond, reciprocal(where(finite, 1.0, absolute(t)))))
 
 
 def _pieces(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

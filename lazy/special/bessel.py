@@ -133,7 +133,8 @@ def _i1(x: Tensor, scaled: bool) -> Tensor:
     outer = where(near, NEAR, where(endless, NEAR, size))
     beyond = chebyshev(terms.I1_BEYOND, (2.0 * NEAR) / outer - 1.0) / sqrt(outer)
     half = exp(0.5 * outer)  # twice, since exp(x) overflows before the result does
-    far = where(endless, 0.0 if scaled else INFINITY, beyond if scaled else (half * beyond) * half)
+    steep = 0.0 if scaled else where(endless, INFINITY, 0.0) * size  # infinite with its slope
+    far = where(endless, steep, beyond if scaled else (half * beyond) * half)
     return where(near, series, where(below, -far, far))
 
 

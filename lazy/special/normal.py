@@ -103,7 +103,12 @@ def erfinv(x: ArrayLike, /) -> Tensor:
 def _erfinv(x: Tensor) -> Tensor:
     w = -(log1p(-x) + log1p(x))
     far = _outer(w)
-    return where(absolute(x) <= 1.0, where(w > BORDER, where(x < 0.0, -far, far), _inner(x, w)), float("nan"))
+    return where(w > BORDER, where(x < 0.0, -far, far), _inner(x, w)) + _steep(1.0 - absolute(x)) * x
+
+
+def _steep(room: Tensor) -> Tensor:
+    """A slope to add: 0 within the domain, infinite at its border and NaN beyond, as value and derivative are."""
+    return where(room > 0.0, 0.0, where(room == 0.0, float("inf"), float("nan")))
 
 
 def erfcinv(y: ArrayLike, /) -> Tensor:
@@ -121,8 +126,7 @@ def _erfcinv(y: Tensor) -> Tensor:
     small = where(above, 2.0 - y, y)
     w = -(log(small) + log1p(1.0 - small))
     far = _outer(w)
-    known = logical_and(y >= 0.0, y <= 2.0)
-    return where(known, where(w > BORDER, where(above, -far, far), _inner(1.0 - y, w)), float("nan"))
+    return where(w > BORDER, where(above, -far, far), _inner(1.0 - y, w)) + _steep(small) * (1.0 - y)
 
 
 def ndtri(p: ArrayLike, /) -> Tensor:

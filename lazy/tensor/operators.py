@@ -21,6 +21,7 @@ from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
+from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.outputs import assign
 
 if TYPE_CHECKING:
@@ -162,6 +163,16 @@ def _in_place(sign: str, method: Method) -> Method:
     return in_place
 
 
+def _whole(function: Callable[[Any], Tensor]) -> Callable[[Any], Any]:
+    """What `math.floor` and its like give: an int, as of NumPy's numbers; of a value that is traced a tensor."""
+
+    def method(self: Any) -> Any:
+        result = function(self)
+        return int(to_numpy(result, "int").item()) if result._value.scope is None and result.size == 1 else result
+
+    return method
+
+
 class Operators(TensorCore):
     """What Python's operators do."""
 
@@ -209,9 +220,9 @@ class Operators(TensorCore):
     __abs__ = _unary(elementwise.absolute)
     __invert__ = _unary(elementwise.bitwise_invert)
     __round__ = elementwise.round
-    __floor__ = _unary(elementwise.floor)
-    __ceil__ = _unary(elementwise.ceil)
-    __trunc__ = _unary(elementwise.trunc)
+    __floor__ = _whole(elementwise.floor)
+    __ceil__ = _whole(elementwise.ceil)
+    __trunc__ = _whole(elementwise.trunc)
 
     def __divmod__(self, other: Any) -> Any:
         return elementwise.floor_divide(self, other), elementwise.remainder(self, other)  # type: ignore[arg-type]

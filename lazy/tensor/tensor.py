@@ -33,11 +33,13 @@ from loopgrad.lazy.numpy import (
     running_totals,
     sorting,
     special_values,
+    text,
     writes,
 )
 from loopgrad.lazy.numpy.at_updates import At
 from loopgrad.lazy.numpy.constants import array_api_versions
 from loopgrad.lazy.numpy.creation import asarray, astype
+from loopgrad.lazy.numpy.flat import flat
 from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, absent_name
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.numpy.views_and_assignment import set_item, subscript
@@ -250,7 +252,7 @@ class Tensor(Operators):
         if part := part_of(self):
             return f"Tensor({part}, shape={self.shape}, dtype={self.dtype})"
         array = to_numpy(self, "text")
-        body = np.array2string(array, separator=", ", prefix="Tensor(", threshold=1000, edgeitems=3)
+        body = np.array2string(array, separator=", ", prefix="Tensor(")
         return f"Tensor({body}, dtype={self.dtype})"
 
     def __str__(self) -> str:
@@ -461,6 +463,9 @@ class Tensor(Operators):
     nonzero = found_positions.nonzero
     searchsorted = sorting.searchsorted
     take = take
+    flat = flat
+    tobytes = text.tobytes
+    tofile = text.tofile
 
     def __getattr__(self, name: str) -> Any:
         """NumPy's attributes that tensors lack: what to use instead."""

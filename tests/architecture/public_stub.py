@@ -46,6 +46,7 @@ ROWS: Final = {
     "Samples, polynomials": (
         "lazy.numpy.polynomial_roots", "lazy.numpy.polynomials", "lazy.numpy.sampled_functions",
     ),
+    "Text, walks": ("lazy.numpy.text",),
     "Shapes, dtypes": ("lazy.numpy.namespace_info", "lazy.numpy.shapes_and_dtypes", "lazy.tensor.promotion"),
     "Windows, general forms": (
         "lazy.numpy.convolution", "lazy.numpy.general_products", "lazy.numpy.window_reductions",

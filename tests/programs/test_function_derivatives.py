@@ -42,6 +42,8 @@ PROGRAMS = """
     issubdtype frombuffer fromiter fromstring genfromtxt loadtxt seterr
     eval_shape export linear_transpose load load_exported map_shards save sweep
     options promote_types register_pytree register_static result_type set_default_dtype shape size
+    array2string array_repr array_str base_repr binary_repr format_float_positional format_float_scientific
+    get_printoptions iterable ndenumerate ndindex printoptions set_printoptions
     iscomplexobj isrealobj __array_namespace_info__ isscalar synchronize explain to_dot to_networkx to_text
 """
 REVERSE_ONLY = "attention"  # tests/lazy/networks has its derivatives
@@ -56,7 +58,7 @@ WITHOUT_DERIVATIVES = [
     for name in text.split()
 ]
 METHODS_WITHOUT_DERIVATIVES = """
-    argpartition choose compress fill partition put view
+    argpartition choose compress fill flat partition put tobytes tofile view
     all any argmax argmin argsort at device dtype item itemsize nbytes ndim nonzero numpy searchsorted shape size
     to_device tolist
 """

@@ -99,8 +99,8 @@ def test_dtypes_are_called(device: str) -> None:
     assert type(lg.float32(2.5)) is np.float32
     check(lg.float32(3) * lg.asarray(np.float32([1, 2])), np.float32([3, 6]))
     check(lg.asarray(lg.int8(7)), np.int8(7))
-    with pytest.raises(TypeError, match=r"use \.astype\(lg\.float32\)"):
-        lg.float32(lg.ones(2))
+    check(lg.float32(lg.asarray([1.5, 2.0])), np.float32([1.5, 2.0]))
+    assert lg.grad(lambda x: lg.float64(x) ** 2)(3.0) == 6.0
 
 
 def test_names_that_are_not_offered_say_what_to_do() -> None:
@@ -158,3 +158,18 @@ def test_the_page_for_users_of_numpy_is_complete() -> None:
     offered, _, refused = page.partition("## Not offered")
     assert [n for n in (*lg.__all__, *lg.fft.__all__, *lg.linalg.__all__) if f"`{n}`" not in offered] == []
     assert [n for n in (*ABSENT, *LINALG_ABSENT, *TENSOR_ABSENT) if f"`{n}`" not in refused] == []
+
+
+def test_signs_of_complex_numbers_are_refused() -> None:
+    for call in (lambda m, z: m.signbit(z), lambda m, z: m.copysign(z, 1.0), lambda m, z: m.heaviside(1.0, z)):
+        for m, z in ((np, np.array([1j])), (lg, lg.asarray([1j]))):
+            with pytest.raises(TypeError):
+                call(m, z)
+
+
+def test_text_follows_the_settings() -> None:
+    x = lg.asarray([1 / 3, 1e-9, 2.0])
+    with lg.printoptions(precision=2, suppress=True, threshold=2, edgeitems=1):
+        assert (repr(x), str(x)) == ("Tensor([0.33, ..., 2.  ], dtype=float64)", "[0.33 ... 2.  ]")
+        assert lg.get_printoptions()["precision"] == 2
+    assert [i for i, v in lg.ndenumerate(x) if v > 1.0] == [(2,)]

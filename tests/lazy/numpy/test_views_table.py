@@ -55,6 +55,8 @@ NOT_OF_ARRAYS = """
     all_gather all_to_all axis_index axis_size gather_all mesh pmax pmean pmin ppermute pshuffle psum psum_scatter
     pswapaxes shard shard_batches
     complexfloating floating generic inexact integer issubdtype number signedinteger unsignedinteger
+    array2string array_repr array_str base_repr binary_repr format_float_positional format_float_scientific
+    get_printoptions iterable ndenumerate ndindex printoptions set_printoptions
     frombuffer fromiter fromstring genfromtxt loadtxt errstate seterr
     byte cdouble csingle double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong ulonglong
     ushort copyto fill_diagonal iscomplexobj isrealobj place put put_along_axis putmask

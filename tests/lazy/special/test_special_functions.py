@@ -167,3 +167,18 @@ def test_in_loops_and_lanes(device: str) -> None:
     step = 1e-5
     expected = (inverse(shapes + step, 0.5) - inverse(shapes - step, 0.5)) / (2 * step)
     np.testing.assert_allclose(np.asarray(slope), expected, 1e-5)
+
+
+def test_slopes_at_borders_and_beyond(device: str) -> None:
+    cases = (
+        (lg.special.erfinv, (2.0, np.nan), (-1.5, np.nan), (1.0, np.inf), (-1.0, np.inf)),
+        (lg.special.erfcinv, (-1.0, np.nan), (2.5, np.nan), (0.0, -np.inf), (2.0, -np.inf)),
+        (lg.special.ndtri, (-1.0, np.nan), (1.5, np.nan), (0.0, np.inf), (1.0, np.inf)),
+        (lg.special.i0, (np.inf, np.inf), (-np.inf, -np.inf)),
+        (lg.special.i1, (np.inf, np.inf), (-np.inf, np.inf)),
+        (lg.grad(lg.special.i0e), (1e-300, 1.5)),
+    )
+    for function, *points in cases:
+        x, expected = np.array(points).T
+        slope = lg.vmap(lg.grad(function))(lg.asarray(x))
+        np.testing.assert_allclose(np.asarray(slope), expected, rtol=1e-14, err_msg=str(function))

@@ -94,7 +94,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     **dict.fromkeys(
         words("""
         asanyarray ascontiguousarray errstate frombuffer fromiter fromstring genfromtxt issubdtype loadtxt polyfit roots
-        seterr vectorize
+        seterr vectorize array2string array_repr array_str base_repr binary_repr format_float_positional
+        format_float_scientific get_printoptions iterable ndenumerate ndindex printoptions set_printoptions
         broadcast_shapes can_cast finfo iinfo isdtype promote_types result_type ndim shape size unravel_index
         indices from_dlpack frexp linalg nextafter spacing unique unique_all unique_counts unique_inverse unique_values
         iscomplexobj isrealobj real_if_close fft load random save testing __array_api_version__
