@@ -166,7 +166,20 @@ NN_ABSENT: Final[dict[str, str]] = {
     "softsign": "lg.nn.soft_sign", "conv": "lg.conv", "batch_norm": "lg.nn.standardize over the batch axes",
     "layer_norm": "lg.nn.standardize", "cross_entropy": "-(labels * lg.nn.log_softmax(x)).sum(-1).mean()",
 }  # fmt: skip
-LINALG_ABSENT: Final[dict[str, str]] = {"LinAlgWarning": "nothing warns: singular matrices give infinities or NaN"}
+_OF_SYMMETRIC: Final = "of symmetric matrices w, v = lg.linalg.eigh(a), then v * f(w) @ v.mT"
+_DENSE: Final = "lg.linalg.solve of the dense matrix, or a lg.scan over its rows"
+LINALG_ABSENT: Final[dict[str, str]] = {
+    "LinAlgWarning": "nothing warns: singular matrices give infinities or NaN",
+    **dict.fromkeys(("sqrtm", "logm", "funm", "signm", "cosm", "sinm", "fractional_matrix_power"), _OF_SYMMETRIC),
+    **dict.fromkeys(("solve_banded", "solveh_banded", "tridiagonal_solve"), _DENSE),
+    "eigh_tridiagonal": "lg.linalg.eigh of the dense matrix",
+    "solve_toeplitz": "lg.linalg.solve(lg.linalg.toeplitz(c), b)",
+    "solve_circulant": "lg.fft.ifft(lg.fft.fft(b) / lg.fft.fft(c))", "triangular_solve": "lg.linalg.solve_triangular",
+    "expm_frechet": "lg.jvp(lg.linalg.expm, (a,), (e,))",
+    "orth": "the columns of u of lg.linalg.svd(a) with singular values above rounding",
+    "null_space": "the rows of vh of lg.linalg.svd(a) with singular values of rounding",
+    "polar": "u, s, vh = lg.linalg.svd(a, full_matrices=False), then u @ vh and vh.mT * s @ vh",
+}  # fmt: skip
 
 # attributes of arrays
 TENSOR_ABSENT: Final[dict[str, str]] = {

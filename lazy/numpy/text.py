@@ -112,8 +112,8 @@ def ndenumerate(x: ArrayLike) -> Iterator[tuple[tuple[int, ...], Tensor]]:
 def tobytes(x: ArrayLike, order: str = "C") -> bytes:
     """The bytes of the elements, row by row or, with "F", column by column; evaluates.
 
-    >>> lg.asarray([1, 2], dtype=lg.uint8).tobytes()
-    b'\x01\x02'
+    >>> lg.asarray([72, 105], dtype=lg.uint8).tobytes()
+    b'Hi'
     """
     return to_numpy(as_tensor(x), "tobytes").tobytes(order)  # type: ignore[arg-type]
 

@@ -313,6 +313,11 @@ RIGHT = np.sin(np.arange(12.0)).reshape(2, 3, 2)
 WIDE = np.cos(np.arange(12.0) ** 2 * 0.7).reshape(3, 4)
 LARGER = np.cos(np.arange(16.0) * 1.7).reshape(4, 4) + 2 * np.eye(4)
 
+# tests/lazy/numpy/linalg/test_special_matrices.py has their derivatives
+PATTERNS = """
+    block_diag circulant companion convolution_matrix dft fiedler hadamard hankel helmert hilbert invhilbert invpascal
+    khatri_rao leslie pascal toeplitz
+"""
 LINALG: dict[str, list[Case]] = {
     "solve": [(lambda m, a, b: m.linalg.solve(a, b), (SQUARES, r)) for r in (RIGHT, RIGHT[0], RIGHT[0, :, 0])],
     "inv": [(lambda m, a: m.linalg.inv(a), (SQUARES,))],
@@ -334,6 +339,7 @@ LINALG: dict[str, list[Case]] = {
     "cond": [(lambda m, a, p=p: m.linalg.cond(a, p), (SQUARES,)) for p in (None, -2, 1, "fro")],
     "expm": [(lambda m, a, by=by: m.linalg.expm(by * a), (SQUARES,)) for by in (0.01, 1.0, 9.0)],
     "matrix_rank": [],
+    **{name: [] for name in PATTERNS.split()},
     "tensorsolve": [(lambda m, a, b: m.linalg.tensorsolve(a.reshape(2, 2, 4), b.reshape(2, 2)), (LARGER, X[:4]))],
     "tensorinv": [(lambda m, a: m.linalg.tensorinv(a.reshape(4, 2, 2), ind=1), (LARGER,))],
     "solve_triangular": [
