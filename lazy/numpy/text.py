@@ -63,7 +63,7 @@ def set_printoptions(*args: Any, **options: Any) -> None:
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The settings that `set_printoptions` takes.
+    """The settings that `set_printoptions` takes, of which none changes shapes, dtypes or elements.
 
     >>> lg.get_printoptions()["precision"]
     8
@@ -72,7 +72,8 @@ def get_printoptions() -> dict[str, Any]:
 
 
 def printoptions(*args: Any, **options: Any) -> AbstractContextManager[Any]:
-    """`set_printoptions` inside a `with`; afterwards they are as before. Its errors are the same.
+    """`set_printoptions` inside a `with`; afterwards they are as before. Raises ValueError or TypeError
+    as that does.
 
     >>> with lg.printoptions(precision=2):
     ...     print(lg.asarray([1 / 3]))
