@@ -13,9 +13,8 @@ which anything else reads, are one. What is one step depends on who does it:
 - a vendor's library: neighbouring axes behind which there is nothing, or one before which there is nothing (along two
   axes of images that lie side by side cuFFT takes five times as long as with transposed ones), unless its columns are
   short: on an H200 own kernels took half of cuFFT's time along axes 0 and 2 of (128, 64, 128), and twice as long along
-  axis 0 of (1024, 8192). Libraries multiply by
-  nothing, so the factor is an operation, which is fused with what comes after. Only what is worth a call, of a graph
-  without loops: those are recorded with own kernels;
+  axis 0 of (1024, 8192). Libraries multiply by nothing, so the factor is an operation, which is fused with what comes
+  after. Only what is worth a call, of a graph without loops: those are recorded with own kernels;
 - own kernels: one axis of a length that every workgroup holds, where neighbours are read together; with the factor.
 
 Enters: a Graph after the passes. Leaves: one that means the same.

@@ -83,6 +83,23 @@ def test_batches_and_lanes(device: str) -> None:
     near(np.sum(np.asarray(found) * way), (value(x + h * way) - value(x - h * way)) / (2 * h), 1e-6)
 
 
+def test_columns(device: str) -> None:
+    """Along an axis that isn't the last, of all kinds, also of an odd length: where they lie, in one step each."""
+    z = RNG.standard_normal((2, 18, 17)) + 1j * RNG.standard_normal((2, 18, 17))
+
+    def f(m: Any, z: Any) -> list[Any]:
+        back = [m.fft.irfft(z, n, axis=1, norm="ortho") for n in (30, 35)]
+        return [m.fft.ifft(z, axis=1), m.fft.rfft(z.real, axis=1), *back]
+
+    compiled = lg.compile(lambda z: f(lg, z))
+    for found, expected in zip(compiled(lg.asarray(z)), f(np, z), strict=True):
+        near(found, expected)
+    if device != "interpreter":
+        with lg.options(libraries=False):
+            names = [row.name for row in compiled.plan(lg.asarray(z)).routines]
+        assert all(name.endswith("_along") for name in names)
+
+
 def test_replayed(device: str) -> None:
     z = RNG.standard_normal((4, 12)) + 1j * RNG.standard_normal((4, 12))
     replay = lg.compile(lambda z: lg.fft.fftn(z * 2) + 1).capture(lg.asarray(z))
