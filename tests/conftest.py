@@ -11,10 +11,11 @@ LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests mark
 driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
 them, and the emulator none. Where simulators of CUDA run beside Vulkan, they share tests: each runs on one of them,
 and what has parameters besides, cases of one thing, on one of them or on the interpreter, in turn (see _on_others).
-LOOPGRAD_TEST_SHARED=0 runs each on all. Real GPUs share nothing, nor does the CPU. Most tests' programs of the CPU are
-compiled without LLVM's optimisations (see code_levels). Tests of random programs that a parameter `seed` numbers run
-for the first of the seeds and for a sample of the others, LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share
-of all tests with parameters that run.
+LOOPGRAD_TEST_SHARED=0 runs each on all. Real GPUs share nothing, nor does the CPU. Of a test that combines three
+parameters or more, half of the combinations run, such that any two values still meet; with LOOPGRAD_TEST_COMBINATIONS=1
+all. Most tests' programs of the CPU are compiled without LLVM's optimisations (see code_levels). Tests of random
+programs that a parameter `seed` numbers run for the first of the seeds and for a sample of the others,
+LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SEEDS = float(os.environ.get("LOOPGRAD_TEST_SEEDS", 1 / 2))
 _FIRST_SEEDS = 4
+_COMBINED = os.environ.get("LOOPGRAD_TEST_COMBINATIONS", "0") != "1"
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
 _TURNS = ("simulator", "interpreter", "vulkan", "interpreter")
@@ -122,7 +124,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped = {item for item in items if _share(item.nodeid) >= _sampled(item)}
     for function, cases in functions.items():
         dropped |= _numbered_beyond(cases)
-        if sharing and not function.startswith("tests/runtime/"):  # each device has a runtime of its own
+        if _COMBINED:
+            dropped |= (odd := _odd_combinations(function, cases))
+            cases = [case for case in cases if case not in odd]
+        if sharing and cases and not function.startswith("tests/runtime/"):  # each device has a runtime of its own
             dropped |= _on_others(function, cases)
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
@@ -185,6 +190,26 @@ def _numbered_beyond(cases: list[pytest.Item]) -> set[pytest.Item]:
     return {
         case for case in cases if _share(case.nodeid) >= _SEEDS and str(_parameters(case).get("seed")) not in first
     }
+
+
+def _names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0]
+    return names.replace(" ", "").split(",") if isinstance(names, str) else list(names)
+
+
+def _odd_combinations(function: str, items: list[pytest.Item]) -> set[pytest.Item]:
+    """Every second of the combinations of three parameters or more: those whose values' numbers, each counted as it
+    first comes, add up to odd numbers (in half of the functions even ones). Names of one `parametrize` are one."""
+    together = [_names(mark) for mark in items[0].iter_markers("parametrize")]
+    alone = {*_parameters(items[0])} - {name for names in together for name in names} - {*_DEVICE_FIXTURES}
+    axes = [*together, *([name] for name in sorted(alone))]
+    values = {item: [tuple(id(_parameters(item).get(name)) for name in names) for names in axes] for item in items}
+    numbers = [{value: k for k, value in enumerate(dict.fromkeys(axis))} for axis in zip(*values.values(), strict=True)]
+    if sum(len(axis) > 1 for axis in numbers) < 3:
+        return set()
+    start = int(2 * _share(function))
+    placed = {item: sum(n[value] for n, value in zip(numbers, values[item], strict=True)) for item in items}
+    return {item for item, place in placed.items() if (place + start) % 2}
 
 
 def _on_others(function: str, items: list[pytest.Item]) -> set[pytest.Item]:
