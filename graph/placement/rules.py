@@ -53,7 +53,11 @@ def _put(walk: GraphPartition, node: Node, operands: Sequence[Value], **changed:
 def _kept(walk: GraphPartition, node: Node, operands: Places) -> None:
     """What keeps lanes, or has none."""
     axis = walk.places[node.results[0]].axis
-    if axis is None:
+    if axis is None and _ordered_sum(walk, node):
+        walk.env[node.results[0]] = _folded(
+            walk, walk.at(node.operands[0], REPLICATED), node.attrs["axes"], COMBINES[node.op]
+        )
+    elif axis is None:
         _put(walk, node, [walk.at(v, REPLICATED) for v in node.operands])
     elif node.op == "gather" and operands[0].axis is not None and operands[0].axis < len(node.operands) - 1:
         table, *indices = [walk.at(v, Place(axis) if i else operands[0]) for i, v in enumerate(node.operands)]
@@ -68,6 +72,13 @@ def _kept(walk: GraphPartition, node: Node, operands: Places) -> None:
     else:
         _note_order(walk, node)
         _put(walk, node, walk.operands_of(node, axis), **walk.attrs_of(node, axis))
+
+
+def _ordered_sum(walk: GraphPartition, node: Node) -> bool:
+    """Whether a reduction of what all processes have is put in order: what else is in a process' program, which depends
+    on its lanes, decides in which kernel and in what order its device would do it."""
+    ordered = node.op in REDUCTIONS and node.operands[0].dtype.is_float
+    return ordered and not walk.inside and not walk.partition.fast
 
 
 def _note_order(walk: GraphPartition, node: Node) -> None:
