@@ -42,8 +42,7 @@ UPDATES = (
 )  # fmt: skip
 
 
-@pytest.mark.costly
-def test_methods_are_numpys(device: str) -> None:
+def test_methods_are_numpys() -> None:
     mask, rows = FLOATS > 0.3, np.arange(3)
     for call, names, data in CALLS:
         for name in names:
@@ -68,8 +67,7 @@ def test_at_writes_to_the_tensor(device: str) -> None:
     assert whole[0, 0] == np.int8(np.int16(207) - 256)
 
 
-@pytest.mark.costly
-def test_methods_are_differentiated(device: str) -> None:
+def test_methods_are_differentiated() -> None:
     x = lg.asarray([1.5, 0.5, 2.0, 0.75])
     weights = lg.asarray([1.0, 3.0, 0.5, 2.0])
 

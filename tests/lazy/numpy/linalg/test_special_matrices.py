@@ -59,8 +59,7 @@ def test_batches_are_matrices_side_by_side(device: str) -> None:
     check(blocks[1], np.asarray(lg.linalg.block_diag(leslie[1], M)))
 
 
-@pytest.mark.costly
-def test_derivatives(device: str) -> None:
+def test_derivatives() -> None:
     def all_of_them(c: Any, r: Any) -> Any:
         m = lg.linalg
         parts = [m.toeplitz(c, r), m.hankel(c, r), m.circulant(c), m.convolution_matrix(c, 2), m.fiedler(c)]
