@@ -17,6 +17,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.loops.traced_functions import kind_of, require_returned_generators, trace_tree
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
+from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
 
 PUBLIC: Final = "checkpoint checkpoint_policies name"
@@ -84,8 +85,6 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
     if fun is None:
         return lambda f: checkpoint(f, policy=policy)
     check_function("checkpoint", fun)
-    if save is None:
-        return fun
 
     @wraps(fun)
     def rematerialised(*args: Any, **kwargs: Any) -> Any:
@@ -98,12 +97,17 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
             for i, t in zip(moving, inner, strict=True):
                 given[i] = t
             positional, named = unflatten(structure, given)
-            results = fun(*positional, **named)
+            return fun(*positional, **named)
+
+        def traceable(inner: Any) -> Any:
+            results = call(inner)
             require_returned_generators("checkpoint", results)
             return results
 
+        if save is None:  # nothing is computed again: only the memory of arguments and results is the function's own
+            return map_leaves(lambda x: private(as_tensor(x)), call([private(t) for t in tensors]))
         as_tuple = flatten(tuple(tensors))[1]
-        traced = trace_tree("checkpoint", call, as_tuple, [kind_of(t) for t in tensors])
+        traced = trace_tree("checkpoint", traceable, as_tuple, [kind_of(t) for t in tensors])
         values = recomputed(traced.graph, (*(t._value for t in tensors), *traced.captures), save)
         return unflatten(traced.structure, [wrap(v, w) for v, w in zip(values, traced.weak, strict=True)])
 

@@ -213,3 +213,33 @@ def looped(v: Any) -> Any:
     for _ in range(3):
         v = np.sin(v) * np.cos(v) + 0.3
     return v
+
+
+POLICIES = [None, lg.checkpoint_policies.everything_saveable, lg.checkpoint_policies.dots_saveable]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["nothing", "everything", "products"])
+def test_memory_of_arguments_and_results_belongs_to_the_function(device: str, policy: Any) -> None:
+    """Also where everything is saved, so that there is nothing to compute again. The oracle is NumPy on copies."""
+    x = lg.asarray([1.0, 2.0, 3.0])
+    host = np.ones(2)
+
+    def writes(given: dict[str, Any], other: Any) -> Any:
+        v = given["v"]
+        v[::-1] += 10.0
+        other *= 3.0
+        return v * x + other.sum(), v
+
+    def outer(x: Any) -> Any:
+        results = lg.checkpoint(writes, policy=policy)({"v": x}, host)
+        return results[0].sum() + x.sum()
+
+    product, written = lg.checkpoint(writes, policy=policy)({"v": x}, host)
+    np.testing.assert_array_equal(product, (np.arange(1.0, 4) + 10) * np.arange(1.0, 4) + 6)
+    np.testing.assert_array_equal(written, np.arange(1.0, 4) + 10)
+    assert lg.compile(outer)(x) == (1 + 4 + 9) + 10 * 6 + 3 * 6 + 6
+    np.testing.assert_array_equal(lg.grad(outer)(x), [2.0, 3, 4])
+    same = lg.checkpoint(lambda v: v, policy=policy)(x)
+    same *= 2.0
+    np.testing.assert_array_equal(x, [1.0, 2, 3])
+    np.testing.assert_array_equal(host, [1.0, 1])
