@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.emitted_kernels import SAMPLE, Emitted
 
 PROCESSORS = ("gfx90a", "gfx942", "gfx1100")
-BATCH = 24  # kernels of a module
+BATCH = 36  # kernels of a module
 DESCRIPTOR = 64  # bytes
 
 

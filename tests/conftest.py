@@ -36,7 +36,7 @@ _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
 _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
 _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
-_SEEDS = float(os.environ.get("LOOPGRAD_TEST_SEEDS", 1 / 2))
+_SEEDS = float(os.environ.get("LOOPGRAD_TEST_SEEDS", 1 / 3))
 _FIRST_SEEDS = 4
 _COMBINED = os.environ.get("LOOPGRAD_TEST_COMBINATIONS", "0") != "1"
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
