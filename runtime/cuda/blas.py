@@ -10,6 +10,7 @@ import ctypes
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any, Final
 
+from loopgrad.codegen.targets.gpu.interface import tiny_products
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
 from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Words
 from loopgrad.runtime.gpu.streams.api import StreamFailure
@@ -19,7 +20,6 @@ SMALLEST_WORK: Final = 1 << 20  # multiplications; below that our own kernels, w
 LARGEST_SIDE: Final = (1 << 31) - 1
 NEIGHBOURS: Final = 32
 MANY_LANES: Final = 1 << 17
-TINY: Final = 16  # no side of a product that a lane for each element makes, where there are many, is longer
 DEFAULT_ALGORITHM: Final = -1
 PLAIN, TRANSPOSED = 0, 1
 
@@ -85,15 +85,7 @@ def worthwhile(shape: ProductShape, dtype: DType) -> bool:
     """Whether the library would be of use."""
     batch, m, k, n = shape[:4]
     fits = dtype in TYPES and max(batch, m, k, n) <= LARGEST_SIDE
-    return fits and batch * m * k * n >= SMALLEST_WORK and not (reads_suffice(shape) or tiny(shape))
-
-
-def tiny(shape: ProductShape) -> bool:
-    """Whether there are so many products of so few elements that they are left to a lane for each element (see
-    codegen/targets/gpu/lanes/product_plan.py:tiny): 65,536 of 12 x 12 take 74 us on an H200 so, 167 by
-    cuBLAS; 32,768 of 16 x 16 74 and 84."""
-    batch, m, k, n = shape[:4]
-    return max(m, k, n) <= TINY and batch * m * n >= MANY_LANES
+    return fits and batch * m * k * n >= SMALLEST_WORK and not (reads_suffice(shape) or tiny_products(batch, m, k, n))
 
 
 def reads_suffice(shape: ProductShape) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.targets.gpu.interface import tiny_products
 from loopgrad.graph.types import DType, float32, float64
 
 SIDES: Final = (128, 64, 32, 16)
@@ -23,8 +24,6 @@ SLAB: Final = 1024  # elements of an operand that a workgroup loads at once
 SHORTEST: Final = 8  # terms of a slab: two waits a slab must be worth it
 SMALLEST: Final = 8  # a product with a shorter side has no use for squares
 SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that counts
-TINY: Final = 16  # no side of a tiny product is longer
-MANY_ELEMENTS: Final = 1 << 17  # of tiny products together
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +100,12 @@ def squared(step: MatmulStep, dtype: DType, group: int, memory: int) -> Product 
     work = step.batch * step.m * step.n * step.k
     if dtype not in (float32, float64) or min(step.m, step.n, step.k) < SMALLEST or work < SMALLEST_WORK:
         return None
-    if group < NEXT * NEXT or group & (group - 1) or tiny(step.batch, step.m, step.k, step.n):
+    if group < NEXT * NEXT or group & (group - 1) or tiny_products(step.batch, step.m, step.k, step.n):
         return None
     found = [_fitting(step, side, dtype.bits // 8, group, memory) for side in SIDES]
     fitting = [product for product in found if product is not None]
     useful = [p for p in fitting if p.side < 2 * min(step.m, step.n)] or fitting[-1:]
     return next((p for p in useful if p.tiles >= FEW_SQUARES), useful[-1] if useful else None)
-
-
-def tiny(batch: int, m: int, k: int, n: int) -> bool:
-    """Whether there are so many products of so few elements that a lane for each element has the device busy: its
-    neighbours read what it reads, and a workgroup that made one product would wait for most of its time."""
-    return max(m, k, n) <= TINY and batch * m * n >= MANY_ELEMENTS
 
 
 def _fitting(step: MatmulStep, side: int, itemsize: int, group: int, memory: int) -> Product | None:
