@@ -103,7 +103,8 @@ def equal_as_one(types: Iterable[TensorType]) -> tuple[TensorType, ...]:
 
 
 def check_inputs(types: Sequence[TensorType], buffers: Sequence[Buffer], device: str) -> None:
-    """Refuse buffers whose number, shape, dtype or device is not what was compiled."""
+    """Refuse buffers whose number, shape, dtype or device is not what was compiled. Those that pass have the very
+    types given from then on, which the next call sees at once."""
     if len(types) != len(buffers):
         raise ShapeError(f"expected {len(types)} inputs, got {len(buffers)}; pass as many as were captured")
     for expected, buffer in zip(types, buffers):  # noqa: B905  # checked, and half the time
@@ -123,4 +124,4 @@ def check_inputs(types: Sequence[TensorType], buffers: Sequence[Buffer], device:
             raise DTypeError(
                 f"expected input {position} of dtype {expected.dtype}, got {buffer.type.dtype}; cast it first"
             )
-        buffer._type = expected  # equal: the next call sees it at once
+        buffer._type = expected

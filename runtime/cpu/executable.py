@@ -107,7 +107,6 @@ class CpuExecutable(Executable):
             for (word, type), buffer in zip(places, buffers):  # noqa: B905  # checked, and half the time
                 if buffer._type is not type or buffer.device != "cpu":
                     check_inputs(self.input_types, buffers, "cpu")
-                    buffer._type = type  # equal: the next call sees it at once
                 words[word] = buffer.address or buffer.locate()
             for spares, word in self._made:
                 result = spares.take()

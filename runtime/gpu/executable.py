@@ -59,7 +59,7 @@ class GpuExecutable(Executable):
         return self.loaded.program
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        self._check(buffers)
+        check_inputs(self.input_types, buffers, self.device)
         with self.loaded.driver.lock:
             if (results := self.run_directly(buffers)) is not None:
                 return results
@@ -68,15 +68,6 @@ class GpuExecutable(Executable):
             self._context, results = self.submit(self._context, buffers)
             self._context.release()
             return results
-
-    def _check(self, buffers: Sequence[Buffer]) -> None:
-        types, device = self.input_types, self.device
-        if len(types) != len(buffers):
-            check_inputs(types, buffers, device)
-        for type, buffer in zip(types, buffers):  # noqa: B905  # checked, and half the time
-            if buffer._type is not type or buffer.device != device:
-                check_inputs(types, buffers, device)
-                buffer._type = type  # equal: the next call sees it at once
 
     def run_directly(self, buffers: Sequence[Buffer]) -> list[Buffer] | None:
         """The results of a call that needs nothing but addresses (see DirectCalls); None where it needs more, or memory
