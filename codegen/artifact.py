@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class StageTexts(Mapping[str, str]):
-    """StageTexts that are written when somebody looks at them, by stage: compiling needs few of them."""
+    """Texts that are written when somebody looks at them, by stage: compiling needs few of them."""
 
     def __init__(self, written: Mapping[str, Callable[[], str]]) -> None:
         self._written = written

@@ -138,7 +138,7 @@ def _infer_hermitian_dft(operands: tuple[Value, ...], attrs: Attrs, regions: tup
 
 
 def _along(op: str, shape: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
-    axes: tuple[int, ...] = attrs["axes"]
+    axes = axes_of(attrs)
     if not axes or len({*axes}) < len(axes) or not 0 <= min(axes) <= max(axes) < len(shape):
         raise shape_error(op, f"distinct axes of {shape}", axes, "name others")
     for axis in axes:

@@ -24,7 +24,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cas
 from loopgrad.lazy.tensor.operands import Shape, as_bool
 from loopgrad.lazy.tensor.promotion import promote_all, promote_weak
 from loopgrad.lazy.tensor.storage import private
-from loopgrad.lazy.tensor.trees import Tree, flatten, leaf_names, structure_error, unflatten
+from loopgrad.lazy.tensor.trees import Tree, flatten, leaf_names, map_leaves, structure_error, unflatten
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -82,9 +82,7 @@ def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tre
 
 def _decided(branch: Branch, operands: Tree) -> Tree:
     """What a branch gives that is known to be taken, with arguments and results of its own, as traced branches have."""
-    leaves, structure = flatten(tuple(operands))
-    results, shape = flatten(branch(*unflatten(structure, [private(x) for x in leaves])))
-    return unflatten(shape, [private(x) for x in results])
+    return map_leaves(private, branch(*map_leaves(private, tuple(operands))))
 
 
 def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, names: Sequence[str]) -> Tree:

@@ -30,7 +30,7 @@ _MADE_OTHERWISE: Final[dict[str, str]] = {
     "frompyfunc": "lg.vmap",
     "bmat": "lg.block",
     **dict.fromkeys(("asfortranarray", "matrix", "asmatrix"), "lg.asarray"),
-    **dict.fromkeys(("nditer",), "whole arrays at once, lg.fori_loop or lg.scan"),
+    "nditer": "whole arrays at once, lg.fori_loop or lg.scan",
     "broadcast": "lg.broadcast_arrays",
     **{n: f"lg.{d}" for n, d in (
         ("row_stack", "vstack"), ("in1d", "isin"), ("longdouble", "float64"), ("float128", "float64"),

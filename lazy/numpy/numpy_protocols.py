@@ -20,7 +20,6 @@ from loopgrad.lazy.tensor.evaluation import to_numpy
 # NumPy's answer is meant: an array to write to, NumPy's dtypes
 _NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
 _OF_DTYPES: Final = frozenset({"result_type", "can_cast"})
-_TEXT: Final = frozenset({"array2string", "array_repr", "array_str"})
 
 
 def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -73,8 +72,7 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
     elif function.__module__ in ("numpy.fft", "numpy.linalg"):
         found = _offered(getattr(ours, function.__module__.removeprefix("numpy.")), name)
     if found is None:
-        purpose = "text" if name in _TEXT else f"{function.__module__}.{name}"
-        take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, purpose)
+        take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, f"{function.__module__}.{name}")
         return function(*_with(take, args), **_with(take, kwargs))
     return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
 

@@ -13,6 +13,7 @@ functions, and NumPy's ufuncs called with tensors come here as well (`numpy_prot
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
@@ -139,10 +140,7 @@ def _folded(f: UfuncFunction, t: Tensor, axes: tuple[int, ...], initial: Any, wh
 def _rows(t: Tensor, axes: tuple[int, ...]) -> Tensor:
     """With one axis in front in place of these; of none, one of extent 1."""
     moved = moveaxis(t, axes, tuple(range(len(axes))))
-    count = 1
-    for n in moved.shape[: len(axes)]:
-        count *= n
-    return reshape(moved, (count, *moved.shape[len(axes) :]))
+    return reshape(moved, (prod(moved.shape[: len(axes)]), *moved.shape[len(axes) :]))
 
 
 def accumulate(f: UfuncFunction, x: ArrayLike, axis: int = 0, dtype: Any = None, out: Any = None) -> Tensor:

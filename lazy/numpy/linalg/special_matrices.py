@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loopgrad.graph.errors import LinAlgError, ShapeError, explained
-from loopgrad.graph.types import DType
 from loopgrad.lazy.numpy.complex_functions import conj
 from loopgrad.lazy.numpy.creation import asarray, zeros_like
 from loopgrad.lazy.numpy.elementwise import absolute, divide, multiply, negative, subtract
@@ -226,10 +225,6 @@ def khatri_rao(a: ArrayLike, b: ArrayLike) -> Tensor:
 # ---- of a size alone
 
 
-def _table(array: np.ndarray[Any, Any], dtype: DType | None = None) -> Tensor:
-    return asarray(array, dtype)
-
-
 def hilbert(n: int) -> Tensor:
     """The n by n matrix 1 / (i + j + 1), of the default float: the example of a matrix that is nearly singular.
 
@@ -238,7 +233,7 @@ def hilbert(n: int) -> Tensor:
             [0.5       , 0.33333333]], dtype=float64)
     """
     i, j = _places(n, n)
-    return _table(1.0 / (i + j + 1.0), default_dtype())
+    return asarray(1.0 / (i + j + 1.0), default_dtype())
 
 
 def invhilbert(n: int, exact: bool = False) -> Tensor:
@@ -255,11 +250,11 @@ def invhilbert(n: int, exact: bool = False) -> Tensor:
         return -size if (i + j) % 2 else size
 
     rows = [[element(i, j) for j in range(n)] for i in range(n)]
-    return _table(np.array(rows, np.int64).reshape(n, n)) if exact else _floats(rows, n)
+    return asarray(np.array(rows, np.int64).reshape(n, n)) if exact else _floats(rows, n)
 
 
 def _floats(rows: list[list[int]], n: int) -> Tensor:
-    return _table(np.array([[float(v) for v in row] for row in rows]).reshape(n, n), default_dtype())
+    return asarray(np.array([[float(v) for v in row] for row in rows]).reshape(n, n), default_dtype())
 
 
 def hadamard(n: int, dtype: Any = int) -> Tensor:
@@ -289,7 +284,7 @@ def pascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
     """
     choose = {"symmetric": lambda i, j: comb(i + j, i), "lower": comb, "upper": lambda i, j: comb(j, i)}
     rows = _pascal("pascal", choose, n, kind, exact)
-    return _table(np.array(rows, np.uint64).reshape(n, n)) if exact else _floats(rows, n)
+    return asarray(np.array(rows, np.uint64).reshape(n, n)) if exact else _floats(rows, n)
 
 
 def invpascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
@@ -312,7 +307,7 @@ def invpascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
         "upper": lambda i, j: sign(i, j) * comb(j, i),
     }
     rows = _pascal("invpascal", kinds, n, kind, exact)
-    return _table(np.array(rows, np.int64).reshape(n, n)) if exact else _floats(rows, n)
+    return asarray(np.array(rows, np.int64).reshape(n, n)) if exact else _floats(rows, n)
 
 
 def _pascal(op: str, kinds: Any, n: int, kind: str, exact: bool) -> list[list[int]]:
@@ -334,7 +329,7 @@ def dft(n: int, scale: str | None = None) -> Tensor:
     if scale not in scales:
         raise ValueError(explained("dft", "scale None, 'sqrtn' or 'n'", repr(scale), "use one of these"))
     i, j = _places(n, n)
-    return _table(np.exp(-2j * np.pi * ((i * j) % max(n, 1)) / max(n, 1)) / scales[scale])
+    return asarray(np.exp(-2j * np.pi * ((i * j) % max(n, 1)) / max(n, 1)) / scales[scale])
 
 
 def helmert(n: int, full: bool = False) -> Tensor:
@@ -347,4 +342,4 @@ def helmert(n: int, full: bool = False) -> Tensor:
     i, j = _places(n, n)
     rows = np.where(j < i, 1.0, np.where(j == i, -1.0 * i, 0.0)) / np.sqrt(np.maximum(i * (i + 1.0), 1.0))
     rows[:1] = 1.0 / np.sqrt(max(n, 1))
-    return _table(rows if full else rows[1:], default_dtype())
+    return asarray(rows if full else rows[1:], default_dtype())
