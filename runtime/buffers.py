@@ -67,9 +67,9 @@ class Buffer:
         return ""
 
     def retyped(self, type: TensorType) -> Buffer:
-        """The same memory as an array of another shape and dtype, of as many bytes."""
-        other = Buffer(self.array.reshape(-1).view(type.dtype.np).reshape(type.shape), self.device, type)
-        other.address = self.address
+        """The same memory as an array of another shape and dtype, of as many bytes: complex numbers or pairs."""
+        other = Buffer(np.ndarray(type.shape, type.dtype.np, self.array), self.device, type)
+        other.address = self.locate()
         return other
 
     def locate(self) -> int:

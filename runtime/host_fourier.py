@@ -1,75 +1,101 @@
-"""Fourier transforms by pocketfft, on the host: NumPy's, which writes where it is told to; of float32 SciPy's where
-that is installed, whose code for several rows at once is vector code.
+"""Fourier transforms on the host: in which passes over the numbers, and in which parts, pocketfft does them.
 
-Both take numbers where they lie, however far apart: nothing is transposed. Transforms along several axes go from the
-source to the target along one of them, and stay there along the others.
-
-Transforms are done in parts, by some threads at once. The shape alone says what the parts are, so no bit depends on how
-many threads there are.
+A pass is along some of the axes, in parts along another one, of which threads take one after the other. Where arrays
+lie one behind the other there is one pass, along all axes, of some arrays a part; else one along all but the first of
+the axes, in parts of that, and one along it, where numbers stay in the memory of the result. So a part is about as much
+as a core has near. The shape alone says what the parts are, so no bit depends on how many threads there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from itertools import groupby, pairwise
+from math import prod
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph.primitives.fourier import as_complex, norm_of
+from loopgrad.graph.primitives.fourier import as_complex
+from loopgrad.runtime.pocketfft import NORMS, Array, Pocketfft, pocketfft
 
-Array = np.ndarray[Any, Any]
-Attrs = Mapping[str, Any]
-Along = Callable[[Array, Array, int], None]
+Attrs = tuple[tuple[str, Any], ...]
+Shape = tuple[int, ...]
+Each = Callable[[int, Callable[[int], None]], None]
+"""Calls a function with every number below the first argument, by some threads at once."""
 
-SCIPY: Final = "pocketfft of SciPy, on the host"
-NUMPY: Final = "pocketfft of NumPy, on the host"
-WORTH_A_THREAD: Final = 1 << 18  # numbers: a millisecond
+WORTH_A_PART: Final = 1 << 15  # numbers: a tenth of a millisecond
 MOST_PARTS: Final = 64
+MANY: Final = 16  # parts of arrays that lie one behind the other, which are enough
+VECTOR, LINE = 16, 64  # bytes of numbers of rows side by side that are transformed together, and that memory hands out
+KEPT: Final = 256  # plans
+SOURCE, TARGET, BETWEEN = 0, 1, 2
 
 
-@cache
-def scipys() -> Any:
-    """scipy.fft, or None."""
-    try:
-        import scipy.fft as found  # type: ignore[import-untyped]  # late: optional, and takes time
-    except ImportError:
-        return None
-    return found
+class HostPass(NamedTuple):
+    """From one array to another: SOURCE, TARGET, BETWEEN. `parts`: of both."""
+
+    kind: str
+    axes: tuple[int, ...]
+    given: int
+    result: int
+    parts: tuple[tuple[slice, ...], ...]
 
 
-def provider(dtype: np.dtype[Any]) -> tuple[str, str]:
-    """Who does transforms of numbers whose parts have this dtype, and why nobody better."""
-    if dtype != np.float32:
-        return NUMPY, ""
-    return (SCIPY, "") if scipys() is not None else (NUMPY, "SciPy isn't installed")
+class HostPlan(NamedTuple):
+    """`shapes`: of the source and the target, where neighbouring axes along which nothing is transformed are one."""
+
+    shapes: tuple[Shape, Shape]
+    passes: tuple[HostPass, ...]
+    forward: bool
+    norm: int
 
 
-def transform(name: str, attrs: Attrs, source: Array, target: Array, threads: int) -> None:
+def transform(name: str, attrs: Attrs, source: Array, target: Array, each: Each) -> None:
     """The transforms of `source` in `target`, which is dense; along the last axis where `attrs` name no axes."""
+    bound(name, attrs, source, target, each)()
+
+
+def bound(name: str, attrs: Attrs, source: Array, target: Array, each: Each) -> Callable[[], object]:
+    """What does that whenever it is called."""
+    if not target.size:
+        return lambda: None
     kind = name.removesuffix("_along")
-    axes = attrs.get("axes", (source.ndim - (1 if kind == "real_dft" else 2),))
-    scipy = scipys() if source.dtype == np.float32 else None
-
-    def along(kind: str, given: Array, result: Array, axis: int, **more: Any) -> None:
-        one = FUNCTIONS[kind]({**attrs, **more}, scipy)
-        _by_parts(lambda given, result: one(given, result, axis), given, result, axis, threads)
-
-    if kind == "hermitian_dft":
-        given = as_complex(source)
-        for axis in axes[:-1]:
-            result = np.empty_like(given) if axis == axes[0] else given
-            along("dft", given, result, axis, inverse=True)
-            given = result
-        along(kind, given, target, axes[-1])
-        return
-    result = _numbers(target)
     given = source if kind == "real_dft" else as_complex(source)
-    for axis in reversed(axes):
-        along(kind, given, result, axis, **({} if kind == "real_dft" else {"inverse": attrs.get("inverse", False)}))
-        given, kind = result, "dft"
+    result = target if kind == "hermitian_dft" else _numbers(target)
+    library = pocketfft(source.dtype)
+    plan = planned(kind, attrs, given.shape, result.shape, source.dtype.itemsize)
+    arrays = given.reshape(plan.shapes[0]), result.reshape(plan.shapes[1])
+    first, *others = plan.passes
+    if not others and len(first.parts) == 1:
+        return _call(first, plan, *arrays, library)
+
+    def passes() -> None:
+        held = (*arrays, np.empty_like(arrays[0])) if first.result == BETWEEN else arrays
+        for step in plan.passes:
+            _done(step, plan, held[step.given], held[step.result], library, each)
+
+    return passes
+
+
+def _done(step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft, each: Each) -> None:
+    def part(number: int) -> None:
+        place = step.parts[number]
+        to = result[place]
+        _call(step, plan, to if given is result else given[place], to, library)()
+
+    if len(step.parts) == 1:
+        part(0)
+    else:
+        each(len(step.parts), part)
+
+
+def _call(step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft) -> Callable[[], object]:
+    if step.kind == "real_dft":
+        return partial(library.r2c, given, step.axes, True, plan.norm, result)
+    if step.kind == "hermitian_dft":
+        return partial(library.c2r, given, step.axes, result.shape[step.axes[-1]], False, plan.norm, result)
+    return partial(library.c2c, given, step.axes, plan.forward, plan.norm, result)
 
 
 def _numbers(pairs: Array) -> Array:
@@ -78,68 +104,66 @@ def _numbers(pairs: Array) -> Array:
     return as_complex(pairs)
 
 
-def _by_parts(one: Callable[[Array, Array], None], given: Array, result: Array, axis: int, threads: int) -> None:
-    """One transform of parts along another axis: the first one that is long enough, or the longest."""
-    wanted = max(min(given.size // WORTH_A_THREAD, MOST_PARTS), 1)
-    others = [d for d in range(given.ndim) if d != axis]
-    if wanted == 1 or not others:
-        one(given, result)
-        return
-    across = next((d for d in others if given.shape[d] >= wanted), max(others, key=lambda d: given.shape[d]))
-    extent = given.shape[across]
-    bounds = [extent * k // wanted for k in range(wanted + 1)]
-    before = (slice(None),) * across
-    parts = [(given[*before, a:b], result[*before, a:b]) for a, b in pairwise(bounds) if a < b]
-    if threads == 1:
-        for part in parts:
-            one(*part)
-        return
-    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
-        for done in [pool.submit(one, *part) for part in parts]:
-            done.result()
+# ---- plans
 
 
-def _dft(attrs: Attrs, scipy: Any) -> Along:
-    name, norm = ("ifft" if attrs["inverse"] else "fft"), norm_of(attrs["norm"], attrs["inverse"])
-    if scipy is None:
-        return lambda z, result, axis: _ignore(getattr(np.fft, name)(z, axis=axis, norm=norm, out=result))
-
-    def along(z: Array, result: Array, axis: int) -> None:
-        if z is not result:
-            result[...] = z
-        found = getattr(scipy, name)(result, axis=axis, norm=norm, overwrite_x=True)
-        if not np.may_share_memory(found, result):  # it may take the memory that it is given, or not
-            result[...] = found
-
-    return along
-
-
-def _real_dft(attrs: Attrs, scipy: Any) -> Along:
-    norm = norm_of(attrs["norm"], inverse=False)
-    if scipy is None:
-        return lambda x, result, axis: _ignore(np.fft.rfft(x, axis=axis, norm=norm, out=result))
-
-    def along(x: Array, result: Array, axis: int) -> None:
-        result[...] = scipy.rfft(x, axis=axis, norm=norm)
-
-    return along
+@lru_cache(maxsize=KEPT)
+def planned(kind: str, attrs: Attrs, source: Shape, target: Shape, size: int) -> HostPlan:
+    """Of arrays of these shapes; `size`: bytes of a part of a number."""
+    named = dict(attrs)
+    axes: tuple[int, ...] = named.get("axes", (len(source) - 1,))
+    runs = [tuple(run) for _, run in groupby(range(len(source)), lambda d: d if d in axes else -1)]
+    first, second = [tuple([prod([shape[d] for d in run]) for run in runs]) for shape in (source, target)]
+    now = {run[0]: place for place, run in enumerate(runs)}
+    spectrum = second if kind == "real_dft" else first
+    found = _Passes(kind, spectrum, tuple([now[axis] for axis in axes]), size)
+    forward = not named.get("inverse", kind == "hermitian_dft")
+    return HostPlan((first, second), tuple(found.passes()), forward, NORMS.index(named["norm"]))
 
 
-def _hermitian_dft(attrs: Attrs, scipy: Any) -> Along:
-    norm, n = norm_of(attrs["norm"], inverse=True), attrs["length"]
-    if scipy is None:
-        return lambda z, result, axis: _ignore(np.fft.irfft(z, n, axis=axis, norm=norm, out=result))
+class _Passes:
+    """For a spectrum of this shape, of which half may be there."""
 
-    def along(z: Array, result: Array, axis: int) -> None:
-        result[...] = scipy.irfft(z, n, axis=axis, norm=norm)
+    def __init__(self, kind: str, shape: Shape, axes: tuple[int, ...], size: int) -> None:
+        self._kind, self._shape, self._axes = kind, shape, axes
+        self._together, self._line = VECTOR // size, LINE // (2 * size)
+        self._wanted = max(min(prod(shape) // WORTH_A_PART, MOST_PARTS), 1)
 
-    return along
+    def passes(self) -> Iterator[HostPass]:
+        kind, axes = self._kind, self._axes
+        arrays = self._parts(set(range(len(self._shape))) - {*axes})
+        if len(axes) == 1 or len(arrays) >= min(self._wanted, MANY):
+            yield HostPass(kind, axes, SOURCE, TARGET, arrays)
+            return
+        others = sorted(axes if kind == "dft" else axes[:-1])
+        alone = next((d for d in others if self._most(d) >= self._wanted), max(others, key=self._most))
+        rest = tuple([axis for axis in axes if axis != alone])
+        slabs, columns = self._parts({alone}), self._parts(set(range(len(self._shape))) - {alone})
+        if kind == "hermitian_dft":
+            yield HostPass("dft", (alone,), SOURCE, BETWEEN, columns)
+            yield HostPass(kind, rest, BETWEEN, TARGET, slabs)
+        else:
+            yield HostPass(kind, rest, SOURCE, TARGET, slabs)
+            yield HostPass("dft", (alone,), TARGET, TARGET, columns)
 
+    def _unit(self, axis: int) -> int:
+        """Of what lies along the axis, how many aren't parted: those of one line of memory, or of one vector."""
+        extent = self._shape[axis]
+        if axis == len(self._shape) - 1:
+            return min(self._line, extent)
+        return self._together if extent >= self._together else 1
 
-def _ignore(result: object) -> None:
-    """It lies where it should."""
+    def _most(self, axis: int) -> int:
+        """Parts along the axis, at most."""
+        return -(-self._shape[axis] // self._unit(axis))
 
-
-FUNCTIONS: Final[dict[str, Callable[[Attrs, Any], Along]]] = {
-    "dft": _dft, "real_dft": _real_dft, "hermitian_dft": _hermitian_dft,
-}  # fmt: skip
+    def _parts(self, usable: set[int]) -> tuple[tuple[slice, ...], ...]:
+        """Along the first of these axes that has enough, or the one that has most."""
+        if self._wanted == 1 or not usable:
+            return ((),)
+        axes = sorted(usable)
+        across = next((d for d in axes if self._most(d) >= self._wanted), max(axes, key=self._most))
+        count, unit, extent = min(self._wanted, self._most(across)), self._unit(across), self._shape[across]
+        bounds = [min(self._most(across) * k // count * unit, extent) for k in range(count + 1)]
+        before = (slice(None),) * across
+        return tuple([(*before, slice(a, b)) for a, b in pairwise(bounds)])

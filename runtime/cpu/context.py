@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -23,13 +24,14 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
 )
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.runtime.cpu import memory
-from loopgrad.runtime.cpu.host_calls import call
+from loopgrad.runtime.cpu.host_calls import bound, call, slots_of
 from loopgrad.runtime.cpu.native_pool import NativePool
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 
 NO_LIMIT: Final = (1 << 63) - 1
+MOST_BOUND: Final = 64  # library calls that a context keeps ready
 OWNED_ARENA_BYTES: Final = 1 << 14  # larger arenas are shared by all programs
 
 _libc = ctypes.CDLL(None)
@@ -48,6 +50,8 @@ class CallContext:
         self.refused: tuple[int, int] | None = None
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
+        self._host_words = [[program.layout.slots + s for s in slots_of(step)] for step in program.host_calls]
+        self._bound: dict[tuple[int, ...], Callable[[], object]] = {}
         self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
         if self.owns_arena:
             self._arena = memory.HostBlock(program.layout.arena.size)
@@ -122,12 +126,28 @@ class CallContext:
 
     def host_call(self, number: int) -> int:
         """Run one library call on the slots' memory; 1 where it raised."""
+        words = self.words
         try:
-            call(self.program.host_calls[number], self.slot_array, self.pool.threads)
+            key = (number, *[words[word] for word in self._host_words[number]])
+            bound = self._bound.get(key)
+            if bound is None:
+                bound = self._bind(key)
+            bound()
         except BaseException as error:
             self.raised = error
             return 1
         return 0
+
+    def _bind(self, key: tuple[int, ...]) -> Callable[[], object]:
+        """What does a library call on these addresses. Memory comes back soon: what can be is kept."""
+        step = self.program.host_calls[key[0]]
+        kept = bound(step, self.slot_array, self.pool)
+        if kept is None:
+            return partial(call, step, self.slot_array, self.pool.threads)
+        if len(self._bound) >= MOST_BOUND:
+            self._bound.clear()
+        self._bound[key] = kept
+        return kept
 
     def raise_signal(self) -> None:
         """Raise what a signal handler raised while native code polled."""

@@ -13,8 +13,9 @@ import numpy as np
 
 from loopgrad.codegen.program import MatmulStep, RoutineStep
 from loopgrad.graph.primitives import REFERENCE, fourier
-from loopgrad.runtime import host_fourier, host_lapack
+from loopgrad.runtime import host_fourier, host_lapack, pocketfft
 from loopgrad.runtime.cpu import host_sort
+from loopgrad.runtime.cpu.native_pool import NativePool
 
 Routine = Callable[[Mapping[str, Any], Any, int], Any]
 
@@ -34,12 +35,13 @@ SORTS: Final[dict[str, Routine]] = {
 }
 
 
+def slots_of(step: RoutineStep | MatmulStep) -> tuple[int, ...]:
+    """What it reads, then what it writes."""
+    return (step.left, step.right, step.out) if isinstance(step, MatmulStep) else (*step.inputs, *step.outputs)
+
+
 def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
     """Do one step; `array(slot)` is the memory of a slot. A routine may use so many threads."""
-    if isinstance(step, RoutineStep) and step.name in fourier.ROWS:
-        (given,), (result_slot,) = step.inputs, step.outputs
-        host_fourier.transform(step.name, dict(step.attrs), array(given), array(result_slot), threads)
-        return
     if isinstance(step, MatmulStep):
         outputs: tuple[int, ...] = (step.out,)
         results: tuple[Array, ...] = (product(step, array(step.left), array(step.right)),)
@@ -50,9 +52,19 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads:
         target[...] = np.asarray(result).reshape(target.shape)
 
 
+def bound(
+    step: RoutineStep | MatmulStep, array: Callable[[int], Array], pool: NativePool
+) -> Callable[[], object] | None:
+    """What does the step on this memory whenever it is called, where looking at the memory takes longer than that."""
+    if not isinstance(step, RoutineStep) or step.name not in fourier.ROWS:
+        return None
+    (given,), (result,) = step.inputs, step.outputs
+    return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each)
+
+
 def provider(name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
     """Who does a routine of elements of this dtype, and why nobody better."""
-    return host_fourier.provider(dtype) if name in fourier.ROWS else host_lapack.provider(name)
+    return pocketfft.provider(dtype) if name in fourier.ROWS else host_lapack.provider(name)
 
 
 def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.pool.pool_interface import EXPORTS, MAX_THREADS
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
@@ -22,6 +23,8 @@ from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 CPU_QUOTA_FILE: Final = Path("/sys/fs/cgroup/cpu.max")
 THREADS_VARIABLE: Final = "LOOPGRAD_NUM_THREADS"
 PYTHON_FUNCTIONS: Final = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
+CHUNK: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+NEVER_DUE: Final = 1 << 62  # nanoseconds
 
 _lock = child_safe_lock()
 _pool: NativePool | None = None
@@ -41,6 +44,9 @@ class NativePool:
             *[ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in PYTHON_FUNCTIONS]
         )
         self._configure = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("lg_pool_configure"))
+        self._run = ctypes.CFUNCTYPE(
+            ctypes.c_int32, CHUNK, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_void_p
+        )(self.run)
         self._heap_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("lg_pool_heap_bytes"))
         self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
@@ -55,6 +61,27 @@ class NativePool:
         self.threads = max(1, min(threads, MAX_THREADS))
         self._configure(self.threads)
 
+    def each(self, count: int, one: Callable[[int], None]) -> None:
+        """`one(i)` for every i below count, in any order, some at once: for functions that let go of the interpreter's
+        lock. What the first of them raised is raised when all have been called, or left out after it."""
+        raised: list[BaseException] = []
+        left = [*reversed(range(count))]
+
+        def some(_params: object, _chunk: object, _worker: object, _control: object) -> None:
+            """As many as are left: a thread of ours enters the interpreter once, which takes it a while."""
+            try:
+                while not raised and (number := _popped(left)) is not None:
+                    one(number)
+            except BaseException as error:
+                raised.append(error)
+
+        words = (ctypes.c_int64 * len(HEADER))()  # of a context that nobody polls for: here Python itself runs handlers
+        words[HEADER["polled"]] = NEVER_DUE
+        heap = ctypes.addressof(words) + ctypes.sizeof(ctypes.c_int64) * HEADER["heap_base"]
+        self._run(CHUNK(some), None, None, min(count, self.threads), 0, heap)
+        if raised:
+            raise raised[0]
+
     def heap_bytes(self) -> int:
         """Bytes of stack heap that the pool's threads hold."""
         size: int = self._heap_bytes()
@@ -63,6 +90,14 @@ class NativePool:
     def trim(self) -> None:
         """Give the stack heaps back to the system."""
         self._trim()
+
+
+def _popped(numbers: list[int]) -> int | None:
+    """The last of them, which no other thread gets."""
+    try:
+        return numbers.pop()
+    except IndexError:
+        return None
 
 
 def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativePool:
