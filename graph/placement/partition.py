@@ -11,7 +11,8 @@ runs: where a value has lanes, of its own lanes; and collectives, where lanes of
 
 Operations are emitted by how many collectives come before them, so that reductions that don't wait for each other
 travel together: one collective for a value and all cotangents. Collectives thread a token, through loops as well, so
-that all processes meet in the same order whatever their compilers leave out. What is alike along lanes, constants and
+that all processes meet in the same order whatever their compilers leave out. Large results start on their way while
+the rest of a level is computed (`overlap`), and are awaited behind it. What is alike along lanes, constants and
 broadcasts, is made for the own lanes only; a replicated value that lanes use is cut, and nothing is sent.
 """
 
@@ -28,6 +29,7 @@ from loopgrad.graph.lane_axes import moved_axes
 from loopgrad.graph.location import located
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.placement.layout import ProcessPart
+from loopgrad.graph.placement.overlap import by_readiness, operations_left, worth_starting
 from loopgrad.graph.placement.places import (
     REPLICATED,
     Place,
@@ -51,7 +53,8 @@ class MeshPartition:
     """One run over a graph and its regions. `fast`: the engine may add up in its own order. `meets`: there are other
     processes. `emit`: the rules of nodes. `rows_alike`: whether the device adds up elements of products in one order,
     however many rows there are, of at least so many, of so many terms and columns and a dtype. `notes`: what whoever
-    asks for the plan should know. `collectives`: how many there are in the program so far."""
+    asks for the plan should know. `collectives`: how many there are in the program so far. `overlaps`: the engine can
+    be at work while the process computes."""
 
     part: ProcessPart
     fast: bool
@@ -61,6 +64,7 @@ class MeshPartition:
     analysis: PlaceAnalysis = field(default_factory=PlaceAnalysis)
     notes: dict[str, None] = field(default_factory=dict)
     collectives: int = 0
+    overlaps: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,28 @@ class Meeting:
         """Of the rows of all processes, where all gather them."""
         return sum([sum(self.counts) * prod(v.shape[1:]) * v.dtype.itemsize for v in self.rows])
 
+    def sent(self, size: int) -> int:
+        """The bytes of the rows of all of so many processes."""
+        return size * sum([prod(v.shape) * v.dtype.itemsize for v in self.rows]) if self.added else self.bytes
+
+    @property
+    def op(self) -> str:
+        """The collective that makes it whole."""
+        if self.added:
+            return "all_sum"
+        return "all_to_all" if self.by_element and self.bytes >= LARGE else "all_gather"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A collective that is under way. `operands`: of its node, but for the token; `meetings`: what it makes whole, of
+    an all-to-all each process its columns."""
+
+    op: str
+    attrs: dict[str, Any]
+    operands: tuple[Value, ...]
+    meetings: tuple[Meeting, ...]
+
 
 def localised(type: Type, place: Place, part: ProcessPart) -> Type:
     """The type of what this process has of a value; of a private accumulator that of its element."""
@@ -95,10 +121,17 @@ def localised(type: Type, place: Place, part: ProcessPart) -> Type:
     return TensorType(resized(type.shape, place.axis, own), type.dtype)
 
 
+def _by_meeting(meetings: Sequence[Meeting], found: Sequence[Value]) -> Sequence[Partial]:
+    """The results of a collective, which has the rows of one behind those of another."""
+    each = iter(found)
+    return [tuple(islice(each, len(m.rows))) for m in meetings]
+
+
 class GraphPartition:
     """One graph. `env`: what stands for a value at its place, `cuts`: for a replicated one, this process' lanes of it.
-    `deferred`: what is made where it is wanted. `inside`: in lanes that end on their own, where nobody can meet;
-    `lanes`: how many these are, of all processes. `outermost`: it is no region's."""
+    `deferred`: what is made where it is wanted. `meetings`: what waits for the next collective; `under_way`: those that
+    were started. `inside`: in lanes that end on their own, where nobody can meet; `lanes`: how many these are, of all
+    processes. `outermost`: it is no region's."""
 
     def __init__(
         self, partition: MeshPartition, graph: Graph, inputs: Places, inside: bool = False, lanes: int = 0
@@ -112,6 +145,7 @@ class GraphPartition:
         self.cuts: dict[tuple[Value, int], Value] = {}
         self.deferred: dict[Value, Node] = {}
         self.meetings: list[Meeting] = []
+        self.under_way: list[Started] = []
         self.inside = inside
         self.outermost = True
         self.lanes = lanes
@@ -143,16 +177,32 @@ class GraphPartition:
         self.meetings.append(meeting)
 
     def flush(self) -> None:
-        """One collective for all that is waiting."""
+        """One collective for all that is waiting; and the ends of those that are under way."""
         meetings, self.meetings = self.meetings, []
-        meets = self.partition.meets
+        if not self.partition.meets:
+            for m in sorted(meetings, key=lambda m: not m.added):
+                self._settle((m,), (self._alone(m.rows),))
+            return
+        started, self.under_way = self.under_way, []
+        cut = [s for s in started if s.op == "all_to_all"]
+        if cut and not any(m.op == "all_to_all" for m in meetings):  # what waits would be done before the rest is
+            self._meet_all(meetings)
+            meetings = []
+        parts = self._by_columns([m for m in meetings if m.op == "all_to_all"])
+        parts += [part for s in cut for part in self._parts_made(s)]
+        self._meet_all([m for m in meetings if m.op != "all_to_all"] + parts)
+        for s in started:
+            if s.op != "all_to_all":
+                self._settle(s.meetings, self._finished(s))
+
+    def _meet_all(self, meetings: Sequence[Meeting]) -> None:
         for op in ("all_sum", "all_gather"):
             mine = [m for m in meetings if m.added == (op == "all_sum")]
-            if meets and op == "all_gather":
-                mine = self._by_columns(mine)
-            found = self._exchanged(op, mine) if meets else [self._alone(m.rows) for m in mine]
-            for m, rows in zip(mine, found, strict=True):
-                self.env[m.result] = m.finish(m.combine(rows))
+            self._settle(mine, self._exchanged(op, mine))
+
+    def _settle(self, meetings: Sequence[Meeting], found: Sequence[Partial]) -> None:
+        for m, rows in zip(meetings, found, strict=True):
+            self.env[m.result] = m.finish(m.combine(rows))
 
     def _alone(self, rows: Partial) -> Partial:
         """What one process has. Where several would meet in a loop or branch, that is a program of its own here too:
@@ -161,24 +211,67 @@ class GraphPartition:
             return rows
         return tuple([self.builder.value("alias", v, kept=True, meets=True) for v in rows])
 
+    def start_early(self, operations: int, node: Node) -> None:
+        """Let large results start on their way, if that is worth it with so many operations left. Of what started
+        before, each process makes its columns whole, which go on."""
+        size = self.part.size
+        large = [m for m in self.meetings if m.sent(size) >= LARGE]
+        nbytes = sum([m.sent(size) for m in large])
+        if not worth_starting(nbytes, operations, size):
+            return
+        self.meetings = [m for m in self.meetings if m.sent(size) < LARGE]
+        before, self.under_way = self.under_way, []
+        for op in dict.fromkeys([m.op for m in large]):
+            self._start(op, [m for m in large if m.op == op])
+        fresh, self.under_way = self.under_way, []
+        for s in before:
+            if s.op == "all_to_all":
+                self._start("all_gather", self._parts_made(s))
+            else:
+                self.under_way.append(s)
+        self.under_way += fresh
+        where = f" at {node.loc}" if node.loc else ""
+        self.partition.notes[
+            f"{nbytes // size:,} bytes of each process start on their way{where}, before the last "
+            f"{operations // size:,} operations"
+        ] = None
+
+    def _start(self, op: str, meetings: Sequence[Meeting]) -> None:
+        sent = self._flat(meetings) if op == "all_to_all" else meetings
+        operands, attrs = self._operands(op, sent)
+        (self.token,) = self.builder.emit("collective_start", (self.token, *operands), {**attrs, "op": op})
+        self.under_way.append(Started(op, attrs, operands, tuple(meetings)))
+
+    def _finished(self, started: Started) -> Sequence[Partial]:
+        attrs = {**started.attrs, "started": True}
+        self.token, *found = self.builder.emit(started.op, (self.token, *started.operands), attrs)
+        return _by_meeting(started.meetings, found)
+
+    def _parts_made(self, started: Started) -> list[Meeting]:
+        return [self._part_made(m, rows) for m, rows in zip(started.meetings, self._finished(started), strict=True)]
+
     def _by_columns(self, meetings: Sequence[Meeting]) -> list[Meeting]:
         """Of large results each process makes a part whole, which all gather then: the bytes that a process sends don't
         grow with the number of processes. Element by element the sums are the same."""
-        large = [m for m in meetings if m.by_element and m.bytes >= LARGE]
-        flat = [replace(m, rows=tuple([self._flat(v) for v in m.rows])) for m in large]
-        exchanged = zip(large, self._exchanged("all_to_all", flat), strict=True)
-        done = {m.result: self._part_made(m, rows) for m, rows in exchanged}
-        return [done.get(m.result, m) for m in meetings]
+        exchanged = zip(meetings, self._exchanged("all_to_all", self._flat(meetings)), strict=True)
+        return [self._part_made(m, rows) for m, rows in exchanged]
 
-    def _flat(self, rows: Value) -> Value:
-        return self.builder.value("reshape", rows, shape=(rows.shape[0], prod(rows.shape[1:])))
+    def _flat(self, meetings: Sequence[Meeting]) -> list[Meeting]:
+        """With one axis of columns."""
+        b = self.builder
+
+        def flat(rows: Value) -> Value:
+            return b.value("reshape", rows, shape=(rows.shape[0], prod(rows.shape[1:])))
+
+        return [replace(m, rows=tuple(map(flat, m.rows))) for m in meetings]
 
     def _part_made(self, meeting: Meeting, rows: Partial) -> Meeting:
         """The same of all rows of this process' elements, which are its rows then."""
         shape, size = meeting.rows[0].shape[1:], self.part.size
         counts = tuple([len(columns(prod(shape), rank, size)) for rank in range(size)])
         mine = (meeting.combine(rows),)
-        return replace(meeting, rows=mine, counts=counts, combine=lambda parts: self._shaped(parts, shape))
+        combine = lambda parts: self._shaped(parts, shape)  # noqa: E731
+        return replace(meeting, rows=mine, counts=counts, combine=combine, by_element=False)
 
     def _shaped(self, parts: Partial, shape: tuple[int, ...]) -> Value:
         (flat,) = parts
@@ -187,15 +280,18 @@ class GraphPartition:
     def _exchanged(self, op: str, meetings: Sequence[Meeting]) -> Sequence[Partial]:
         if not meetings:
             return ()
-        rows = [row for m in meetings for row in m.rows]
+        operands, attrs = self._operands(op, meetings)
+        self.token, *found = self.builder.emit(op, (self.token, *operands), attrs)
+        return _by_meeting(meetings, found)
+
+    def _operands(self, op: str, meetings: Sequence[Meeting]) -> tuple[tuple[Value, ...], dict[str, Any]]:
+        """The operands behind the token, and the attributes, of another collective of the program."""
         self.met = True
         self.partition.collectives += 1
         attrs: dict[str, Any] = {"final": False, "number": self.partition.collectives}
         if op != "all_sum":
             attrs |= {"counts": tuple([m.counts for m in meetings for _ in m.rows]), "part": self.part.rank}
-        self.token, *found = self.builder.emit(op, (self.token, *rows), attrs)
-        each = iter(found)
-        return [tuple(islice(each, len(m.rows))) for m in meetings]
+        return tuple([row for m in meetings for row in m.rows]), attrs
 
     # ---- values
 
@@ -250,24 +346,28 @@ class GraphPartition:
     def run(self, inputs: Sequence[Value], outputs: Places) -> tuple[Value, ...]:
         """Emit the graph; its outputs at these places."""
         self.env.update(zip(self.graph.inputs, inputs, strict=True))
-        level = 0
-        for now, _, node in sorted(self._levels(), key=lambda entry: entry[:2]):
-            if now > level:
-                self.flush()
-                level = now
-            self.builder.loc = node.loc
-            self.partition.emit(self, node)
-        self.flush()
+        for level in self._levels():
+            overlaps = self.partition.overlaps and self.partition.meets
+            nodes = by_readiness(level) if overlaps else level
+            left = operations_left(nodes) if overlaps else [0] * len(level)
+            for (node, _), operations in zip(nodes, left, strict=True):
+                self.builder.loc = node.loc
+                self.partition.emit(self, node)
+                if operations and self.meetings:
+                    self.start_early(operations, node)
+            self.flush()
         return tuple([self.at(v, p) for v, p in zip(self.graph.outputs, outputs, strict=True)])
 
-    def _levels(self) -> list[tuple[int, int, Node]]:
-        """Each node with how many collectives come before it."""
+    def _levels(self) -> list[list[tuple[Node, bool]]]:
+        """Nodes by how many collectives come before them, and whether one makes their results."""
         known: dict[Value, int] = {}
-        found: list[tuple[int, int, Node]] = []
-        for i, node in enumerate(self.graph.nodes):
+        found: list[list[tuple[Node, bool]]] = []
+        for node in self.graph.nodes:
             level = max([known.get(v, 0) for v in node.operands], default=0)
-            found.append((level, i, node))
+            while len(found) <= level:
+                found.append([])
             waits = self.waits(node) and not self.depths.issuperset(node.results)
+            found[level].append((node, waits))
             known.update(dict.fromkeys(node.results, level + waits))
         return found
 

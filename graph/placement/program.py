@@ -9,6 +9,7 @@ from loopgrad.graph.placement.places import Places
 from loopgrad.graph.placement.regions import emit_region
 from loopgrad.graph.placement.rules import emit_node
 from loopgrad.graph.primitives import PRIMITIVES
+from loopgrad.graph.primitives.collectives import is_started
 from loopgrad.graph.rebuild import substituted
 
 
@@ -44,7 +45,11 @@ def _closed(walk: GraphPartition, inputs: tuple[Value, ...], outputs: tuple[Valu
     a branch has the last one, another follows, which carries nothing."""
     last = walk.token.node
     assert last is not None
+    while is_started(last.attrs):  # it sends nothing more
+        last = last.operands[0].node
+        assert last is not None
     if not PRIMITIVES[last.op].collective:
+        assert last is walk.token.node, last  # what is started in a level ends behind another one of that level
         attrs = {"counts": (), "part": walk.part.rank, "final": True}
         (walk.token,) = walk.builder.emit("all_gather", (walk.token,), attrs)
         return Graph(inputs, tuple(walk.builder.nodes), (*outputs, walk.token))

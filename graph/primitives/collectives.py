@@ -10,6 +10,10 @@
                                        attrs counts, part, final
     all_sum      (token, x, ...)   ->  token, the sum of every process' x, in the order that the engine likes
                                        attrs final
+    collective_start
+                 (token, x, ...)   ->  token. The collective `op`, whose attrs these are besides, is under way. One of
+                                       the same number and operands, whose attr `started` is true, waits for its
+                                       results: what doesn't need these is computed meanwhile
 
 Attr number, where there is one, says which collective of the program it is: processes must meet in the same.
 
@@ -60,6 +64,14 @@ class Engine(Protocol):
 
     def all_gather(self, attrs: Attrs, parts: Sequence[Array]) -> list[Array]:
         """The rows of all processes, operand by operand."""
+        ...
+
+    def start(self, attrs: Attrs, parts: Sequence[Array]) -> None:
+        """Begin the collective `op` of these attrs. Its operands stay as they are until it is finished."""
+        ...
+
+    def finish(self, attrs: Attrs) -> list[Array]:
+        """The results of the first collective of this number that was begun and isn't finished."""
         ...
 
     def all_sum(self, attrs: Attrs, parts: Sequence[Array]) -> list[Array]:
@@ -148,16 +160,36 @@ def _infer_all_sum(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Gra
     return (TOKEN, *parts)
 
 
+def _infer_start(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
+    return ROWS[attrs["op"]].infer(operands, attrs, regions)[:1]
+
+
+def is_started(attrs: Attrs) -> bool:
+    """Whether a collective is under way when its turn comes."""
+    return bool(attrs.get("started"))
+
+
 def _all_gather(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
-    return (np.asarray(token + 1), *_engine().all_gather(attrs, parts))
+    engine = _engine()
+    found = engine.finish(attrs) if is_started(attrs) else engine.all_gather(attrs, parts)
+    return (np.asarray(token + 1), *found)
 
 
 def _all_to_all(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
-    return (np.asarray(token + 1), *_engine().all_to_all(attrs, parts))
+    engine = _engine()
+    found = engine.finish(attrs) if is_started(attrs) else engine.all_to_all(attrs, parts)
+    return (np.asarray(token + 1), *found)
 
 
 def _all_sum(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
-    return (np.asarray(token + 1), *_engine().all_sum(attrs, parts))
+    engine = _engine()
+    found = engine.finish(attrs) if is_started(attrs) else engine.all_sum(attrs, parts)
+    return (np.asarray(token + 1), *found)
+
+
+def _start(attrs: Attrs, token: Array, *parts: Array) -> tuple[Array, ...]:
+    _engine().start(attrs, parts)
+    return (np.asarray(token + 1),)
 
 
 def _apart(node: Node, operand: int, axes: Axes) -> Axes | None:
@@ -166,11 +198,13 @@ def _apart(node: Node, operand: int, axes: Axes) -> Axes | None:
 
 
 def _row(name: str, **rules: Any) -> Primitive:
-    return Primitive(name=name, public=None, kind=Kind.LIBRARY, linear=True, heavy=True, collective=True, **rules)
+    return Primitive(name=name, public=None, kind=Kind.LIBRARY, heavy=True, collective=True, **rules)
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _row("all_gather", infer=_infer_all_gather, reference=_all_gather, axes=_apart),
-    _row("all_to_all", infer=_infer_all_to_all, reference=_all_to_all, axes=_apart),
-    _row("all_sum", kinds="iufc", infer=_infer_all_sum, reference=_all_sum, axes=_apart),
-)
+    _row("all_gather", linear=True, infer=_infer_all_gather, reference=_all_gather, axes=_apart),
+    _row("all_to_all", linear=True, infer=_infer_all_to_all, reference=_all_to_all, axes=_apart),
+    _row("all_sum", linear=True, kinds="iufc", infer=_infer_all_sum, reference=_all_sum, axes=_apart),
+    _row("collective_start", infer=_infer_start, reference=_start, axes=_apart,
+         not_differentiable="processes are given their parts of a program after its derivatives"),
+)  # fmt: skip

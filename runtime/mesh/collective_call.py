@@ -8,11 +8,14 @@ runs and where in it; and what it has to give, where that is short. So
 - a value and its gradient by a few parameters take one message.
 
 What is longer follows in a second one; memory for it is there before the first is sent, so that nothing fails between.
+What was started goes on in another thread (`background`), as a whole; whoever meets the others next waits for it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -71,10 +74,55 @@ class CollectiveCall:
         self._messages = Messages(communicator, digest, describe)
         self._steps = 0
         self._over = False  # the last collective of the call is behind us, or somebody failed
+        self._started: dict[int, deque[Future[list[Array]]]] = {}  # by their numbers
+        self._error: Exception | None = None  # of one of these
 
     # ---- the engine
 
     def all_gather(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
+        self._settled()
+        return self._gathered(attrs, parts)
+
+    def all_to_all(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
+        self._settled()
+        return self._exchanged(attrs, parts)
+
+    def all_sum(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
+        self._settled()
+        return self._summed(attrs, parts)
+
+    def start(self, attrs: Any, parts: Sequence[Array]) -> None:
+        background = self._communicator.background
+        assert background is not None  # programs for such engines start nothing early
+        self._messages.locate()
+        do = {"all_gather": self._gathered, "all_to_all": self._exchanged, "all_sum": self._summed}[attrs["op"]]
+        begun = background.do(lambda: self._alone_with(do, attrs, parts))
+        self._started.setdefault(attrs["number"], deque()).append(begun)
+
+    def _alone_with(
+        self, do: Callable[[Any, Sequence[Array]], list[Array]], attrs: Any, parts: Sequence[Array]
+    ) -> list[Array]:
+        """What was started, in its turn: not where something before it has failed."""
+        if self._error is not None:
+            raise self._error
+        try:
+            return do(attrs, parts)
+        except Exception as error:
+            self._error = error
+            self._tell(error)
+            raise
+
+    def finish(self, attrs: Any) -> list[Array]:
+        return self._started[attrs["number"]].popleft().result()
+
+    def _settled(self) -> None:
+        """All that was started is done; raises what of it failed."""
+        if self._started:
+            wait([begun for number in self._started.values() for begun in number])
+            if self._error is not None:
+                raise self._error
+
+    def _gathered(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
         counts: Sequence[Sequence[int]] = attrs["counts"]
         blocks = [GivenRows((sum(c), *part.shape[1:]), part.dtype, c) for part, c in zip(parts, counts, strict=True)]
         own = [part.reshape(-1) for part in map(np.ascontiguousarray, parts)]
@@ -93,7 +141,7 @@ class CollectiveCall:
         self._done(attrs)
         return found
 
-    def all_to_all(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
+    def _exchanged(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
         counts: Sequence[Sequence[int]] = attrs["counts"]
         size, part = self._communicator.size, attrs["part"]
         spans = [[columns(x.shape[1], rank, size) for rank in range(size)] for x in parts]
@@ -117,7 +165,7 @@ class CollectiveCall:
         self._done(attrs)
         return found
 
-    def all_sum(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
+    def _summed(self, attrs: Any, parts: Sequence[Array]) -> list[Array]:
         dtypes = list(dict.fromkeys(part.dtype for part in parts))
         given = [np.concatenate([part.reshape(-1) for part in parts if part.dtype == dtype]) for dtype in dtypes]
         self._met(attrs=attrs)
@@ -133,6 +181,7 @@ class CollectiveCall:
 
     def wait(self, final: bool) -> None:
         """Until all processes are here; raises what one of them has failed with."""
+        self._settled()
         self._met()
         self._over = final
 
@@ -195,6 +244,10 @@ class CollectiveCall:
 
     def failed(self, error: Exception) -> None:
         """Tell the others, who wait for the next collective of this call; nothing where there is none."""
+        wait([begun for number in self._started.values() for begun in number])
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
         if not self._over:
             self._over = True
             self._messages.failed(self._steps, error)

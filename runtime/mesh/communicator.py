@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from loopgrad.graph.types import DType
+from loopgrad.runtime.mesh.background import Background
 
 Gathered = tuple[int, int, Sequence[int]]  # the address of the own bytes, of all, how many each process has
 Span = tuple[int, int, int]  # to or from which process, the address, how many bytes
@@ -76,6 +77,11 @@ class Communicator(Protocol):
         """Of this process' calls."""
         ...
 
+    @property
+    def background(self) -> Background | None:
+        """What sends and receives while the process computes; None where the engine allows one thread only."""
+        ...
+
     def total(self, array: Array) -> Array:
         """The sum over processes, in the engine's own order. The same on all of them."""
         ...
@@ -112,6 +118,7 @@ class Alone:
 
     def __init__(self) -> None:
         self.history = CallHistory()
+        self.background = Background()
 
     def gather(self, message: Bytes) -> Bytes:
         return message[None]

@@ -73,6 +73,11 @@ class MeshDevice:
             self.memory = None if isinstance(found, str) else found
             self.way = f"{host}: {found}" if isinstance(found, str) else f"collectives by {found.name}, on the device"
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether collectives may be under way while this process computes."""
+        return self.memory is None and self.communicator.background is not None
+
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         local = self.inner.put(array, copy)
         return MeshBuffer(local, self.name, local.type, None) if array.ndim else NumberBuffer(local, self.name, array)
@@ -109,7 +114,7 @@ class MeshDevice:
     def partition(self, options: Options) -> MeshPartition:
         """What places programs: new for each."""
         made = new_partition(self.part, options.fast_collectives, self.communicator.meets)
-        return replace(made, rows_alike=self.inner.adds_rows_alike)
+        return replace(made, rows_alike=self.inner.adds_rows_alike, overlaps=self.overlaps)
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)

@@ -57,8 +57,14 @@ class Messages:
         self._program = program
         self._describe = describe
         self._history = communicator.history
+        self._line: str | None = None
         self._history.calls += 1
         self._call = self._history.calls
+
+    def locate(self) -> None:
+        """Note the user's line: other threads, which may send messages of this call, don't see it."""
+        if self._line is None:
+            self._line = describe(user_location()).strip()
 
     def met(self, step: int, length: int, data: bytes) -> Bytes:
         """What all processes have to give, a row each. Raises what keeps them from going on."""
@@ -112,7 +118,8 @@ class Messages:
     def _own(self) -> str:
         lost = self._history.lost
         before = f", after one that failed here alone ({lost})" if lost else ""
-        where = describe(user_location()).strip()
+        self.locate()
+        where = self._line
         return f"call {self._call}{before}: {self._describe()}" + (f"\n    {where}" if where else "")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from mpi4py import MPI
 
+from loopgrad.runtime.mesh.background import Background
 from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory
 from loopgrad.runtime.mesh.messages import ended
 from loopgrad.runtime.mesh.start import RUNNER
@@ -81,6 +82,7 @@ class MpiCommunicator:
         self.size: int = self._comm.Get_size()
         self.meets = self.size > 1
         self.history = CallHistory()
+        self.background = Background() if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else None
         self.ends_all = False
         if self.meets:
             end_all_by_exceptions(self)
@@ -88,25 +90,34 @@ class MpiCommunicator:
         self.local_rank = int(known[0]) if known else self.rank
 
         here = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self._crowded = here.Get_size() > cores()
+        crowded = here.Get_size() > cores()
         here.Free()
+        self._crowded: bool = self._comm.allreduce(crowded, MPI.LOR)  # all call the same functions of MPI, or none meet
+
+    @property
+    def _patient(self) -> bool:
+        """Whether cores are for others while this thread waits."""
+        return self._crowded or (self.background is not None and self.background.here)
 
     def gather(self, message: Bytes) -> Bytes:
+        """Not by MPI's blocking function: that doesn't meet the other one, by which a process may wait whose background
+        sends what another one's main thread does, because it failed."""
         rows = np.empty((self.size, len(message)), np.uint8)
-        if self._crowded:
-            _await(self._comm.Iallgather(message, rows))
+        request = self._comm.Iallgather(message, rows)
+        if self._patient:
+            _await(request)
         else:
-            self._comm.Allgather(message, rows)
+            request.Wait()
         return rows
 
     def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
-        if self._crowded:
+        if self._patient:
             _await(self._comm.Iallgatherv(own, (found, lengths)))
         else:
             self._comm.Allgatherv(own, (found, lengths))
 
     def exchange(self, own: Bytes, given: Sequence[int], found: Bytes, taken: Sequence[int]) -> None:
-        if self._crowded:
+        if self._patient:
             _await(self._comm.Ialltoallv((own, given), (found, taken)))
         else:
             self._comm.Alltoallv((own, given), (found, taken))
@@ -115,7 +126,7 @@ class MpiCommunicator:
         wide = array.astype(np.float32) if array.dtype.kind == "V" or array.dtype == np.float16 else array
         found = np.empty_like(wide)
         dense = np.ascontiguousarray(wide)
-        if self._crowded:
+        if self._patient:
             _await(self._comm.Iallreduce(dense, found))
         else:
             self._comm.Allreduce(dense, found)

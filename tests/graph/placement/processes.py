@@ -34,6 +34,7 @@ class ThreadEngine:
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self.meeting, self.rank = meeting, rank
         self.sent = 0  # bytes, each once
+        self.started: dict[int, list[Arrays]] = {}
 
     def _exchanged(self, parts: Sequence[Any]) -> list[Any]:
         m = self.meeting
@@ -43,6 +44,12 @@ class ThreadEngine:
         if m.barrier.wait() == 0:
             m.count += 1
         return found
+
+    def start(self, attrs: Any, parts: Sequence[Any]) -> None:
+        self.started.setdefault(attrs["number"], []).append(getattr(self, attrs["op"])(attrs, parts))
+
+    def finish(self, attrs: Any) -> Arrays:
+        return self.started[attrs["number"]].pop(0)
 
     def all_gather(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
         self.sent += sum(part.nbytes for part in parts)

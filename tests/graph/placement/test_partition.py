@@ -14,11 +14,14 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.program import MatmulStep, RoutineStep
+from loopgrad.codegen.schedule.schedule import schedule
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.placement import layout, partition, rules
+from loopgrad.graph.placement import layout, overlap, partition, rules
 from loopgrad.graph.placement.layout import ProcessPart, shard_count
 from loopgrad.graph.placement.places import Place
+from loopgrad.graph.placement.program import new_partition, partitioned
 from loopgrad.lazy.tensor.graph_export import graph_of
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.executable import Outgrown
@@ -224,16 +227,46 @@ def test_bits_are_the_same_on_any_number_of_processes(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_large_results_are_made_part_by_part_to_the_same_bits(name, monkeypatch):
-    """As if all were large: also those of fewer elements than processes, or of none."""
+    """As if all were large: also those of fewer elements than processes, or of none. On three processes and eight all
+    that can start early does."""
     graph, places, arrays = _traced(CASES[name], 33)
     alone = _bytes(together(*run_parts(graph, places, arrays, 1)[:2]))
     met = run_parts(graph, places, arrays, 3)[2]
     monkeypatch.setattr(partition, "LARGE", 1)
     for size in (2, 3, 8):
+        if size == 3:
+            monkeypatch.setattr(overlap, "EARLY", 0)
+            monkeypatch.setattr(overlap, "OPERATIONS", 0)
         outputs, found, meetings = run_parts(graph, places, arrays, size)
         assert _bytes(together(outputs, found)) == alone, size
         if size == 3 and name not in ("first positions", "own rows", "gathered", "batched meetings"):
             assert meetings > met
+
+
+def test_large_gradients_start_while_those_of_earlier_layers_are_computed(monkeypatch):
+    """As devices run it; the ends come behind all that doesn't wait for them. Small ones travel together."""
+
+    def loss(ws, x):
+        for w in ws:
+            x = lg.tanh(x @ w)
+        return lg.sum(x * x)
+
+    tensors = [lg.asarray(RNG.random(shape, np.float32)) for shape in ((128, 32), *[(32, 32)] * 4)]
+    graph = graph_of(*lg.tree.leaves(lg.value_and_grad(loss)(tensors[1:], tensors[0])))
+    places = tuple([Place(0 if v is tensors[0]._value else None) for v in graph.inputs])
+    for early, starts in ((32 * 32 * 4, 3), (1 << 20, 0)):
+        monkeypatch.setattr(partition, "LARGE", early)
+        monkeypatch.setattr(overlap, "EARLY", early)
+        made = new_partition(ProcessPart(1, 2), fast=False)
+        steps = schedule(partitioned(graph, places, made)[0]).steps
+        assert len([note for note in made.notes if "start on their way" in note]) == starts
+        products = [i for i, step in enumerate(steps) if isinstance(step, MatmulStep)]
+        routines = {i: (step.name, dict(step.attrs)) for i, step in enumerate(steps) if isinstance(step, RoutineStep)}
+        begun = [i for i, (name, _) in routines.items() if name == "collective_start"]
+        ended = {i: name for i, (name, attrs) in routines.items() if attrs.get("started")}
+        assert len(begun) == len(ended) == 2 * starts - bool(starts)
+        assert len([i for i in begun if i < products[-1]]) == starts - bool(starts)
+        assert all(i > products[-1] for i, name in ended.items() if name == "all_gather")
 
 
 def test_what_a_process_sends_of_a_large_gradient_does_not_grow_with_their_number():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import loopgrad as lg
-from loopgrad.graph.placement import partition
+from loopgrad.graph.placement import overlap, partition
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
 from tests.graph.placement import test_partition
@@ -69,14 +69,35 @@ def dtypes(mesh: lg.Mesh) -> dict[str, str]:
 
 
 def large_and_on_devices() -> dict[str, str]:
-    """As if all results were large, and by a library that moves devices' memory."""
+    """As if all results were large, also such that they start early, and by a library that moves devices' memory."""
     limit, partition.LARGE = partition.LARGE, 1  # type: ignore[misc]
-    found = results_of_cases(lg.mesh("interpreter"), CASES, 33)
+    early, overlap.EARLY = overlap.EARLY, 0  # type: ignore[misc]
+    found = results_of_cases(lg.mesh(), ("dense", "uniform loop"), 34)
+    found.update(failing_meanwhile(lg.mesh()))
+    overlap.EARLY = early  # type: ignore[misc]
+    found.update(results_of_cases(lg.mesh("interpreter"), CASES, 33))
     found.update(results_of_cases(lg.mesh(), ("ragged", "dense"), 33))
     mesh, library = gpu_mesh()
     found.update(results_of_cases(mesh, ("ragged", "uniform loop", "dense"), 70))
     partition.LARGE = limit  # type: ignore[misc]
     check_sums(mesh, library)
+    return found
+
+
+def failing_meanwhile(mesh: lg.Mesh) -> dict[str, str]:
+    """A lane that doesn't end, behind products of matrices, while a sum is on its way; and when it ends again."""
+
+    def program(x: Any, w: Any) -> Any:
+        y = (lg.sin(x @ w) @ w) @ w * 12.0
+        return lg.sum(x, axis=0), walk(y[:, 0], 1.1, 10), lg.sum(y * y)
+
+    step, w, found = lg.compile(program), np.eye(48), {}
+    for i, last in enumerate((0.75, 1.5, 0.75)):
+        x = lg.shard(np.where(np.arange(20)[:, None] == 19, last, 0.5) * np.ones(48), mesh)
+        if mesh.size > 1:
+            assert "start on their way" in str(step.plan(x, w))
+        found[f"while sums are under way {i}"] = raised(step, x, w) if last > 1.0 else digest(step(x, w))
+    assert found["while sums are under way 1"] == "LoopLimitError"
     return found
 
 

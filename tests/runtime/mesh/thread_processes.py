@@ -15,6 +15,7 @@ import numpy as np
 
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime import devices
+from loopgrad.runtime.mesh.background import Background
 from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory
 from loopgrad.runtime.mesh.device import MeshDevice
 
@@ -49,6 +50,7 @@ class ThreadCommunicator:
         self.size = size
         self.meets = size > 1
         self.history = CallHistory()
+        self.background = Background()
         self.met = 0
 
     def gather(self, message: Bytes) -> Bytes:
