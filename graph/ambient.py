@@ -1,4 +1,6 @@
-"""What this thread's next node belongs to: a function that is being traced, and a line that was named for it."""
+"""What this thread's next node belongs to: a function that is being traced, and a line that was named for it; and the
+tensors of the top level that the thread made, by references that upper layers put here and graphs don't read: what
+builds a line looks at both, and a look at a thread's own data takes as long as three at an attribute."""
 
 from __future__ import annotations
 
@@ -10,17 +12,20 @@ from loopgrad.graph.nodes import Location
 
 class Ambient(threading.local):
     """`scope`: of `graph.build`; None at the top level. `loc`: the line that all nodes get, where one was named.
-    `plain`: there is neither, so that what is computed belongs to the line that calls us."""
+    `plain`: the references, as long as there is neither, so that what is computed belongs to the line that calls us."""
 
     scope: Any = None
     loc: Location | None = None
-    plain: bool = True
+
+    def __init__(self) -> None:
+        self.references: list[Any] = []
+        self.plain: list[Any] | None = self.references
 
     def belong(self, scope: Any, loc: Location | None) -> None:
         """Say both for the nodes to come."""
         self.scope = scope
         self.loc = loc
-        self.plain = scope is None and loc is None
+        self.plain = self.references if scope is None and loc is None else None
 
 
 AMBIENT: Final = Ambient()

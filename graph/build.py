@@ -184,7 +184,7 @@ def _noted_at(
     value: Noted = _new(Noted)
     value.type = expression.type
     value.index = 0
-    value.known = value.scope = None
+    value.known = value.scope = value.holder = None
     value.note = [op, operands, attrs, loc]
     value.expression = expression
     return value
@@ -212,7 +212,7 @@ def _noted(op: str, operands: tuple[Value | float, ...], type: TensorType, expre
     value: Noted = _new(Noted)
     value.type = type
     value.index = 0
-    value.known = value.scope = None
+    value.known = value.scope = value.holder = None
     value.note = [op, operands, NO_ATTRS, user_location(3)]
     value.expression = expression
     return value

@@ -171,42 +171,28 @@ def made_of(
 
 class Places:
     """Where an expression has its parts, once `gathered` has listed them: first the value, then for one value after
-    the other its operands and the numbers that its attributes leave open.
-    `leaves` takes the leaves, as often as they are read, and `numbers` are places, both in the order in which
-    `structure.noted_structure` meets them."""
+    the other its operands and the numbers that its attributes leave open. `inner` takes the values on the way and
+    `leaves` the leaves, both as often as the expression has them."""
 
-    __slots__ = ("_attributes", "_inner", "_order", "leaves", "numbers")
+    __slots__ = ("_attributes", "_children", "_open", "_order", "inner", "leaves")
 
     def __init__(self, expression: Expression) -> None:
         parts: list[Any] = [expression]
         self._order: list[int] = []
         self._attributes = False
-        children: dict[int, range] = {}
+        self._children: dict[int, tuple[range, int]] = {}  # and how many numbers follow them
         for i, part in enumerate(parts):  # which grows
             if isinstance(part, Expression) and part.op:
                 self._order.append(i)
                 self._attributes = self._attributes or part.open > 0
-                children[i] = range(len(parts), len(parts) + len(part.operands))
+                self._children[i] = range(len(parts), len(parts) + len(part.operands)), part.open
                 parts += (*part.operands, *[None] * part.open)
-        leaves: list[int] = []
-        self.numbers: list[int] = []
-        pending = [0]
-        while pending:
-            i = pending.pop()
-            if i in children:
-                first = children[i].stop
-                self.numbers += range(first, first + parts[i].open)
-                pending += children[i]
-            elif parts[i] is None:
-                self.numbers.append(i)
-            elif isinstance(parts[i], Expression):
-                leaves.append(i)
-        self.leaves = taker(leaves)
-        self._inner = taker(self._order[1:])
+        self._open = frozenset([i for i, part in enumerate(parts) if part is None])
+        self.inner = taker(self._order[1:])
+        self.leaves = taker([i for i, part in enumerate(parts) if isinstance(part, Expression) and not part.op])
 
     def gathered(self, value: Noted) -> list[Any] | None:
-        """The parts of a value with this expression; None where the elements of one on the way are known, or another
-        than its reader in the expression refers to it."""
+        """The parts of a value with this expression; None where the elements of one on the way are known."""
         parts: list[Any] = [value]
         for i in self._order:
             v = parts[i]
@@ -216,11 +202,38 @@ class Places:
             parts += note[1]
             if self._attributes and note[2] is not NO_ATTRS:
                 parts += _open_numbers(v)
-        v = value  # not one of those that are counted
-        inner = self._inner(parts)
-        if [*map(getrefcount, inner)].count(ONCE) != len(inner) or len(value.note) != NODE:
-            return None
-        return parts
+        return parts if len(value.note) == NODE else None
+
+    def met(self, parts: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
+        """The places of the leaves, of the values on the way and of the numbers, in the order in which
+        `structure.noted_structure` meets them: what is read twice once."""
+        leaves: list[int] = []
+        inner: list[int] = []
+        numbers: list[int] = []
+        seen: set[Value] = set()
+        pending = [0]
+        while pending:
+            i = pending.pop()
+            if i in self._open:
+                numbers.append(i)
+            elif isinstance(parts[i], Value) and parts[i] not in seen:
+                seen.add(parts[i])
+                if i in self._children:
+                    children, open = self._children[i]
+                    inner.append(i)
+                    numbers += range(children.stop, children.stop + open)
+                    pending += children
+                else:
+                    leaves.append(i)
+        return leaves, inner[1:], numbers
+
+    def counts(self, parts: Sequence[Any]) -> list[int]:
+        """What `getrefcount` gives for each of the values that `inner` takes, in `gathered` parts, where only these
+        values refer to each other."""
+        inner = self.inner(parts)
+        readers = {parts[i]: i for i in self._order}.values()
+        reads = [parts[child] for i in readers for child in self._children[i][0]]
+        return [ONCE + 2 * (inner.count(v) - 1) + reads.count(v) - 1 for v in inner]
 
 
 def _open_numbers(value: Noted) -> list[float | int]:
@@ -238,16 +251,21 @@ def taker(places: Sequence[int]) -> Taken:
     """What takes the parts at these places, as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
-    return (lambda parts: (parts[places[0]],)) if places else (lambda _: ())
+    return (lambda parts: (parts[places[0]],)) if places else _nothing
+
+
+def _nothing(_: Sequence[Any]) -> tuple[Any, ...]:
+    return ()
 
 
 def _once() -> int:
-    """What `getrefcount` gives, as `gathered` asks it, for a value that one note refers to."""
+    """What `getrefcount` gives for a value that one note reads and whose place is taken once."""
     inner = [Noted(TensorType((), float64), "alias", (), NO_ATTRS, None) for _ in range(2)]
     parts: list[Any] = [Noted(TensorType((), float64), "add", tuple(inner), NO_ATTRS, None)]
     del inner
     parts += parts[0].note[1]
-    return next(map(getrefcount, taker((1, 2))(parts)))
+    taken = taker((1, 2))(parts)
+    return next(map(getrefcount, taken))
 
 
 ONCE: Final = _once()

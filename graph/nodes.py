@@ -82,10 +82,13 @@ class Noted(Value):
 
     `note`: operation, operands, attributes, location, and then the node. Among two operands a float is a constant of
     the other's type. (Appending is one step for all threads: the node that came first is everybody's.)
+    `holder`: a weak reference to the tensor that was made of the value, which the lazy layer puts here; None, and
+    without meaning, everywhere else.
     """
 
-    __slots__ = ("note",)
+    __slots__ = ("holder", "note")
 
+    holder: Any
     note: list[Any]
 
     def __init__(
@@ -94,7 +97,7 @@ class Noted(Value):
     ) -> None:  # fmt: skip
         self.type = type
         self.index = 0
-        self.known = self.scope = self.expression = None
+        self.known = self.scope = self.expression = self.holder = None
         self.note = [op, operands, attrs, loc]
 
     def __getattr__(self, name: str) -> Node:

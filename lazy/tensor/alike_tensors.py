@@ -35,15 +35,15 @@ class _InARow:
         self.count = 0
         self.next = FIRST
 
-    def worth_a_look(self, expression: Expression) -> bool:
-        """Whether to look for others; one more evaluation."""
+    def again(self, expression: Expression) -> bool:
+        """One more evaluation; whether to look for others."""
         if self.expression is not expression:
             self.expression, self.count, self.next = expression, 0, FIRST
             return False
-        self.count += 1
-        if self.count < self.next:
+        self.count = count = self.count + 1
+        if count < self.next:
             return False
-        self.next = 2 * self.count
+        self.next = 2 * count
         return True
 
 

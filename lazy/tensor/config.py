@@ -38,9 +38,8 @@ _DEFAULT: Final = Config()
 _current: Final[ContextVar[Config]] = ContextVar("loopgrad settings", default=_DEFAULT)
 
 
-def current() -> Config:
-    """The settings in force."""
-    return _current.get()
+current: Final = _current.get
+"""The settings in force: without a function around it in a third of the time, which each line of a script takes."""
 
 
 def default_dtype() -> DType:

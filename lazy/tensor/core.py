@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from loopgrad.graph import ops
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import Scope, current_scope, emit
 from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Leaf, Value, attrs_of_const, is_made
+from loopgrad.graph.nodes import Leaf, Noted, Value, attrs_of_const, is_made
 from loopgrad.graph.primitives.elementwise import cast_array
 from loopgrad.graph.ranges import limits, noted, require
 from loopgrad.graph.types import DType, TensorType, int64
@@ -124,14 +125,23 @@ LIVE_KEPT: Final = 2048  # at most, then: the latest
 
 
 class _Live(threading.local):
-    """This thread's tensors of the top level in order of creation, dead ones among them: evaluation looks
-    who still needs what is being computed, and clears the list of those who don't. `garbage`: bytes that this thread
-    evaluated since it collected garbage. `evaluating`: evaluations that this thread is in the middle of."""
+    """`garbage`: bytes that this thread evaluated since it collected garbage. `evaluating`: evaluations that it is in
+    the middle of. `claim`: what it holds while it computes a line that it knows."""
 
     def __init__(self) -> None:
-        self.tensors: list[weakref.ref[TensorCore]] = []
         self.garbage = 0
         self.evaluating = 0
+        self.claim = threading.Lock()
+
+    def renew(self) -> None:
+        """Forget who held the claim of the thread."""
+        self.claim = threading.Lock()
+
+    @property
+    def tensors(self) -> list[weakref.ref[TensorCore]]:
+        """This thread's tensors of the top level in order of creation, dead ones among them: evaluation looks
+        who still needs what is being computed, and clears the list of those who don't."""
+        return AMBIENT.references
 
 
 LIVE: Final = _Live()
@@ -151,11 +161,18 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     if scope is not None and value.scope is not scope:
         tensor._home = scope
     if value.scope is None and is_made(value):
-        live = LIVE.tensors
-        live.append(weakref.ref(tensor))
-        if len(live) > LIVE_LIMIT:
-            forget_dead(live)
+        note_holder(tensor, value)
     return tensor
+
+
+def note_holder(tensor: TensorCore, value: Value) -> None:
+    """The tensor has a value of the top level that a node gives."""
+    live, reference = AMBIENT.references, weakref.ref(tensor)
+    live.append(reference)
+    if len(live) > LIVE_LIMIT:
+        forget_dead(live)
+    if type(value) is Noted:
+        value.holder = reference
 
 
 def computed_leaf(buffer: Buffer, expression: Any = None) -> TensorLeaf:

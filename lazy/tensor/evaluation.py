@@ -13,20 +13,23 @@ import gc
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loopgrad.codegen.options import Options
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import current_scope, enter
 from loopgrad.graph.errors import LoopgradError
+from loopgrad.graph.expressions import expression_of
 from loopgrad.graph.nodes import Graph, Leaf, Noted, Value
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
-from loopgrad.lazy.tensor.liveness import NOTHING, Needed, read_by_nobody_else, still_needed, unread
+from loopgrad.lazy.tensor.liveness import ALONE, NOTHING, Needed, read_by_nobody_else, still_needed, unread
 from loopgrad.lazy.tensor.ongoing_derivations import (
     deriving,
     followed,
@@ -68,8 +71,18 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
 def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     """The elements of one tensor, as above: what lines of a script ask for one by one."""
     value = t._value
-    if type(value) is Noted and unread(t) and nothing_derived() and current_scope() is None:
-        known = _elements_of_line()(t, value)
+    if (
+        type(value) is Noted
+        and getrefcount(value) == ALONE
+        and t._history is None
+        and t._view is None
+        and AMBIENT.scope is None
+        and nothing_derived()
+    ):
+        lines = (value.expression or expression_of(value)).known
+        known: Buffer | None = None if lines is None else lines.elements(t, value)
+        if known is None:
+            known = _elements_of_line()(t, value)
         if known is not None:
             return known
         value = t._value  # another thread may have been first

@@ -50,7 +50,6 @@ Wanted = dict[int, tuple[TensorCore, Value]]
 """Tensors by identity, each with the value that it referred to when it was looked at."""
 Found = dict[Value, Buffer]
 _new: Final = object.__new__
-_lock: Final = threading.Lock
 
 
 class Computed(NamedTuple):
@@ -70,6 +69,7 @@ class Evaluator:
         # Value -> a lock that the evaluation holds which computes it: free once that has ended, in whatever way.
         self._owners: dict[Value, Any] = {}
         renewed_in_children(self._owners.clear)
+        renewed_in_children(LIVE.renew)
 
     def claimed(self, tensors: Sequence[TensorCore], compute: Callable[[Wanted], Found]) -> Found:
         """What `compute` gives for those of these tensors that have no elements yet, and their siblings; no other
@@ -90,7 +90,7 @@ class Evaluator:
                                 owners[value] = mine
                             elif owners.get(value) is mine:
                                 del owners[value]
-                    if not others or live.evaluating > 1:
+                    if not others or live.evaluating > 1 or live.claim.locked():
                         return compute(wanted)
                     for other in others:
                         with other:
@@ -103,13 +103,15 @@ class Evaluator:
                         del owners[value]
 
     def claim(self, value: Value) -> Any:
-        """A lock that is held while a value is computed (see `release`); None where that is somebody's already."""
-        mine = _lock()
-        mine.acquire()
-        if self._owners.setdefault(value, mine) is not mine:
+        """A lock that is held while a value is computed (see `release`); None where that is somebody's already, or the
+        thread is in the middle of such a claim."""
+        mine = LIVE.claim
+        if not mine.acquire(False):
             return None
-        LIVE.evaluating += 1
-        return mine
+        if self._owners.setdefault(value, mine) is mine:
+            return mine
+        mine.release()
+        return None
 
     def claim_too(self, values: Sequence[Value], mine: Any) -> set[Value]:
         """Those of more values that nobody else has claimed, which are claimed together with the first."""
@@ -118,24 +120,24 @@ class Evaluator:
 
     def release(self, value: Value, mine: Any, more: Collection[Value] = ()) -> None:
         """The value that was claimed is computed, or isn't, and more that were claimed together with it."""
-        LIVE.evaluating -= 1
-        self._owners.pop(value, None)
+        owners = self._owners
+        owners.pop(value, None)
         for v in more:
-            self._owners.pop(v, None)
+            owners.pop(v, None)
         mine.release()
 
-    def settle_alone(self, t: TensorCore, value: Value, buffer: Buffer, expression: Any = None) -> None:
-        """As below, of one tensor whose value nobody else reads, on the device of the settings. `expression`: the
-        leaf's, where it is known."""
-        history: History = _new(History)
-        history.value = value
-        leaf = computed_leaf(buffer, expression)
-        leaf.history = ref(history)
-        with CHANGES:
-            if t._value is value:
-                t._history = history
-                t._value = leaf
-                value.known = ref(leaf)
+    def settle_line(
+        self, t: TensorCore, value: Value, along: Sequence[tuple[TensorCore, Value]], buffers: Sequence[Buffer],
+        expression: Any = None,
+    ) -> None:  # fmt: skip
+        """As below, of tensors with values of their own that nobody else reads, on the device of the settings.
+        `expression`: the first one's leaf's, where it is known."""
+        leaf = computed_leaf(buffers[0], expression)
+        _settle_one(t, value, leaf)
+        for (other, v), buffer in zip(along, buffers[1:], strict=True) if along else ():
+            further = computed_leaf(buffer)
+            further.serial = leaf.serial
+            _settle_one(other, v, further)
 
     def settle(self, evaluated: Iterable[tuple[TensorCore, Value]], read: Sequence[Value], computed: Computed) -> None:
         """Make these tensors refer to their elements (their history stays reachable while they live), and note the
@@ -160,6 +162,22 @@ class Evaluator:
 
 
 EVALUATOR: Final = Evaluator()
+
+
+def _settle_one(t: TensorCore, value: Value, leaf: TensorLeaf) -> None:
+    history: History = _new(History)
+    history.value = value
+    leaf.history = ref(history)
+    CHANGES.acquire()  # a third of what a `with` costs
+    try:
+        if t._value is value:  # not written to, and no other thread was first
+            t._history = history
+            t._value = leaf
+            value.known = ref(leaf)
+            if t._view is not None:
+                t._view.note_evaluated(leaf)
+    finally:
+        CHANGES.release()
 
 
 def known_leaf(value: Value) -> TensorLeaf | None:

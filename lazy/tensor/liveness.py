@@ -23,7 +23,7 @@ from sys import getrefcount
 from typing import Final, NamedTuple
 from weakref import ref
 
-from loopgrad.graph.nodes import NODE, Node, Noted, Value, is_made
+from loopgrad.graph.nodes import NO_ATTRS, NODE, Node, Noted, Value, is_made
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.core import LIVE, TensorCore
@@ -75,6 +75,9 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
             along.append((t, value))
         else:
             outside.append((t, value))
+    if len(along) > 1:  # in the order of the program, as `lazy.tensor.repeated_lines` has it
+        order: dict[Node | None, int] = {node: i for i, node in enumerate(walk.nodes)}
+        along.sort(key=lambda held: order.get(held[1].node, 0))
     if not outside:
         return Needed(along, [], generation, [])
     outside.reverse()  # the latest tensors are the likeliest to be read again
@@ -119,7 +122,7 @@ def held_tensors() -> list[Held]:
                 held[id(t)] = reference, t, value
             if len(held) == _TENSOR_LIMIT:
                 break
-    LIVE.tensors = [reference for reference, _, _ in reversed(held.values())]
+    LIVE.tensors[:] = [reference for reference, _, _ in reversed(held.values())]
     return [(t, value) for _, t, value in reversed(held.values())]
 
 
@@ -153,5 +156,14 @@ def _counts() -> tuple[int, int]:
     return getrefcount(probe._value), next(map(getrefcount, unused))
 
 
+def _alone() -> int:
+    """The same for a value that a tensor holds, and who asks."""
+    probe = TensorCore()
+    probe._value = Noted(TensorType((), float64), "alias", (), NO_ATTRS, None)
+    value = probe._value
+    return getrefcount(value)
+
+
 UNREAD, UNUSED = _counts()
 COUNTED: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+ALONE: Final = _alone() if COUNTED else 0

@@ -16,11 +16,12 @@ import numpy as np
 
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import emit_alike, emit_beside
-from loopgrad.graph.expressions import Expression, number_word
+from loopgrad.graph.expressions import OPAQUE, Expression, number_word
+from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
-from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT, TensorCore, forget_dead
+from loopgrad.lazy.tensor.core import LIVE_LIMIT, TensorCore, forget_dead, note_holder
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.outputs import assign
 
@@ -42,14 +43,11 @@ def _wrapped(like: Any, value: Value, weak: bool) -> Any:
     result._history = None
     result._view = None
     if value.scope is None:
-        live = LIVE.tensors
-        live.append(ref(result))
-        if len(live) > LIVE_LIMIT:
-            forget_dead(live)
+        note_holder(result, value)
     return result
 
 
-def _again(like: Any, op: str, operands: tuple[Any, ...], found: Expression, weak: bool) -> Any:
+def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak: bool, live: list[Any]) -> Any:
     """The tensor of an operation at the top level whose expression is known: what `emit_alike` or `emit_beside`,
     `user_location` and `_wrapped` make, in one function, since scripts consist of these. Its caller is a method that
     the user's line calls."""
@@ -60,12 +58,12 @@ def _again(like: Any, op: str, operands: tuple[Any, ...], found: Expression, wea
     value.expression = found
     frame = _getframe(2)
     value.note = [op, operands, NO_ATTRS, LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(2)]
-    result = _new(type(like))
+    result = _new(cls)
     result._value = value
     result._weak = weak
     result._history = result._view = None
-    live = LIVE.tensors
-    live.append(ref(result))
+    value.holder = reference = ref(result)
+    live.append(reference)
     if len(live) > LIVE_LIMIT:
         forget_dead(live)
     return result
@@ -76,6 +74,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     (or is a bool, for comparisons)."""
 
     floats = "f" in kinds
+    mine = object()  # with it an expression knows what this operator gave: of these dtypes what the function gives
 
     def method(self: Any, other: Any) -> Any:
         a, cls = self._value, type(other)
@@ -83,22 +82,26 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         if cls is type(self):
             b, weak = other._value, self._weak
             two = b.expression
-            if one is not None and two is not None and weak is other._weak and AMBIENT.plain:
-                found = one.further.get((op, two))
-                if found is not None and one.type.dtype.kind in kinds:
-                    return _again(self, op, (a, b), found, weak)
+            if one is not None and weak is other._weak and (live := AMBIENT.plain) is not None:
+                found = one.further.get((mine, two))
+                if found is not None:
+                    return _again(cls, op, (a, b), found, weak, live)
             t, u = a.type, b.type
             if t is not u and (t.dtype is not u.dtype or t.shape != u.shape):
                 return function(self, other)
             if weak is not other._weak or t.dtype.kind not in kinds:
                 return function(self, other)
-            return _wrapped(self, emit_alike(op, a, b, t), weak)
+            value = emit_alike(op, a, b, t)
+            if value.expression is not None and value.expression is not OPAQUE:
+                a.expression.further[mine, b.expression] = value.expression
+            return _wrapped(self, value, weak)
         if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
-            if one is not None and AMBIENT.plain:
-                number = float(other)
-                found = one.further.get((op, number_word(number)))
+            if one is not None and (live := AMBIENT.plain) is not None:
+                number = other if cls is float else float(other)
+                word = None if number not in BAKED and number - number == 0.0 else number_word(number)
+                found = one.further.get((op, word))
                 if found is not None:
-                    return _again(self, op, (a, number), found, self._weak)
+                    return _again(type(self), op, (a, number), found, self._weak, live)
             return _wrapped(self, emit_beside(op, a, other, False, a.type), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
@@ -106,11 +109,12 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         a, cls = self._value, type(other)
         if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
             one: Expression | None = a.expression
-            if one is not None and AMBIENT.plain:
-                number = float(other)
-                found = one.further.get((number_word(number), op))
+            if one is not None and (live := AMBIENT.plain) is not None:
+                number = other if cls is float else float(other)
+                word = None if number not in BAKED and number - number == 0.0 else number_word(number)
+                found = one.further.get((word, op))
                 if found is not None:
-                    return _again(self, op, (number, a), found, self._weak)
+                    return _again(type(self), op, (number, a), found, self._weak, live)
             return _wrapped(self, emit_beside(op, a, other, True, a.type), self._weak)
         return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 

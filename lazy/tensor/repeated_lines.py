@@ -7,22 +7,24 @@ is needed. Here one walk over notes (`graph.structure.noted_structure`) gives wo
 numbers and the leaves that it takes, and the values on the way. How often these are referred to says whether anybody
 else needs one of them. Whatever isn't as it was the last time takes the usual way.
 
-A line that was run so, and in which each value on the way is read once and by nobody else, is found by its expression
-(`graph.expressions`) from then on, which operators keep up to date: where the parts are is known, so that they need
-only be taken.
+A line that was run so is found by its expression (`graph.expressions`) from then on, which operators keep up to date:
+where the parts are is known, so that they need only be taken and compared. Which of them are the same, and how often
+each value on the way is referred to, must be as it was, but for tensors of the user that hold some of these values:
+they become leaves, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from loopgrad.graph.expressions import OPAQUE, Expression, Places, Taken, expression_of, leaf_expression, taker
+from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, leaf_expression, taker
 from loopgrad.graph.lift import slots
-from loopgrad.graph.nodes import Leaf, Noted, Value
+from loopgrad.graph.nodes import NODE, Leaf, Node, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
 from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
@@ -48,27 +50,31 @@ MOST_ALIKE: Final = 8  # lines of one expression, which differ in which leaves a
 
 
 Kept = tuple[int, ...]
-"""Which values on the way tensors hold, by their positions."""
+"""Which values on the way tensors hold, by their positions in the program in ascending order."""
 
 
 @dataclass(slots=True, eq=False)
 class Line:
     """`versions`: the session's. `inputs`, `numbers`: where the program's are among those that are noted. `counts`: of
-    references to the values on the way where only the line refers to them. `nodes` of the graph. `keeping`: programs
-    that give values on the way as well; None for one that was seen once."""
+    references to the values on the way where only the line refers to them; `positions`: theirs in the program, which
+    has so many `nodes`. `keeping`: programs that give values on the way as well; None for one that was seen once."""
 
     versions: ref[Versions]
     inputs: tuple[int, ...]
     numbers: tuple[int, ...]
     counts: list[int]
+    positions: list[int]
     nodes: int
     keeping: dict[Kept, Line | None]
 
 
-class Tree(NamedTuple):
-    """A line that is found by its expression, with some settings. Of its leaves, each as often as it is read, so many
-    are `distinct`, and `firsts` takes for each the place where it is read first; `inputs` takes the program's among
-    them, `numbers` the program's among all parts. `result`: the expression of the leaf that the value becomes."""
+@dataclass(slots=True, eq=False)
+class Tree:
+    """A line that is found by its expression, with some settings. Of the values on the way and the leaves, each as
+    often as the expression has it, so many are `distinct`, and `firsts` takes for each the place where it is read
+    first. `inputs` takes the program's among the leaves, `numbers` the program's among all parts. For each of the
+    values on the way, `counts` has the references of the line itself, and `positions` where it is in the program.
+    `result`: the expression of the leaf that the value becomes."""
 
     lines: Lines
     line: Line
@@ -76,14 +82,80 @@ class Tree(NamedTuple):
     firsts: Taken
     inputs: Taken
     numbers: Taken
+    counts: list[int]
+    positions: list[int]
     result: Expression
 
 
-class Trees(NamedTuple):
-    """The lines of an expression, the latest first, and where its parts are."""
+class Trees:
+    """The lines of an expression, the latest first."""
 
-    places: Places
-    each: tuple[Tree, ...]
+    __slots__ = ("_each", "_expression")
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._each: tuple[Tree, ...] = ()
+
+    def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
+        """As `elements_of`, of a tensor whose value has the expression. What lines of a script cost is decided here."""
+        expression = self._expression
+        if IN_A_ROW.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
+            return buffer
+        places = expression.places
+        parts = places.gathered(value)
+        if parts is None:
+            return None
+        inner = places.inner(parts)
+        counts = [*map(getrefcount, inner)]
+        leaves = places.leaves(parts)
+        both, config = inner + leaves, current()
+        distinct, lines = len({*both}), _SETTINGS.latest
+        if lines.config is not config:
+            lines = _SETTINGS.of(config)
+        for tree in self._each:
+            if tree.lines is lines and tree.distinct == distinct and tree.firsts(both) == both:
+                break
+        else:
+            return None
+        if TensorLeaf.any_committed and any(leaf.committed for leaf in leaves):
+            return None
+        line: Line | None = tree.line
+        along: Sequence[Held] = ()
+        if counts != tree.counts:
+            held = _holders(tree, inner, counts)
+            if held is None:
+                return None
+            kept, along = held
+            line = tree.line.keeping.get(kept) if kept else line
+        if line is None or line.versions() is None:  # not learned yet, or forgotten
+            return None
+        return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, tree.result)
+
+    def add(self, value: Noted, line: Line, lines: Lines) -> None:
+        """From now on the line is found by the value's expression."""
+        places = self._expression.places
+        parts = places.gathered(value)
+        if parts is None or any(tree.line is line for tree in self._each):
+            return
+        inner, leaves = places.inner(parts), places.leaves(parts)
+        if any(len(v.note) != NODE for v in inner):  # somebody looked at it, and its numbers may be nodes
+            return
+        met_leaves, met_inner, met_numbers = places.met(parts)
+        first: dict[Value, int] = {}
+        firsts = [first.setdefault(v, i) for i, v in enumerate(inner + leaves)]
+        position = {parts[place]: i for place, i in zip(met_inner, line.positions, strict=True)}
+        tree = Tree(
+            lines,
+            line,
+            len(first),
+            taker(firsts),
+            taker([leaves.index(parts[met_leaves[i]]) for i in line.inputs]),
+            taker([met_numbers[i] for i in line.numbers]),
+            places.counts(parts),
+            [position[v] for v in inner],
+            leaf_expression(self._expression.type),
+        )
+        self._each = (tree, *self._each)[:MOST_ALIKE]
 
 
 class Lines:
@@ -109,15 +181,16 @@ class Lines:
         known[words] = None
         return None
 
-    def keeping(self, line: Line, value: Noted, found: NotedStructure, kept: Kept) -> Line | None:
-        """The same with values on the way."""
+    def keeping(
+        self, line: Line, value: Noted, found: NotedStructure, kept: Kept, along: Sequence[Held]
+    ) -> Line | None:
+        """The same with values on the way, which tensors along hold."""
         known = line.keeping
         further = known.get(kept)
         if further is not None and further.versions() is not None:
             return further
         if kept in known:
-            inner = found[3]
-            known[kept] = self._learned((value, *[inner[i] for i in kept]), found)
+            known[kept] = self._learned((value, *dict.fromkeys([v for _, v in along])), found)  # type: ignore[arg-type]
             return None
         if len(known) >= MOST_KEPT:
             known.clear()
@@ -139,11 +212,13 @@ class Lines:
         versions = SESSION.found(graph, self.device, self.config.options)[0]
         places: dict[Value, int] = {leaf: i for i, leaf in enumerate(leaves)}
         numbers = {place: i for i, place in enumerate(number_places(value))}
+        order: dict[Node | None, int] = {node: i for i, node in enumerate(graph.nodes)}
         return Line(
             ref(versions),
             tuple([places[leaf] for leaf in given]),
             tuple([numbers[place] for node in graph.nodes for place in slots(node)]),
             list(counts.values()),
+            [order[v.node] for v in inner],
             len(graph.nodes),
             {},
         )
@@ -188,36 +263,15 @@ renewed_in_children(forget)  # GPUs don't survive a fork
 
 def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
     """The elements of a tensor, which becomes a leaf, where it ends a line that is known; None where more is to be
-    looked at. The caller has seen that nobody else refers to its value, and that no derivation is under way."""
-    if t._history is not None or t._view is not None:
-        return None
+    looked at. The caller has seen that nobody else refers to its value, that the tensor has neither view nor history,
+    that no derivation is under way, and that the trees of the expression don't know the line."""
     expression: Expression = value.expression or expression_of(value)
-    if IN_A_ROW.worth_a_look(expression) and (buffer := computed_together(t, value, expression)) is not None:
+    together = expression.known is None and IN_A_ROW.again(expression)
+    if together and (buffer := computed_together(t, value, expression)) is not None:
         return buffer
-    if expression.known is not None and (found := _tree(expression.known, value)) is not None:
-        return _elements(t, value, *found)
     if value.note[0] == "concat" and (pieces := noted_list(value)) is not None:
         return _list_elements(t, value, pieces)
     return _looked_up(t, value, expression)
-
-
-def _tree(known: Trees, value: Noted) -> tuple[Line, Sequence[Any], Numbers, Lines, tuple[()], Expression] | None:
-    """What `_elements` is told of a value whose expression is that of known lines; None where it isn't read as those
-    are."""
-    places, trees = known
-    parts = places.gathered(value)
-    if parts is None:
-        return None
-    leaves = places.leaves(parts)
-    lines, distinct = _SETTINGS.of(current()), len({*leaves})
-    for tree in trees:
-        if tree.lines is lines and tree.distinct == distinct and tree.firsts(leaves) == leaves:
-            if tree.line.versions() is None:  # forgotten: it is learned anew
-                continue
-            if TensorLeaf.any_committed and any(leaf.committed for leaf in leaves):
-                return None
-            return tree.line, tree.inputs(leaves), tree.numbers(parts), lines, (), tree.result
-    return None
 
 
 def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | None:
@@ -229,48 +283,40 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
     line = lines.line(value, found)
     if line is None:
         return None
+    if expression is not OPAQUE:
+        if expression.known is None:
+            expression.known = Trees(expression)
+        expression.known.add(value, line, lines)
     along: list[Held] = []
     seen = [*map(getrefcount, found[3])]
     if seen != line.counts:
-        held = _held_on_the_way(found[3], line.counts, seen)
+        held = _held_on_the_way(found[3], line, seen)
         if held is None:
             return None
         kept, along = held
         if along:
-            line = lines.keeping(line, value, found, kept)
+            line = lines.keeping(line, value, found, kept, along)
             if line is None:
                 return None
     if TensorLeaf.any_committed and any(leaf.committed for leaf in found[2]):  # type: ignore[attr-defined]
         return None
-    _, numbers, leaves, inner = found
-    if not along and expression is not OPAQUE:
-        del found, inner
-        _note_tree(expression, value, line, lines)
+    _, numbers, leaves, _ = found
     inputs, constants = [leaves[i] for i in line.inputs], tuple([numbers[i] for i in line.numbers])
     return _elements(t, value, line, inputs, constants, lines, along)
 
 
-def _note_tree(expression: Expression, value: Noted, line: Line, lines: Lines) -> None:
-    """From now on the line is found by the value's expression, if it is a tree."""
-    known: Trees = expression.known or Trees(expression.places, ())
-    places = known.places
-    parts = places.gathered(value)
-    if parts is None:
-        return
-    leaves = places.leaves(parts)
-    first: dict[Value, int] = {}
-    firsts = [first.setdefault(leaf, i) for i, leaf in enumerate(leaves)]
-    distinct = [*first.values()]
-    tree = Tree(
-        lines,
-        line,
-        len(distinct),
-        taker(firsts),
-        taker([distinct[i] for i in line.inputs]),
-        taker([places.numbers[i] for i in line.numbers]),
-        leaf_expression(expression.type),
-    )
-    expression.known = Trees(places, (tree, *known.each)[:MOST_ALIKE])
+def _holders(tree: Tree, inner: Sequence[Noted], counts: Sequence[int]) -> tuple[Kept, list[Held]] | None:
+    """As `_held_on_the_way`, of values on the way each of which one tensor holds at most."""
+    found: dict[int, Held] = {}
+    for v, seen, expected, position in zip(inner, counts, tree.counts, tree.positions):  # noqa: B905  # half the time
+        if seen != expected:
+            t = None if v.holder is None or seen != expected + 1 else v.holder()
+            if t is None or t._value is not v:
+                return None
+            if v.note[0] not in NOT_KEPT:
+                found[position] = t, v
+    kept = tuple(sorted(found))
+    return kept, [found[position] for position in kept]
 
 
 def _elements(
@@ -286,11 +332,11 @@ def _elements(
         buffers = _run(line, inputs, constants, lines) if t._value is value else None
         if buffers is None:
             return None
-        if along:
+        if len(along) < len(buffers):
+            EVALUATOR.settle_line(t, value, along, buffers, result)
+        else:  # several tensors hold a value
             outputs = dict(zip([value, *dict.fromkeys([v for _, v in along])], buffers, strict=True))
             EVALUATOR.settle([(t, value), *along], (), Computed(outputs, (), 0))
-        else:
-            EVALUATOR.settle_alone(t, value, buffers[0], result)
         return buffers[0]
     finally:
         EVALUATOR.release(value, mine)
@@ -326,18 +372,19 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
         EVALUATOR.release(value, mine)
 
 
-def _held_on_the_way(inner: list[Noted], counts: list[int], seen: list[int]) -> tuple[Kept, list[Held]] | None:
-    """The tensors that hold values on the way and become leaves, too, and the positions of these values; None where
-    something else refers to such values, of which `seen` references were counted."""
+def _held_on_the_way(inner: list[Noted], line: Line, seen: list[int]) -> tuple[Kept, list[Held]] | None:
+    """The tensors that hold values on the way and become leaves, too, in the order of the program, and where these
+    values are in it; None where something else refers to such values, of which `seen` references were counted."""
     places: dict[Value, int] = {v: i for i, v in enumerate(inner)}
-    held = [(t, v, places[v]) for t, v in held_tensors() if v in places]
-    expected = [*counts]
+    held = [(t, v, places[v]) for t, v in held_tensors() if type(v) is Noted and v in places]
+    expected = [*line.counts]
     for _, _, place in held:
         expected[place] += 1
     if expected != seen:
         return None
-    along = [(t, v, place) for t, v, place in held if inner[place].note[0] not in NOT_KEPT]
-    return tuple(dict.fromkeys([place for _, _, place in along])), [(t, v) for t, v, _ in along]
+    along = [(line.positions[place], t, v) for t, v, place in held if v.note[0] not in NOT_KEPT]
+    along.sort(key=itemgetter(0))
+    return tuple(dict.fromkeys([position for position, _, _ in along])), [(t, v) for _, t, v in along]
 
 
 def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
@@ -345,21 +392,17 @@ def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) ->
     if versions is None:
         return None
     device = lines.device
-    executable = versions.exact.get(constants)
-    if executable is not None:
+    program: Executable | DirectProgram | None = versions.exact.get(constants)
+    extra: Sequence[Buffer] = ()
+    if program is not None:
         versions.used = True
-        program: Executable | DirectProgram = executable
-        extra: Sequence[Buffer] = ()
     else:
         ready = SESSION.ready(versions, constants, line.nodes, device, lines.config.options)
         if ready is None:
             return None
         program, extra = ready
     name = device.name
-    inputs = [leaf.buffer for leaf in leaves]
-    for i, buffer in enumerate(inputs):
-        if buffer.device != name:
-            inputs[i] = placed(leaves[i], device)
+    inputs = [b if (b := leaf.buffer).device == name else placed(leaf, device) for leaf in leaves]
     return program.run([*inputs, *extra] if extra else inputs)
 
 

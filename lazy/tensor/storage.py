@@ -26,7 +26,7 @@ import numpy as np
 from loopgrad.graph.build import Scope, current_scope
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
-from loopgrad.lazy.tensor.core import CHANGES, LIVE, TensorCore, copied, wrap
+from loopgrad.lazy.tensor.core import CHANGES, TensorCore, copied, note_holder, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
 from loopgrad.lazy.tensor.staleness import written
 from loopgrad.lazy.tensor.view_steps import Layout, Shape, Step, WritableStep, row_strides
@@ -277,7 +277,7 @@ def _point(t: TensorCore, value: Value) -> None:
         written(t)
     t._value, t._weak, t._history = value, False, None
     if value.scope is None:
-        LIVE.tensors.append(ref(t))
+        note_holder(t, value)
 
 
 def write(t: TensorCore, value: Value, region: Step | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
+from sys import getrefcount
 from typing import NamedTuple
 
 import numpy as np
@@ -84,36 +85,51 @@ def test_parts_are_those_that_words_are_made_of(line: str) -> None:
     assert found is not None
     places = expression_of(value).places
     _, numbers, met, inner = found
-    on_the_way = len(inner)
-    del found, inner
     parts = places.gathered(value)
     assert parts is not None
-    assert tuple(parts[i] for i in places.numbers) == numbers
-    assert [*dict.fromkeys(places.leaves(parts))] == met
-    assert len([p for p in parts if type(p) is Noted]) == on_the_way + 1
+    at = places.met(parts)
+    assert [[parts[i] for i in those] for those in at] == [met, inner, [*numbers]]
+    assert {*places.leaves(parts)} == {*met}
+    assert {*places.inner(parts)} == {*inner}
 
 
-def test_what_somebody_else_needs_is_no_tree() -> None:
+def counted(value: Value) -> tuple[list[int], list[int]]:
+    """References to the values on the way, and what they are where only these values refer to each other."""
+    assert isinstance(value, Noted)
+    places = expression_of(value).places
+    parts = places.gathered(value)
+    assert parts is not None
+    inner = places.inner(parts)
+    seen = [*map(getrefcount, inner)]
+    del inner
+    return seen, places.counts(parts)
+
+
+def test_references_of_others_show() -> None:
     a, b = leaves()
     inner = times(a, 0.3)
     value = emit_alike("add", inner, b, VECTOR)
-    assert isinstance(value, Noted)
-    places = expression_of(value).places
-    assert places.gathered(value) is None, "held here"
+    seen, alone = counted(value)
+    assert seen == [alone[0] + 1], "held here"
     inner.known = object()
     del inner
+    places = expression_of(value).places
+    assert isinstance(value, Noted)
     assert places.gathered(value) is None, "known"
     value = emit_alike("add", times(a, 0.3), b, VECTOR)
     assert isinstance(value, Noted)
     assert expression_of(value).places is places
-    assert places.gathered(value) is not None
+    seen, alone = counted(value)
+    assert seen == alone
     assert value.note[1][0].node.op == "mul"
-    assert places.gathered(value) is None, "a node was made"
+    seen, alone = counted(value)
+    assert seen == [alone[0] + 1], "a node was made"
     inner = times(a, 0.3)
-    value = emit_alike("add", inner, inner, VECTOR)
+    value = emit_alike("add", emit_alike("mul", inner, inner, VECTOR), inner, VECTOR)
     del inner
-    assert isinstance(value, Noted)
-    assert expression_of(value).places.gathered(value) is None, "read twice"
+    seen, alone = counted(value)
+    assert seen == alone, "read three times, by two values"
+    assert len({*alone}) == 2
 
 
 def test_what_is_large_has_no_expression() -> None:
@@ -155,4 +171,4 @@ def test_numbers_of_all_kinds_are_gathered_in_order() -> None:
     places = expression_of(value).places
     parts = places.gathered(value)
     assert parts is not None
-    assert [parts[i] for i in places.numbers] == [0.25, 7.5, 2]
+    assert [parts[i] for i in places.met(parts)[2]] == [0.25, 7.5, 2]

@@ -117,6 +117,41 @@ def test_what_somebody_holds_has_elements_too(usual: list[Any]) -> None:
         np.testing.assert_array_equal(reader, np.arange(4.0) * 5.0 - 2.0)
 
 
+def test_named_values_on_the_way_are_found_by_their_expression(
+    usual: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts name what they compute: a value on the way that is held, is read twice, was written to, or went."""
+    found: list[Any] = []
+    elements = repeated_lines.Trees.elements
+    monkeypatch.setattr(repeated_lines.Trees, "elements", lambda *asked: found.append(elements(*asked)) or found[-1])
+    array = np.linspace(0.5, 2.0, 4)
+    x = lg.asarray(array)
+    for again in range(9):
+        if again == 6:
+            usual.clear()
+            found.clear()
+        a = x * (2.5 + again)
+        b = a - 0.25
+        kept = b
+        c = b * a / b
+        expected = (array * (2.5 + again) - 0.25) * (array * (2.5 + again)) / (array * (2.5 + again) - 0.25)
+        assert c.numpy().tobytes() == expected.tobytes()
+        assert all(isinstance(t._value, Leaf) for t in (a, b, c))
+        b += 1.0
+        assert b is kept
+        assert kept.numpy().tobytes() == (array * (2.5 + again) - 0.25 + 1.0).tobytes()
+        assert a.numpy().tobytes() == (array * (2.5 + again)).tobytes()
+        d = a * 0.5
+        e = d + x
+        d = e - 1.0  # what was d is held by nobody
+        assert d.numpy().tobytes() == (array * (2.5 + again) * 0.5 + array - 1.0).tobytes()
+        assert isinstance(e._value, Leaf)
+        (slope,) = lg.gradients(lg.sum(c * e), [a])
+        np.testing.assert_allclose(slope, array * (3.5 + again), rtol=1e-12)
+    assert [buffer is not None for buffer in found].count(True) >= 9, "c, kept and d, three times"
+    assert not [asked for asked in usual if len(asked[0]) > 1], "known with what is held"
+
+
 def test_numbers_of_lines_that_run_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Any] = []
     planned = Planner.planned
@@ -252,8 +287,8 @@ def test_random_scripts_mean_what_they_mean_without_known_lines(
     run = repeated_lines._run
     monkeypatch.setattr(repeated_lines, "_run", lambda *asked: ran.append(asked) or run(*asked))
     trees: list[Any] = []
-    found = repeated_lines._tree
-    monkeypatch.setattr(repeated_lines, "_tree", lambda *asked: trees.append(found(*asked)) or trees[-1])
+    found = repeated_lines.Trees.elements
+    monkeypatch.setattr(repeated_lines.Trees, "elements", lambda *asked: trees.append(found(*asked)) or trees[-1])
     for seed in range(16):
         arrays = [np.random.default_rng(seed + i).uniform(0.2, 1.4, 6) for i in range(2)]
         rounds = 6
@@ -262,6 +297,7 @@ def test_random_scripts_mean_what_they_mean_without_known_lines(
         known = RandomScript(seed).run(lg, [*map(lg.asarray, arrays)], rounds)
         with monkeypatch.context() as without:
             without.setattr(evaluation, "_elements_of_line", lambda: lambda *_: None)
+            without.setattr(repeated_lines.Trees, "elements", lambda *_: None)
             unknown = RandomScript(seed).run(lg, [*map(lg.asarray, arrays)], rounds)
         for a, b, c in zip(expected, known, unknown, strict=True):
             assert (a.dtype, b.tobytes()) == (b.dtype, c.tobytes()), seed
