@@ -126,16 +126,11 @@ LIVE_KEPT: Final = 2048  # at most, then: the latest
 
 class _Live(threading.local):
     """`garbage`: bytes that this thread evaluated since it collected garbage. `evaluating`: evaluations that it is in
-    the middle of. `claim`: what it holds while it computes a line that it knows."""
+    the middle of, but for lines that it knows."""
 
     def __init__(self) -> None:
         self.garbage = 0
         self.evaluating = 0
-        self.claim = threading.Lock()
-
-    def renew(self) -> None:
-        """Forget who held the claim of the thread."""
-        self.claim = threading.Lock()
 
     @property
     def tensors(self) -> list[weakref.ref[TensorCore]]:

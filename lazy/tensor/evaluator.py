@@ -61,6 +61,20 @@ class Computed(NamedTuple):
     generation: int
 
 
+class _OwnClaim(threading.local):
+    """`lock`: what this thread holds while it computes a line that it knows."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget who held it."""
+        self.lock = threading.Lock()
+
+
+_own: Final = _OwnClaim()
+
+
 class Evaluator:
     """See above."""
 
@@ -69,7 +83,7 @@ class Evaluator:
         # Value -> a lock that the evaluation holds which computes it: free once that has ended, in whatever way.
         self._owners: dict[Value, Any] = {}
         renewed_in_children(self._owners.clear)
-        renewed_in_children(LIVE.renew)
+        renewed_in_children(_own.renew)
 
     def claimed(self, tensors: Sequence[TensorCore], compute: Callable[[Wanted], Found]) -> Found:
         """What `compute` gives for those of these tensors that have no elements yet, and their siblings; no other
@@ -90,7 +104,7 @@ class Evaluator:
                                 owners[value] = mine
                             elif owners.get(value) is mine:
                                 del owners[value]
-                    if not others or live.evaluating > 1 or live.claim.locked():
+                    if not others or live.evaluating > 1 or _own.lock.locked():
                         return compute(wanted)
                     for other in others:
                         with other:
@@ -105,7 +119,7 @@ class Evaluator:
     def claim(self, value: Value) -> Any:
         """A lock that is held while a value is computed (see `release`); None where that is somebody's already, or the
         thread is in the middle of such a claim."""
-        mine = LIVE.claim
+        mine = _own.lock
         if not mine.acquire(False):
             return None
         if self._owners.setdefault(value, mine) is mine:
