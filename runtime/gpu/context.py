@@ -2,8 +2,8 @@
 
 The first run is driven by the host, as a rule: kernels with stacks are looked at as soon as they ran, known depths
 are read before. A program whose steps need no host is then recorded once, and later runs start what was recorded.
-Other programs stay host-driven, in batches between the points where the host must look. On an H200 loops over whole
-tensors take twice as long host-driven, a call of one small kernel 1.3 times.
+Other programs stay host-driven, in batches between the points where the host must look, and recorded pieces. On an
+H200 loops over whole tensors take twice as long host-driven, a call of one small kernel 1.3 times.
 """
 
 from __future__ import annotations

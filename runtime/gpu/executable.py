@@ -24,7 +24,10 @@ CONTINUED = (
     "compiled again, since the driver stops long loops: kernels end before that, and the host launches them again"
 )
 CALLED = "replay: the host drives loops and branches, since libraries do routines in them"
-HOST_DRIVEN = "replay: library routines run on the host, so loops and branches around them are driven by the host too"
+HOST_DRIVEN = (
+    "replay: library routines run on the host, so loops and branches around them are driven by the host too; "
+    "outside of loops what is launched between is recorded"
+)
 LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
 FORESEEN = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
 

@@ -1,7 +1,8 @@
 """Programs whose steps the host walks: it looks at what kernels report, counts trips and decides on branches.
 
 Owns the batch of commands, which is run where the host must look, the stacks of whole tensors, and the counters of
-loops that run. Kernels with stacks are looked at as soon as they ran; depths that are known are read before.
+loops that run. Kernels with stacks are looked at as soon as they ran; depths that are known are read before. From the
+second run on, what needs no host between is recorded, outside of loops (`pieces`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.pieces import Piece, stretches
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
 from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
@@ -52,12 +54,29 @@ class HostDriven(StepWalk):
         self._retired: list[Allocation | None] = []  # what slots were until the batch has run
         self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]
         self._counters: dict[int, int] = {}  # indices of loops that run, by slot
+        self._ran = False
+        self._parts: list[Piece | Step] = []
 
     def run(self, inputs: Sequence[Allocation]) -> None:
         self._retired += self._bindings.copy_shadowed(self._recorder)
-        self.steps(self._program.steps)
+        if self._ran:
+            self._by_pieces()
+        else:
+            self.steps(self._program.steps)
+            self._ran = True
         self._flush()
         self._capacities.know_tensors(self._bindings.peaks)
+
+    def _by_pieces(self) -> None:
+        if not self._parts:
+            for steps in stretches(self._program):
+                self._parts.append(Piece(self._work, steps) if len(steps) > 1 else steps[0])
+        for part in self._parts:
+            if isinstance(part, Piece):
+                self._flush()
+                part.run()
+            else:
+                self.step(part)
 
     def release(self) -> None:
         self._retired.clear()

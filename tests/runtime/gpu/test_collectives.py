@@ -13,6 +13,7 @@ import loopgrad as lg
 from loopgrad.graph.types import float32
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime.devices import MAKERS, get_device
+from loopgrad.runtime.gpu.pieces import Piece
 from loopgrad.runtime.gpu.streams.collectives import ID_BYTES, Library, StreamCollectives, joined
 from loopgrad.runtime.mesh.communicator import Alone
 from loopgrad.runtime.mesh.device import MeshDevice
@@ -115,6 +116,36 @@ def test_the_bits_are_those_of_the_hosts_way(meshes: Any) -> None:
         total = float(lg.sum(lg.shard(x, both[0]) * 2.0))
     np.testing.assert_allclose(total, 2.0 * x.sum())
     assert "ncclAllReduce" in library.names()[before:]
+
+
+def test_what_is_launched_between_collectives_is_recorded(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays start pieces, with collectives between, whatever trips lanes take: a stack that grows is looked at before
+    anything is sent."""
+    library, mesh, _ = meshes
+    usual = Piece.run
+    monkeypatch.setattr(Piece, "run", lambda piece: (library.seen.append(("piece",)), usual(piece))[1])
+
+    def loss(w: Any, x: Any, k: Any) -> Any:
+        y = lg.tanh(x @ w)
+        y = y - lg.pmean(y)
+        return lg.mean(lg.fori_loop(0, k, lambda _, v: lg.sin(v * w[0, 0]), lg.sum(y * y, axis=1)))
+
+    rng = np.random.default_rng(3)
+    w, x, trips = rng.random((24, 24)), rng.random((90, 24)), [np.arange(90) % most for most in (3, 40, 1, 900)]
+    step = lg.compile(lg.value_and_grad(loss))
+    given = [(w, lg.shard(x, mesh), lg.shard(k, mesh)) for k in trips]
+    replay = step.capture(*given[0])
+    for arguments, k in zip(given, trips, strict=True):
+        library.seen.clear()
+        found = [np.asarray(v) for v in replay.replay(*arguments)]
+        names = [name for name in library.names() if name in ("piece", "ncclAllGather")]
+        first = names.index("ncclAllGather")
+        assert names[:first], names
+        assert "piece" in names[first:]
+        wanted = lg.value_and_grad(loss)(*[lg.asarray(a, device="interpreter") for a in (w, x, k)])
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, np.asarray(other), rtol=1e-9, atol=1e-13)
+    assert "outside of loops what is launched between is recorded" in str(step.plan(*given[0]))
 
 
 def test_operands_of_one_collective_travel_in_one_group() -> None:

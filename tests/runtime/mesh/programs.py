@@ -20,7 +20,7 @@ from loopgrad.runtime.cpu.executable import CpuExecutable
 from tests.graph.placement import test_partition
 from tests.graph.placement.test_partition import CASES
 from tests.runtime.mesh.differing import differing
-from tests.runtime.mesh.library import check_sums, gpu_mesh
+from tests.runtime.mesh.library import WithLibrary, check_sums, gpu_mesh
 
 COMPILED = ("ragged", "table in a loop", "uniform loop")
 DTYPES = "bool int8 uint8 int16 int64 uint64 float16 float32 float64 complex64 complex128"
@@ -68,7 +68,7 @@ def dtypes(mesh: lg.Mesh) -> dict[str, str]:
     return {"dtypes": "".join(found)}
 
 
-def large_and_on_devices() -> dict[str, str]:
+def large_results(gpus: lg.Mesh, library: WithLibrary | None) -> dict[str, str]:
     """As if all results were large, also such that they start early, and by a library that moves devices' memory."""
     limit, partition.LARGE = partition.LARGE, 1  # type: ignore[misc]
     early, overlap.EARLY = overlap.EARLY, 0  # type: ignore[misc]
@@ -77,10 +77,26 @@ def large_and_on_devices() -> dict[str, str]:
     overlap.EARLY = early  # type: ignore[misc]
     found.update(results_of_cases(lg.mesh("interpreter"), CASES, 33))
     found.update(results_of_cases(lg.mesh(), ("ragged", "dense"), 33))
-    mesh, library = gpu_mesh()
-    found.update(results_of_cases(mesh, ("ragged", "uniform loop", "dense"), 70))
+    found.update(results_of_cases(gpus, ("ragged", "uniform loop", "dense"), 70))
     partition.LARGE = limit  # type: ignore[misc]
-    check_sums(mesh, library)
+    check_sums(gpus, library)
+    return found
+
+
+def replayed_on_gpus(mesh: lg.Mesh) -> dict[str, str]:
+    """Launches are recorded in pieces, with collectives between; for lanes of other trips, of which stacks grow."""
+
+    def loss(p: Any, x: Any, k: Any) -> Any:
+        y = lg.sin(x) - lg.pmean(x)
+        return lg.mean(lg.fori_loop(0, k, lambda _, v: lg.sin(v * p), y * y)) * lg.pmax(y)
+
+    step, x = lg.compile(lg.value_and_grad(loss)), lg.shard(np.linspace(0.1, 1.0, 50), mesh)
+    replay, found = None, {}
+    for most in (4, 90, 1, 700):
+        arguments = (1.1, x, lg.shard(np.arange(50) % most, mesh))
+        replay = replay or step.capture(*arguments)
+        found[f"replayed for {most} trips"] = digest(replay.replay(*arguments))
+        assert digest(step(*arguments)) == found[f"replayed for {most} trips"]
     return found
 
 
@@ -225,8 +241,10 @@ def main(folder: Path, differ: bool) -> None:
     found.update(dtypes(small))
     mesh = lg.mesh()
     found.update(results_of_cases(mesh, COMPILED, 150))
+    gpus, library = gpu_mesh()
     if not differ:
-        found["large"] = large_and_on_devices()
+        found["large"] = large_results(gpus, library)
+    found.update(replayed_on_gpus(gpus))
     found.update(replayed_and_eager(mesh))
     found.update(errors(mesh))
     found.update(files(mesh, folder))
