@@ -32,7 +32,7 @@ from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.pieces import Piece, stretches
+from loopgrad.runtime.gpu.pieces import RecordedPiece, stretches
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
 from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
@@ -55,7 +55,7 @@ class HostDriven(StepWalk):
         self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]
         self._counters: dict[int, int] = {}  # indices of loops that run, by slot
         self._ran = False
-        self._parts: list[Piece | Step] = []
+        self._parts: list[RecordedPiece | Step] = []
 
     def run(self, inputs: Sequence[Allocation]) -> None:
         self._retired += self._bindings.copy_shadowed(self._recorder)
@@ -70,9 +70,9 @@ class HostDriven(StepWalk):
     def _by_pieces(self) -> None:
         if not self._parts:
             for steps in stretches(self._program):
-                self._parts.append(Piece(self._work, steps) if len(steps) > 1 else steps[0])
+                self._parts.append(RecordedPiece(self._work, steps) if len(steps) > 1 else steps[0])
         for part in self._parts:
-            if isinstance(part, Piece):
+            if isinstance(part, RecordedPiece):
                 self._flush()
                 part.run()
             else:

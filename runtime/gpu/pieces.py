@@ -20,7 +20,7 @@ from loopgrad.runtime.gpu.workspace import Workspace
 SHORTEST: Final = 2  # steps
 
 
-class Piece:
+class RecordedPiece:
     """One stretch. What its arrays are may change between runs, as other pieces and loops leave them."""
 
     def __init__(self, work: Workspace, steps: Sequence[Step]) -> None:

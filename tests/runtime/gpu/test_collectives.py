@@ -13,7 +13,7 @@ import loopgrad as lg
 from loopgrad.graph.types import float32
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime.devices import MAKERS, get_device
-from loopgrad.runtime.gpu.pieces import Piece
+from loopgrad.runtime.gpu.pieces import RecordedPiece
 from loopgrad.runtime.gpu.streams.collectives import ID_BYTES, Library, StreamCollectives, joined
 from loopgrad.runtime.mesh.communicator import Alone
 from loopgrad.runtime.mesh.device import MeshDevice
@@ -122,8 +122,8 @@ def test_what_is_launched_between_collectives_is_recorded(meshes: Any, monkeypat
     """Replays start pieces, with collectives between, whatever trips lanes take: a stack that grows is looked at before
     anything is sent."""
     library, mesh, _ = meshes
-    usual = Piece.run
-    monkeypatch.setattr(Piece, "run", lambda piece: (library.seen.append(("piece",)), usual(piece))[1])
+    usual = RecordedPiece.run
+    monkeypatch.setattr(RecordedPiece, "run", lambda piece: (library.seen.append(("piece",)), usual(piece))[1])
 
     def loss(w: Any, x: Any, k: Any) -> Any:
         y = lg.tanh(x @ w)
