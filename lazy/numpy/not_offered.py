@@ -181,6 +181,20 @@ LINALG_ABSENT: Final[dict[str, str]] = {
     "polar": "u, s, vh = lg.linalg.svd(a, full_matrices=False), then u @ vh and vh.mT * s @ vh",
 }  # fmt: skip
 
+_BY_SCIPY: Final = "SciPy's own takes tensors under SCIPY_ARRAY_API=1: docs/interoperation.md"
+STATS_ABSENT: Final[dict[str, str]] = {
+    "gaussian_kde": "lg.logsumexp of lg.stats.norm.logpdf(x, points, width) along the points - lg.log(n)",
+    "sem": "lg.std(x, ddof=1) / lg.sqrt(n)",
+    "mode": "values, counts = lg.unique_counts(x), then values[counts.argmax()]",
+    "zscore": "(x - x.mean(0)) / x.std(0)", "gmean": "lg.exp(lg.log(x).mean(0))", "halfnorm": "lg.stats.truncnorm",
+    "invgamma": "lg.stats.gamma of 1 / x, less 2 * lg.log(x)", "entropy": "lg.special.entr(p).sum()",
+    "rayleigh": "lg.stats.weibull_min with c=2", "multivariate_t": "lg.linalg.cholesky and lg.stats.t's formula",
+    **dict.fromkeys(
+        ("rankdata", "skew", "kurtosis", "describe", "iqr", "moment", "pearsonr", "spearmanr", "ttest_ind", "ttest_rel",
+         "ttest_1samp", "kstest", "chisquare", "f_oneway", "variation", "hmean", "tmean", "circmean", "trim_mean"),
+        _BY_SCIPY),
+}  # fmt: skip
+
 # attributes of arrays
 TENSOR_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(("itemset", "setflags", "setfield"), _IN_PLACE),

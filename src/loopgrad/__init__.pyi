@@ -5,6 +5,7 @@ from loopgrad import nn as nn
 from loopgrad import optim as optim
 from loopgrad import random as random
 from loopgrad import special as special
+from loopgrad import stats as stats
 from loopgrad import testing as testing
 from loopgrad import tree as tree
 from loopgrad.codegen.options import Options as Options

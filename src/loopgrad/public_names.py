@@ -40,7 +40,7 @@ def read(stub: str) -> dict[str, Origin]:
     return found
 
 
-NAMESPACES: Final = ("fft", "linalg", "nn", "optim", "random", "special", "testing", "tree")
+NAMESPACES: Final = ("fft", "linalg", "nn", "optim", "random", "special", "stats", "testing", "tree")
 
 
 def origins_of(file: str) -> dict[str, Origin]:

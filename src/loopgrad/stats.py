@@ -1,0 +1,11 @@
+"""`lg.stats`: densities, distribution functions and quantiles, by the names of SciPy and JAX.
+
+`stats.pyi` lists what is offered, and `public_names` imports it when it is first used.
+"""
+
+from __future__ import annotations
+
+from loopgrad.lazy.numpy.not_offered import STATS_ABSENT
+from loopgrad.public_names import namespace
+
+__all__, __getattr__, __dir__ = namespace(globals(), STATS_ABSENT)

@@ -1,0 +1,183 @@
+"""`lg.stats` against SciPy: values in the support, at its ends and beyond, tails, parameters that aren't allowed; and
+derivatives by x and all parameters against differences of SciPy's values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import loopgrad as lg
+
+LINE = np.array([-30.0, -3.0, -1.0, -0.2, 0.0, 1e-9, 0.4, 1.0, 2.6, 40.0])
+HALF = np.array([-1.0, 0.0, 1e-8, 0.3, 1.0, 2.5, 30.0])
+UNIT = np.array([-0.5, 0.0, 1e-8, 0.3, 0.6, 1.0, 1.5])
+WHOLE = np.array([-1.0, 0.0, 1.0, 2.0, 2.5, 5.0, 9.0])
+SHARES = np.array([-0.1, 0.0, 1e-12, 0.2, 0.5, 0.9, 1.0, 1.1])
+# name -> where it is asked for, and its shape parameters
+CONTINUOUS: dict[str, tuple[np.ndarray, tuple[float, ...]]] = {
+    **dict.fromkeys(("norm", "cauchy", "laplace", "logistic", "gumbel_r", "gumbel_l"), (LINE, ())),
+    "expon": (HALF, ()), "uniform": (UNIT, ()), "gamma": (HALF, (2.3,)), "chi2": (HALF, (3.0,)), "t": (LINE, (2.7,)),
+    "beta": (UNIT, (1.6, 0.7)), "pareto": (HALF + 0.2, (1.8,)),
+    "lognorm": (HALF, (0.8,)), "weibull_min": (HALF, (1.7,)),
+    "gennorm": (LINE, (1.5,)), "truncnorm": (LINE, (-0.7, 1.9)), "vonmises": (LINE, (2.2,)),
+    "wrapcauchy": (HALF, (0.4,)),
+}  # fmt: skip
+DISCRETE: dict[str, tuple[float, ...]] = {
+    "bernoulli": (0.3,), "binom": (5, 0.3), "poisson": (2.3,), "geom": (0.3,), "nbinom": (2.5, 0.4),
+    "betabinom": (5, 1.3, 0.8),
+}  # fmt: skip
+WITHOUT = {  # their formulas aren't closed
+    ("vonmises", "cdf"), ("vonmises", "sf"), ("wrapcauchy", "cdf"), ("wrapcauchy", "sf"), ("betabinom", "cdf"),
+    ("betabinom", "sf"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _formulas_alone() -> Iterator[None]:
+    """What is asked is what the formulas are, not how a device computes them."""
+    with lg.default_device("interpreter"):
+        yield
+
+
+def has(name: str, method: str) -> bool:
+    field = {"cdf": "below", "sf": "above", "ppf": "quantile", "isf": "upper_quantile"}.get(method, "log_density")
+    return getattr(getattr(lg.stats, name), field) is not None
+
+
+def both(name: str, method: str, x: Any, *arguments: Any, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:
+    ours = getattr(getattr(lg.stats, name), method)(lg.asarray(np.asarray(x, dtype)), *arguments)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(ours, np.float64), getattr(getattr(stats, name), method)(x, *arguments)
+
+
+def test_all_are_here() -> None:
+    vectors = {"dirichlet", "multinomial", "multivariate_normal"}
+    assert {*CONTINUOUS, *DISCRETE, *vectors} == set(lg.stats.__all__)
+    lacking = {(n, m) for n in (*CONTINUOUS, *DISCRETE) for m in ("cdf", "sf") if not has(n, m)}
+    assert lacking == WITHOUT
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous(name: str) -> None:
+    points, shapes = CONTINUOUS[name]
+    place = 0.4, 1.7
+    x = np.append(points * 1.7 + 0.4, [np.nan])
+    for method in ("logpdf", "pdf", "cdf", "sf", "logcdf", "logsf"):
+        if has(name, method.removeprefix("log")):
+            np.testing.assert_allclose(*both(name, method, x, *shapes, *place), 3e-12, 1e-300, err_msg=method)
+    for method in ("ppf", "isf"):
+        if has(name, method):
+            np.testing.assert_allclose(*both(name, method, SHARES, *shapes, *place), 1e-12, 1e-14, err_msg=method)
+    ours, theirs = both(name, "pdf", points[2:].astype(np.float32), *shapes, dtype="float32")
+    np.testing.assert_allclose(ours, theirs, 1e-5, 1e-30)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_discrete(name: str) -> None:
+    shapes = DISCRETE[name]
+    for loc in (0, 2):
+        for method in ("logpmf", "pmf", "cdf", "sf"):
+            if has(name, method):
+                x = np.append(WHOLE + loc, np.nan)
+                np.testing.assert_allclose(*both(name, method, x, *shapes, loc), 1e-12, 1e-15, err_msg=method)
+    of_integers = getattr(lg.stats, name).pmf(lg.arange(6), *shapes)
+    assert np.array_equal(of_integers, both(name, "pmf", np.arange(6), *shapes)[0])
+
+
+def test_derivatives() -> None:
+    """By x and every parameter, of the density and of what is below."""
+    for name, (_, shapes) in CONTINUOUS.items():
+        x = np.array([0.3, 0.8] if name != "pareto" else [1.3, 2.8])
+        arguments = (x, *shapes, 0.05, 0.9)
+        for method in ("logpdf", "cdf"):
+            if not has(name, method):
+                continue
+            ours, theirs = getattr(getattr(lg.stats, name), method), getattr(getattr(stats, name), method)
+            by = tuple(range(len(arguments)))
+            slopes = lg.grad(lambda *a, f=ours: lg.sum(f(*a)), by)(*map(lg.asarray, arguments))
+            for k, slope in enumerate(slopes):
+                ahead, behind = ([a + h if i == k else a for i, a in enumerate(arguments)] for h in (1e-6, -1e-6))
+                expected = (theirs(*ahead) - theirs(*behind)) / 2e-6
+                expected = expected if k == 0 else expected.sum()
+                np.testing.assert_allclose(slope, expected, 2e-6, 2e-7, err_msg=f"{name}.{method} by {k}")
+
+
+def test_derivatives_outside_and_in_the_middle() -> None:
+    for name, (x, shapes) in CONTINUOUS.items():
+        outside = x[both(name, "pdf", x, *shapes)[1] == 0.0]
+        slope = lg.grad(lambda x, n=name, s=shapes: lg.sum(getattr(lg.stats, n).pdf(x, *s)))(lg.asarray(outside))
+        assert np.all(np.asarray(slope) == 0.0), name
+    for name in ("t", "gennorm", "norm", "cauchy"):
+        shapes, at = CONTINUOUS[name][1], getattr(lg.stats, name)
+        slope = lg.grad(lambda x, at=at, s=shapes: at.cdf(x, *s))(0.0)
+        np.testing.assert_allclose(slope, at.pdf(0.0, *shapes), 1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("norm", (0.0, 0.0, -1.0)), ("norm", (0.0, 0.0, 0.0)), ("gamma", (1.0, -2.0)), ("t", (1.0, 0.0)),
+        ("beta", (0.5, np.nan, 1.0)), ("truncnorm", (0.5, 2.0, 1.0)), ("poisson", (1.0, -0.5)),
+        ("binom", (1, 2.5, 0.5)), ("binom", (1, 3, 1.5)), ("geom", (1, 0.0)), ("wrapcauchy", (1.0, 1.0)),
+        ("vonmises", (1.0, -1.0)),
+    ],
+)  # fmt: skip
+def test_parameters_that_are_not_allowed(name: str, arguments: tuple[float, ...]) -> None:
+    method = "pmf" if name in DISCRETE else "pdf"
+    ours, theirs = both(name, method, *arguments)
+    assert np.isnan([ours, theirs]).all()
+
+
+def test_far_tails() -> None:
+    for name, x, arguments in (
+        ("truncnorm", 8.5, (8.0, 9.0)), ("truncnorm", -8.5, (-9.0, -8.0)), ("truncnorm", 0.3, (-np.inf, np.inf)),
+        ("t", -1e5, (3.0,)), ("t", 1e-8, (1e5,)), ("gamma", 200.0, (100.0,)), ("binom", 900, (1000, 0.5)),
+    ):  # fmt: skip
+        for method in ("cdf", "sf", "pmf" if name == "binom" else "pdf"):
+            ours, theirs = both(name, method, x, *arguments)
+            np.testing.assert_allclose(ours, theirs, 1e-9, err_msg=f"{name}.{method}")
+    assert lg.stats.binom.cdf(lg.asarray([0.0, 3.0]), 3, lg.asarray([0.0, 1.0])).tolist() == [1.0, 1.0]
+    assert lg.stats.binom.sf(lg.asarray([0.0, 2.0]), 3, lg.asarray([0.0, 1.0])).tolist() == [0.0, 1.0]
+
+
+def test_vectors() -> None:
+    x, mean, cov = np.array([[0.3, -1.0], [2.0, 0.1]]), np.array([0.5, 0.2]), np.array([[2.0, 0.3], [0.3, 0.5]])
+    for arguments in ((mean, cov), (mean, 2.0), (mean,), ()):
+        theirs = stats.multivariate_normal.pdf(x, *(arguments or (np.zeros(2),)))
+        np.testing.assert_allclose(lg.stats.multivariate_normal.pdf(x, *arguments), theirs, 1e-13)
+    slope = lg.grad(lambda c: lg.sum(lg.stats.multivariate_normal.logpdf(x, mean, c @ c.mT)))(lg.asarray(cov))
+    assert np.isfinite(np.asarray(slope)).all()
+    shares, alpha = np.array([[0.2, 0.5], [0.3, 0.1], [0.5, 0.4]]), np.array([0.7, 1.0, 3.0])
+    np.testing.assert_allclose(lg.stats.dirichlet.logpdf(shares, alpha), stats.dirichlet.logpdf(shares, alpha), 1e-13)
+    assert lg.stats.dirichlet.logpdf([0.6, 0.6], [1.0, 2.0]).item() == -np.inf
+    counts, p = np.array([[1, 2, 3], [0, 6, 0], [1, 1, 1]]), np.array([0.2, 0.3, 0.5])
+    np.testing.assert_allclose(lg.stats.multinomial.logpmf(counts, 6, p), stats.multinomial.logpmf(counts, 6, p), 1e-13)
+    for call in (
+        lambda: lg.stats.multinomial.pmf(1.0, 1, p), lambda: lg.stats.dirichlet.pdf([0.2, 0.8], alpha),
+        lambda: lg.stats.multivariate_normal.pdf(x, mean, np.eye(3)),
+    ):  # fmt: skip
+        with pytest.raises(lg.ShapeError):
+            call()
+
+
+def test_arguments() -> None:
+    a, named = lg.stats.gamma.pdf(2.0, 1.5, 0.5, 3.0), lg.stats.gamma.pdf(2.0, scale=3.0, a=1.5, loc=0.5)
+    assert a.item() == named.item()
+    for call in (
+        lambda: lg.stats.gamma.pdf(2.0), lambda: lg.stats.norm.pdf(), lambda: lg.stats.norm.cdf(0.0, 0.0, 1.0, 2.0),
+        lambda: lg.stats.poisson.pmf(1, 2.0, scale=1.0), lambda: lg.stats.gamma.pdf(0.5, 1.0, a=2.0),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=r"stats\.\w+\.\w+: expected x"):
+            call()
+    with pytest.raises(AttributeError, match=r"stats\.gamma has no 'ppf'; instead: lg\.while_loop"):
+        lg.stats.gamma.ppf(0.5, 1.0)
+    with pytest.raises(AttributeError, match="no attribute 'rankdata'; instead: "):
+        _ = lg.stats.rankdata
+    assert lg.stats.norm.pdf(lg.ones(3, dtype="float32"), 0.0, 2.0).dtype is lg.float32
+    assert lg.stats.norm.pdf(lg.ones((0, 2)), lg.ones(2)).shape == (0, 2)
