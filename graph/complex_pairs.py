@@ -122,7 +122,7 @@ class _Splitter:
             case "from_pairs":
                 (self.whole[node.results[0]],) = operands[0]
                 return [_apart(self.builder, *operands[0])]
-            case "reshape" | "transpose":
+            case "reshape" | "transpose" | "alias":
                 self.moved(node)
             case "const" | "literal":
                 return [tuple([self.constant(node, i) for i in range(PAIR)])]
@@ -142,6 +142,8 @@ class _Splitter:
             return
         if node.op == "reshape":
             found = self.builder.value("reshape", self.whole[z], shape=(*node.attrs["shape"], PAIR))
+        elif node.op == "alias":
+            found = self.builder.value("alias", self.whole[z], **node.attrs)
         else:
             perm = node.attrs["perm"]
             found = self.builder.value("transpose", self.whole[z], perm=(*perm, len(perm)))
