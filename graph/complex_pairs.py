@@ -122,7 +122,9 @@ class _Splitter:
             case "from_pairs":
                 (self.whole[node.results[0]],) = operands[0]
                 return [_apart(self.builder, *operands[0])]
-            case "reshape" | "transpose" | "alias":
+            case "reshape" | "transpose":
+                self.moved(node)
+            case "alias":
                 self.moved(node)
             case "const" | "literal":
                 return [tuple([self.constant(node, i) for i in range(PAIR)])]

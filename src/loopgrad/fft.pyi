@@ -1,12 +1,18 @@
 # written by `python -m tests.architecture.public_stub` from the statements PUBLIC
+from loopgrad.lazy.numpy.fft.fast_lengths import next_fast_len as next_fast_len
+from loopgrad.lazy.numpy.fft.fast_lengths import prev_fast_len as prev_fast_len
 from loopgrad.lazy.numpy.fft.frequencies import fftfreq as fftfreq
 from loopgrad.lazy.numpy.fft.frequencies import fftshift as fftshift
 from loopgrad.lazy.numpy.fft.frequencies import ifftshift as ifftshift
 from loopgrad.lazy.numpy.fft.frequencies import rfftfreq as rfftfreq
 from loopgrad.lazy.numpy.fft.several_axes import fft2 as fft2
 from loopgrad.lazy.numpy.fft.several_axes import fftn as fftn
+from loopgrad.lazy.numpy.fft.several_axes import hfft2 as hfft2
+from loopgrad.lazy.numpy.fft.several_axes import hfftn as hfftn
 from loopgrad.lazy.numpy.fft.several_axes import ifft2 as ifft2
 from loopgrad.lazy.numpy.fft.several_axes import ifftn as ifftn
+from loopgrad.lazy.numpy.fft.several_axes import ihfft2 as ihfft2
+from loopgrad.lazy.numpy.fft.several_axes import ihfftn as ihfftn
 from loopgrad.lazy.numpy.fft.several_axes import irfft2 as irfft2
 from loopgrad.lazy.numpy.fft.several_axes import irfftn as irfftn
 from loopgrad.lazy.numpy.fft.several_axes import rfft2 as rfft2
@@ -17,3 +23,11 @@ from loopgrad.lazy.numpy.fft.transforms import ifft as ifft
 from loopgrad.lazy.numpy.fft.transforms import ihfft as ihfft
 from loopgrad.lazy.numpy.fft.transforms import irfft as irfft
 from loopgrad.lazy.numpy.fft.transforms import rfft as rfft
+from loopgrad.lazy.numpy.fft.trigonometric import dct as dct
+from loopgrad.lazy.numpy.fft.trigonometric import dctn as dctn
+from loopgrad.lazy.numpy.fft.trigonometric import dst as dst
+from loopgrad.lazy.numpy.fft.trigonometric import dstn as dstn
+from loopgrad.lazy.numpy.fft.trigonometric import idct as idct
+from loopgrad.lazy.numpy.fft.trigonometric import idctn as idctn
+from loopgrad.lazy.numpy.fft.trigonometric import idst as idst
+from loopgrad.lazy.numpy.fft.trigonometric import idstn as idstn

@@ -302,7 +302,12 @@ FFT: dict[str, list[Case]] = {
     **{name: [(lambda m, x, f=name: _parts(m, getattr(m.fft, f)(x)), (M,))]
        for name in ("fft2", "ifft2", "rfft2", "rfftn")},
     **{name: [(lambda m, x, f=name: getattr(m.fft, f)(x + 1j * x.T, s=(4, 3), axes=(0, 1)), (S,))]
-       for name in ("irfft2", "irfftn")},
+       for name in ("irfft2", "irfftn", "hfft2", "hfftn")},
+    **{name: [(lambda m, x, f=name: _parts(m, getattr(m.fft, f)(x)), (M,))] for name in ("ihfft2", "ihfftn")},
+    **{name: [(lambda m, x, f=name, k=kind: getattr(m.fft, f)(x, k), (X,)) for kind in (1, 2, 3, 4)]
+       for name in ("dct", "dst", "idct", "idst")},
+    **{name: [(lambda m, x, f=name: getattr(m.fft, f)(x, norm="ortho"), (M,))]
+       for name in ("dctn", "dstn", "idctn", "idstn")},
     **{name: [(lambda m, x, f=name: getattr(m.fft, f)(x), (M,))] for name in ("fftshift", "ifftshift")},
 }  # fmt: skip
 

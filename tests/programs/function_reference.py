@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import linalg
+from scipy import fft, linalg
 from special_cases import REFERENCE as special_reference
+
+
+class Transforms:
+    """NumPy's functions, and SciPy's where it has none."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np.fft, name, None) or getattr(fft, name)
 
 
 class LinearAlgebra:
@@ -19,7 +26,7 @@ class LinearAlgebra:
 class Reference:
     """NumPy, and what it lacks."""
 
-    linalg, special = LinearAlgebra(), special_reference
+    linalg, fft, special = LinearAlgebra(), Transforms(), special_reference
 
     erf, erfc, lgamma, digamma = special.erf, special.erfc, special.gammaln, special.digamma
     sigmoid = special.expit

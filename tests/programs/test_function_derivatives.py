@@ -35,7 +35,7 @@ WITHOUT_ELEMENTS = """
     arange bartlett blackman hamming hanning
     empty empty_like eye from_dlpack fromfunction identity indices ones ones_like tri zeros zeros_like
 """
-FREQUENCIES = "fftfreq rfftfreq"
+FREQUENCIES = "fftfreq next_fast_len prev_fast_len rfftfreq"
 PROGRAMS = """
     __array_namespace_info__
     broadcast_shapes can_cast compile default_device default_dtype devices eval finfo iinfo isdtype memory_stats ndim

@@ -23,7 +23,7 @@ from loopgrad.lazy.tensor.outputs import Out, delivered
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC_FFT: Final = "fft2 fftn ifft2 ifftn irfft2 irfftn rfft2 rfftn"
+PUBLIC_FFT: Final = "fft2 fftn hfft2 hfftn ifft2 ifftn ihfft2 ihfftn irfft2 irfftn rfft2 rfftn"
 Axes = Sequence[int] | None
 LAST_TWO: Final = (-2, -1)
 
@@ -128,6 +128,55 @@ def irfft2(
     return delivered("irfft2", _to_reals("irfft2", x, s, axes, norm), out)
 
 
+def hfftn(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
+) -> Tensor:
+    """The `fftn`, which is real, of numbers with Hermitian symmetry, x[-i, -j] = conj(x[i, j]), of which the last of
+    the axes has the first n // 2 + 1.
+
+    Arguments, dtypes and errors are those of `irfftn`, but "backward" leaves the division to `ihfftn`.
+
+    >>> lg.fft.hfftn(lg.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    Tensor([[10., -2.],
+            [-4.,  0.]], dtype=float64)
+    """
+    return delivered("hfftn", _to_reals("hfftn", x, s, axes, norm, inverse=False), out)
+
+
+def ihfftn(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
+) -> Tensor:
+    """The inverse of `hfftn`: of the `ifftn` of real numbers the first half along the last of the axes. Arguments,
+    dtypes and errors are those of `rfftn`.
+
+    >>> lg.fft.ihfftn(lg.ones((2, 4))).shape
+    (2, 3)
+    """
+    return delivered("ihfftn", _of_reals("ihfftn", x, s, axes, norm, inverse=True), out)
+
+
+def hfft2(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
+) -> Tensor:
+    """`hfftn` along the last two axes, or those given.
+
+    >>> lg.fft.hfft2(lg.ones((3, 2, 2))).shape
+    (3, 2, 2)
+    """
+    return delivered("hfft2", _to_reals("hfft2", x, s, axes, norm, inverse=False), out)
+
+
+def ihfft2(
+    x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
+) -> Tensor:
+    """`ihfftn` along the last two axes, or those given.
+
+    >>> lg.fft.ihfft2(lg.ones((3, 2, 5))).shape
+    (3, 2, 3)
+    """
+    return delivered("ihfft2", _of_reals("ihfft2", x, s, axes, norm, inverse=True), out)
+
+
 def _along(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None, inverse: bool) -> Tensor:
     value, word = float_value(x), norm_word(op, norm, inverse)
     found = axes_and_lengths(op, value, s, axes)
@@ -149,13 +198,15 @@ def _half(value: Value, axes: Sequence[tuple[int, int]], word: str) -> Value:
     return value
 
 
-def _of_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None) -> Tensor:
-    value, word = real_value(op, x), norm_word(op, norm, inverse=False)
-    return wrap(_half(value, _some(op, axes_and_lengths(op, value, s, axes), value), word))
+def _of_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None, inverse: bool = False) -> Tensor:
+    value, word = real_value(op, x), norm_word(op, norm, inverse)
+    half = _half(value, _some(op, axes_and_lengths(op, value, s, axes), value), word)
+    return wrap(conjugate(half) if inverse else half)
 
 
-def _to_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None) -> Tensor:
-    value, word = complex_value(x), norm_word(op, norm, inverse=True)
+def _to_reals(op: str, x: ArrayLike, s: Axes, axes: Axes, norm: str | None, inverse: bool = True) -> Tensor:
+    value, word = complex_value(x), norm_word(op, norm, inverse)
+    value = value if inverse else conjugate(value)
     *others, (axis, n) = _some(op, axes_and_lengths(op, value, s, axes, half=True), value)
     for other, extent in others:
         value = transformed(value, other, extent, word, inverse=True)
