@@ -2,7 +2,8 @@
 
 An operation whose bits are settled by what it means (`Primitive.exact`) has them from NumPy. What our code generator
 decides as well follows generated code: a function that it expands (exp, pow, erf ...) is a program of its own
-(`expanded`), short sums of floats are added up in its order (`in_order`). Bodies of loops and branches are programs of
+(`expanded`), short sums of floats are added up in its order (`in_order`), and Fourier transforms are made by what makes
+them of compiled programs. Bodies of loops and branches are programs of
 their own (`direct_regions`). What else there is (long sums, large products, stacks, sums of floats beside loops, which
 kernels add up in other orders there) is compiled.
 
@@ -28,7 +29,7 @@ from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind
+from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind, fourier
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.types import TensorType, bfloat16
 from loopgrad.runtime.cpu.direct_program import (
@@ -138,8 +139,9 @@ def _joined(graph: Graph) -> Graph:
 
 def _prepared(graph: Graph) -> Graph:
     from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
+    from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
 
-    return rewrite_block(prepare(graph), in_order=True)
+    return rewrite_block(prepare(graph, frozenset((ANY_AXES,))), in_order=True)
 
 
 class Inside(NamedTuple):
@@ -304,6 +306,8 @@ class Planner:
             if not self.prepared and operands[0] in self.varying:
                 return self._alone(node, None)
             return self._in_order(node, size)
+        if node.op in fourier.ROWS:
+            return self._transform(node, size)
         if kind is not Kind.ELEMENTWISE:
             raise NotDirect
         if not self.prepared and exponent is not None and operands[0] in self.varying:
@@ -318,6 +322,26 @@ class Planner:
 
             whole = whole_exponent(node)
         return self.programs.expanded.function(node, whole), None, operands if whole is None else operands[:1]
+
+    def _transform(self, node: Node, size: int) -> Planned:
+        """A Fourier transform, by what does those of compiled programs."""
+        if self.bodies is not None or max(size, prod(node.operands[0].shape)) > MOST_TERMS:
+            raise NotDirect
+        alone = node.operands[0] in self.varying and sum(other.op in fourier.ROWS for other in self.graph.nodes) == 1
+        if not (self.prepared or alone):  # several may be one of several axes
+            raise NotPrepared
+        from loopgrad.runtime.host_fourier import transform  # late: most programs have none
+
+        type, attrs = node.results[0].type, tuple(node.attrs.items())
+        assert isinstance(type, TensorType)
+
+        def compute(x: Any) -> Any:
+            result = np.empty(type.shape, type.dtype.np)
+            transform(node.op, attrs, np.ascontiguousarray(x), result, _one_by_one)
+            return result
+
+        self.work += CALL + int(size * max(PRIMITIVES[node.op].cost, 1.0))
+        return compute, None, node.operands
 
     def _in_order(self, node: Node, size: int) -> Planned:
         if not self.prepared:
@@ -390,6 +414,11 @@ class Planner:
             if row.kind is Kind.MOVEMENT or (row.linear and not of_two):
                 pending += made.operands
         return False
+
+
+def _one_by_one(count: int, part: Callable[[int], None]) -> None:
+    for number in range(count):
+        part(number)
 
 
 def note_varying(node: Node, varying: set[Value]) -> None:

@@ -270,6 +270,33 @@ def test_long_programs_of_complex_numbers() -> None:
     assert complex(total) == 601 * (4950 + 9900j)
 
 
+def test_fourier_transforms_have_the_bits_of_compiled_code() -> None:
+    """Those along several axes are one there."""
+
+    def transforms(z: Value) -> tuple[Value, ...]:
+        first, norm = {"inverse": False, "norm": "none"}, {"inverse": True, "norm": "full"}
+        once = emit("dft", [z], first)[0]
+        further = emit("dft", [ops.transpose(once, (1, 0, 2))], first)[0]
+        return once, further, emit("dft", [ops.transpose(z, (1, 0, 2))], norm)[0]
+
+    device, rng = CpuDevice(), np.random.default_rng(5)
+    for dtype in (float32, float64):
+        graph = trace(transforms, [TensorType((17, 12, 2), dtype)])[0]
+        program, x = device.direct(graph, DEFAULT_OPTIONS), rng.normal(size=(17, 12, 2)).astype(dtype.np)
+        assert program is not None
+        buffers = [device.put(x)]
+        for a, b in zip(program.run(buffers), device.compile(graph, DEFAULT_OPTIONS).run(buffers), strict=True):
+            assert same_bits(a.array, b.array)
+    z = lg.asarray(rng.normal(size=(3, 17, 2)) + 1j * rng.normal(size=(3, 17, 2)))
+    results = []
+    for direct_too in (True, False):
+        with lg.options(direct=direct_too):
+            several = lg.fft.fftn(z), lg.fft.irfftn(z), lg.fft.rfftn(z.real), lg.fft.fft2(z, axes=(1, 0))
+            results.append([np.asarray(t) for t in several])
+    for ours, theirs in zip(*results, strict=True):
+        assert same_bits(ours, theirs)
+
+
 def test_extremes_of_zeros_keep_their_order_beside_each_other() -> None:
     device, type = CpuDevice(), TensorType((2,), float64)
     graph = trace(lambda x, y: (*extremes(x, y), *extremes(y, x)), [type, type])[0]
