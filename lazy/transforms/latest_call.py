@@ -25,12 +25,15 @@ from loopgrad.runtime.devices import HOST_KINDS
 class LatestCall:
     """`kinds`: of each argument its type, or the class of a Python number, and the type and dtype of NumPy's that the
     program has for it. `borrows`: whether arrays are read where they are. `pattern`: of trees; None where arguments are
-    inputs themselves."""
+    inputs themselves. `placed`: arguments that the user put on the device, of which there must be one, chose it."""
 
-    __slots__ = ("_borrows", "_config", "_device", "_kinds", "_pattern", "version")
+    __slots__ = ("_borrows", "_config", "_device", "_kinds", "_pattern", "_placed", "version")
 
-    def __init__(self, config: Config, version: Version, kinds: Sequence[Any], pattern: TreePattern | None) -> None:
+    def __init__(
+        self, config: Config, placed: bool, version: Version, kinds: Sequence[Any], pattern: TreePattern | None
+    ) -> None:
         self.version = version
+        self._placed = placed
         self._pattern = pattern
         self._config = config
         self._device = version.device.name
@@ -49,11 +52,14 @@ class LatestCall:
         if leaves is None or len(leaves) != len(kinds) or self._config is not current() or version.stale:
             return None
         found: list[Buffer] = []
+        placed = False
         for x, (kind, type_, dtype) in zip(leaves, kinds):  # noqa: B905  # checked, and half the time
             if isinstance(x, TensorCore):
                 leaf = x._value
-                if type(leaf) is not TensorLeaf or x._weak or leaf.committed:
+                if type(leaf) is not TensorLeaf or x._weak:
                     return None
+                if leaf.committed:
+                    placed = True
                 if leaf.type is not type_:
                     if kind is not type_ or leaf.type != type_:
                         return None
@@ -76,14 +82,19 @@ class LatestCall:
             else:
                 return None
             found.append(buffer)
+        if placed is not self._placed:
+            return None
         version.used = True
         return found if not version.captured else [*found, *version.captured]
 
 
 def latest_call(key: Sequence[Any], version: Version, pattern: TreePattern | None) -> LatestCall | None:
     """Of the key that `Compiled` keeps a version by; None where calls are more than looking at kinds."""
-    config, structure, parts, *kinds = key
-    if not isinstance(config, Config) or parts or version.written or version.required:
+    settings, structure, parts, *kinds = key
+    config, place = settings if isinstance(settings, tuple) else (settings, None)
+    if not isinstance(config, Config) or place not in (None, version.device.name):
+        return None
+    if parts or version.written or version.required:
         return None
     if structure is not None and pattern is None:
         return None
@@ -92,4 +103,4 @@ def latest_call(key: Sequence[Any], version: Version, pattern: TreePattern | Non
     if any(kind != type_ and not number for kind, type_, number in zip(kinds, types, of_numbers, strict=True)):
         return None
     exact = [kind if number else type_ for kind, type_, number in zip(kinds, types, of_numbers, strict=True)]
-    return LatestCall(config, version, exact, pattern)
+    return LatestCall(config, place is not None, version, exact, pattern)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -52,6 +53,8 @@ MOST_NUMBERS: Final = 8
 PLACING: Final = 30_000  # nanoseconds for which a node's part is worked out
 Axes = tuple[int | None, ...]
 T = TypeVar("T")
+_axis: Final = attrgetter("axis")
+_local: Final = attrgetter("local")
 
 
 class MeshDevice:
@@ -136,8 +139,8 @@ class MeshDevice:
 @dataclass(frozen=True, slots=True)
 class LocalProgram:
     """What this process runs for inputs at some places. `met`: it has collectives. `fallible`: values may make it
-    raise, on one process alone, so all wait for each other when it is done. `axes`: of outputs' lanes. `title`: what
-    it is, for people."""
+    raise, on one process alone, so all wait for each other when it is done. `given`: the axes of inputs' lanes;
+    `axes`: of outputs'. `title`: what it is, for people."""
 
     executable: Executable
     inputs: Places
@@ -146,6 +149,7 @@ class LocalProgram:
     digest: bytes
     met: bool
     fallible: bool
+    given: list[int | None]
     axes: Axes
     notes: tuple[str, ...]
     title: str
@@ -206,10 +210,10 @@ class MeshExecutable(Executable):
     # ---- running
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        axes = tuple([b.axis for b in buffers])  # type: ignore[attr-defined]
-        program = self._programs.get(axes) or self.program(buffers, called=True)
-        self._latest = program
-        own = [b.local for b in buffers]  # type: ignore[attr-defined]
+        program = self._latest
+        if program is None or program.given != list(map(_axis, buffers)):
+            program = self.program(buffers, called=True)
+        own = list(map(_local, buffers))
         if not (program.met or program.fallible):
             return list(map(MeshBuffer, program.executable.run(own), repeat(self.device), program.types, program.axes))
         call = self.begun(program, numbers_of(buffers))
@@ -277,8 +281,10 @@ class MeshExecutable(Executable):
                 CollectiveCall(mesh.communicator, digest, lambda: title).failed(error)
             raise
         notes = tuple(partition.notes)
-        lanes = tuple([p.axis for p in found])
-        return LocalProgram(executable, places, found, self.output_types, digest, met, fallible, lanes, notes, title)
+        types, lanes = self.output_types, tuple([p.axis for p in found])
+        return LocalProgram(
+            executable, places, found, types, digest, met, fallible, list(axes), lanes, notes, title
+        )
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return MeshRecording(self, buffers)

@@ -140,3 +140,29 @@ def test_derivatives_see_through(monkeypatch: pytest.MonkeyPatch) -> None:
     f(x)
     monkeypatch.setattr(LatestCall, "inputs", lambda *_: pytest.fail("a derivative is being taken"))
     np.testing.assert_array_equal(lg.grad(f)(x), 2.0 * A)
+
+
+def test_arguments_that_the_user_put_on_a_device_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are held against the latest call as others are; results stay there, and where nobody chose they don't."""
+    f = lg.compile(lambda x, y: x * 2.0 + y)
+    a, b = lg.asarray(A), lg.asarray(B)
+    there, other = lg.asarray(A, device="interpreter"), lg.asarray(B, device="interpreter")
+    wanted = 2.0 * A + B
+    known: list[bool] = []
+    usual = LatestCall.inputs
+
+    def watched(latest: LatestCall, *arguments: Any) -> Any:
+        found = usual(latest, *arguments)
+        known.append(found is not None)
+        return found
+
+    monkeypatch.setattr(LatestCall, "inputs", watched)
+    for x, y in ((there, other), (there, other), (a, b), (there, b), (there, other), (a, b), (a, b)):
+        found = f(x, y)
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+        assert found.device == ("cpu" if x is a else "interpreter")
+        assert found._value.committed == (x is there)
+    assert known[0] is known[-1] is True
+    assert False in known
+    with pytest.raises(ValueError, match="interpreter"):
+        f(there, lg.asarray(B, device="cpu"))
