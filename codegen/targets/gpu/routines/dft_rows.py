@@ -30,7 +30,8 @@ class Side(NamedTuple):
     array begins; these are `pitch` apart. A row is a transform, or part of one whose numbers are those of the array by
     their places. Numbers of a transform from `valid` on are 0, or aren't written.
 
-    form: "complex", "real", or "half", where numbers after the middle of `whole` are conjugates of those before."""
+    form: "complex", "real", or "half", where numbers after the middle of `whole` are conjugates of those before.
+    base: where the first array begins."""
 
     pitch: int
     across: int
@@ -38,6 +39,7 @@ class Side(NamedTuple):
     valid: int
     form: str = "complex"
     whole: int = 0
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ class _Stages:
         """Of the tile's first row, or of the transform of which rows are parts."""
         width = self.size if side.form == "real" else 2 * self.size
         c = self.code
-        first = c.op("IMul", self.array, side.pitch)
+        first = c.plus(c.op("IMul", self.array, side.pitch), side.base)
         if not self.p.parts:
             first = c.plus(first, c.op("IMul", self.first_row, side.across))
         return self.e.at(array, first, width)

@@ -2,9 +2,10 @@
 
 A length that is a product of small primes, and of which a workgroup holds a row, is one launch (`dft_rows`). A longer
 one, n = n1 n2, is two: n2 transforms of length n1 along columns, whose results are turned by powers of the root of
-unity of n, then n1 of length n2 (D. H. Bailey, FFTs in external or hierarchical memory, 1990). Any other length is a
-convolution with a chirp, by transforms of a power of two of at least 2 n - 1 (L. I. Bluestein, A linear filtering
-approach to the computation of the discrete Fourier transform, 1968).
+unity of n, then n1 of length n2 (D. H. Bailey, FFTs in external or hierarchical memory, 1990); these are two again
+where n2 is more than a workgroup holds some rows of. Any other length is a convolution with a chirp, by transforms of a
+power of two of at least 2 n - 1 (L. I. Bluestein, A linear filtering approach to the computation of the discrete
+Fourier transform, 1968).
 
 Real numbers are read as complex ones; of half a spectrum the rest is read as the conjugates that it is.
 """
@@ -26,6 +27,7 @@ from loopgrad.graph.primitives.fourier import axes_of, factor_of, spectrum_shape
 MOST_HELD: Final = 16  # numbers of an invocation, of 4 bytes a part; half as many of 8
 FEW_HELD: Final = 4  # from which on a workgroup needs no further rows
 SIDE_BY_SIDE: Final = 16  # rows of parts of transforms that a workgroup takes, if it can hold them
+SECTOR: Final = 32  # bytes that memory hands out at least
 LONGEST: Final = 1 << 28  # numbers of one transform, whose places are counted in 32 bits
 Table = np.ndarray[Any, Any]
 
@@ -69,14 +71,20 @@ class _Launches:
         """Whether it holds a row."""
         return radices(length) is not None and length <= self.most
 
-    def split(self, length: int) -> tuple[int, int] | None:
-        """Two lengths of rows that make this one, as alike as can be."""
+    def split(self, length: int) -> tuple[int, ...] | None:
+        """Two or three lengths of rows that make this one, as alike as can be. Three where two are too long for
+        neighbours in memory to be read together."""
         if radices(length) is None or length > LONGEST:
             return None
-        for first in range(isqrt(length), 0, -1):
+        two = _as_alike(length)
+        if two[1] <= self.most and self._together(two[1]) * 2 * SIZE[self.type] >= SECTOR:
+            return two
+        for first in range(round(length ** (1 / 3)), 1, -1):
             if length % first == 0:
-                return (first, length // first) if length // first <= self.most else None
-        return None
+                three = first, *_as_alike(length // first)
+                if three[2] <= self.most:
+                    return three
+        return two if two[1] <= self.most else None
 
     def can(self, length: int) -> bool:
         return self.whole(length) or self.split(length) is not None
@@ -102,18 +110,26 @@ class _Launches:
         self._launch(t, t.length, t.count // t.beside, t.beside, rows, sides, (source, target))
 
     def _split(self, t: Transform, source: Array, target: Array) -> None:
+        """Columns of the first length, whose results are turned; where there are three, of each of what is left columns
+        of the second one, which go behind what is left of the others; then rows of the last one."""
         found = self.split(t.length)
         assert found is not None
-        n1, n2 = found
+        n1, *middle, last = found
         between = self.routine.scratch(t.count * 2 * t.length, self.dtype)
-        columns = Side(t.length, 1, n2, t.length)
-        first = replace(t, factor=1.0, after=None)
-        of_source = t.source._replace(across=1, along=n2)
-        self._launch(first, n1, t.count, n2, self._together(n1), [of_source, columns], (source, between), t.length)
-        second = replace(t, before=None)
-        of_target = t.target._replace(across=1, along=n1)
-        rows = columns._replace(across=n2, along=1)
-        self._launch(second, n2, t.count, n1, self._together(n2), [rows, of_target], (between, target), 1)
+        n, behind = t.length, t.length // n1
+        columns = Side(n, 1, behind, n)
+        first, second = replace(t, factor=1.0, after=None), replace(t, factor=1.0, before=None, after=None)
+        of_source = t.source._replace(across=1, along=behind)
+        self._launch(first, n1, t.count, behind, self._together(n1), [of_source, columns], (source, between), n)
+        for n2 in middle:
+            after = self.routine.scratch(t.count * 2 * n, self.dtype)
+            for array in range(t.count):
+                sides = [Side(behind, 1, last, n, base=array * n), Side(last, 1, n1 * last, n, base=array * n)]
+                self._launch(second, n2, n1, last, self._together(n2), sides, (between, after), behind)
+            between = after
+        rows, of_target = Side(n, last, 1, n), t.target._replace(across=1, along=n // last)
+        whole = replace(t, before=None)
+        self._launch(whole, last, t.count, n // last, self._together(last), [rows, of_target], (between, target), 1)
 
     def _together(self, length: int) -> int:
         rows = SIDE_BY_SIDE
@@ -141,6 +157,12 @@ class _Launches:
     def _table(self, numbers: Table) -> Array:
         pairs = np.stack([numbers.real, numbers.imag], axis=-1).astype(self.dtype.np)
         return self.routine.constant(pairs)
+
+
+def _as_alike(length: int) -> tuple[int, int]:
+    """Two factors of it, the smaller one first."""
+    first = next(n for n in range(isqrt(length), 0, -1) if length % n == 0)
+    return first, length // first
 
 
 def roots(n: int, powers: Table, inverse: bool) -> Table:

@@ -50,3 +50,18 @@ def test_the_plan_says_how(device: str) -> None:
         with lg.options(libraries=False):
             (row,) = lg.compile(lg.fft.fft).plan(lg.zeros(n, dtype=lg.complex64)).routines
         assert (how if device != "cpu" else "pocketfft") in row.provider
+
+
+def test_three_lengths_make_a_long_one(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a workgroup held little, and neighbours were always to be read together."""
+    monkeypatch.setattr(fourier._Launches, "most", property(lambda _: 16))
+    monkeypatch.setattr(fourier, "SECTOR", 1 << 20)
+    z = (np.cos(np.arange(64.0) ** 1.5).reshape(2, 32) * (1 + 0.5j)).astype(np.complex64)
+    with lg.options(libraries=False):
+        compiled = lg.compile(lambda z: lg.fft.ifft(z, norm="ortho"))
+        found = compiled(lg.asarray(z))
+        (row,) = compiled.plan(lg.asarray(z)).routines if device != "interpreter" else [None]
+    expected = np.fft.ifft(z.astype(np.complex128), norm="ortho")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    if row is not None and device != "cpu":
+        assert "rows of parts" in row.provider
