@@ -26,7 +26,7 @@ from loopgrad.codegen.program import (
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
-from loopgrad.graph.primitives.collectives import Engine, memory_engine
+from loopgrad.graph.primitives.collectives import Engine, is_started, memory_engine
 from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
@@ -181,9 +181,10 @@ class HostDriven(StepWalk):
         if engine is not None and self._counters.keys().isdisjoint(step.inputs):
             self._collective(step, engine)
             return
-        arrays = [self._array(slot) for slot in step.inputs]
+        attrs = dict(step.attrs)
+        arrays = [self._array(slot) for slot in (step.inputs[:1] if is_started(attrs) else step.inputs)]
         with np.errstate(all="ignore"):
-            results = REFERENCE[step.name](dict(step.attrs), *arrays)
+            results = REFERENCE[step.name](attrs, *arrays)
         for slot, result in zip(step.outputs, results, strict=True):
             type = self._program.slots[slot].type
             dense = np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape)

@@ -110,6 +110,15 @@ def gpu_mesh() -> tuple[Mesh, WithLibrary | None]:
     return Mesh(engine.rank, engine.size, device.name), inner if isinstance(inner, WithLibrary) else None
 
 
+def gpu_mesh_by_host() -> Mesh:
+    """As `gpu_mesh`, where no library moves the memory of devices."""
+    engine, name = world(), "mesh:by host"
+    device = MeshDevice(SimulatorDevice(1), engine)
+    device.name = name
+    devices.MAKERS[name] = lambda: device
+    return Mesh(engine.rank, engine.size, name)
+
+
 def check_sums(mesh: Mesh, library: WithLibrary | None) -> None:
     """In the library's own order, and that its functions were called."""
     x = lg.shard(np.linspace(0.0, 1.0, 77), mesh)

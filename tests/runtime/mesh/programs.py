@@ -20,7 +20,7 @@ from loopgrad.runtime.cpu.executable import CpuExecutable
 from tests.graph.placement import test_partition
 from tests.graph.placement.test_partition import CASES
 from tests.runtime.mesh.differing import differing
-from tests.runtime.mesh.library import WithLibrary, check_sums, gpu_mesh
+from tests.runtime.mesh.library import WithLibrary, check_sums, gpu_mesh, gpu_mesh_by_host
 
 COMPILED = ("ragged", "table in a loop", "uniform loop")
 DTYPES = "bool int8 uint8 int16 int64 uint64 float16 float32 float64 complex64 complex128"
@@ -73,6 +73,7 @@ def large_results(gpus: lg.Mesh, library: WithLibrary | None) -> dict[str, str]:
     limit, partition.LARGE = partition.LARGE, 1  # type: ignore[misc]
     early, overlap.EARLY = overlap.EARLY, 0  # type: ignore[misc]
     found = results_of_cases(lg.mesh(), ("dense", "uniform loop"), 34)
+    found.update(results_of_cases(gpu_mesh_by_host(), ("dense",), 34))
     found.update(failing_meanwhile(lg.mesh()))
     overlap.EARLY = early  # type: ignore[misc]
     found.update(results_of_cases(lg.mesh("interpreter"), CASES, 33))
