@@ -10,6 +10,7 @@ from loopgrad.graph.errors import explained
 PUBLIC: Final = "Options"
 
 FULL_PRECISION: Final = "float32"
+LANE_BYTES: Final = 11 << 14  # for the arrays of one lane, where a target has no less
 PRECISIONS: Final = (FULL_PRECISION, "tf32", "bfloat16")
 
 

@@ -11,17 +11,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from loopgrad.codegen.kernel.passes import optimise
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LANE_BYTES, Options
 from loopgrad.codegen.program import NO_LIBRARIES, Program
 from loopgrad.codegen.schedule import schedule
 from loopgrad.graph.nodes import Graph
 
 
 def build_program(
-    graph: Graph, options: Options, libraries: Mapping[str, str] = NO_LIBRARIES, in_order: bool = False
+    graph: Graph,
+    options: Options,
+    libraries: Mapping[str, str] = NO_LIBRARIES,
+    in_order: bool = False,
+    lane_bytes: int = LANE_BYTES,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`, after the kernel passes. `libraries`: the routines that the
-    target calls a library for, and its name; `in_order`: see `schedule`."""
-    program = schedule(graph, options, frozenset(libraries), in_order)
+    target calls a library for, and its name; `in_order`, `lane_bytes`: see `schedule`."""
+    program = schedule(graph, options, frozenset(libraries), in_order, lane_bytes)
     kernels = tuple([optimise(kernel) for kernel in program.kernels])
     return replace(program, kernels=kernels, libraries=tuple(sorted(libraries.items())))

@@ -111,7 +111,8 @@ def write(recorded: Sequence[CompiledGraph], target: str, folder: Path) -> list[
 
     suffix, made = FORMATS[target].suffix, []
     for number, one in enumerate(recorded):
-        objects = compile_objects(build_program(one.graph, one.options), one.options, target)
+        program = build_program(one.graph, one.options, lane_bytes=FORMATS[target].lane_bytes(target))
+        objects = compile_objects(program, one.options, target)
         place = folder / f"program_{number:03d}"
         _make_folder(place)
         for name, code in objects.images.items():

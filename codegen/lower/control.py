@@ -57,7 +57,7 @@ def emit_effects(ctx: Lowering, frame: Frame, live: Live, outputs: Iterable[Valu
         elif node.regions or node.op in STACKS:
             emit_effect(ctx, frame, node, frozenset(results))
         elif node.op in ROUTINES:
-            ROUTINES[node.op](ctx, frame, node)
+            ROUTINES[node.op].emit(ctx, frame, node)
         elif node.results[0] in known:
             arrays.settle(ctx, frame, node.results[0], known[node.results[0]])
 

@@ -12,9 +12,9 @@ from typing import Final
 from loopgrad.codegen.objects.cpu import describe_cpu
 from loopgrad.codegen.objects.gpu import Details, describe_gpu
 from loopgrad.codegen.objects.objects import Objects
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LANE_BYTES, Options
 from loopgrad.codegen.program import Program
-from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT
+from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT, lane_bytes
 from loopgrad.codegen.targets.amdgpu.notes import described
 from loopgrad.codegen.targets.amdgpu.target import AmdgpuImage
 from loopgrad.codegen.targets.gpu.compile import ImageBuilder
@@ -28,28 +28,35 @@ PORTABLE: Final = Features(fused=False, widening=False)
 
 @dataclass(frozen=True, slots=True)
 class ObjectFormat:
-    """`suffix` of the files with code."""
+    """`suffix` of the files with code; `lane_bytes` of that target for the arrays of a lane."""
 
     suffix: str
     compile: Callable[[Program, Options, str], Objects]
+    lane_bytes: Callable[[str], int] = lambda _: LANE_BYTES
 
 
 def _gpu(
-    suffix: str, passing: str, image: Callable[[str], ImageBuilder], details: Details = lambda _: {}
+    suffix: str,
+    passing: str,
+    image: Callable[[str], ImageBuilder],
+    details: Details = lambda _: {},
+    lane_bytes: Callable[[str], int] = lambda _: LANE_BYTES,
 ) -> ObjectFormat:
     """`passing`: how the six launch words reach a kernel."""
 
     def compile(program: Program, options: Options, target: str) -> Objects:
         return describe_gpu(program, options, image(target), target, passing, details)
 
-    return ObjectFormat(suffix, compile)
+    return ObjectFormat(suffix, compile, lane_bytes)
 
 
 FORMATS: Final[dict[str, ObjectFormat]] = {
     "cpu": ObjectFormat("o", describe_cpu),
     "spirv": _gpu("spv", "push constants", lambda _: SpirvImage(PORTABLE)),
     **dict.fromkeys(PTX_VERSION, _gpu("ptx", "arguments", nvptx_image)),
-    **dict.fromkeys(WAVEFRONT, _gpu("hsaco", "arguments", lambda name: AmdgpuImage(name, listing=False), described)),
+    **dict.fromkeys(
+        WAVEFRONT, _gpu("hsaco", "arguments", lambda name: AmdgpuImage(name, listing=False), described, lane_bytes)
+    ),
 }
 
 

@@ -27,7 +27,7 @@ from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, MatmulStep, RoutineStep, Step
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
-from loopgrad.codegen.schedule.lane_bills import memory_operand
+from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.order import reads_first
 from loopgrad.codegen.schedule.partition import (
     SMALL_CONSTANT,
@@ -87,7 +87,7 @@ def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder
     """Decide; loops with lanes of their own that can't be in kernels are masked, products of those that are steps are
     taken out of them, and it is decided anew."""
     while True:
-        decision = decide(graph, refused)
+        decision = decide(graph, refused, builder.lane_bytes)
         laned = {n for n in decision.program if n.regions and Region.of(n).lanes}
         if laned:
             _note_refusals(laned, "runs all lanes in lockstep, masked", decision, builder)

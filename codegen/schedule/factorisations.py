@@ -16,20 +16,22 @@ from typing import Any, Final
 
 from loopgrad.codegen.factorisations import by_library, in_lanes, one_sided, reflections, rotations, whole
 from loopgrad.codegen.factorisations.in_lanes import Form
+from loopgrad.codegen.options import LANE_BYTES
 from loopgrad.codegen.schedule.lane_bills import rolled_routine
 from loopgrad.codegen.schedule.regions import Refusal, fits
 from loopgrad.graph.build import at, emit, trace
 from loopgrad.graph.complex_pairs import in_pairs
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import factorisations
-from loopgrad.graph.primitives.factorisations import COMPLEX, batch_rank, joined_type
+from loopgrad.graph.primitives.factorisations import COMPLEX, batch_rank, extents, joined_type, part_count
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import TensorType, int64
 
 FORMS: Final[dict[str, Form]] = {**in_lanes.FORMS, **reflections.FORMS, **rotations.FORMS, **one_sided.FORMS}
 MADE_OF_OTHERS: Final[dict[str, Form]] = {"pinv": whole.pinv}
 LARGEST: Final = 16  # rows of what a lane factorises by operations on elements
-LARGEST_UNROLLED: Final = 8  # the same where a lane could do it in loops, which is little slower and much less code
+LARGEST_UNROLLED: Final = 8  # the same where a lane could do it in loops, which is little slower and much less code;
+# complex rows count twice: their products are as much code as those of a real matrix of twice as many
 LARGEST_BESIDE: Final = 8  # the same where a library is there, outside of loops
 SMALLEST_CALLED: Final = 9  # rows or columns for which a device's library is called
 LARGEST_CALLED: Final = 30_000  # those whose work the library's functions can count
@@ -86,8 +88,9 @@ def _traced(node: Node, form: Form) -> Graph:
     """What the form emits, for the node's operands; of complex numbers for pairs of reals."""
     kinds = node.attrs.get("pairs", "r" * len(node.operands))
     types = [joined_type(v.type) if kind == COMPLEX else v.type for v, kind in zip(node.operands, kinds, strict=True)]
+    attrs = {name: value for name, value in node.attrs.items() if name != "pairs"}
     with at(node.loc):
-        graph, _ = trace(lambda *operands: form(node.attrs, operands), types)
+        graph, _ = trace(lambda *operands: form(attrs, operands), types)
     return in_pairs(graph)
 
 
@@ -114,18 +117,21 @@ def _count(node: Node) -> int:
 
 def _largest(node: Node) -> int:
     """Rows or columns of its matrices; 0 where one has no elements."""
-    sizes = [n for v in node.operands for n in v.shape[batch_rank(node) :]]
+    sizes = [n for k in range(len(node.operands)) for n in extents(node, k)]
     return max(sizes) if min(sizes) > 0 else 0
 
 
 def _in_lanes(node: Node, builder: GraphBuilder, called: bool, inside: bool) -> Sequence[Value] | None:
     """A region of its own, computed once by each lane: operations on elements where those are few, else a routine in
-    loops; rotations and reflections in loops only `inside` of others. None where that is too much for one."""
+    loops; rotations and reflections in loops only `inside` of others, or where there is nothing else. None where that
+    is too much for one."""
     forms = [(FORMS[node.op], True)] if _small(node, called) else []
     direct = node.op in in_lanes.FORMS
-    if rolled_routine(node) and ((direct and _count(node) >= WORTH_LOOPS) if called else (direct or inside)):
+    wanted = inside or node.op not in forms_of(node, whole.FORMS)
+    if rolled_routine(node) and ((direct and _count(node) >= WORTH_LOOPS) if called else (direct or wanted)):
         in_loops = (partial(_emitted, node.op), False)
-        forms = [*forms, in_loops] if _largest(node) <= LARGEST_UNROLLED else [in_loops, *forms]
+        little = _largest(node) * part_count(node, 0) <= LARGEST_UNROLLED
+        forms = [*forms, in_loops] if little else [in_loops, *forms]
     for form, unrolled in forms:
         region = _region(node, builder, _traced(node, form), unrolled)
         if region is not None:
@@ -142,8 +148,8 @@ def _region(node: Node, builder: GraphBuilder, body: Graph, unrolled: bool) -> S
     zero = builder.const(0, TensorType(lanes, int64))
     attrs = {"lanes": len(lanes), "shared": (), "unrolled": unrolled}
     region = Node("switch", (zero, *node.operands), tuple([r.type for r in node.results]), attrs, (body,), node.loc)
-    found = fits(region, lanes)
-    if isinstance(found, Refusal) or (unrolled and found.rolled):
+    found = fits(region, lanes, None if unrolled else LANE_BYTES)
+    if isinstance(found, Refusal):
         builder.nodes.pop()
         return None
     builder.nodes.append(region)

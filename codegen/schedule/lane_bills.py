@@ -8,19 +8,15 @@ products are those of a library; so are those whose lanes each have a part of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.codegen.lower.arrays import FEW, kept_values
-from loopgrad.codegen.lower.context import leading_dims
-from loopgrad.codegen.lower.control import memory_source
-from loopgrad.codegen.lower.factorisations import rotations
 from loopgrad.codegen.lower.factorisations.table import ROUTINES
-from loopgrad.graph.accumulators import is_accumulator
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.codegen.schedule.lane_memory import kept_in_registers, memory_operand, most_bytes, scalars
+from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, STACKS, Kind
+from loopgrad.graph.primitives.factorisations import extents
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.types import TensorType
 
 MAX_REGISTERS = 256  # scalars that a lane carries beyond one a carry
 MAX_CARRIES = 4096
@@ -32,11 +28,8 @@ LARGE_PRODUCT: Final = 1 << 24  # multiplications of a product that lanes share 
 MUCH_OF_IT: Final = 1 << 12  # each so many: made at once, its factors are read many times fewer
 LARGEST: Final = 32  # rows of a matrix that a lane factorises
 LONGEST: Final = 64  # terms of a product's elements, which are written out
-MAX_BYTES: Final = 1 << 16  # of a lane's arrays
 CODE_OF_ROUTINE: Final = 200  # operations
-SCRATCH: Final = 2  # matrices that a factorisation has beside its results, more or less
-SWEEPS: Final = 8  # over a matrix, of rotations
-MAX_WORK: Final = 1 << 18  # elements that each of several lanes may process per pass
+MAX_WORK: Final = 1 << 22  # elements that each of several lanes may process per pass
 
 
 def unaffordable(node: Node, lanes: int) -> str | None:
@@ -44,15 +37,6 @@ def unaffordable(node: Node, lanes: int) -> str | None:
     bill = _Bill(lanes, uniform=not Region.of(node).lanes)
     bill.region_node(node)
     return bill.verdict()
-
-
-def scalars(value: Value, lanes: int) -> int:
-    """Elements of a value that belong to one lane."""
-    type = value.type.element if isinstance(value.type, StackType) else value.type
-    assert isinstance(type, TensorType)
-    if lanes > 1 and leading_dims(type.shape, lanes) is not None:
-        return type.size // lanes
-    return type.size
 
 
 class _Bill:
@@ -132,54 +116,42 @@ class _Bill:
             self.work += elements
 
 
-def memory_operand(region: Region, result: int) -> int | None:
-    """The operand of a top-level region whose memory a result is: one that scatters combine into."""
-    if not isinstance(region, Loop):
-        return memory_source(region, result) if result in region.shared else None
-    if result in region.shared or (not region.lanes and is_accumulator(region, result)):
-        return region.source(result)
-    return None
-
-
 # ---- rolled
 
 
 def rolled_routine(node: Node) -> bool:
     """Whether a lane can do the factorisation in loops."""
-    batch = len(node.operands[0].shape) - 2
-    sizes = [n for v in (*node.operands, *node.results) for n in v.shape[batch:]]
-    return node.op in ROUTINES and "pairs" not in node.attrs and min(sizes) > 0 and max(sizes) <= LARGEST
+    if node.op not in ROUTINES:
+        return False
+    sizes = [n for k in range(len(node.operands)) for n in extents(node, k)]
+    return min(sizes) > 0 and max(sizes) <= LARGEST
 
 
-def may_be_rolled(node: Node) -> bool:
-    """Whether the region has factorisations that are done in loops."""
-    return any(map(_factorises, node.regions))
+def factorises(node: Node) -> bool:
+    """Whether the region has factorisations that may be done in loops."""
+    return any(inner.op in ROUTINES or factorises(inner) for graph in node.regions for inner in graph.nodes)
 
 
-def _factorises(graph: Graph) -> bool:
-    return any(node.op in ROUTINES or any(map(_factorises, node.regions)) for node in graph.nodes)
-
-
-def unaffordable_rolled(node: Node, lanes: int) -> str | None:
-    """Why lanes can't hold the values of a region in arrays, and have loops over these."""
+def unaffordable_rolled(node: Node, lanes: int, most: int) -> str | None:
+    """Why lanes can't hold the values of a region in arrays, of so many bytes, and have loops over these."""
     bill = _RolledBill(lanes)
     bill.region_node(node)
-    return bill.verdict()
+    return bill.verdict(most_bytes(node, lanes), most)
 
 
 class _RolledBill:
-    """What one lane holds, and does in one pass through all bodies, roughly."""
+    """What one lane does in one pass through all bodies, roughly."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
-        self.code = self.work = self.bytes = 0
+        self.code = self.work = 0
         self.reason: str | None = None
 
-    def verdict(self) -> str | None:
+    def verdict(self, bytes: int, most: int) -> str | None:
         if self.reason is not None:
             return self.reason
-        if self.bytes > MAX_BYTES:
-            return f"each lane would hold about {self.bytes} bytes in arrays (limit {MAX_BYTES})"
+        if bytes > most:
+            return f"each lane would hold about {bytes} bytes in arrays (limit {most})"
         if self.code > MAX_OPS:
             return f"its code would be about {self.code} operations (limit {MAX_OPS})"
         limit = MAX_WORK + WORK_PER_LANE * (self.lanes - 1) if self.lanes > 1 else FREE_WORK
@@ -187,27 +159,15 @@ class _RolledBill:
             return f"each of {self.lanes} lanes would process about {self.work} elements per pass"
         return None
 
-    def hold(self, values: Sequence[Value]) -> None:
-        for v in values:
-            if isinstance(v.type, TensorType) and (count := scalars(v, self.lanes)) > FEW:
-                self.bytes += count * v.dtype.itemsize
-
     def region_node(self, node: Node) -> None:
         region = Region.of(node)
         if isinstance(region, Loop) and region.lanes and self.lanes == 1 and scalars(region.decider, 1) > 1:
             self.reason = self.reason or "its lanes differ from those of the loop around it"
-        if len(node.regions) == 1 and not isinstance(region, Loop) and node.attrs.get("unrolled"):
+        if kept_in_registers(node):
             self.reason = self.reason or unaffordable(node, self.lanes)
-            self.hold(node.results)
             self.code += sum(len(graph.nodes) for graph in node.regions)
             return
-        held = [r for j, r in enumerate(node.results) if memory_operand(region, j) is None]
-        self.hold(held)
-        if isinstance(region, Loop):
-            self.hold(held)  # what is carried, and what will be
         for graph in node.regions:
-            kept = kept_values(graph.nodes, graph.outputs, lambda v: scalars(v, self.lanes))
-            self.hold([v for v, many in kept.items() if many])
             for inner in graph.nodes:
                 self.node(inner)
 
@@ -222,13 +182,10 @@ class _RolledBill:
         if node.op in LIBRARY:
             if not rolled_routine(node):
                 self.reason = self.reason or _not_in_a_lane(node)
-            self.hold([*node.results, *[node.operands[0]] * SCRATCH])
+                return
             self.code += CODE_OF_ROUTINE
-            sweeps = SWEEPS if node.op in rotations.ROUTINES else 1
-            self.work += count * max(v.shape[-1] for v in node.operands) * sweeps
+            self.work += count * max(extents(node, 0)) * ROUTINES[node.op].sweeps
             return
-        if node.op == "pop":
-            self.hold(node.results[1:])
         if PRIMITIVES[node.op].cost == 0 or node.op in STACKS:
             return
         self.code += 2

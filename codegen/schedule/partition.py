@@ -13,7 +13,7 @@ from typing import Final
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import LONG_ROW, MANY_LANES, SHORT_BLOCK
-from loopgrad.codegen.schedule.lane_bills import memory_operand
+from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.regions import Decision
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.distinct import no_duplicates

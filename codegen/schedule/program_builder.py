@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LANE_BYTES, Options
 from loopgrad.codegen.program import ProgramStack, Residual
 from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.sharing import KnownKernels
@@ -30,10 +30,11 @@ class ProgramBuffer:
 
 @dataclass(slots=True)
 class ProgramBuilder:
-    """Shared by the blocks of one Program. `in_order`: as of `schedule`."""
+    """Shared by the blocks of one Program. `in_order`, `lane_bytes`: as of `schedule`."""
 
     options: Options
     in_order: bool = False
+    lane_bytes: int = LANE_BYTES
     buffers: list[ProgramBuffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)

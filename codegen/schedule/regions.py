@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from loopgrad.codegen.schedule.lane_bills import may_be_rolled, memory_operand, unaffordable, unaffordable_rolled
+from loopgrad.codegen.options import LANE_BYTES
+from loopgrad.codegen.schedule.lane_bills import factorises, unaffordable, unaffordable_rolled
+from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node
 from loopgrad.graph.primitives import STACKS
@@ -63,12 +65,12 @@ class Decision:
     program: dict[Node, Refusal | None]
 
 
-def decide(graph: Graph, refused: dict[Node, Refusal]) -> Decision:
-    """For every region node and stack operation of `graph` itself."""
+def decide(graph: Graph, refused: dict[Node, Refusal], lane_bytes: int = LANE_BYTES) -> Decision:
+    """For every region node and stack operation of `graph` itself. `lane_bytes`: for the arrays of a lane."""
     decision = Decision({}, {})
     for group in _stack_groups(graph):
         regions = [n for n in group if n.regions]
-        outcome = _mixed(group, graph) or _fit(regions, refused) if _closed(group, graph) else None
+        outcome = _mixed(group, graph) or _fit(regions, refused, lane_bytes) if _closed(group, graph) else None
         if isinstance(outcome, dict) and regions:
             decision.kernel.update(outcome)
         else:
@@ -116,7 +118,9 @@ def _mixed(group: Sequence[Node], graph: Graph) -> Refusal | None:
     return None
 
 
-def _fit(regions: Sequence[Node], refused: dict[Node, Refusal]) -> dict[Node, KernelRegion] | Refusal | None:
+def _fit(
+    regions: Sequence[Node], refused: dict[Node, Refusal], lane_bytes: int
+) -> dict[Node, KernelRegion] | Refusal | None:
     """Kernel regions of one common number of lanes; a Refusal where there is none."""
     known = next((refused[n] for n in regions if n in refused), None)
     if known is not None:
@@ -124,8 +128,9 @@ def _fit(regions: Sequence[Node], refused: dict[Node, Refusal]) -> dict[Node, Ke
     if not regions:
         return None
     first: Refusal | None = None
+    most = lane_bytes if any(map(factorises, regions)) else None  # all that hand stacks to each other
     for shape in _candidates(regions):
-        outcome = {n: fits(n, shape) for n in regions}
+        outcome = {n: fits(n, shape, most) for n in regions}
         bad = next((o for o in outcome.values() if isinstance(o, Refusal)), None)
         if bad is None:
             return {n: o for n, o in outcome.items() if isinstance(o, KernelRegion)}
@@ -143,16 +148,16 @@ def _candidates(regions: Sequence[Node]) -> list[tuple[int, ...]]:
     return [s for k, s in enumerate(prefixes) if prod(s) and (k == 0 or prod(s) != prod(prefixes[k - 1]))]
 
 
-def fits(node: Node, shape: tuple[int, ...]) -> KernelRegion | Refusal:
-    """Whether one region node can run with these lanes."""
+def fits(node: Node, shape: tuple[int, ...], lane_bytes: int | None) -> KernelRegion | Refusal:
+    """Whether one region node can run with these lanes. `lane_bytes`: for arrays of each, where it may be rolled."""
     report = lane_report(node, shape)
     if not report.local:
         where = f" at {report.culprit.loc}" if report.culprit is not None and report.culprit.loc else ""
         return Refusal(node, f"{report.reason}{where}")
     lanes = prod(shape)
     reason, rolled = unaffordable(node, lanes), False
-    if reason is not None and may_be_rolled(node):
-        reason, rolled = unaffordable_rolled(node, lanes), True
+    if reason is not None and lane_bytes is not None:
+        reason, rolled = unaffordable_rolled(node, lanes, lane_bytes), True
     if reason is not None:
         return Refusal(node, reason)
     memory = [memory_operand(Region.of(node), j) for j in range(len(node.results))]

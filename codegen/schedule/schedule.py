@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopgrad.codegen.lower.context import Stored
-from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
+from loopgrad.codegen.options import DEFAULT_OPTIONS, LANE_BYTES, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule.assign import assign_slots
 from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
@@ -18,10 +18,12 @@ def schedule(
     options: Options = DEFAULT_OPTIONS,
     library: frozenset[str] = frozenset(),
     in_order: bool = False,
+    lane_bytes: int = LANE_BYTES,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program. `library`: the routines that
-    the target calls a library for; `in_order`: its lanes that meet in an element come one after the other."""
-    builder = ProgramBuilder(options, in_order)
+    the target calls a library for; `in_order`: its lanes that meet in an element come one after the other;
+    `lane_bytes`: as much as the arrays of a lane may take, as `lane_memory` estimates it."""
+    builder = ProgramBuilder(options, in_order, lane_bytes)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
     ready = prepare(graph, library)
     outputs: dict[Value, ProgramBuffer] = {}

@@ -315,6 +315,17 @@ def batch_rank(node: Node) -> int:
     return len(node.operands[0].shape) - (3 if kinds[0] == COMPLEX else 2)
 
 
+def extents(node: Node, operand: int) -> tuple[int, ...]:
+    """Of the operand's matrices, or of its vectors."""
+    shape = node.operands[operand].shape
+    return shape[batch_rank(node) : len(shape) - (part_count(node, operand) > 1)]
+
+
+def part_count(node: Node, operand: int) -> int:
+    """Of one of the operand's numbers."""
+    return 2 if node.attrs.get("pairs", "r" * len(node.operands))[operand] == COMPLEX else 1
+
+
 def _solve_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     """Columns of the right side, the last operand, don't meet either."""
     batch = batch_rank(node)

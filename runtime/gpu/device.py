@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LANE_BYTES, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
@@ -72,6 +72,10 @@ class GpuDevice(ABC):
         array.flags.writeable = False
         buffer.copied = weakref.ref(array)
         return array
+
+    def lane_bytes(self) -> int:
+        """For the arrays of a lane, as scheduling estimates them."""
+        return LANE_BYTES
 
     def collectives(self, communicator: Communicator) -> Memory | str:
         """What moves this device's memory between processes, each of which calls this; or why there is nothing."""
@@ -149,7 +153,7 @@ class GpuDevice(ABC):
         """Schedule, lower and emit."""
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
 
-        program = build_program(graph, options, self.libraries(graph, options))
+        program = build_program(graph, options, self.libraries(graph, options), lane_bytes=self.lane_bytes())
         return self.emit_continued(program, options) if continued else self.emit(program, options)
 
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:

@@ -38,6 +38,11 @@ class HipDevice(GpuDevice):
 
         return joined(load, NAME, self._streams, self._api.identity(), communicator)
 
+    def lane_bytes(self) -> int:
+        from loopgrad.codegen.targets.amdgpu.architectures import lane_bytes  # late: a warm cache needs no scheduler
+
+        return lane_bytes(self.processor)
+
     def target(self) -> tuple[str, ...]:
         import llvmlite  # late: only programs that run need it
 
@@ -54,7 +59,7 @@ class HipDevice(GpuDevice):
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
         from loopgrad.codegen.targets.amdgpu.target import compile_program  # late, as above
 
-        program = build_program(graph, options, self.libraries(graph, options))
+        program = build_program(graph, options, self.libraries(graph, options), lane_bytes=self.lane_bytes())
         return compile_program(program, options, self.processor, listing=True).texts[stage]
 
 

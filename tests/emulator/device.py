@@ -12,6 +12,7 @@ from functools import partial
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.amdgpu.architectures import lane_bytes
 from loopgrad.codegen.targets.amdgpu.target import compile_program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.devices import NUMBERED
@@ -60,6 +61,9 @@ class EmulatorDevice(GpuDevice):
         self.processor = PROCESSORS[position]
         update = partial(update_code, self.processor, None)
         super().__init__(f"emulator:{position}", StreamDriver(EmulatorApi(), update))
+
+    def lane_bytes(self) -> int:
+        return lane_bytes(self.processor)
 
     def target(self) -> tuple[str, ...]:
         return ("emulator", self.processor)

@@ -107,3 +107,52 @@ def rotated(m, n):
 @pytest.mark.costly
 def test_rotated(device):
     agrees(device, rotated, 9, *start("rotated", 9))
+
+
+def turned(m, n):
+    """Complex matrices: what is solved, and all factors."""
+    t = (lambda v: np.conj(v.T)) if m is np else lambda v: lg.conj(lg.matrix_transpose(v))
+
+    def step(a, x):
+        positive = m.linalg.cholesky(x @ t(x) + n * np.eye(n))
+        w, v = m.linalg.eigh(a + t(a) + 0.1 * x @ t(x))
+        q, r = m.linalg.qr(x + a)
+        u, s, vh = m.linalg.svd(x - a)
+        rotated = (v * m.sin(w)) @ t(v) + (u * m.cos(s)) @ vh
+        return 0.3 * x + 0.1 * m.linalg.solve(a + n * np.eye(n), positive) + 0.05 * (q + r) + 0.05 * rotated
+
+    return step
+
+
+@pytest.mark.costly
+def test_complex(device):
+    """In one kernel, with a matrix among them that has no factors."""
+    n, rng = 5, np.random.default_rng(8)
+    a, x, b, c = (rng.standard_normal((6, n, n)) + 1j * rng.standard_normal((6, n, n)) for _ in range(4))
+    a[5, 1, 1] = np.nan
+
+    def loss(m, a, x, one):
+        found = one(turned(m, n), a, x)
+        return m.sum(m.real(found * m.conj(found)) * np.cos(np.arange(n * n)).reshape(n, n)), found
+
+    def ours(a, x, trips):
+        return loss(lg, a, x, lambda step, a, x: looped(lambda v: step(a, v), trips, x))
+
+    def total(a, x, trips):
+        values, found = lg.vmap(ours)(a, x, trips)
+        return lg.sum(values[:5]), found
+
+    compiled = lg.compile(lg.value_and_grad(total, argnums=(0, 1), has_aux=True))
+    trips = lg.asarray(np.arange(6) % 3)
+    (value, found), slopes = compiled(lg.asarray(a), lg.asarray(x), trips)
+    assert np.isnan(np.asarray(found)[5]).all()
+    by_numpy = lambda a, x: sum(
+        loss(np, *lane[:2], lambda step, a, x, trips=lane[2]: by_hand(lambda v: step(a, v), trips, x))[0]
+        for lane in zip(a[:5], x[:5], np.arange(6) % 3, strict=False)
+    )
+    np.testing.assert_allclose(float(value), by_numpy(a, x), rtol=1e-11)
+    ends = [by_numpy(a + h * b, x + h * c) for h in (1e-6, -1e-6)]
+    along = sum(np.sum((np.conj(s) * d).real[:5]) for s, d in zip(map(np.asarray, slopes), (b, c), strict=True))
+    np.testing.assert_allclose(along, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+    if device != "interpreter":
+        assert "lockstep" not in str(compiled.plan(lg.asarray(a), lg.asarray(x), trips))

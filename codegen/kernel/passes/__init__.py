@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel
-from loopgrad.codegen.kernel.passes import cse, dce, fold, licm
+from loopgrad.codegen.kernel.passes import cse, dce, fold, licm, share_arrays
 
-PIPELINE: Final[tuple[Callable[[Kernel], Kernel], ...]] = (fold.run, cse.run, licm.run, cse.run, dce.run)
+PIPELINE: Final[tuple[Callable[[Kernel], Kernel], ...]] = (
+    fold.run, cse.run, licm.run, cse.run, dce.run, share_arrays.run,
+)  # fmt: skip
 
 
 def optimise(kernel: Kernel) -> Kernel:

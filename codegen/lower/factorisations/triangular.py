@@ -7,7 +7,7 @@ the results of small matrices have the same bits whether code is rolled or not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -18,48 +18,51 @@ from loopgrad.codegen.lower.emitter import Position
 from loopgrad.codegen.lower.factorisations.matrices import (
     EachMatrix,
     Element,
-    LaneArithmetic,
     Matrix,
     MatrixOperand,
     between,
     carried,
+    carried_numbers,
     copy,
     in_fours,
     scratch,
 )
+from loopgrad.codegen.lower.factorisations.numbers import Number
 from loopgrad.graph.nodes import Node
+from loopgrad.graph.primitives.factorisations import extents
 from loopgrad.graph.types import bool_
 
 
 def cholesky(ctx: Lowering, frame: Frame, node: Node) -> None:
     """Row after row of a column: what the columns before it take from it, then the root of the diagonal divides."""
-    e, n, x = ctx.emitter, node.operands[0].shape[-1], LaneArithmetic(ctx.emitter, node.results[0].dtype)
+    e, n = ctx.emitter, extents(node, 0)[-1]
 
     def each(operands: list[MatrixOperand], results: list[Matrix]) -> None:
         (a,), (factor,) = operands, results
+        x = factor.numbers
 
-        def left(j: Position, rows: Sequence[Position]) -> tuple[KValue, ...]:
-            def taken(k: KValue, *values: KValue) -> Sequence[KValue]:
-                across = factor.at(j, k)
+        def left(j: Position, rows: Sequence[Position]) -> list[Number]:
+            def taken(k: KValue, *values: Number) -> Sequence[Number]:
+                across = x.conj(factor.at(j, k))
                 return [x.less(v, factor.at(i, k), across) for i, v in zip(rows, values, strict=True)]
 
-            return carried(e, j, [a.at(i, j) for i in rows], taken)
+            return carried_numbers(e, j, [a.at(i, j) for i in rows], taken)
 
         def column(j: KValue, positive: KValue) -> Sequence[KValue]:
-            (pivot,) = left(j, [j])
-            root = x.op("sqrt", pivot)
-            factor.put(j, x.op("div", pivot, root), j)
+            pivot = left(j, [j])[0][0]
+            root = x.real.op("sqrt", pivot)
+            factor.put(j, x.of_real(x.real.op("div", pivot, root)), j)
 
             def below(rows: list[Position]) -> None:
                 for i, v in zip(rows, left(j, rows), strict=True):
-                    factor.put(i, x.op("div", v, root), j)
+                    factor.put(i, x.over(v, root), j)
                     factor.put(j, x.const(0), i)
 
             in_fours(e, e.add(j, 1), n, below)
-            return [e.op("and", (positive, x.test("gt", pivot, x.const(0))), bool_)]
+            return [x.real.both(positive, x.real.test("gt", pivot, x.real.const(0)))]
 
         (positive,) = carried(e, n, [e.const(True, bool_)], column)
-        whole = Matrix(ctx, factor.array, 1, factor.start)
+        whole = Matrix(ctx, factor.array, 1, factor.start, x.parts)
         repeated(e, n * n, lambda k: whole.put(k, x.select(positive, whole.at(k), x.const(np.nan))))
 
     EachMatrix(ctx, frame, node, (2,)).run(each)
@@ -68,36 +71,36 @@ def cholesky(ctx: Lowering, frame: Frame, node: Node) -> None:
 def lu(ctx: Lowering, frame: Frame, node: Node) -> None:
     """Column after column: its largest element comes to the diagonal, NaN before all; then what the row takes from
     those below."""
-    e, (m, n) = ctx.emitter, node.operands[0].shape[-2:]
-    x = LaneArithmetic(e, node.results[0].dtype)
+    e, (m, n) = ctx.emitter, extents(node, 0)
 
     def each(operands: list[MatrixOperand], results: list[Matrix]) -> None:
         packed, swaps, rows = results
+        x = packed.numbers
         copy(e, operands[0], packed, m, n)
-        repeated(e, m, lambda i: rows.put(i, i))
+        repeated(e, m, lambda i: rows.put(i, (i,)))
 
         def larger(j: Position, k: KValue, best: KValue, found: KValue) -> Sequence[KValue]:
             i = e.value(e.add(e.add(j, 1), k))
-            size = x.op("abs", packed.at(i, j))
-            better = e.op("invert", (x.test("le", size, best),), bool_)
-            known = e.op("invert", (x.test("is_nan", best),), bool_)
-            better = e.op("and", (better, known), bool_)
-            return [x.select(better, size, best), x.select(better, i, found)]
+            size = x.size(packed.at(i, j))
+            better = e.op("invert", (x.real.test("le", size, best),), bool_)
+            known = e.op("invert", (x.real.test("is_nan", best),), bool_)
+            better = x.real.both(better, known)
+            return [x.real.select(better, size, best), x.real.select(better, i, found)]
 
         def column(j: KValue) -> None:
-            first = x.op("abs", packed.at(j, j))
+            first = x.size(packed.at(j, j))
             _, found = carried(e, e.sub(m - 1, j), [first, j], lambda k, *best: larger(j, k, *best))
-            swaps.put(j, found)
+            swaps.put(j, (found,))
             exchange(packed, n, j, found)
             exchange(rows, 1, j, found)
             pivot = packed.at(j, j)
-            singular = x.test("eq", pivot, x.const(0))
+            singular = x.is_zero(pivot)
 
             def below(places: list[Position]) -> None:
                 factors = []
                 for i in places:
                     v = packed.at(i, j)
-                    factors.append(x.select(singular, v, x.op("div", v, pivot)))
+                    factors.append(x.select(singular, v, x.div(v, pivot)))
                     packed.put(i, factors[-1], j)
 
                 def taken(c: Position) -> None:
@@ -123,19 +126,19 @@ def lu(ctx: Lowering, frame: Frame, node: Node) -> None:
 
 
 def triangular_solve(ctx: Lowering, frame: Frame, node: Node) -> None:
-    n, k = node.operands[1].shape[-2:]
+    n, k = extents(node, 1)
 
     def each(operands: list[MatrixOperand], results: list[Matrix]) -> None:
         (a, b), (solution,) = operands, results
         copy(ctx.emitter, b, solution, n, k)
-        substitute(ctx, node.attrs, a.at, solution, n, k)
+        substitute(node.attrs, a.at, solution, n, k)
 
     EachMatrix(ctx, frame, node, (2,)).run(each)
 
 
-def substitute(ctx: Lowering, attrs: Any, a: Element, solution: Matrix, n: int, k: int) -> None:
+def substitute(attrs: Any, a: Element, solution: Matrix, n: int, k: int) -> None:
     """The solution of a triangular system in place of its right side."""
-    e, x = ctx.emitter, LaneArithmetic(ctx.emitter, ctx.arrays[solution.array].dtype)
+    e, x = solution.ctx.emitter, solution.numbers
     matrix: Element = (lambda i, j: a(j, i)) if attrs["transpose"] else a
     forward = attrs["lower"] != attrs["transpose"]
 
@@ -146,14 +149,14 @@ def substitute(ctx: Lowering, attrs: Any, a: Element, solution: Matrix, n: int, 
         i = place(step)
 
         def some(columns: list[Position]) -> None:
-            def taken(t: KValue, *values: KValue) -> Sequence[KValue]:
+            def taken(t: KValue, *values: Number) -> Sequence[Number]:
                 j = place(t)
                 factor = matrix(i, j)
                 return [x.less(v, factor, solution.at(j, c)) for c, v in zip(columns, values, strict=True)]
 
-            values = carried(e, step, [solution.at(i, c) for c in columns], taken)
+            values = carried_numbers(e, step, [solution.at(i, c) for c in columns], taken)
             for c, v in zip(columns, values, strict=True):
-                solution.put(i, v if attrs["unit_diagonal"] else x.op("div", v, matrix(i, i)), c)
+                solution.put(i, v if attrs["unit_diagonal"] else x.div(v, matrix(i, i)), c)
 
         if k == 1:
             some([0])
@@ -165,32 +168,24 @@ def substitute(ctx: Lowering, attrs: Any, a: Element, solution: Matrix, n: int, 
 
 def solve_factored(ctx: Lowering, frame: Frame, node: Node) -> None:
     """Two triangular systems, and the order of rows before or after."""
-    e, (n, k), transpose = ctx.emitter, node.operands[3].shape[-2:], node.attrs["transpose"]
+    e, (n, k), transpose = ctx.emitter, extents(node, 3), node.attrs["transpose"]
     unit = {"lower": True, "transpose": transpose, "unit_diagonal": True}
     plain = {"lower": False, "transpose": transpose, "unit_diagonal": False}
 
     def each(operands: list[MatrixOperand], results: list[Matrix]) -> None:
         (_, packed, rows, b), (result,) = operands, results
         if not transpose:
-            repeated(e, n, lambda i: along(i, rows.at(i), lambda j, row, c: result.put(j, b.at(row, c), c)))
-            substitute(ctx, unit, packed.at, result, n, k)
-            substitute(ctx, plain, packed.at, result, n, k)
+            repeated(e, n, lambda i: along(i, rows.at(i)[0], lambda j, row, c: result.put(j, b.at(row, c), c)))
+            substitute(unit, packed.at, result, n, k)
+            substitute(plain, packed.at, result, n, k)
             return
-        solution = scratch(ctx, n, k, node.results[0].dtype)
+        solution = scratch(ctx, n, k, node.results[0].dtype, result.parts)
         copy(e, b, solution, n, k)
-        substitute(ctx, plain, packed.at, solution, n, k)
-        substitute(ctx, unit, packed.at, solution, n, k)
-        repeated(e, n, lambda i: along(i, rows.at(i), lambda j, row, c: result.put(row, solution.at(j, c), c)))
+        substitute(plain, packed.at, solution, n, k)
+        substitute(unit, packed.at, solution, n, k)
+        repeated(e, n, lambda i: along(i, rows.at(i)[0], lambda j, row, c: result.put(row, solution.at(j, c), c)))
 
     def along(i: Position, row: KValue, put: Any) -> None:
         repeated(e, k, lambda c: put(i, row, c))
 
     EachMatrix(ctx, frame, node, (2,)).run(each)
-
-
-ROUTINES: Final = {
-    "cholesky": cholesky,
-    "lu": lu,
-    "triangular_solve": triangular_solve,
-    "solve_factored": solve_factored,
-}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from loopgrad.codegen.options import LANE_BYTES
+
 # CDNA and GCN 5 run 64 work items as one wavefront, RDNA 32; nothing that is generated depends on it
 WAVEFRONT: Final = {
     **dict.fromkeys(("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"), 64),
@@ -12,6 +14,7 @@ WAVEFRONT: Final = {
     **dict.fromkeys(("gfx1200", "gfx1201"), 32),
 }
 DEFAULT: Final = "gfx942"
+SCRATCH: Final = 1 << 23  # bytes that a wavefront can address, but for some, on all but the newest
 
 
 def architecture(name: str) -> str:
@@ -21,3 +24,8 @@ def architecture(name: str) -> str:
     if processor not in WAVEFRONT:
         raise ValueError(f"expected an AMD GPU of {', '.join(WAVEFRONT)}, got {name!r}")
     return processor
+
+
+def lane_bytes(processor: str) -> int:
+    """For the arrays of a lane by the schedule's estimate, which may be a third too small."""
+    return min(SCRATCH // WAVEFRONT[processor] * 2 // 3, LANE_BYTES)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.interpret import interpret_kernel
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, StackSlot
-from loopgrad.codegen.kernel.passes import cse, dce, fold, licm, optimise
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, OwnArray, StackSlot
+from loopgrad.codegen.kernel.passes import cse, dce, fold, licm, optimise, share_arrays
 from loopgrad.codegen.kernel.text import print_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.graph.types import float32, int32, int64
@@ -27,7 +27,7 @@ def test_passes_keep_meaning(seed):
     kernel, arrays = random_kernel(seed)
     verify_kernel(kernel)
     wanted = ran(kernel, arrays)
-    for run in (fold.run, cse.run, licm.run, dce.run, optimise):
+    for run in (fold.run, cse.run, licm.run, dce.run, share_arrays.run, optimise):
         after = run(kernel)
         verify_kernel(after)
         for a, b in zip(wanted, ran(after, arrays), strict=True):
@@ -75,3 +75,34 @@ def test_cse_merges_across_a_loop():
     a = KOp("add", (first.results[0], second.results[0]), (float32,))
     kernel = cse.run(loop_kernel([first, second, a], index, argument, a.results[0]))
     assert count(kernel.body, "sin") == 1
+
+
+def test_arrays_that_are_needed_at_different_times_are_one():
+    """Array 0 goes round a loop, in which 1 and 2 come one after the other; 3 is needed when that is over, 4 is of
+    another dtype."""
+    lane, index, zero = KValue(int64), KValue(int32), KOp("const", (), (int64,), {"value": 0})
+    x = KOp("load", (lane,), (float32,), {"param": 0})
+    trips = KOp("const", (), (int32,), {"value": 5})
+    at = zero.results[0]
+
+    def put(array, value):
+        return KOp("array_store", (at, value), (), {"array": array})
+
+    def get(array, dtype=float32):
+        return KOp("array_load", (at,), (dtype,), {"array": array})
+
+    first, second, third = get(0), get(1), get(2)
+    more = KOp("add", (second.results[0], x.results[0]), (float32,))
+    body = [first, put(1, first.results[0]), second, more, put(2, more.results[0]), third, put(0, third.results[0])]
+    loop = KOp("for", (trips.results[0],), (), {"reverse": False}, (Block((index,), body),))
+    fourth, fifth, last = get(0), get(3), get(4, int64)
+    ops = [x, zero, trips, put(4, at), put(0, x.results[0]), loop, fourth, put(3, fourth.results[0]), fifth, last]
+    ops.append(KOp("store", (last.results[0], fifth.results[0]), (), {"param": 1}))
+    params = (BufferParam(float32, 1, "read"), BufferParam(float32, 1, "write"))
+    arrays = (*[OwnArray(float32, 1)] * 4, OwnArray(int64, 1))
+    kernel = Kernel("k", (1,), params, Block((lane,), ops), (), arrays=arrays)
+    after = share_arrays.run(kernel)
+    verify_kernel(after)
+    assert [slot.dtype for slot in after.arrays].count(float32) == 2
+    given = [np.array([2.0], np.float32), np.zeros(1, np.float32)]
+    assert ran(kernel, given)[1] == ran(after, given)[1] == 12.0

@@ -41,6 +41,34 @@ def test_routines_are_the_references(n: int, inner: tuple[int, ...]) -> None:
     assert done <= set(ROUTINES)
 
 
+def split(x: np.ndarray) -> np.ndarray:
+    """Pairs of reals, of complex numbers."""
+    return np.ascontiguousarray(x).view(np.float64).reshape(*x.shape, 2) if x.dtype.kind == "c" else x
+
+
+def joined(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(np.complex128)[..., 0]
+
+
+def test_complex_solutions() -> None:
+    """Cholesky and LU factors, and what is solved by them, as the references have them."""
+    for op, attrs, arrays in cases(9):
+        if arrays[0].ndim < 3:
+            continue
+        turned = [x * np.exp(1j * np.cos(np.arange(x.shape[-1]))) if x.dtype.kind == "f" else x for x in arrays]
+        if op == "cholesky":
+            turned = [turned[0].conj().swapaxes(1, 2) @ turned[0]]
+        kinds = "".join("c" if x.dtype.kind == "c" else "r" for x in turned)
+        paired = [split(x) for x in turned]
+        types = [TensorType(a.shape, DTYPES[a.dtype.name]) for a in paired]
+        graph, _ = trace(lambda *v, op=op, attrs=attrs, kinds=kinds: emit(op, v, {**attrs, "pairs": kinds}), types)
+        program = build_program(graph, Options())
+        assert sum(1 for kernel in program.kernels for _ in walk(kernel.body)) < MOST_OPERATIONS
+        for found, expected in zip(interpret_program(program, paired), REFERENCE[op](attrs, *turned), strict=True):
+            whole = joined(found) if expected.dtype.kind == "c" else found
+            np.testing.assert_allclose(whole, expected, rtol=1e-9, atol=1e-11, err_msg=f"{op} {attrs}")
+
+
 def computed(op: str, attrs: dict[str, object], a: np.ndarray) -> list[np.ndarray]:
     """By lanes, in a loop of one trip."""
     type = TensorType(a.shape, DTYPES[a.dtype.name])
@@ -92,3 +120,31 @@ def test_eigenvectors() -> None:
     np.testing.assert_allclose(computed("eigh", {"vectors": False}, a)[0], values, atol=1e-12)
     assert np.isnan(values[3]).all()
     assert np.isnan(vectors[3]).all()
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 5), (7, 3), (3, 6)])
+def test_complex_matrices(m: int, n: int) -> None:
+    """Of pairs of reals, in as little code whatever their size; with NaN in one of them, and equal eigenvalues."""
+    rng, k = np.random.default_rng(6), min(m, n)
+    a = rng.standard_normal((4, m, n)) + 1j * rng.standard_normal((4, m, n))
+    a[1], a[2] = np.eye(m, n) * 2j, 0.0
+    a[3, -1, 0] = np.nan
+    pairs = split(a)
+    q, r = map(joined, computed("qr", {"complete": False, "pairs": "c"}, pairs))
+    for found, expected in zip((q, r), np.linalg.qr(a[:3]), strict=True):
+        np.testing.assert_allclose(found[:3], expected, atol=1e-13)
+    u, s, vh = computed("svd", {"full": True, "vectors": True, "pairs": "c"}, pairs)
+    u, vh = joined(u), joined(vh)
+    np.testing.assert_allclose(s[:3], np.linalg.svd(a[:3], compute_uv=False), atol=1e-13)
+    np.testing.assert_allclose((u[:3, :, :k] * s[:3, None]) @ vh[:3, :k], a[:3], atol=1e-13)
+    for v in (u[:3], vh[:3]):
+        product = v @ v.conj().swapaxes(1, 2)
+        np.testing.assert_allclose(product, np.broadcast_to(np.eye(v.shape[1]), v.shape), atol=1e-13)
+    assert all(np.isnan(x[3]).all() for x in (u, s, vh))
+    if m == n:
+        values, vectors = computed("eigh", {"vectors": True, "pairs": "c"}, pairs)
+        vectors, lower = joined(vectors), np.tril(a[:3], -1)
+        whole = lower + lower.conj().swapaxes(1, 2) + np.eye(n) * a[:3].real
+        np.testing.assert_allclose(values[:3], np.linalg.eigvalsh(whole), atol=1e-13)
+        np.testing.assert_allclose(whole @ vectors[:3], vectors[:3] * values[:3, None], atol=1e-13)
+        assert np.isnan(values[3]).all() == np.isnan(vectors[3]).all() == np.isnan(np.tril(a[3])).any()
