@@ -32,6 +32,7 @@ STRIDE: Final = 16
 _new: Final = object.__new__
 ELEMENT: Final = "element"  # the key of what `emit_element` gives, whatever the place
 NO_AXES: Final = {"shape": ()}
+ONE: Final = (1,)
 
 
 class Scope:
@@ -162,31 +163,59 @@ def emit_beside(
 
 def emit_element(vector: Value, place: int) -> Value:
     """The element at a place of a vector of more than one: a slice and a reshape, as two calls of `emit` give them."""
-    attrs = {"start": (place,), "stop": (place + 1,), "step": (1,)}
     top = AMBIENT.scope is None and vector.scope is None
     base: Expression | None = (vector.expression or expression_of(vector)) if top else None
     found = None if base is None else base.further.get(ELEMENT)
     if found is None:
+        attrs = {"start": (place,), "stop": (place + 1,), "step": ONE}
         result = emit("reshape", emit("slice", (vector,), attrs), NO_AXES)[0]
         if base is not None and (made := expression_of(result)) is not OPAQUE:
             base.further[ELEMENT] = made
         return result
-    inner: Expression = found.operands[0]
+    return element_again(vector, place, found, user_location(1))
+
+
+def emit_each(op: str, values: Sequence[Value], attrs: Sequence[Mapping[str, Any]]) -> list[Value]:
+    """The results of an operation on each of many values: where those are alike and have the same attributes, `emit`
+    is called once."""
+    if AMBIENT.scope is not None:
+        return [emit(op, (v,), a)[0] for v, a in zip(values, attrs, strict=True)]
     loc = user_location(1)
-    sliced = _noted_at("slice", (vector,), attrs, loc, inner)
-    return _noted_at("reshape", (sliced,), NO_AXES, loc, found)
+    known: dict[tuple[Expression, int], Expression] = {}
+    results: list[Value] = []
+    for v, each in zip(values, attrs, strict=True):
+        key = v.expression, id(each)
+        found = known.get(key)
+        if found is None:
+            result = emit(op, (v,), each)[0]
+            if v.expression is not None and (made := expression_of(result)) is not OPAQUE:
+                known[key] = made
+            results.append(result)
+            continue
+        value: Noted = _new(Noted)
+        value.expression = found
+        value.type = found.type
+        value.index = 0
+        value.known = value.scope = value.holder = None
+        value.note = [op, (v,), each, loc]
+        results.append(value)
+    return results
 
 
-def _noted_at(
-    op: str, operands: tuple[Value, ...], attrs: Mapping[str, Any], loc: Location | None, expression: Expression
-) -> Noted:
-    """`Noted` of a known expression."""
+def element_again(vector: Value, place: int, found: Expression, loc: Location | None) -> Noted:
+    """The same at the top level where the vector's expression knows that of its elements."""
+    sliced: Noted = _new(Noted)
+    sliced.expression = inner = found.operands[0]
+    sliced.type = inner.type
+    sliced.index = 0
+    sliced.known = sliced.scope = sliced.holder = None
+    sliced.note = ["slice", (vector,), {"start": (place,), "stop": (place + 1,), "step": ONE}, loc]
     value: Noted = _new(Noted)
-    value.type = expression.type
+    value.expression = found
+    value.type = found.type
     value.index = 0
     value.known = value.scope = value.holder = None
-    value.note = [op, operands, attrs, loc]
-    value.expression = expression
+    value.note = ["reshape", (sliced,), NO_AXES, loc]
     return value
 
 

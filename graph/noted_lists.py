@@ -103,9 +103,9 @@ class _ListJoiner:
         doesn't depend on what is known of numbers."""
         notes = [v.note for v in values]
         op, operands, attrs = notes[0][:3]
-        if any(note[0] != op or len(note[1]) != len(operands) for note in notes) or depth == DEEPEST:
+        if {note[0] for note in notes} != {op} or len({len(note[1]) for note in notes}) != 1 or depth == DEEPEST:
             raise _NotAlike
-        if any(v.known is not None for v in values):
+        if [v.known for v in values].count(None) != len(values):
             raise _NotAlike
         if op == "const":
             each = attrs["type"]
@@ -131,7 +131,7 @@ class _ListJoiner:
                 raise _NotAlike
             return self.rows(values, depth, exact)
         first = values[0]
-        if not isinstance(first, Leaf) or any(v is not first for v in values):
+        if not isinstance(first, Leaf) or len({*map(id, values)}) != 1:
             raise _NotAlike
         shape = (len(values), *first.shape)
         return self.builder.value("broadcast", self._input(first), shape=shape, dims=tuple(range(1, len(shape))))
@@ -158,7 +158,9 @@ class _ListJoiner:
 
     def _windows(self, values: Sequence[Noted]) -> Value:
         source, shape = values[0].note[1][0], values[0].shape
-        if not isinstance(source, Leaf) or any(v.note[1][0] is not source or v.shape != shape for v in values):
+        if not isinstance(source, Leaf) or len({id(v.note[1][0]) for v in values}) != 1:
+            raise _NotAlike
+        if len({id(v.type) for v in values}) != 1 and any(v.shape != shape for v in values):
             raise _NotAlike
         windows = [Window(v.note[2], source.shape, shape) for v in values]
         if not can_be_joined(windows):

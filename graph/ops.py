@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.build import at, emit, user_location
+from loopgrad.graph.build import at, emit, emit_each, user_location
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
 from loopgrad.graph.region_ops import call as call
@@ -336,7 +336,7 @@ def stacked(values: Sequence[Value], axis: int) -> Value:
     """Values of one type along a new axis."""
     attrs = {shape: {"shape": (*shape[:axis], 1, *shape[axis:])} for shape in {v.shape for v in values}}
     with at(user_location()):  # looked up once, however many there are
-        return concat([emit("reshape", (v,), attrs[v.shape])[0] for v in values], axis)
+        return concat(emit_each("reshape", values, [attrs[v.shape] for v in values]), axis)
 
 
 def concat(values: Sequence[Value], axis: int) -> Value:

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loopgrad.graph import ops
+from loopgrad.graph.ambient import AMBIENT
+from loopgrad.graph.build import ELEMENT, element_again
+from loopgrad.graph.expressions import Expression
+from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
-from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, held, wrap
 from loopgrad.lazy.tensor.operands import positions
 from loopgrad.lazy.tensor.storage import as_array, is_number, viewed, whole, write, written_to
 from loopgrad.lazy.tensor.view_steps import Layout, Step, WritableStep
@@ -99,8 +104,17 @@ def _is_array(item: Any) -> bool:
 def subscript(x: Tensor, index: Any) -> Tensor:
     """`x[index]`."""
     value = x._value
-    if type(index) is int and len(value.shape) == 1:
-        return wrap(element(value, index), x._weak)
+    if type(index) is int:
+        known: Expression | None = value.expression
+        found = None if known is None else known.further.get(ELEMENT)
+        if found is not None and AMBIENT.plain is not None:
+            extent: int = value.type.shape[0]  # type: ignore[union-attr]  # whoever has elements is a vector
+            if -extent <= index < extent:
+                frame = _getframe(1)
+                loc = LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(1)
+                return held(x, element_again(value, index if index >= 0 else index + extent, found, loc))
+        if len(value.shape) == 1:
+            return wrap(element(value, index), x._weak)
     plan = plan_index(value.shape, index)
     result = read(value, plan)
     if plan.widened is not None:  # by a mask, if one without axes

@@ -76,6 +76,7 @@ def computed_together(t: TensorCore, value: Noted, expression: Expression) -> Bu
         each = [Buffer(rows[i, ...], device.name, type) for i in range(len(waiting))]
         outputs: dict[Value, Buffer] = {v: b for (_, v), b in zip(waiting, each, strict=True) if v in more}
         EVALUATOR.settle([(other, v) for other, v in waiting if v in more], (), Computed(outputs, (), 0))
+        IN_A_ROW.count, IN_A_ROW.next = 0, FIRST  # the next list is looked for as soon as this one was
         return each[0]
     finally:
         EVALUATOR.release(value, mine, more)

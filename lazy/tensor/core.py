@@ -160,6 +160,20 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     return tensor
 
 
+def held(like: TensorCore, value: Noted) -> Tensor:
+    """`wrap` for a value that was noted at the top level now, as weak as another tensor."""
+    tensor: Tensor = _new(_concrete)
+    tensor._value = value
+    tensor._weak = like._weak
+    tensor._history = tensor._view = None
+    value.holder = reference = weakref.ref(tensor)
+    live = AMBIENT.references
+    live.append(reference)
+    if len(live) > LIVE_LIMIT:
+        forget_dead(live)
+    return tensor
+
+
 def note_holder(tensor: TensorCore, value: Value) -> None:
     """The tensor has a value of the top level that a node gives."""
     live, reference = AMBIENT.references, weakref.ref(tensor)

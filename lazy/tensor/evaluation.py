@@ -31,11 +31,11 @@ from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_erro
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
 from loopgrad.lazy.tensor.liveness import ALONE, NOTHING, Needed, read_by_nobody_else, still_needed, unread
 from loopgrad.lazy.tensor.ongoing_derivations import (
+    UNDER_WAY,
     deriving,
     followed,
     from_variables,
     note_reads,
-    nothing_derived,
 )
 from loopgrad.lazy.tensor.walk import Walk, walked
 from loopgrad.runtime.buffers import Buffer
@@ -71,14 +71,8 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
 def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     """The elements of one tensor, as above: what lines of a script ask for one by one."""
     value = t._value
-    if (
-        type(value) is Noted
-        and getrefcount(value) == ALONE
-        and t._history is None
-        and t._view is None
-        and AMBIENT.scope is None
-        and nothing_derived()
-    ):
+    plain = not UNDER_WAY and AMBIENT.scope is None
+    if plain and type(value) is Noted and getrefcount(value) == ALONE and t._history is None and t._view is None:
         lines = (value.expression or expression_of(value)).known
         known: Buffer | None = None if lines is None else lines.elements(t, value)
         if known is None:
@@ -258,7 +252,12 @@ def _collect(tree: Any, found: list[TensorCore]) -> None:
 
 def to_numpy(t: TensorCore, purpose: str = "array") -> np.ndarray[Any, Any]:
     """The elements as a read-only NumPy array."""
-    buffer = buffer_of(t, purpose)
+    value = t._value
+    if type(value) is TensorLeaf and not UNDER_WAY:
+        buffer: Buffer = value.buffer
+    else:
+        del value  # whoever refers to it counts
+        buffer = buffer_of(t, purpose)
     return buffer.array if type(buffer) is Buffer else get_device(buffer.device).get(buffer)
 
 

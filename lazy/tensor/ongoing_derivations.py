@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.tensor.evaluator import known_leaf
@@ -29,13 +30,17 @@ class _Calls(threading.local):
 
 _calls = _Calls()
 _variables: dict[Value, None] = {}
+UNDER_WAY: Final[set[object]] = set()
+"""The derivations of all threads: where there is none, nobody notes what is read and none follows a value. (Who
+evaluates a line has to know that, and a look at a thread's own data costs as much as half an operation.)"""
 
 
 @contextmanager
 def derivation(variables: Sequence[Value] = (), reads: list[Value] | None = None) -> Iterator[None]:
     """While a function is called to be differentiated by `variables`, batched, or traced as a graph. What it reads of
     evaluated tensors is added to `reads`."""
-    outer = _calls.reads
+    outer, this = _calls.reads, object()
+    UNDER_WAY.add(this)
     _calls.depth += 1
     _calls.orders += bool(variables)
     _calls.reads = outer if reads is None else reads
@@ -48,6 +53,7 @@ def derivation(variables: Sequence[Value] = (), reads: list[Value] | None = None
         _calls.reads = outer
         _calls.orders -= bool(variables)
         _calls.depth -= 1
+        UNDER_WAY.discard(this)
         if not _calls.depth:
             _calls.apart.clear()
 
@@ -60,12 +66,6 @@ def derivations() -> int:
 def deriving() -> bool:
     """Whether some transform is calling the user's function now."""
     return _calls.depth > 0
-
-
-def nothing_derived() -> bool:
-    """Whether no transform is calling a user's function in this thread, and none follows a value in any: then nobody
-    notes what is read."""
-    return not _calls.depth and not _variables
 
 
 def note_reads(values: Sequence[Value]) -> None:

@@ -22,7 +22,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, leaf_expression, taker
+from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, is_element, leaf_expression, taker
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NODE, Leaf, Node, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
@@ -74,7 +74,7 @@ class Tree:
     often as the expression has it, so many are `distinct`, and `firsts` takes for each the place where it is read
     first. `inputs` takes the program's among the leaves, `numbers` the program's among all parts. For each of the
     values on the way, `counts` has the references of the line itself, and `positions` where it is in the program.
-    `result`: the expression of the leaf that the value becomes."""
+    """
 
     lines: Lines
     line: Line
@@ -84,22 +84,25 @@ class Tree:
     numbers: Taken
     counts: list[int]
     positions: list[int]
-    result: Expression
 
 
 class Trees:
-    """The lines of an expression, the latest first."""
+    """The lines of an expression, the latest first. `_result`: the expression of the leaf that the value becomes."""
 
-    __slots__ = ("_each", "_expression")
+    __slots__ = ("_each", "_element", "_expression", "_result")
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
         self._each: tuple[Tree, ...] = ()
+        self._element = is_element(expression)
+        self._result = leaf_expression(expression.type)
 
     def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
         """As `elements_of`, of a tensor whose value has the expression. What lines of a script cost is decided here."""
         expression = self._expression
         if IN_A_ROW.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
+            return buffer
+        if self._element and (buffer := _element(t, value, self._result)) is not None:
             return buffer
         places = expression.places
         parts = places.gathered(value)
@@ -129,7 +132,7 @@ class Trees:
             line = tree.line.keeping.get(kept) if kept else line
         if line is None or line.versions() is None:  # not learned yet, or forgotten
             return None
-        return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, tree.result)
+        return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, self._result)
 
     def add(self, value: Noted, line: Line, lines: Lines) -> None:
         """From now on the line is found by the value's expression."""
@@ -153,7 +156,6 @@ class Trees:
             taker([met_numbers[i] for i in line.numbers]),
             places.counts(parts),
             [position[v] for v in inner],
-            leaf_expression(self._expression.type),
         )
         self._each = (tree, *self._each)[:MOST_ALIKE]
 
@@ -303,6 +305,20 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
     _, numbers, leaves, _ = found
     inputs, constants = [leaves[i] for i in line.inputs], tuple([numbers[i] for i in line.numbers])
     return _elements(t, value, line, inputs, constants, lines, along)
+
+
+def _element(t: TensorCore, value: Noted, result: Expression) -> Buffer | None:
+    """The element of a vector that is in the host's memory, where it lies: no program is needed."""
+    sliced = value.note[1][0]
+    leaf = sliced.note[1][0]
+    buffer: Buffer = leaf.buffer
+    if sliced.known is not None or type(buffer) is not Buffer or buffer.device != current().device or leaf.committed:
+        return None
+    array = buffer.array[sliced.note[2]["start"][0], ...].copy()
+    array.flags.writeable = False
+    found = Buffer(array, buffer.device, result.type)
+    EVALUATOR.settle_line(t, value, (), (found,), result)
+    return found
 
 
 def _holders(tree: Tree, inner: Sequence[Noted], counts: Sequence[int]) -> tuple[Kept, list[Held]] | None:

@@ -54,6 +54,7 @@ from loopgrad.lazy.tensor.storage import as_array, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Reinterpreted
 
 PUBLIC: Final = "Tensor"
+ASKED_BY_NUMPY: Final = frozenset({"__array_struct__", "__array_interface__"})  # of each tensor of a list, first
 
 
 class Tensor(Operators):
@@ -145,6 +146,8 @@ class Tensor(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = to_numpy(self)
+        if dtype is None and copy is None:
+            return array
         if dtype is not None and np.dtype(dtype) != array.dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
@@ -188,6 +191,9 @@ class Tensor(Operators):
         return bool(to_numpy(self, "bool"))
 
     def __float__(self) -> float:
+        type = self._type
+        if type.dtype.is_float and not type.shape:
+            return float(to_numpy(self, "float")[()])
         return float(self._real("float"))
 
     def __int__(self) -> int:
@@ -280,8 +286,7 @@ class Tensor(Operators):
 
     # ---- subscripts
 
-    def __getitem__(self, index: Any) -> Tensor:
-        return subscript(self, index)
+    __getitem__ = subscript
 
     def __setitem__(self, index: Any, values: ArrayLike) -> None:
         set_item(self, index, values)
@@ -469,6 +474,8 @@ class Tensor(Operators):
 
     def __getattr__(self, name: str) -> Any:
         """NumPy's attributes that tensors lack: what to use instead."""
+        if name in ASKED_BY_NUMPY:
+            raise AttributeError(name)
         if name in TENSOR_ABSENT:
             raise AttributeError(absent_name("Tensor", name, TENSOR_ABSENT))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)

@@ -70,6 +70,15 @@ def test_lists_are_what_numpy_makes_of_each(name: str, runs: list[str]) -> None:
         assert len(runs) < 20, runs
 
 
+def test_each_list_of_a_loop_is_computed_together(runs: list[str]) -> None:
+    x = lg.asarray(X)
+    for again in range(8):
+        runs.clear()
+        got = np.array([x[i] * 2.75 + again for i in range(40)])
+        np.testing.assert_array_equal(got, X[:40] * 2.75 + again)
+        assert len(runs) < 15, again
+
+
 def test_what_reads_them_and_what_is_written_stays_right(runs: list[str]) -> None:
     x = lg.asarray(X)
     listed = [x[i] * 3.0 for i in range(40)]

@@ -152,6 +152,34 @@ def test_named_values_on_the_way_are_found_by_their_expression(
     assert not [asked for asked in usual if len(asked[0]) > 1], "known with what is held"
 
 
+def test_elements_are_read_where_they_lie(usual: list[Any]) -> None:
+    for dtype in ("bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64", "complex64"):
+        x = lg.asarray(np.arange(5) % 3).astype(dtype)
+        array = x.numpy().copy()
+        usual.clear()
+        for again in range(5):
+            for i in (0, 4, -1, -5, 2):
+                one = x[i]
+                assert one.numpy().tobytes() == array[i].tobytes(), dtype
+                assert (one.shape, one.dtype) == ((), x.dtype)
+                assert isinstance(one._value, Leaf)
+            if again == 2 and dtype.startswith("float"):
+                before = x[3]
+                x += 1.0
+                array += 1
+                assert before.numpy().tobytes() == (array[3] - 1).tobytes(), "as it was"
+        assert len(usual) <= 4, dtype
+        with pytest.raises(IndexError, match="5"):
+            x[5]
+    x = lg.asarray([1.0, 2.0, 3.0])
+    one = x[1]
+    float(one)
+    (slope,) = lg.gradients(one * one, [x])
+    np.testing.assert_array_equal(slope, [0.0, 4.0, 0.0])
+    with lg.default_device("interpreter"):
+        assert float(x[1] + x[-1]) == 5.0
+
+
 def test_numbers_of_lines_that_run_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Any] = []
     planned = Planner.planned
