@@ -104,11 +104,13 @@ def digamma_double(m: Ops[V], x: V) -> V:
     value = positive_digamma(m, m.select(negative, m.sub(m.const(x, 1.0), x), x))
 
     def reflected() -> V:
-        """digamma(1 - x) - pi / tan(pi x), NaN at the poles"""
+        """digamma(1 - x) - pi / tan(pi x), NaN at the poles but for 0, where the sign says from which side"""
         rest = m.sub(x, m.round_even(x))
         pole = m.either(m.eq(rest, m.const(x, 0.0)), m.is_nan(rest))
         mirrored = m.sub(value, m.div(m.const(x, pi), tan(m, m.mul(rest, m.const(x, pi)))))
-        return m.select(pole, m.const(x, float("nan")), mirrored)
+        at_zero = m.div(m.const(x, -1.0), x)
+        outside = m.select(m.eq(x, m.const(x, 0.0)), at_zero, m.const(x, float("nan")))
+        return m.select(pole, outside, mirrored)
 
     return m.rarely(negative, reflected, value)
 

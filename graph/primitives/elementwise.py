@@ -7,7 +7,7 @@ Edge cases, the same on every device:
   shl, shr                  amounts outside 0..bits-1 shift everything out (0, or -1 from a negative shr).
   min, max                  NaN if either operand is NaN; the second operand where they are equal (0.0 and -0.0).
   round                     half to even. sign(NaN) = NaN, sign(-0.0) = 0.
-  lgamma, digamma           at 0, -1, -2, ...: inf and NaN.
+  lgamma, digamma           at -1, -2, ...: inf and NaN; at 0: inf, and -inf or (at -0.0) inf.
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
                             integer wraps; anything to bool is x != 0.
   signbit                   of -0.0 and of NaN as well.
@@ -192,6 +192,8 @@ def _lgamma(x: float) -> float:
 
 def _digamma(x: float) -> float:
     """Reflection for x < 1/2, recurrence up to 12, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
+    if x == 0:
+        return -math.copysign(math.inf, x)
     if math.isnan(x) or x == -math.inf or (x <= 0 and x == math.floor(x)):
         return math.nan
     if x == math.inf:

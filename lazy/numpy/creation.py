@@ -198,6 +198,8 @@ def full(
     wanted = requested_dtype(dtype)
     if is_scalar(fill_value):
         scalar: Scalar = fill_value  # type: ignore[assignment]
+        if wanted is not None and wanted.kind in "iuf" and scalar_dtype(scalar).kind == "c":
+            raise DTypeError(explained("full", f"a real number for {wanted}", scalar, "take .real, or a complex dtype"))
         result = wrap(constant(scalar, TensorType(target, wanted or scalar_dtype(scalar))))
     else:
         fill = as_tensor(fill_value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
@@ -239,24 +239,31 @@ def heaviside(x: ArrayLike, at_zero: ArrayLike, /) -> Tensor:
     return where(isnan(t), t, step)
 
 
+def _infinity_of(op: str, side: Callable[..., Tensor], x: ArrayLike) -> Tensor:
+    t = as_tensor(x)
+    if t._value.dtype.kind == "c":
+        raise dtype_refused(op, "biuf", t._value.dtype)
+    return logical_and(isinf(t), side(t, 0))
+
+
 @unary
 def isposinf(x: ArrayLike, /) -> Tensor:
-    """Whether x is positive infinity; the shape stays, the result is bool.
+    """Whether x is positive infinity; the shape stays, the result is bool. Raises DTypeError for complex numbers.
 
     >>> lg.isposinf([np.inf, -np.inf])
     Tensor([ True, False], dtype=bool)
     """
-    return logical_and(isinf(x), greater(x, 0))
+    return _infinity_of("isposinf", greater, x)
 
 
 @unary
 def isneginf(x: ArrayLike, /) -> Tensor:
-    """Whether x is negative infinity; the shape stays, the result is bool.
+    """Whether x is negative infinity; the shape stays, the result is bool. Raises DTypeError for complex numbers.
 
     >>> lg.isneginf([np.inf, -np.inf])
     Tensor([False,  True], dtype=bool)
     """
-    return logical_and(isinf(x), less(x, 0))
+    return _infinity_of("isneginf", less, x)
 
 
 def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:

@@ -24,6 +24,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.special_values import isfinite, where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.operands import dtype_refused
 from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
@@ -120,14 +121,16 @@ def i0(x: ArrayLike, /) -> Tensor:
     Tensor([1.        , 1.26606588], dtype=float64)
     """
     t = as_tensor(x)
+    if t._value.dtype.kind == "c":
+        raise dtype_refused("i0", "biuf", t._value.dtype)
     t = cast(t, float_dtype(t._value.dtype))
     if t._value.dtype.bits == 16:
         return cast(i0(cast(t, float32)), t._value.dtype)
     near, finite, series, beyond, outer = _pieces(t)
     half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
     far = multiply(multiply(half, beyond), half)
-    steep = where(finite, 0.0, math.inf)  # infinite with its slope, NaN of NaN
-    return where(near, series, where(finite, far, multiply(steep, absolute(t))))
+    steep = where(finite, 0.0, absolute(t))  # infinite with its slopes, NaN of NaN
+    return where(near, series, where(finite, far, multiply(steep, multiply(t, t))))
 
 
 def scaled_i0(t: Tensor) -> Tensor:

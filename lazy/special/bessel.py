@@ -13,7 +13,7 @@ from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.numpy.windows import i0, scaled_i0
 from loopgrad.lazy.special import coefficients as terms
 from loopgrad.lazy.special.coefficients import Series
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_floats, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def j0(x: ArrayLike, /) -> Tensor:
     >>> lg.special.j0([0.0, 1.0])
     Tensor([1.        , 0.76519769], dtype=float64)
     """
-    return of_floats("j0", lambda x: _j(0, x), x)
+    return of_domain("j0", lambda x: _j(0, x), x)
 
 
 def j1(x: ArrayLike, /) -> Tensor:
@@ -87,7 +87,7 @@ def j1(x: ArrayLike, /) -> Tensor:
     >>> lg.special.j1([0.0, 1.0])
     Tensor([0.        , 0.44005059], dtype=float64)
     """
-    return of_floats("j1", lambda x: _j(1, x), x)
+    return of_domain("j1", lambda x: _j(1, x), x)
 
 
 def y0(x: ArrayLike, /) -> Tensor:
@@ -98,7 +98,7 @@ def y0(x: ArrayLike, /) -> Tensor:
     >>> lg.special.y0([1.0])
     Tensor([0.08825696], dtype=float64)
     """
-    return of_floats("y0", lambda x: _y(0, x), x)
+    return of_domain("y0", lambda x: _y(0, x), x)
 
 
 def y1(x: ArrayLike, /) -> Tensor:
@@ -109,7 +109,7 @@ def y1(x: ArrayLike, /) -> Tensor:
     >>> lg.special.y1([1.0])
     Tensor([-0.78121282], dtype=float64)
     """
-    return of_floats("y1", lambda x: _y(1, x), x)
+    return of_domain("y1", lambda x: _y(1, x), x)
 
 
 def i0e(x: ArrayLike, /) -> Tensor:
@@ -118,7 +118,7 @@ def i0e(x: ArrayLike, /) -> Tensor:
     >>> lg.special.i0e([0.0, 1000.0])
     Tensor([1.        , 0.01261724], dtype=float64)
     """
-    return of_floats("i0e", scaled_i0, x)
+    return of_domain("i0e", scaled_i0, x)
 
 
 def _i1(x: Tensor, scaled: bool) -> Tensor:
@@ -144,7 +144,7 @@ def i1(x: ArrayLike, /) -> Tensor:
     >>> lg.special.i1([0.0, 1.0])
     Tensor([0.       , 0.5651591], dtype=float64)
     """
-    return of_floats("i1", lambda x: _i1(x, scaled=False), x)
+    return of_domain("i1", lambda x: _i1(x, scaled=False), x)
 
 
 def i1e(x: ArrayLike, /) -> Tensor:
@@ -153,7 +153,7 @@ def i1e(x: ArrayLike, /) -> Tensor:
     >>> lg.special.i1e([1.0, 1000.0])
     Tensor([0.20791042, 0.01261093], dtype=float64)
     """
-    return of_floats("i1e", lambda x: _i1(x, scaled=True), x)
+    return of_domain("i1e", lambda x: _i1(x, scaled=True), x)
 
 
 def _k(order: int, x: Tensor, scaled: bool) -> Tensor:
@@ -181,7 +181,7 @@ def k0(x: ArrayLike, /) -> Tensor:
     >>> lg.special.k0([1.0])
     Tensor([0.42102444], dtype=float64)
     """
-    return of_floats("k0", lambda x: _k(0, x, scaled=False), x)
+    return of_domain("k0", lambda x: _k(0, x, scaled=False), x)
 
 
 def k0e(x: ArrayLike, /) -> Tensor:
@@ -190,7 +190,7 @@ def k0e(x: ArrayLike, /) -> Tensor:
     >>> lg.special.k0e([1000.0])
     Tensor([0.03962832], dtype=float64)
     """
-    return of_floats("k0e", lambda x: _k(0, x, scaled=True), x)
+    return of_domain("k0e", lambda x: _k(0, x, scaled=True), x)
 
 
 def k1(x: ArrayLike, /) -> Tensor:
@@ -200,7 +200,7 @@ def k1(x: ArrayLike, /) -> Tensor:
     >>> lg.special.k1([1.0])
     Tensor([0.60190723], dtype=float64)
     """
-    return of_floats("k1", lambda x: _k(1, x, scaled=False), x)
+    return of_domain("k1", lambda x: _k(1, x, scaled=False), x)
 
 
 def k1e(x: ArrayLike, /) -> Tensor:
@@ -209,4 +209,4 @@ def k1e(x: ArrayLike, /) -> Tensor:
     >>> lg.special.k1e([1000.0])
     Tensor([0.03964813], dtype=float64)
     """
-    return of_floats("k1e", lambda x: _k(1, x, scaled=True), x)
+    return of_domain("k1e", lambda x: _k(1, x, scaled=True), x)

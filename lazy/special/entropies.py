@@ -9,7 +9,7 @@ from loopgrad.lazy.numpy.reduction import logsumexp
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.smooth_functions import logaddexp, sigmoid
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
-from loopgrad.lazy.special.operands import is_double, of_floats, polynomial
+from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.promotion import float_dtype
 
@@ -61,7 +61,7 @@ def logit(x: ArrayLike, /) -> Tensor:
     >>> lg.special.logit([0.5, 0.75])
     Tensor([0.        , 1.09861229], dtype=float64)
     """
-    return of_floats("logit", _logit, x)
+    return of_domain("logit", _logit, x)
 
 
 def _logit(x: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def xlogy(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         nothing = logical_and(x == 0.0, logical_or(y <= 0.0, isinf(y)))
         return x * log(where(nothing, 1.0, y))
 
-    return of_floats("xlogy", product, x, y)
+    return of_domain("xlogy", product, x, y)
 
 
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -98,7 +98,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
         nothing = logical_and(x == 0.0, logical_or(y <= -1.0, isinf(y)))
         return x * log1p(where(nothing, 0.0, y))
 
-    return of_floats("xlog1py", product, x, y)
+    return of_domain("xlog1py", product, x, y)
 
 
 def entr(x: ArrayLike, /) -> Tensor:
@@ -113,7 +113,7 @@ def entr(x: ArrayLike, /) -> Tensor:
         known = where(inside, x, 1.0)
         return where(inside, -known * log(known), where(x < 0.0, -float("inf"), 0.0))
 
-    return of_floats("entr", entropy, x)
+    return of_domain("entr", entropy, x)
 
 
 def _divergence(x: Tensor, y: Tensor, linear: bool) -> Tensor:
@@ -139,7 +139,7 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     >>> lg.special.rel_entr([0.0, 1.0, 1.0], [1.0, 1.0, 0.5])
     Tensor([0.        , 0.        , 0.69314718], dtype=float64)
     """
-    return of_floats("rel_entr", lambda x, y: _divergence(x, y, linear=False), x, y)
+    return of_domain("rel_entr", lambda x, y: _divergence(x, y, linear=False), x, y)
 
 
 def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -150,7 +150,7 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     >>> lg.special.kl_div([0.0, 1.0], [1.0, 0.5])
     Tensor([1.        , 0.19314718], dtype=float64)
     """
-    return of_floats("kl_div", lambda x, y: _divergence(x, y, linear=True), x, y)
+    return of_domain("kl_div", lambda x, y: _divergence(x, y, linear=True), x, y)
 
 
 def _shifted(x: ArrayLike, axis: Any) -> Tensor:

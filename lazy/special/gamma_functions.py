@@ -32,7 +32,7 @@ from loopgrad.lazy.numpy.elementwise import (
 )
 from loopgrad.lazy.numpy.special_values import isinf, signbit, where
 from loopgrad.lazy.special.entropies import log1p_minus
-from loopgrad.lazy.special.operands import is_double, of_floats, polynomial
+from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, cast
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ STIRLING: Final = (
 LARGE: Final = 10.0
 SHIFT: Final = 10
 OVERFLOW: Final = 180.0  # beyond it the gamma function of floats is infinite
+NARROW_OVERFLOW: Final = 40.0  # and of float32
 # Bernoulli's numbers over factorials, of even order
 MACLAURIN: Final = (
     1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
@@ -75,7 +76,7 @@ def gamma(x: ArrayLike, /) -> Tensor:
     >>> lg.special.gamma([0.5, 5.0])
     Tensor([ 1.77245385, 24.        ], dtype=float64)
     """
-    return of_floats("gamma", _gamma, x)
+    return of_domain("gamma", _gamma, x)
 
 
 def _gamma(x: Tensor) -> Tensor:
@@ -95,14 +96,22 @@ def _gamma(x: Tensor) -> Tensor:
 def _positive_gamma(x: Tensor) -> Tensor:
     """From 0."""
     shift = SHIFT if is_double(x) else SHIFT // 2
+    overflow = OVERFLOW if is_double(x) else NARROW_OVERFLOW
     small = x < float(shift)
     product = at_least = where(small, x, 1.0)
     for k in range(1, shift):
         product = product * (at_least + float(k))
-    at = where(small, at_least + float(shift), where(x < OVERFLOW, x, OVERFLOW))
-    half = power(at, 0.5 * at - 0.25)  # twice, since it overflows before the result does
-    found = (half * exp(_stirling(at) - at)) * half * math.sqrt(2.0 * math.pi)
-    return where(small, found / product, where(x < OVERFLOW, found, where(x >= OVERFLOW, INFINITY, x)))
+    at = where(small, at_least + float(shift), where(x < overflow, x, overflow))
+    fixed = stop_gradient(at)
+    half = power(fixed, 0.5 * fixed - 0.25)  # twice, since it overflows before the result does
+    found = (half * exp(_stirling(fixed) - fixed)) * half * math.sqrt(2.0 * math.pi)
+    logarithm = (at - 0.5) * log(at) - at + _stirling(at)  # whose slope overflows nowhere
+    found = found * exp(logarithm - stop_gradient(logarithm))
+    value = where(small, found / product, where(x < overflow, found, where(x >= overflow, INFINITY, x)))
+    # of these factorials the error is less than 1/2
+    exact = (x >= 1.0) & (x == floor(x)) & (value < (1e13 if is_double(x) else 1e5))
+    whole = where(exact, value, 1.0)
+    return value + where(exact, stop_gradient(round(whole) - whole), 0.0)
 
 
 def gammasgn(x: ArrayLike, /) -> Tensor:
@@ -122,7 +131,7 @@ def gammasgn(x: ArrayLike, /) -> Tensor:
         at_zero = where(signbit(fixed), -1.0, 1.0)
         return where(fixed > 0.0, 1.0, where(fixed < 0.0, negative, where(fixed == 0.0, at_zero, fixed)))
 
-    return of_floats("gammasgn", sign, x)
+    return of_domain("gammasgn", sign, x)
 
 
 def factorial(n: ArrayLike, /) -> Tensor:
@@ -131,7 +140,7 @@ def factorial(n: ArrayLike, /) -> Tensor:
     >>> lg.special.factorial([0, 1, 5])
     Tensor([  1.,   1., 120.], dtype=float64)
     """
-    return of_floats("factorial", lambda n: where(n < 0.0, 0.0, _gamma(where(n < 0.0, 0.0, n) + 1.0)), n)
+    return of_domain("factorial", lambda n: where(n < 0.0, 0.0, _gamma(where(n < 0.0, 0.0, n) + 1.0)), n)
 
 
 def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
@@ -142,7 +151,7 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     >>> lg.special.betaln([1.0, 0.5], [2.0, 1e6])
     Tensor([-0.69314718, -6.33539021], dtype=float64)
     """
-    return of_floats("betaln", _betaln, a, b)
+    return of_domain("betaln", _betaln, a, b)
 
 
 def _betaln(a: Tensor, b: Tensor) -> Tensor:
@@ -168,7 +177,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     >>> lg.special.beta([1.0, 2.0], [2.0, 3.0])
     Tensor([0.5       , 0.08333333], dtype=float64)
     """
-    return of_floats("beta", lambda a, b: exp(_betaln(a, b)), a, b)
+    return of_domain("beta", lambda a, b: exp(_betaln(a, b)), a, b)
 
 
 def power_over_gamma(a: Tensor, x: Tensor) -> Tensor:
@@ -189,7 +198,7 @@ def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:
     >>> lg.special.zeta([2.0, 2.0], [1.0, 0.5])
     Tensor([1.64493407, 4.9348022 ], dtype=float64)
     """
-    return of_floats("zeta", hurwitz, s, q)
+    return of_domain("zeta", hurwitz, s, q)
 
 
 def hurwitz(s: Tensor, q: Tensor) -> Tensor:
@@ -233,7 +242,7 @@ def polygamma(n: int, x: ArrayLike, /) -> Tensor:
         raise ValueError(explained("polygamma", "an order of at least 0", n, "it counts derivatives"))
     if n == 0:
         return digamma(x)
-    return of_floats("polygamma", partial(_polygamma, n), x)
+    return of_domain("polygamma", partial(_polygamma, n), x)
 
 
 def _polygamma(n: int, x: Tensor) -> Tensor:

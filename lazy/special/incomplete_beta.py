@@ -25,7 +25,7 @@ from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.entropies import log1p_minus
 from loopgrad.lazy.special.gamma_functions import log_scaled
 from loopgrad.lazy.special.incomplete_gamma import expm1_minus, rule
-from loopgrad.lazy.special.operands import is_double, of_floats
+from loopgrad.lazy.special.operands import is_double, of_domain
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> lg.special.betainc([1.0, 2.0], [1.0, 3.0], [0.25, 0.5])
     Tensor([0.25  , 0.6875], dtype=float64)
     """
-    return of_floats("betainc", lambda a, b, x: _incomplete(a, b, x)[0], a, b, x)
+    return of_domain("betainc", lambda a, b, x: _incomplete(a, b, x)[0], a, b, x)
 
 
 def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -57,7 +57,7 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> lg.special.betaincc([1.0, 2.0], [1.0, 3.0], [0.25, 0.5])
     Tensor([0.75  , 0.3125], dtype=float64)
     """
-    return of_floats("betaincc", lambda a, b, x: _incomplete(a, b, x)[1], a, b, x)
+    return of_domain("betaincc", lambda a, b, x: _incomplete(a, b, x)[1], a, b, x)
 
 
 def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,10 +67,11 @@ def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     other = 1.0 - at
     beyond = stop_gradient(q * at) > stop_gradient(p * other)
     found = _below_mean(where(beyond, q, p), where(beyond, p, q), where(beyond, other, at), where(beyond, at, other))
-    nothing = (a > 0.0) & (b == 0.0) & (x < 1.0) | (shapes | (a > 0.0) & (b == 0.0)) & (x == 0.0)
-    whole = (a == 0.0) & (b > 0.0) & (x > 0.0) | (shapes | (a >= 0.0) & (b >= 0.0)) & (x == 1.0) & (
-        (a > 0.0) | (b > 0.0)
-    )
+    real = (a >= 0.0) & (b >= 0.0)
+    late = real & (a > b) & ((b == 0.0) | isinf(a))  # all at x = 1
+    early = real & (b > a) & ((a == 0.0) | isinf(b))  # all at x = 0
+    nothing = late & (x < 1.0) | (shapes | late | early & (a > 0.0)) & (x == 0.0)
+    whole = early & (x > 0.0) | real & (x == 1.0) & ((a > 0.0) | (b > 0.0))
     known = (x >= 0.0) & (x <= 1.0)
     ends = [where(known & nothing, first, where(known & whole, 1.0 - first, NAN)) for first in (0.0, 1.0)]
     return (

@@ -25,7 +25,7 @@ from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log, minimum, 
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.coefficients import LGAMMA1P
 from loopgrad.lazy.special.gamma_functions import power_over_gamma
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_floats, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> lg.special.gammainc([1.0, 2.0], [1.0, 1e-3])
     Tensor([6.32120559e-01, 4.99666792e-07], dtype=float64)
     """
-    return of_floats("gammainc", lambda a, x: _incomplete(a, x)[0], a, x)
+    return of_domain("gammainc", lambda a, x: _incomplete(a, x)[0], a, x)
 
 
 def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
@@ -71,7 +71,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     >>> lg.special.gammaincc([1.0], [50.0])
     Tensor([1.92874985e-22], dtype=float64)
     """
-    return of_floats("gammaincc", lambda a, x: _incomplete(a, x)[1], a, x)
+    return of_domain("gammaincc", lambda a, x: _incomplete(a, x)[1], a, x)
 
 
 def _incomplete(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

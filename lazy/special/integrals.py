@@ -11,7 +11,7 @@ from loopgrad.lazy.numpy.elementwise import cos, exp, log, log1p, sin
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.special import coefficients as terms
 from loopgrad.lazy.special.coefficients import Series
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_floats, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def exp1(x: ArrayLike, /) -> Tensor:
     >>> lg.special.exp1([1.0])
     Tensor([0.21938393], dtype=float64)
     """
-    return of_floats("exp1", _exp1, x)
+    return of_domain("exp1", _exp1, x)
 
 
 def _exp1(x: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def expi(x: ArrayLike, /) -> Tensor:
     >>> lg.special.expi([1.0, -1.0])
     Tensor([ 1.89511782, -0.21938393], dtype=float64)
     """
-    return of_floats("expi", _expi, x)
+    return of_domain("expi", _expi, x)
 
 
 def _expi(x: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def sici(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     >>> lg.special.sici(1.0)
     (Tensor(0.94608307, dtype=float64), Tensor(0.33740392, dtype=float64))
     """
-    return of_floats("sici", _si, x), of_floats("sici", _ci, x)
+    return of_domain("sici", _si, x), of_domain("sici", _ci, x)
 
 
 def _far(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,7 +142,7 @@ def spence(x: ArrayLike, /) -> Tensor:
     >>> lg.special.spence([0.0, 2.0])
     Tensor([ 1.64493407, -0.82246703], dtype=float64)
     """
-    return of_floats("spence", _spence, x)
+    return of_domain("spence", _spence, x)
 
 
 def _middle(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.numpy.elementwise import absolute, exp, log, log1p, sqrt, stop_gradient
 from loopgrad.lazy.numpy.special_values import isinf, where
-from loopgrad.lazy.special.operands import is_double, of_floats, polynomial
+from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ AT_BRANCH: Final = (
 CLOSE: Final = 0.03  # to the branch point, in its series' variable
 
 
-def lambertw(x: ArrayLike, k: int = 0, /) -> Tensor:
+def lambertw(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The real w with w * exp(w) = x: the branch above -1, or with k = -1 the one below, which ends at 0 in -inf.
 
     The shape stays, integers give the default float. Below -1/e, and for the branch below above 0, where SciPy's is
@@ -35,7 +35,7 @@ def lambertw(x: ArrayLike, k: int = 0, /) -> Tensor:
     """
     if k not in (0, -1):
         raise ValueError(explained("lambertw", "branch 0 or -1", k, "no other one has real values"))
-    return of_floats("lambertw", lambda x: _lower(x) if k else _upper(x), x)
+    return of_domain("lambertw", lambda x: _lower(x) if k else _upper(x), x)
 
 
 def _from_branch(x: Tensor) -> Tensor:
@@ -69,7 +69,8 @@ def _upper(x: Tensor) -> Tensor:
     first = log1p(where(safe < -0.3, 1.0, safe))
     wide = first * (1.0 - log1p(first) / (2.0 + first))
     guess = where(safe < -0.3, polynomial(AT_BRANCH[:4], p), wide)
-    return where(close, polynomial(AT_BRANCH, where(close, p, 0.0)), where(isinf(x), x, _found(guess, safe)))
+    beyond = where(x > 0.0, x, float("nan"))
+    return where(close, polynomial(AT_BRANCH, where(close, p, 0.0)), where(isinf(x), beyond, _found(guess, safe)))
 
 
 def _lower(x: Tensor) -> Tensor:

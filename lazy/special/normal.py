@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from loopgrad.lazy.numpy.elementwise import absolute, digamma, erf, erfc, lgamma, log, log1p, logical_and, sqrt
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.coefficients import ERFCINV_BEYOND, ERFCINV_MIDDLE, ERFCX, ERFINV
-from loopgrad.lazy.special.operands import chebyshev, exp_of_square, of_floats
+from loopgrad.lazy.special.operands import chebyshev, exp_of_square, of_domain
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def erfcx(x: ArrayLike, /) -> Tensor:
     >>> lg.special.erfcx([0.0, 1e10])
     Tensor([1.00000000e+00, 5.64189584e-11], dtype=float64)
     """
-    return of_floats("erfcx", _erfcx, x)
+    return of_domain("erfcx", _erfcx, x)
 
 
 def _erfcx(x: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def ndtr(x: ArrayLike, /) -> Tensor:
     >>> lg.special.ndtr([0.0, -10.0])
     Tensor([5.00000000e-01, 7.61985302e-24], dtype=float64)
     """
-    return of_floats("ndtr", _ndtr, x)
+    return of_domain("ndtr", _ndtr, x)
 
 
 def _ndtr(x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def log_ndtr(x: ArrayLike, /) -> Tensor:
     >>> lg.special.log_ndtr([0.0, -100.0])
     Tensor([-6.93147181e-01, -5.00552421e+03], dtype=float64)
     """
-    return of_floats("log_ndtr", _log_ndtr, x)
+    return of_domain("log_ndtr", _log_ndtr, x)
 
 
 def _log_ndtr(x: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def erfinv(x: ArrayLike, /) -> Tensor:
     >>> lg.special.erfinv([0.0, 0.5, 1.0])
     Tensor([0.        , 0.47693628,        inf], dtype=float64)
     """
-    return of_floats("erfinv", _erfinv, x)
+    return of_domain("erfinv", _erfinv, x)
 
 
 def _erfinv(x: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def erfcinv(y: ArrayLike, /) -> Tensor:
     >>> lg.special.erfcinv([1.0, 1e-300])
     Tensor([ 0.        , 26.20946996], dtype=float64)
     """
-    return of_floats("erfcinv", _erfcinv, y)
+    return of_domain("erfcinv", _erfcinv, y)
 
 
 def _erfcinv(y: Tensor) -> Tensor:
@@ -136,4 +136,4 @@ def ndtri(p: ArrayLike, /) -> Tensor:
     >>> lg.special.ndtri([0.25, 0.975])
     Tensor([-0.67448975,  1.95996398], dtype=float64)
     """
-    return of_floats("ndtri", lambda p: -ROOT_2 * _erfcinv(2.0 * p), p)
+    return of_domain("ndtri", lambda p: -ROOT_2 * _erfcinv(2.0 * p), p)

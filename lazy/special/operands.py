@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.types import float32
 from loopgrad.lazy.numpy.elementwise import exp, round, stop_gradient
-from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.numpy.special_values import isnan, where
 from loopgrad.lazy.special.coefficients import Series
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 from loopgrad.lazy.tensor.operands import meet
@@ -25,6 +25,21 @@ def of_floats(op: str, function: Callable[..., Tensor], *xs: ArrayLike) -> Tenso
     dtype = values[0].dtype
     wide = [cast(wrap(v), float32) if dtype.bits == 16 else wrap(v) for v in values]
     return wrap(cast(function(*wide), dtype)._value, weak)
+
+
+def of_domain(op: str, function: Callable[..., Tensor], *xs: ArrayLike) -> Tensor:
+    """`of_floats` of a function that isn't defined everywhere: where it is NaN, so are its derivatives of every order.
+    Those of the pieces it is made of are often 0 there, which would look like a minimum."""
+
+    def defined(*operands: Tensor) -> Tensor:
+        found = function(*operands)
+        outside = isnan(found)
+        hole = where(outside, float("nan"), 0.0)
+        for x in operands:
+            hole = hole / where(outside, x, 1.0)
+        return where(outside, hole, found)
+
+    return of_floats(op, defined, *xs)
 
 
 def is_double(x: Tensor) -> bool:

@@ -143,7 +143,9 @@ def test_what_is_refused() -> None:
     for call, error in (
         (lambda: lg.special.polygamma(-1, 1.0), ValueError), (lambda: lg.special.polygamma(1.0, 1.0), TypeError),
         (lambda: lg.special.polygamma(200, 1.0), ValueError), (lambda: lg.special.lambertw(1.0, 2), ValueError),
-        (lambda: lg.special.beta(lg.ones(2), lg.ones(3)), lg.ShapeError),
+        (lambda: lg.special.beta(lg.ones(2), lg.ones(3)), lg.ShapeError), (lambda: lg.i0(1j), lg.DTypeError),
+        (lambda: lg.isposinf(1j), lg.DTypeError), (lambda: lg.isneginf(lg.ones(2) * 1j), lg.DTypeError),
+        (lambda: lg.full_like(lg.ones(2), 1j), lg.DTypeError),
     ):  # fmt: skip
         with pytest.raises(error):
             call()
@@ -167,6 +169,46 @@ def test_in_loops_and_lanes(device: str) -> None:
     step = 1e-5
     expected = (inverse(shapes + step, 0.5) - inverse(shapes - step, 0.5)) / (2 * step)
     np.testing.assert_allclose(np.asarray(slope), expected, 1e-5)
+
+
+def test_slopes_are_nan_where_values_are() -> None:
+    """Of all functions but digamma (infinite slopes at its poles), in both modes and in second order."""
+    s, nan = lg.special, np.nan
+    outside = [
+        (s.gamma, -2.0), (s.i0, nan), (s.k1e, -0.5), (s.exp1, -2.0), (s.logit, 2.0), (s.spence, -1.0),
+        (lambda x: s.betaln(x, 0.7), -1.0), (s.lambertw, -np.inf),
+    ]  # fmt: skip
+    inside = [(s.gamma, 2.0), (lambda x: s.betaln(x, 0.7), 1.0)]  # which the rule must leave alone
+
+    def orders(x: lg.Tensor) -> lg.Tensor:
+        rows = []
+        for k, (f, _) in enumerate(outside + inside):
+            rows += [f(x[k]), lg.grad(f)(x[k]), lg.jvp(lg.grad(f), (x[k],), (1.0,))[1]]
+        return lg.stack(rows)
+
+    with lg.default_device("interpreter"):
+        found = np.asarray(orders(lg.asarray([point for _, point in outside + inside])))
+    assert np.isnan(found[: 3 * len(outside)]).all()
+    assert np.isfinite(found[3 * len(outside) :]).all()
+
+
+def test_gamma_at_whole_numbers_and_its_end() -> None:
+    whole = np.arange(1.0, 17.0)
+    expected = np.cumprod(np.concatenate([[1.0], whole[:-1]]))
+    assert (np.asarray(lg.special.gamma(whole)) == expected).all()
+    assert (np.asarray(lg.special.factorial(np.arange(8.0, dtype=np.float32))) == expected[:8]).all()
+    narrow = lg.special.gamma(lg.asarray([35.0, 40.0, 100.0, 170.5, 1e30, -171.5], dtype=lg.float32))
+    np.testing.assert_allclose(narrow, [2.952328e38, np.inf, np.inf, np.inf, np.inf, 0.0], 1e-5)
+    slope, second = lg.grad(lg.special.gamma)(170.0), lg.grad(lg.grad(lg.special.gamma))(170.0)
+    np.testing.assert_allclose([float(slope), float(second)], [2.191250441608612e305, 1.1249888037385308e306], 1e-11)
+
+
+def test_infinite_shapes_and_zero() -> None:
+    inf = np.inf
+    a, b, x = np.array([[inf, 2, inf, 2, 2, inf], [2, inf, inf, inf, inf, 2], [0.5, 0.5, 0.5, 0.0, 1.0, 1.0]])
+    np.testing.assert_array_equal(lg.special.betainc(a, b, x), REFERENCE.betainc(a, b, x))
+    np.testing.assert_array_equal(lg.special.polygamma(0, [0.0, -0.0, -1.0]), [-inf, inf, np.nan])
+    assert float(lg.special.lambertw(-0.2, k=-1)) == pytest.approx(-2.5426413577735265)
 
 
 def test_slopes_at_borders_and_beyond(device: str) -> None:
