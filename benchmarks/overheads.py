@@ -2,9 +2,9 @@
 
 Import, tracing 10,000 nodes, cold compile of `ragged`, the first result of a second process (from the
 disk cache), the cost of calling a compiled small function (with arrays, a tree and a keyword, a number), of a line of
-a script that is evaluated again and again, of lists of lazy numbers, and of lengths that a program hasn't seen before.
-Every figure comes from a process of its own, several times, and the median is shown. Figures of single calls are the
-time that the process had of its cores: others may use the machine meanwhile.
+a script that is evaluated again and again, of elements read one by one, of lists of lazy numbers, and of lengths that a
+program hasn't seen before. Every figure comes from a process of its own, several times, and the median is shown.
+Figures of single calls are the time that the process had of its cores: others may use the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -113,6 +113,25 @@ print(spent(line))
 """
 )
 
+_NAMED = (
+    _SPENT
+    + """
+def line():
+    a = x * 2.0
+    b = a + 1.0
+    c = b * a
+    return c.numpy()
+print(spent(line))
+"""
+)
+
+_ELEMENT = (
+    _SPENT
+    + """
+print(spent(lambda: float(x[3])))
+"""
+)
+
 _LIST = """
 x = lg.asarray(np.linspace(0, 1, COUNT))
 def numbers():
@@ -189,6 +208,8 @@ def main() -> None:
         ("the same with an array and a number", *_median(_NUMBER_CALL, runs)),
         ("replay of a captured small function", *_median(_REPLAY, runs)),
         *[(f"a line of {n} operations, again", *_median(_LINE.replace("OPERATIONS", n), runs)) for n in ("3", "10")],
+        ("a line of 3 operations, each with a name", *_median(_NAMED, runs)),
+        ("an element of an array as a number", *_median(_ELEMENT, runs)),
         *[_list_row(made, count, runs) for made in ("lg.asarray", "np.array") for count in (1_000, 10_000)],
         *[(f"another length: {name}", *_median(_NEW_LENGTH.replace("FUNCTION", f), runs)) for name, f in NEW.items()],
     ]
