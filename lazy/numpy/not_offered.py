@@ -44,6 +44,7 @@ _MADE_OTHERWISE: Final[dict[str, str]] = {
 
 _SEPARATE: Final = "strings and dates are not numbers: NumPy's own, and lg.asarray of the numbers"
 _OF_NUMPY: Final = "NumPy's own: it needs no arrays, or takes tensors as they are"
+_SCIPY: Final = "SciPy's own takes tensors under SCIPY_ARRAY_API=1: docs/interoperation.md"
 _OF_A_MESH: Final = "lg.mesh, lg.shard and lg.map_shards: docs/scale.md"
 
 NUMPY_ABSENT: Final[dict[str, str]] = {
@@ -106,7 +107,47 @@ JAX_ABSENT: Final[dict[str, str]] = {
     "disable_jit": "functions are compiled by lg.compile alone", "float0": "allow_int=True of lg.grad",
     "with_sharding_constraint": _OF_A_MESH, "optimization_barrier": "lg.checkpoint",
     "image": "lg.reshape and lg.mean, or a product with a matrix of weights", "typeof": "x.shape, x.dtype",
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int4", "uint4"), "lg.float16 and lg.int8 are the narrowest"),
+    **dict.fromkeys(
+        ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
+         "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "int1", "int2", "int4",
+         "uint1", "uint2", "uint4"), "lg.float16 and lg.int8 are the narrowest"),
+    "signal": "lg.convolve, lg.correlate, lg.conv and lg.fft; scipy.signal: docs/interoperation.md",
+    "ndimage": "lg.conv, lg.reduce_window, lg.take; scipy.ndimage: docs/interoperation.md",
+    "integrate": "lg.trapezoid, or an integrator of your own in lg.while_loop; scipy.integrate: docs/interoperation.md",
+    "interpolate": "lg.interp, lg.searchsorted; scipy.interpolate: docs/interoperation.md",
+    "ComplexWarning": "complex numbers become real by x.real alone",
+    "clz": "32 - lg.frexp(x.astype(lg.float64))[1], of 32-bit x that isn't negative",
+    "reduce_precision": "x.astype(lg.bfloat16).astype(x.dtype)", "reduce_xor": "lg.bitwise_xor.reduce",
+    "shift_right_logical": "lg.right_shift of lg.bitcast_convert_type(x, lg.uint32)",
+    **dict.fromkeys(("igamma_grad_a", "random_gamma_grad"), "lg.grad of lg.special.gammainc by its first argument"),
+    **dict.fromkeys(("rng_uniform", "rng_bit_generator"), "rng = lg.random.default_rng(seed), whose methods draw"),
+    **dict.fromkeys(
+        ("conv_general_dilated_local", "conv_general_dilated_patches"), "lg.conv with a kernel of ones and zeros"),
+    **dict.fromkeys(
+        ("conv_dimension_numbers", "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple",
+         "conv_transpose_shape_tuple", "padtype_to_pads", "reduce_window_shape_tuple"), "lg.eval_shape of it"),
+    **dict.fromkeys(("ragged_dot", "ragged_dot_general"), "lg.einsum, with zeros where rows belong to other groups"),
+    **dict.fromkeys(("after_all", "create_token", "dce_sink"), "results are ordered by what they are computed from"),
+    **dict.fromkeys(
+        ("pbroadcast", "pcast", "precv", "psend", "ragged_all_to_all", "reshard", "set_mesh", "smap", "distributed",
+         "process_count", "process_index", "process_indices", "host_count", "host_id", "host_ids", "Shard",
+         "make_array_from_callback", "make_array_from_process_local_data",
+         "make_array_from_single_device_arrays"), _OF_A_MESH),
+    **dict.fromkeys(
+        ("Precision", "PrecisionLike", "DotAlgorithm", "DotAlgorithmPreset", "default_matmul_precision", "scaled_dot"),
+        "matmul_precision= of lg.options"),
+    **dict.fromkeys(("ref", "new_ref", "empty_ref", "free_ref", "freeze", "Ref"), "tensors are written to: x[i] = v"),
+    **dict.fromkeys(
+        ("debug_nans", "debug_infs", "check_tracer_leaks", "checking_leaks", "enable_checks"),
+        "lg.isfinite(x).all() of what is computed; check_indices= of lg.options"),
+    **dict.fromkeys(("custom_derivatives", "softmax_custom_jvp"), "lg.custom_jvp, lg.custom_vjp"),
+    "fwd_and_bwd": "lg.vjp", "profiler": "plan(...) and explain(...) of what lg.compile gives",
+    "version": "lg.__version__", "errors": "lg.LoopgradError and the classes beside it",
+    "local_device_count": "lg.devices", "dlpack": "lg.from_dlpack, x.__dlpack__()",
+    "platform_dependent": "x.device, which is known while a function is traced",
+    "clear_caches": "what is kept is bounded: docs/when_work_happens.md", "composite": "call the function",
+    **dict.fromkeys(
+        ("select_and_scatter", "select_and_scatter_add", "select_and_gather_add"), "lg.vjp of lg.reduce_window"),
 }  # fmt: skip
 ABSENT: Final[dict[str, str]] = {**_MADE_OTHERWISE, **NUMPY_ABSENT, **JAX_ABSENT}
 
@@ -178,10 +219,18 @@ LINALG_ABSENT: Final[dict[str, str]] = {
     "expm_frechet": "lg.jvp(lg.linalg.expm, (a,), (e,))",
     "orth": "the columns of u of lg.linalg.svd(a) with singular values above rounding",
     "null_space": "the rows of vh of lg.linalg.svd(a) with singular values of rounding",
+    "cholesky_update": "lg.linalg.cholesky(l @ l.mT + lg.outer(v, v))", "symmetric_product": "a @ a.mT",
+    **dict.fromkeys(
+        ("hessenberg", "schur", "rsf2csf", "qz", "ordqz", "cossin"), "lg.linalg.eig; scipy.linalg's of np.asarray(a)"),
+    **dict.fromkeys(("householder_product", "ormqr", "qr_multiply"), "q @ c, of q, r = lg.linalg.qr(a)"),
+    "lu_pivots_to_permutation": "p, l, u = lg.linalg.lu(a)", "tridiagonal": "lg.linalg.eigh",
+    "fiedler_companion": "lg.linalg.companion", "ldl": "lg.linalg.lu, or lg.linalg.cholesky of positive definite ones",
+    "qdwh": "u, s, vh = lg.linalg.svd(a, full_matrices=False), then u @ vh and vh.mT * s @ vh",
+    "solve_sylvester": "lg.linalg.solve(lg.kron(a, lg.eye(m)) + lg.kron(lg.eye(n), b.mT), q.ravel()).reshape(n, m)",
+    "solve_discrete_lyapunov": "lg.linalg.solve(lg.eye(n * n) - lg.kron(a, lg.conj(a)), q.ravel()).reshape(n, n)",
     "polar": "u, s, vh = lg.linalg.svd(a, full_matrices=False), then u @ vh and vh.mT * s @ vh",
 }  # fmt: skip
 
-_BY_SCIPY: Final = "SciPy's own takes tensors under SCIPY_ARRAY_API=1: docs/interoperation.md"
 STATS_ABSENT: Final[dict[str, str]] = {
     "gaussian_kde": "lg.logsumexp of lg.stats.norm.logpdf(x, points, width) along the points - lg.log(n)",
     "sem": "lg.std(x, ddof=1) / lg.sqrt(n)",
@@ -192,7 +241,43 @@ STATS_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(
         ("rankdata", "skew", "kurtosis", "describe", "iqr", "moment", "pearsonr", "spearmanr", "ttest_ind", "ttest_rel",
          "ttest_1samp", "kstest", "chisquare", "f_oneway", "variation", "hmean", "tmean", "circmean", "trim_mean"),
-        _BY_SCIPY),
+        _SCIPY),
+}  # fmt: skip
+
+_ELEMENTS: Final = "scipy.special's of np.asarray(x), elements without derivatives"
+_OTHER_ORDERS: Final = "those of orders 0 and 1, and the recurrence from them; scipy.special's of np.asarray(x)"
+SPECIAL_ABSENT: Final[dict[str, str]] = {
+    **{n: f"lg.{n}" for n in ("exp2", "expm1", "log1p", "cbrt", "sinc", "round")},
+    **{n: f"lg.stats.{d}" for n, d in (
+        ("chdtr", "chi2.cdf"), ("chdtrc", "chi2.sf"), ("stdtr", "t.cdf"), ("pdtr", "poisson.cdf"),
+        ("pdtrc", "poisson.sf"), ("bdtr", "binom.cdf"), ("bdtrc", "binom.sf"), ("nbdtr", "nbinom.cdf"),
+        ("gdtr", "gamma.cdf"), ("gdtrc", "gamma.sf"), ("fdtr", "beta.cdf of a * x / (a * x + b), with a / 2 and b / 2"),
+    )},
+    "boxcox": "lg.expm1(lmbda * lg.log(x)) / lmbda, and lg.log(x) for lmbda 0",
+    "boxcox1p": "lg.expm1(lmbda * lg.log1p(x)) / lmbda, and lg.log1p(x) for lmbda 0",
+    **dict.fromkeys(("comb", "binom"), "lg.exp(-lg.log1p(n) - lg.special.betaln(n - k + 1, k + 1))"),
+    "perm": "lg.exp(lg.special.gammaln(n + 1) - lg.special.gammaln(n - k + 1))",
+    "poch": "lg.exp(lg.special.gammaln(a + m) - lg.special.gammaln(a)), for positive ones",
+    "loggamma": "lg.special.gammaln, for positive x",
+    "multigammaln": "lg.special.gammaln(a[..., None] - lg.arange(d) / 2).sum(-1) + d * (d - 1) / 4 * lg.log(lg.pi)",
+    "expn": "lg.special.exp1(x), and expn(n + 1, x) = (lg.exp(-x) - x * expn(n, x)) / n",
+    "exprel": "lg.expm1(x) / x", "powm1": "lg.expm1(y * lg.log(x))", "log1pmx": "lg.log1p(x) - x",
+    **dict.fromkeys(("bessel_jn", "jn", "jv", "yn", "yv", "iv", "kn", "kv"), _OTHER_ORDERS),
+    **dict.fromkeys(
+        ("airy", "bernoulli", "dawsn", "ellipe", "ellipj", "ellipk", "fresnel", "hyp0f1", "hyp1f1", "hyp2f1", "owens_t",
+         "sph_harm", "sph_harm_y", "struve", "wofz"), _ELEMENTS),
+}  # fmt: skip
+_PYTREES: Final = "lg.register_pytree"
+TREE_ABSENT: Final[dict[str, str]] = {
+    **{f"tree_{n}": f"lg.tree.{n}" for n in (
+        "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path",
+        "reduce", "structure", "transpose", "unflatten",
+    )},
+    **dict.fromkeys(("reduce_associative", "tree_reduce_associative"), "lg.tree.reduce"),
+    **dict.fromkeys(("static", "register_static"), "lg.register_static"), "Partial": "functools.partial",
+    **dict.fromkeys(
+        ("register_dataclass", "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
+         "register_pytree_with_keys_class"), _PYTREES),
 }  # fmt: skip
 
 # attributes of arrays

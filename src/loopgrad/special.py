@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from loopgrad.lazy.numpy.not_offered import SPECIAL_ABSENT
 from loopgrad.public_names import namespace
 
-__all__, __getattr__, __dir__ = namespace(globals())
+__all__, __getattr__, __dir__ = namespace(globals(), SPECIAL_ABSENT)

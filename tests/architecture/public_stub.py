@@ -12,7 +12,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from loopgrad.lazy.numpy.not_offered import ABSENT, JAX_ABSENT, LINALG_ABSENT, NN_ABSENT, STATS_ABSENT, TENSOR_ABSENT
+from loopgrad.lazy.numpy.not_offered import (
+    ABSENT,
+    JAX_ABSENT,
+    LINALG_ABSENT,
+    NN_ABSENT,
+    SPECIAL_ABSENT,
+    STATS_ABSENT,
+    TENSOR_ABSENT,
+    TREE_ABSENT,
+)
 from loopgrad.public_names import NAMESPACES, Origin
 from tests.architecture.sources import ROOT, SOURCES, parsed
 
@@ -117,7 +126,9 @@ def refusals() -> str:
     """The tables of what isn't offered and what to do instead."""
     of_numpy = {name: text for name, text in ABSENT.items() if name not in JAX_ABSENT}
     parts = [_refused("name", of_numpy), _refused("name of JAX's", JAX_ABSENT)]
-    parts += [_refused("`linalg`", LINALG_ABSENT), _refused("`nn`", NN_ABSENT), _refused("`stats`", STATS_ABSENT)]
+    rooms = {"linalg": LINALG_ABSENT, "nn": NN_ABSENT, "special": SPECIAL_ABSENT, "stats": STATS_ABSENT}
+    rooms["tree"] = TREE_ABSENT
+    parts += [_refused(f"`{room}`", table) for room, table in rooms.items()]
     return "\n".join([*parts, _refused("attribute of arrays", TENSOR_ABSENT)])
 
 

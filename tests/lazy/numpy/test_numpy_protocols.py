@@ -6,9 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import linalg, special
 
 import loopgrad as lg
-from loopgrad.lazy.numpy.not_offered import ABSENT, LINALG_ABSENT, TENSOR_ABSENT
+from loopgrad.lazy.numpy.not_offered import (
+    ABSENT,
+    JAX_ABSENT,
+    LINALG_ABSENT,
+    SPECIAL_ABSENT,
+    STATS_ABSENT,
+    TENSOR_ABSENT,
+    TREE_ABSENT,
+)
 from tests.lazy.oracle import check
 
 X = np.array([[0.5, 1.5], [2.5, -3.0]])
@@ -109,8 +118,12 @@ def test_names_that_are_not_offered_say_what_to_do() -> None:
         with pytest.raises(AttributeError) as error:
             getattr(lg, name)
         assert str(error.value) == f"loopgrad has no attribute {name!r}; instead: {instead}"
-    for name in LINALG_ABSENT:
-        assert name not in lg.linalg.__all__
+    rooms = {"linalg": LINALG_ABSENT, "special": SPECIAL_ABSENT, "stats": STATS_ABSENT, "tree": TREE_ABSENT}
+    for room, table in rooms.items():
+        for name, instead in table.items():
+            with pytest.raises(AttributeError) as error:
+                getattr(getattr(lg, room), name)
+            assert str(error.value) == f"loopgrad.{room} has no attribute {name!r}; instead: {instead}"
     for name, instead in TENSOR_ABSENT.items():
         with pytest.raises(AttributeError) as error:
             getattr(lg.ones(2), name)
@@ -120,6 +133,29 @@ def test_names_that_are_not_offered_say_what_to_do() -> None:
         getattr(lg, name)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         getattr(lg.ones(2), name)
+
+
+def test_what_to_do_instead_is_that() -> None:
+    """The advice that is a formula, as it stands, beside SciPy's function."""
+    rng = np.random.default_rng(3)
+    x, (c, a, q), b = np.array([2.5, 4.0]), rng.normal(size=(3, 3, 3)), rng.normal(size=(2, 2))
+    low = np.linalg.cholesky(c @ c.T)
+    positive, zeros = np.array([0, 1, 5, 2**31], np.uint32), np.array([32, 31, 29, 0])
+    names = {"n": 3, "m": 2, "k": 1.5, "d": 3, "lmbda": 0.3, "x": x, "a": x, "l": low, "v": x[[0, 1, 1]], "y": x}
+    for table, name, more, expected in (
+        (SPECIAL_ABSENT, "poch", {}, special.poch(x, 2)), (SPECIAL_ABSENT, "comb", {}, special.binom(3, 1.5)),
+        (SPECIAL_ABSENT, "perm", {"n": 7.0, "k": 2.0}, 42.0), (SPECIAL_ABSENT, "boxcox", {}, special.boxcox(x, 0.3)),
+        (SPECIAL_ABSENT, "boxcox1p", {}, special.boxcox1p(x, 0.3)), (SPECIAL_ABSENT, "exprel", {}, special.exprel(x)),
+        (SPECIAL_ABSENT, "multigammaln", {}, special.multigammaln(x, 3)),
+        (SPECIAL_ABSENT, "powm1", {}, special.powm1(x, x)),
+        (LINALG_ABSENT, "cholesky_update", {}, np.linalg.cholesky(low @ low.T + np.outer(x[[0, 1, 1]], x[[0, 1, 1]]))),
+        (LINALG_ABSENT, "solve_sylvester", {"a": a, "b": b, "q": q[:, :2]}, linalg.solve_sylvester(a, b, q[:, :2])),
+        (LINALG_ABSENT, "solve_discrete_lyapunov", {"a": a, "q": q}, linalg.solve_discrete_lyapunov(a, q)),
+        (JAX_ABSENT, "clz", {"x": positive}, zeros),
+    ):  # fmt: skip
+        given = {k: lg.asarray(v) if isinstance(v, np.ndarray) else v for k, v in {**names, **more}.items()}
+        text = table[name].partition(", and ")[0].partition(", for ")[0].partition(", of ")[0]
+        np.testing.assert_allclose(eval(text, {"lg": lg, **given}), expected, 1e-9, err_msg=name)
 
 
 def test_every_public_name_is_there() -> None:
