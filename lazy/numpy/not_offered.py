@@ -108,8 +108,8 @@ JAX_ABSENT: Final[dict[str, str]] = {
     "with_sharding_constraint": _OF_A_MESH, "optimization_barrier": "lg.checkpoint",
     "image": "lg.reshape and lg.mean, or a product with a matrix of weights", "typeof": "x.shape, x.dtype",
     **dict.fromkeys(
-        ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
-         "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "int1", "int2", "int4",
+        ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+         "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "int1", "int2", "int4",
          "uint1", "uint2", "uint4"), "lg.float16 and lg.int8 are the narrowest"),
     "signal": "lg.convolve, lg.correlate, lg.conv and lg.fft; scipy.signal: docs/interoperation.md",
     "ndimage": "lg.conv, lg.reduce_window, lg.take; scipy.ndimage: docs/interoperation.md",
