@@ -247,7 +247,8 @@ STATS_ABSENT: Final[dict[str, str]] = {
 _ELEMENTS: Final = "scipy.special's of np.asarray(x), elements without derivatives"
 _OTHER_ORDERS: Final = "those of orders 0 and 1, and the recurrence from them; scipy.special's of np.asarray(x)"
 SPECIAL_ABSENT: Final[dict[str, str]] = {
-    **{n: f"lg.{n}" for n in ("exp2", "expm1", "log1p", "cbrt", "sinc", "round")},
+    "exp2": "lg.exp2", "expm1": "lg.expm1", "log1p": "lg.log1p", "cbrt": "lg.cbrt",
+    "sinc": "lg.sinc", "round": "lg.round",
     **{n: f"lg.stats.{d}" for n, d in (
         ("chdtr", "chi2.cdf"), ("chdtrc", "chi2.sf"), ("stdtr", "t.cdf"), ("pdtr", "poisson.cdf"),
         ("pdtrc", "poisson.sf"), ("bdtr", "binom.cdf"), ("bdtrc", "binom.sf"), ("nbdtr", "nbinom.cdf"),
