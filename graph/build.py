@@ -141,7 +141,7 @@ def emit_alike(op: str, a: Value, b: Value, type: TensorType | None) -> Value:
     if found is None:
         type = type or _inferred(op, (a, b))
         found = of_two(one, op, two, type)
-    return _noted(op, (a, b), type or found.type, found)
+    return _noted([op, (a, b), NO_ATTRS, user_location(2)], type or found.type, found)
 
 
 def emit_beside(
@@ -158,7 +158,8 @@ def emit_beside(
     if found is None:
         type = type or _inferred(op, (value, value))
         found = beside(one, op, word, number_first, type)
-    return _noted(op, (number, value) if number_first else (value, number), type or found.type, found)
+    operands = (number, value) if number_first else (value, number)
+    return _noted([op, operands, NO_ATTRS, user_location(2)], type or found.type, found)
 
 
 def emit_element(vector: Value, place: int) -> Value:
@@ -191,32 +192,17 @@ def emit_each(op: str, values: Sequence[Value], attrs: Sequence[Mapping[str, Any
             if v.expression is not None and (made := expression_of(result)) is not OPAQUE:
                 known[key] = made
             results.append(result)
-            continue
-        value: Noted = _new(Noted)
-        value.expression = found
-        value.type = found.type
-        value.index = 0
-        value.known = value.scope = value.holder = None
-        value.note = [op, (v,), each, loc]
-        results.append(value)
+        else:
+            results.append(_noted([op, (v,), each, loc], found.type, found))
     return results
 
 
 def element_again(vector: Value, place: int, found: Expression, loc: Location | None) -> Noted:
     """The same at the top level where the vector's expression knows that of its elements."""
-    sliced: Noted = _new(Noted)
-    sliced.expression = inner = found.operands[0]
-    sliced.type = inner.type
-    sliced.index = 0
-    sliced.known = sliced.scope = sliced.holder = None
-    sliced.note = ["slice", (vector,), {"start": (place,), "stop": (place + 1,), "step": ONE}, loc]
-    value: Noted = _new(Noted)
-    value.expression = found
-    value.type = found.type
-    value.index = 0
-    value.known = value.scope = value.holder = None
-    value.note = ["reshape", (sliced,), NO_AXES, loc]
-    return value
+    inner: Expression = found.operands[0]
+    attrs = {"start": (place,), "stop": (place + 1,), "step": ONE}
+    sliced = _noted(["slice", (vector,), attrs, loc], inner.type, inner)
+    return _noted(["reshape", (sliced,), NO_AXES, loc], found.type, found)
 
 
 def _inferred(op: str, operands: tuple[Value, ...]) -> TensorType:
@@ -236,13 +222,13 @@ def _emit_constant_beside(op: str, value: Value, number: float, number_first: bo
     return Node(op, operands, INFER[op](operands, NO_ATTRS, ()), NO_ATTRS, (), loc, None, scope).results[0]
 
 
-def _noted(op: str, operands: tuple[Value | float, ...], type: TensorType, expression: Expression) -> Noted:
-    """`Noted` of an operation without attributes, of the line that called a method which called this one's caller."""
+def _noted(note: list[Any], type: TensorType, expression: Expression) -> Noted:
+    """What is noted, of a known expression: the operation, its operands, its attributes, the line."""
     value: Noted = _new(Noted)
     value.type = type
     value.index = 0
     value.known = value.scope = value.holder = None
-    value.note = [op, operands, NO_ATTRS, user_location(3)]
+    value.note = note
     value.expression = expression
     return value
 
