@@ -13,8 +13,8 @@ extent 2. Inside, each complex value, carry, capture and stack is two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +28,11 @@ Parts = tuple[Value, ...]  # a value of reals, or the real and the imaginary par
 Type = TensorType | StackType
 
 PAIR: Final = 2
+MOVED: Final[dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "reshape": lambda attrs: {"shape": (*attrs["shape"], PAIR)},
+    "transpose": lambda attrs: {"perm": (*attrs["perm"], len(attrs["perm"]))},
+    "alias": dict,
+}  # the attributes with which pairs that lie together move as the numbers do
 
 
 def in_pairs(graph: Graph) -> Graph:
@@ -122,14 +127,12 @@ class _Splitter:
             case "from_pairs":
                 (self.whole[node.results[0]],) = operands[0]
                 return [_apart(self.builder, *operands[0])]
-            case "reshape" | "transpose":
-                self.moved(node)
-            case "alias":
-                self.moved(node)
             case "const" | "literal":
                 return [tuple([self.constant(node, i) for i in range(PAIR)])]
         if PRIMITIVES[node.op].pairs:
             return self.routine(node)
+        if node.op in MOVED:
+            self.moved(node)
         attrs = {name: v.part if isinstance(v, TensorType | DType) else v for name, v in node.attrs.items()}
         made = [self.builder.emit(node.op, [v[i % len(v)] for v in operands], attrs) for i in range(PAIR)]
         combine = PRIMITIVES[node.op].combine_parts
@@ -142,14 +145,7 @@ class _Splitter:
         (z,) = node.operands
         if z not in self.whole:
             return
-        if node.op == "reshape":
-            found = self.builder.value("reshape", self.whole[z], shape=(*node.attrs["shape"], PAIR))
-        elif node.op == "alias":
-            found = self.builder.value("alias", self.whole[z], **node.attrs)
-        else:
-            perm = node.attrs["perm"]
-            found = self.builder.value("transpose", self.whole[z], perm=(*perm, len(perm)))
-        self.whole[node.results[0]] = found
+        self.whole[node.results[0]] = self.builder.value(node.op, self.whole[z], **MOVED[node.op](node.attrs))
 
     def routine(self, node: Node) -> Sequence[Parts]:
         """One that takes complex numbers as pairs."""
