@@ -9,12 +9,11 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.program import MatmulStep, RoutineStep
 from loopgrad.codegen.targets.cpu.entry.call_context import (
     HEADER,
     INITIAL_CAPACITY,
@@ -24,7 +23,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
 )
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.runtime.cpu import memory
-from loopgrad.runtime.cpu.host_calls import bound, call, slots_of
+from loopgrad.runtime.cpu.host_calls import bound, call, is_bindable
 from loopgrad.runtime.cpu.native_pool import NativePool
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -50,7 +49,6 @@ class CallContext:
         self.refused: tuple[int, int] | None = None
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
-        self._host_words = [[program.layout.slots + s for s in slots_of(step)] for step in program.host_calls]
         self._bound: dict[tuple[int, ...], Callable[[], object]] = {}
         self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
         if self.owns_arena:
@@ -126,27 +124,26 @@ class CallContext:
 
     def host_call(self, number: int) -> int:
         """Run one library call on the slots' memory; 1 where it raised."""
-        words = self.words
+        step = self.program.host_calls[number]
         try:
-            key = (number, *[words[word] for word in self._host_words[number]])
-            bound = self._bound.get(key)
-            if bound is None:
-                bound = self._bind(key)
-            bound()
+            if is_bindable(step):
+                self._bound_call(number, step)()
+            else:
+                call(step, self.slot_array, self.pool.threads)
         except BaseException as error:
             self.raised = error
             return 1
         return 0
 
-    def _bind(self, key: tuple[int, ...]) -> Callable[[], object]:
-        """What does a library call on these addresses. Memory comes back soon: what can be is kept."""
-        step = self.program.host_calls[key[0]]
-        kept = bound(step, self.slot_array, self.pool)
+    def _bound_call(self, number: int, step: RoutineStep) -> Callable[[], object]:
+        """What does a library call on the addresses that its slots have now: memory comes back soon, so it is kept."""
+        words, slots = self.words, self.program.layout.slots
+        key = (number, *[words[slots + slot] for slot in (*step.inputs, *step.outputs)])
+        kept = self._bound.get(key)
         if kept is None:
-            return partial(call, step, self.slot_array, self.pool.threads)
-        if len(self._bound) >= MOST_BOUND:
-            self._bound.clear()
-        self._bound[key] = kept
+            if len(self._bound) >= MOST_BOUND:
+                self._bound.clear()
+            kept = self._bound[key] = bound(step, self.slot_array, self.pool)
         return kept
 
     def raise_signal(self) -> None:

@@ -7,7 +7,7 @@ by its NumPy reference, or where that is faster as `host_sort`, `host_lapack` an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -35,9 +35,9 @@ SORTS: Final[dict[str, Routine]] = {
 }
 
 
-def slots_of(step: RoutineStep | MatmulStep) -> tuple[int, ...]:
-    """What it reads, then what it writes."""
-    return (step.left, step.right, step.out) if isinstance(step, MatmulStep) else (*step.inputs, *step.outputs)
+def is_bindable(step: RoutineStep | MatmulStep) -> TypeGuard[RoutineStep]:
+    """Whether looking at a step's memory takes about as long as the step, so that `bound` ones are worth keeping."""
+    return isinstance(step, RoutineStep) and step.name in fourier.ROWS
 
 
 def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
@@ -52,12 +52,8 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads:
         target[...] = np.asarray(result).reshape(target.shape)
 
 
-def bound(
-    step: RoutineStep | MatmulStep, array: Callable[[int], Array], pool: NativePool
-) -> Callable[[], object] | None:
-    """What does the step on this memory whenever it is called, where looking at the memory takes longer than that."""
-    if not isinstance(step, RoutineStep) or step.name not in fourier.ROWS:
-        return None
+def bound(step: RoutineStep, array: Callable[[int], Array], pool: NativePool) -> Callable[[], object]:
+    """What does a bindable step on this memory whenever it is called."""
     (given,), (result,) = step.inputs, step.outputs
     return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each)
 
