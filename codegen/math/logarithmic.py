@@ -136,3 +136,4 @@ def log1p(m: Ops[V], x: V) -> V:
 
 
 RECIPES: Final[dict[str, Any]] = {"log": log, "log2": log2, "log10": log10, "log1p": log1p}
+REGISTERS: Final = {"log1p": {32: 48}}  # 1.08 times as long without on an H200

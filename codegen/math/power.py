@@ -217,3 +217,4 @@ def _last_product(m: Ops[V], a: tuple[V, V | None], b: tuple[V, V | None], guard
 
 
 RECIPES: Final[dict[str, Any]] = {"pow": pow}
+REGISTERS: Final = {"pow": {32: 40, 64: 64}}  # 1.17 times as long without on an H200, in f64 1.42 times

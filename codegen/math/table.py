@@ -27,6 +27,9 @@ RECIPES: Final[dict[str, Any]] = {
     **power.RECIPES,
     **remainder.RECIPES,
 }
+REGISTERS: Final[dict[str, dict[int, int]]] = {**logarithmic.REGISTERS, **power.REGISTERS}
+"""How many registers of 32 bits a GPU's invocation does best with, by the bits of the operands, where a compiler that
+may choose takes a worse number."""
 SINE_COSINE: Final = "sine_cosine"
 
 

@@ -20,7 +20,8 @@ class Flavour:
     `shared_attributes` what memory of a workgroup does, `sorted_attributes` what sorting lanes does,
     `summed_attributes` what many sums beside loops do, where {groups} workgroups have 512 invocations; a tile of such a
     kernel belongs to `summed_group` invocations (0: as many as others), where its sums are over long rows;
-    `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side.
+    `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side;
+    `recipe_attributes` what a recipe does that is best with {registers} registers.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -47,6 +48,7 @@ class Flavour:
     summed_attributes: str = ""
     summed_group: int = 0
     staged_attributes: str = ""
+    recipe_attributes: str = ""
     atomic_float: str = ""
     quick: Mapping[str, tuple[float, str, float]] = field(default_factory=dict)
 

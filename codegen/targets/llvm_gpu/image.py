@@ -13,8 +13,9 @@ from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, LaneMapping, many_
 from loopgrad.codegen.targets.gpu.record import Module
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
+from loopgrad.codegen.targets.llvm_gpu.registers import recipe_registers
 
-FAST, SHARED, SORTED, SUMMED, STAGED = 1, 2, 4, 8, 16  # what a kernel is, in bits
+FAST, SHARED, SORTED, SUMMED, STAGED, RECIPE = 1, 2, 4, 8, 16, 32  # what a kernel is, in bits
 
 SUMMED_INVOCATIONS: Final = 512  # of a multiprocessor, where loops have many sums beside them
 
@@ -39,7 +40,7 @@ class LlvmImage:
         self.piece = piece
         self._functions: list[str] = []
         self._kernels: list[tuple[str, int, int]] = []  # name, invocations of a workgroup, bytes that they share
-        self._attributes: dict[tuple[int, int, int], int] = {}  # bits, invocations, resident workgroups -> number
+        self._attributes: dict[tuple[int, int, int, int], int] = {}  # bits and what they take -> number
         self._declarations: list[dict[str, None]] = []  # what each kernel needs
 
     @property
@@ -56,7 +57,9 @@ class LlvmImage:
         summed = not dealt and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
         bits |= STAGED * bool(plan.resident)
-        attributes = self._attributes.setdefault((bits, group, plan.resident), len(self._attributes))
+        registers = 0 if fast or bits else recipe_registers(kernel, plan)
+        bits |= RECIPE * bool(registers)
+        attributes = self._attributes.setdefault((bits, group, plan.resident, registers), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
         self._kernels.append((kernel.name, group, b.shared_bytes))
         self._declarations.append(b.declarations)
@@ -72,12 +75,13 @@ class LlvmImage:
             SORTED: f.sorted_attributes,
             SUMMED: f.summed_attributes,
             STAGED: f.staged_attributes,
+            RECIPE: f.recipe_attributes,
         }
         extra = {
             number: " ".join([f.attributes, *[text for bit, text in added.items() if bits & bit]]).format(
-                group=group, groups=max(SUMMED_INVOCATIONS // group, 1), resident=resident
+                group=group, groups=max(SUMMED_INVOCATIONS // group, 1), resident=resident, registers=registers
             )
-            for (bits, group, resident), number in self._attributes.items()
+            for (bits, group, resident, registers), number in self._attributes.items()
         }
         tail = [
             f.declarations,

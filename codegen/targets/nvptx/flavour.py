@@ -29,6 +29,7 @@ NVPTX: Final = Flavour(
     summed_attributes='"nvvm.minctasm"="{groups}"',
     summed_group=64,  # fewer warps wait for the longest of theirs: 1.41 times as long with 256
     staged_attributes='"nvvm.minctasm"="{resident}"',
+    recipe_attributes='"nvvm.maxnreg"="{registers}"',
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
     declarations="declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
     "declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"

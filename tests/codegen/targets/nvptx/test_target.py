@@ -282,6 +282,36 @@ def test_counting_trips_first_leaves_room_for_four_workgroups():
     assert ".minnctapersm" not in text(float32, size=100)
 
 
+def written(names, dtype, size=1 << 22, trips=False, **options: bool):
+    b = Build(size)
+    (lane,) = b.indices
+    x, y = (b.load(b.param(dtype, size), lane) for _ in range(2))
+    for name in names:
+        operands = (x, y) if name == "pow" else (x,)
+        x = b.loop(b.load(b.param(int32, size), lane), (x,), lambda _k, v, name=name: (b.one(name, (v, y)),))[0] \
+            if trips else b.one(name, operands)  # fmt: skip
+    b.store(b.param(dtype, size, "write"), lane, x)
+    return ptx(b.kernel("written"), **options)
+
+
+@pytest.mark.parametrize(("names", "dtype", "most"), [
+    (["pow"], float32, 40), (["pow"], float64, 64), (["log1p"], float32, 48), (["pow", "neg"], float32, 40),
+    (["log1p", "pow"], float32, 0), (["sin", "pow"], float32, 0), (["sin"], float32, 0), (["log1p"], float64, 0),
+])  # fmt: skip
+@needs_ptxas
+def test_recipes_bound_the_registers_of_elementwise_kernels(names, dtype, most, tmp_path):
+    text = written(names, dtype)
+    assert re.findall(r"\.maxnreg (\d+)", text) == [str(most)] * bool(most)
+    for arch in ARCHITECTURES:
+        said = assembled(text, arch, tmp_path)
+        assert not most or int(re.search(r"Used (\d+) registers", said)[1]) <= most
+
+
+def test_recipes_bound_no_registers_of_loops_and_of_fast_math():
+    assert "maxnreg" not in written(["pow"], float32, trips=True)
+    assert "maxnreg" not in written(["pow"], float32, fast_math=True)
+
+
 def test_the_launch_is_declared():
     artifact = compile_program(program_of(summed_products(float32)), Options())
     text = artifact.code.decode()
