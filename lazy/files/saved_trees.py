@@ -13,11 +13,12 @@ Lanes that processes share are in files of their own beside it (`lane_parts`), w
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -48,23 +49,25 @@ VERSION: Final = 1
 STRUCTURE: Final = "structure.json"
 LANES: Final = "lanes"
 Path = str | os.PathLike[str]
+File = Path | IO[bytes]
 
 
 class FileFormatError(LoopgradError, ValueError):
     """A file that `lg.save` hasn't written, or that is damaged."""
 
 
-def save(path: Path, tree: Any) -> None:
-    """Write a tree to a file, which `lg.load` reads.
+def save(path: File, tree: Any) -> None:
+    """Write a tree to a file, which `lg.load` reads: to a path, or to a binary file that is open (`io.BytesIO`).
 
     Leaves are tensors, arrays and NumPy numbers of every dtype and shape, Python's numbers, strings, bytes and dtypes;
-    nodes are those of trees (`lg.tree`), dataclasses and registered classes by their names. The file appears when it is
-    complete, in place of an older one; the same tree gives the same bytes. `np.load` reads the arrays, too.
+    nodes are those of trees (`lg.tree`), dataclasses and registered classes by their names. The file of a path appears
+    when it is complete, in place of an older one; the same tree gives the same bytes. `np.load` reads the arrays, too.
 
     Of arrays of a mesh every process writes its own lanes, to a folder beside the file, which all processes must see:
     all call this at the same place of the program, one writes the file when all lanes are there.
 
-    Raises TypeError for a leaf of another kind, which the message names, OSError where the file can't be written (for
+    Raises TypeError for a leaf of another kind, which the message names, for what is no path or binary file, and for
+    arrays of a mesh with an open file, OSError where the file can't be written (for
     arrays of a mesh on all processes).
 
     >>> import tempfile, pathlib
@@ -76,31 +79,47 @@ def save(path: Path, tree: Any) -> None:
     leaves: list[Any] = []
     structure = encoded(tree, leaves)
     buffers = buffers_of([as_tensor(x) for x in leaves])
-    place = os.path.realpath(os.fspath(path))
+    place = _place("save", path)
     head = {"format": FORMAT, "version": VERSION, "dtypes": [b.type.dtype.name for b in buffers], "tree": structure}
     device = shared_device(buffers)
-    if device is None:
+    if not isinstance(place, str):
+        if device is not None:
+            raise TypeError(explained("save", "a path for arrays of a mesh", repr(path), "pass a file's name"))
+        _write_archive(place, head, buffers)
+    elif device is None:
         _write_tree(place, head, buffers)
         remove_parts(place)
     else:
         write_together(device, place, buffers, lambda lanes: _write_tree(place, {**head, LANES: lanes}, buffers))
 
 
+def _place(what: str, path: File) -> str | IO[bytes]:
+    """The real path of a file, or the open file."""
+    needed = "write" if what == "save" else "read"
+    if hasattr(path, needed) and not isinstance(path, io.TextIOBase):
+        return cast(IO[bytes], path)
+    try:
+        return os.path.realpath(os.fsdecode(cast(Path, path)))
+    except TypeError:
+        fix = "open the file in binary mode, or pass its name"
+        raise TypeError(explained(what, "a path, or an open binary file", repr(path), fix)) from None
+
+
 def _write_tree(place: str, head: Mapping[str, Any], buffers: Sequence[Buffer]) -> None:
     """Write what isn't in parts: the tree and arrays that are whole here."""
+    write_at_once(place, lambda file: _write_archive(file, head, buffers))
+
+
+def _write_archive(file: IO[bytes], head: Mapping[str, Any], buffers: Sequence[Buffer]) -> None:
     text = json.dumps(head, allow_nan=False)
-
-    def write(file: IO[bytes]) -> None:
-        with zipfile.ZipFile(file, "w") as archive:
-            with _member(archive, STRUCTURE) as member:
-                member.write(text.encode("ascii"))
-            for i, buffer in enumerate(buffers):
-                if str(i) not in head.get(LANES, ()):
-                    array = get_device(buffer.device).get(buffer)
-                    with _member(archive, f"leaf_{i}.npy") as member:
-                        np.lib.format.write_array(member, stored(array), allow_pickle=False)
-
-    write_at_once(place, write)
+    with zipfile.ZipFile(file, "w") as archive:
+        with _member(archive, STRUCTURE) as member:
+            member.write(text.encode("ascii"))
+        for i, buffer in enumerate(buffers):
+            if str(i) not in head.get(LANES, ()):
+                array = get_device(buffer.device).get(buffer)
+                with _member(archive, f"leaf_{i}.npy") as member:
+                    np.lib.format.write_array(member, stored(array), allow_pickle=False)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
@@ -108,8 +127,9 @@ def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     return archive.open(zipfile.ZipInfo(name), "w", force_zip64=True)
 
 
-def load(path: Path, mesh: Mesh | None = None, *, classes: Iterable[type] = ()) -> Any:
-    """The tree that `lg.save` wrote to a file: arrays and NumPy numbers are tensors, all else is what it was.
+def load(path: File, mesh: Mesh | None = None, *, classes: Iterable[type] = ()) -> Any:
+    """The tree that `lg.save` wrote to a file, given by its path or open in binary mode: arrays and NumPy numbers are
+    tensors, all else is what it was.
 
     With a `mesh`, what had lanes when it was saved has lanes again, of this mesh: each process reads its own, of which
     there may be other ones than wrote them; all call this at the same place of the program. Without, every array is
@@ -132,20 +152,24 @@ def load(path: Path, mesh: Mesh | None = None, *, classes: Iterable[type] = ()) 
     if mesh is not None and not isinstance(mesh, Mesh):
         got = type(mesh).__name__
         raise TypeError(explained("load", "a mesh of lg.mesh() behind the path", got, "pass classes=[...] by name"))
-    place = os.fspath(path)
+    place = _place("load", path)
     if mesh is None:
         return _loaded(place, mesh, classes)
     with mesh_device(mesh).together(b"load"):
         return _loaded(place, mesh, classes)
 
 
-def _loaded(place: str, mesh: Mesh | None, classes: Iterable[type]) -> Any:
+def _loaded(place: str | IO[bytes], mesh: Mesh | None, classes: Iterable[type]) -> Any:
     try:
         with zipfile.ZipFile(place) as archive:
             known = _structure(archive)
             lanes = known.get(LANES, {})
+            if lanes and not isinstance(place, str):
+                raise ValueError("its lanes are in files beside it: load it by its path")
             tensors = [
-                _lanes(LaneFiles(place, lanes[str(i)], dtype), mesh) if str(i) in lanes else _array(archive, i, dtype)
+                _array(archive, i, dtype)
+                if str(i) not in lanes
+                else _lanes(LaneFiles(str(place), lanes[str(i)], dtype), mesh)
                 for i, dtype in enumerate(known["dtypes"])
             ]
         return Decoder(tensors, classes).tree(known["tree"])
@@ -156,7 +180,7 @@ def _loaded(place: str, mesh: Mesh | None, classes: Iterable[type]) -> Any:
         raise _damaged(place, error) from error
 
 
-def _damaged(place: str, error: Exception) -> FileFormatError:
+def _damaged(place: str | IO[bytes], error: Exception) -> FileFormatError:
     fix = "save it again; arrays alone are read by np.load"
     got = f"{place!r}: {type(error).__name__}: {error}"
     return FileFormatError(explained("load", "a whole file that lg.save has written", got, fix))

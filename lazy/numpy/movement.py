@@ -12,7 +12,7 @@ import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
-from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.indexing import FULL
@@ -267,7 +267,8 @@ def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
 def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Shift elements along axes (None: of x raveled); what leaves at one end enters at the other.
 
-    Shape and dtype stay. Raises ShapeError unless there is one shift for each axis.
+    Shape and dtype stay. Raises ShapeError unless there is one shift for each axis, DTypeError for a shift that isn't
+    an integer (NumPy cuts its fraction off).
 
     >>> lg.roll(lg.arange(5), 2)
     Tensor([3, 4, 0, 1, 2], dtype=int64)
@@ -285,11 +286,18 @@ def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] 
     for amount, a in zip(shifts, axes, strict=True):
         d = normal_axis("roll", a, len(t._value.shape))
         extent = t._value.shape[d]
-        cut = extent - int(amount) % extent if extent else 0
+        cut = extent - _whole_shift(amount) % extent if extent else 0
         if cut % extent if extent else False:
             pieces = [_span(t._value, d, cut, extent), _span(t._value, d, 0, cut)]
             t = wrap(ops.concat(pieces, d), t._weak)
     return t
+
+
+def _whole_shift(amount: Any) -> int:
+    try:
+        return whole_number(amount)
+    except TypeError:
+        raise DTypeError(explained("roll", "an integer shift", repr(amount), "round it first")) from None
 
 
 def _section(t: Tensor, axis: int, index: Any) -> Tensor:

@@ -17,8 +17,8 @@ from loopgrad.lazy.numpy.ufunc_methods import method_of
 from loopgrad.lazy.tensor.core import TensorCore
 from loopgrad.lazy.tensor.evaluation import to_numpy
 
-# NumPy's answer is meant: an array to write to, NumPy's dtypes
-_NUMPYS_OWN: Final = frozenset({"copy", "result_type", "can_cast", "min_scalar_type"})
+# NumPy's answer is meant: an array to write to, NumPy's dtypes, a file of NumPy's form
+_NUMPYS_OWN: Final = frozenset({"copy", "save", "result_type", "can_cast", "min_scalar_type"})
 _OF_DTYPES: Final = frozenset({"result_type", "can_cast"})
 
 

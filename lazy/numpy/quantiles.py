@@ -10,6 +10,8 @@ from collections.abc import Callable
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import DType, TensorType, float32, float64, int64
@@ -21,6 +23,7 @@ from loopgrad.lazy.numpy.elementwise import (
     floor,
     less,
     logical_and,
+    logical_or,
     maximum,
     minimum,
     multiply,
@@ -34,7 +37,7 @@ from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.numpy.taking import take_along_axis
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
@@ -69,6 +72,23 @@ def _rows(x: ArrayLike, axis: Any, whole: bool) -> tuple[Tensor, tuple[int, ...]
     if not count:
         raise ShapeError(explained("quantile", "at least one element", t._value.type, "check the axis"))
     return reshape(moved, (*rest, count)), axes, tuple([1 if d in axes else n for d, n in enumerate(shape)])
+
+
+def _parts(op: str, q: ArrayLike, whole: float = 1.0) -> ArrayLike:
+    """Parts of 1 of `q`, which are parts of `whole`: ValueError for one of Python's or NumPy's that is out of range,
+    NaN for a tensor's, whose elements aren't looked at."""
+    if isinstance(q, TensorCore) or (isinstance(q, list | tuple) and any(isinstance(p, TensorCore) for p in q)):
+        t = _as_float(q)
+        t = where(logical_or(less(t, 0.0), less(whole, t)), float("nan"), t)
+        return t if whole == 1.0 else divide(t, whole)
+    given = as_tensor(q)
+    if given._value.dtype.kind == "c":
+        raise DTypeError(explained(op, "real quantiles", given._value.type, "take the real part"))
+    numbers = np.asarray(q)
+    if not ((numbers >= 0) & (numbers <= whole)).all():
+        unit = "divide percents by 100" if whole == 1.0 else "multiply parts of 1 by 100"
+        raise ValueError(explained(op, f"quantiles from 0 to {whole:g}", q, unit))
+    return q if whole == 1.0 else divide(q, whole)
 
 
 def _quantile(
@@ -219,14 +239,16 @@ def quantile(
     `q` is a number or a vector; a vector's axis comes first in the result. `method`, one of NumPy's names, says what
     counts between two elements: "linear" interpolation unless given. `weights`, of x's shape or a vector along the one
     axis, go with "inverted_cdf". Integers give the default float, unless the method takes elements as they are. Raises
-    ShapeError for no elements, for `q` of more than one axis and for other weights, ValueError for another method.
+    ShapeError for no elements, for `q` of more than one axis and for other weights, ValueError for another method and
+    for a number `q` that isn't from 0 to 1 (of a tensor `q` such an element gives NaN), DTypeError for a complex `q`.
 
     >>> lg.quantile([1.0, 2.0, 3.0, 4.0], 0.5), lg.quantile([1.0, 2.0], [0.0, 0.25])
     (Tensor(2.5, dtype=float64), Tensor([1.  , 1.25], dtype=float64))
     >>> lg.quantile([1.0, 2.0, 3.0, 4.0], 0.4, method="lower")
     Tensor(2., dtype=float64)
     """
-    return delivered("quantile", _quantile(x, q, axis, keepdims, False, method, weights), out)
+    parts = _parts("quantile", q)
+    return delivered("quantile", _quantile(x, parts, axis, keepdims, False, method, weights), out)
 
 
 def percentile(
@@ -238,7 +260,8 @@ def percentile(
     >>> lg.percentile([1.0, 2.0, 3.0], 50)
     Tensor(2., dtype=float64)
     """
-    return delivered("quantile", _quantile(x, divide(q, 100.0), axis, keepdims, False, method, weights), out)
+    parts = _parts("percentile", q, 100.0)
+    return delivered("percentile", _quantile(x, parts, axis, keepdims, False, method, weights), out)
 
 
 def nanquantile(
@@ -251,7 +274,8 @@ def nanquantile(
     >>> lg.nanquantile([1.0, np.nan, 3.0], 0.5)
     Tensor(2., dtype=float64)
     """
-    return delivered("quantile", _quantile(x, q, axis, keepdims, True, method, weights), out)
+    parts = _parts("nanquantile", q)
+    return delivered("nanquantile", _quantile(x, parts, axis, keepdims, True, method, weights), out)
 
 
 def nanpercentile(
@@ -263,7 +287,8 @@ def nanpercentile(
     >>> lg.nanpercentile([1.0, np.nan, 3.0], 50)
     Tensor(2., dtype=float64)
     """
-    return delivered("quantile", _quantile(x, divide(q, 100.0), axis, keepdims, True, method, weights), out)
+    parts = _parts("nanpercentile", q, 100.0)
+    return delivered("nanpercentile", _quantile(x, parts, axis, keepdims, True, method, weights), out)
 
 
 def median(

@@ -20,11 +20,13 @@ from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.numpy.tree_functions import map as map_trees
 from loopgrad.lazy.numpy.tree_functions import ravel
-from loopgrad.lazy.optim.states import LbfgsState, OptimizeResult, no_steps
+from loopgrad.lazy.optim.states import LbfgsState, OptimizeResult, check_numbers, no_steps
 from loopgrad.lazy.optim.strong_wolfe import search
 from loopgrad.lazy.optim.transformations import GradientTransformation
-from loopgrad.lazy.tensor.core import as_tensor
+from loopgrad.lazy.tensor.core import as_tensor, cast
+from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.trees import Tree, check_function
 from loopgrad.lazy.transforms.derivatives import grad, jacfwd, value_and_grad
 
@@ -49,12 +51,24 @@ class _Point(NamedTuple):
 
 
 def flat_parameters(what: str, tree: Tree) -> tuple[Tensor, Callable[[Any], Tree]]:
-    """The parameters as one vector, and the way back; GradientError for what isn't real floats."""
+    """The parameters as one vector, and the way back; GradientError for what isn't real floats, DTypeError for what
+    isn't numbers."""
+    check_numbers(what, tree)
     vector, unravel = ravel(tree)
     if not vector._value.dtype.is_float:
         fix = "convert integers with .astype(lg.float64); write complex parameters as two real ones"
         raise GradientError(explained(what, "parameters of real float dtypes", vector._value.type, fix))
     return vector, unravel
+
+
+def start_parameters(what: str, tree: Tree) -> tuple[Tensor, Callable[[Any], Tree]]:
+    """`flat_parameters` of where a search starts: integers stand for floats there, of the default dtype."""
+    check_numbers(what, tree)
+    return flat_parameters(what, map_trees(lambda x: _as_start(as_tensor(x)), tree))
+
+
+def _as_start(t: Tensor) -> Tensor:
+    return cast(t, float_dtype(t._value.dtype)) if t._value.dtype.is_integer else t
 
 
 def largest_size(x: Tensor) -> Tensor:
@@ -137,16 +151,18 @@ def minimize(
 ) -> OptimizeResult:  # fmt: skip
     """The search for a minimum of `fun(x, *args)`, a float of shape (), from `x0` by L-BFGS; one loop, no knobs.
 
-    `x0` is a tree of real floats, and so are `x` and `grad` of the result, which has `value`, `iterations` and
-    `converged` besides. It ends where no element of the gradient is beyond `gtol` (else the square root of the dtype's
-    eps), or where the value falls by less than `ftol` of itself (else 4 eps), and then `converged` is true; or after
-    `max_iterations`, or where no lower point is found. NaN at the start ends it there. The whole search is part of a
-    graph: it compiles, `lg.vmap` makes searches of many starts, each with its own number of steps.
+    `x0` is a tree of real floats, or of integers, which stand for the default float (a list is a tree of numbers, not
+    an array); real floats are `x` and `grad` of the result, which has `value`, `iterations` and `converged` besides. It
+    ends where no element of the gradient is beyond `gtol` (else the square root of the dtype's eps), or where the value
+    falls by less than `ftol` of itself (else 4 eps), and then `converged` is true; or after `max_iterations`, or where
+    no lower point is found. NaN at the start ends it there. The whole search is part of a graph: it compiles, `lg.vmap`
+    makes searches of many starts, each with its own number of steps.
 
     Derivatives through the search are those of its steps, which lag behind those of the minimum:
     `lg.optim.implicit_minimum` has these.
 
-    Raises GradientError for parameters that aren't real floats and values that aren't one float.
+    Raises GradientError for parameters that aren't real numbers and values that aren't one float, DTypeError for a leaf
+    that isn't numbers.
 
     >>> rosenbrock = lambda p: (1 - p["x"]) ** 2 + 100 * (p["y"] - p["x"] ** 2) ** 2
     >>> found = lg.optim.minimize(rosenbrock, {"x": -1.2, "y": 1.0})
@@ -154,7 +170,7 @@ def minimize(
     (Tensor(1., dtype=float64), Tensor(True, dtype=bool))
     """
     check_function("minimize", fun)
-    start, unravel = flat_parameters("minimize", x0)
+    start, unravel = start_parameters("minimize", x0)
     function = _flat("minimize", fun, unravel, args)
     eps = finfo(start).eps
     small = eps**0.5 if gtol is None else gtol

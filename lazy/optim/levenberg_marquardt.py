@@ -21,7 +21,7 @@ from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.tree_functions import map as map_trees
-from loopgrad.lazy.optim.lbfgs import flat_parameters, largest_size
+from loopgrad.lazy.optim.lbfgs import flat_parameters, largest_size, start_parameters
 from loopgrad.lazy.optim.states import OptimizeResult, no_steps
 from loopgrad.lazy.tensor.core import as_tensor
 from loopgrad.lazy.tensor.trees import Tree, check_function
@@ -63,14 +63,15 @@ def levenberg_marquardt(
 ) -> OptimizeResult:  # fmt: skip
     """The search for the x, from `x0`, with the least sum of squares of `residuals(x, *args)`; one loop.
 
-    `x0` and the residuals are trees of real floats. The result has `x`, half the sum of squares as `value`, its
-    gradient `grad`, `iterations` and `converged`: whether the search ended by a tolerance. That is where no element
-    of the gradient is beyond `gtol` (else eps), or a step is shorter than `xtol` of x (else the dtype's eps to the
-    power 3/4). `solver`: "dense" for normal equations with a matrix, "cg" for many parameters: conjugate gradients
-    with `lg.jvp` and `lg.vjp`. The whole search is part of a graph: it compiles, and `lg.vmap` fits many data sets at
-    once, each with its own number of steps.
+    `x0` and the residuals are trees of real floats; integers in `x0` stand for the default float. The result has `x`,
+    half the sum of squares as `value`, its gradient `grad`, `iterations` and `converged`: whether the search ended by a
+    tolerance. That is where no element of the gradient is beyond `gtol` (else eps), or a step is shorter than `xtol` of
+    x (else the dtype's eps to the power 3/4). `solver`: "dense" for normal equations with a matrix, "cg" for many
+    parameters: conjugate gradients with `lg.jvp` and `lg.vjp`. The whole search is part of a graph: it compiles, and
+    `lg.vmap` fits many data sets at once, each with its own number of steps.
 
-    Raises GradientError for parameters or residuals that aren't real floats, ValueError for another solver.
+    Raises GradientError for parameters or residuals that aren't real floats, DTypeError for a leaf that isn't numbers,
+    ValueError for another solver.
 
     >>> t = lg.linspace(0.0, 4.0, 9)
     >>> model = lambda p: p["a"] * lg.exp(-p["rate"] * t)
@@ -83,7 +84,7 @@ def levenberg_marquardt(
     if solver not in SOLVERS:
         fix = "leave it out where a matrix of parameters times parameters fits"
         raise ValueError(explained("levenberg_marquardt", "solver 'dense' or 'cg'", repr(solver), fix))
-    start, unravel = flat_parameters("levenberg_marquardt", x0)
+    start, unravel = start_parameters("levenberg_marquardt", x0)
 
     def flat(v: Tensor) -> Tensor:
         return flat_parameters("levenberg_marquardt", residuals(unravel(v), *args))[0].astype(v.dtype)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from loopgrad.graph import ops
+from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.tree_functions import map as map_trees
 from loopgrad.lazy.tensor.core import as_tensor, wrap
 from loopgrad.lazy.tensor.promotion import float_dtype
-from loopgrad.lazy.tensor.trees import Tree
+from loopgrad.lazy.tensor.trees import Tree, flatten, leaf_names
 
 if TYPE_CHECKING:
     from typing import Any
@@ -81,9 +82,23 @@ def no_steps() -> Tensor:
     return wrap(ops.full(0, TensorType((), int64)))
 
 
+def check_numbers(what: str, tree: Tree) -> None:
+    """DTypeError that names the first leaf which isn't a number or an array of numbers."""
+    leaves, structure = flatten(tree)
+    for i, leaf in enumerate(leaves):
+        try:
+            as_tensor(leaf)
+        except (TypeError, ValueError):
+            name = leaf_names(structure, "parameters")[i]
+            fix = 'leave it out of the tree; a field of a dataclass: field(metadata={"static": True})'
+            raise DTypeError(explained(what, f"numbers as {name}", repr(leaf), fix)) from None
+
+
 def zeros_like_floats(tree: Tree, real: bool = False) -> Tree:
     """Zeros like the tensors of a tree; in the dtypes of real parts, where asked for; integers have the default
     float's."""
+
+    check_numbers("init", tree)
 
     def zeros(x: Any) -> Tensor:
         value = as_tensor(x)._value

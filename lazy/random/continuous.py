@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from loopgrad.lazy.numpy.elementwise import (
     add,
     cos,
@@ -20,6 +22,7 @@ from loopgrad.lazy.numpy.elementwise import (
     less,
     log,
     log1p,
+    logical_or,
     multiply,
     negative,
     power,
@@ -136,11 +139,15 @@ def _triangular(source: WordSource, dtype: DType, left: Tensor, mode: Tensor, ri
     share = divide(subtract(mode, left), width)
     rising = add(left, sqrt(multiply(multiply(unit, width), subtract(mode, left))))
     falling = subtract(right, sqrt(multiply(multiply(subtract(1.0, unit), width), subtract(right, mode))))
-    return where(less(unit, share), rising, falling)
+    drawn = where(less(unit, share), rising, falling)
+    return where(logical_or(less(mode, left), less(right, mode)), float("nan"), drawn)
 
 
 RANDOM: Final = Distribution("random", (), FLOAT, standard_uniform)
-UNIFORM: Final = Distribution("uniform", (("low", Range.FINITE), ("high", Range.FINITE)), FLOAT, _uniform)
+UNIFORM: Final = Distribution(
+    "uniform", (("low", Range.FINITE), ("high", Range.FINITE)), FLOAT, _uniform,
+    relation=("low of at most high, and a finite high - low", lambda low, high: (low <= high) & (high - low < np.inf)),
+)  # fmt: skip
 STANDARD_NORMAL: Final = Distribution("standard_normal", (), PAIR, standard_normal)
 NORMAL: Final = Distribution("normal", (LOC, SCALE), PAIR, _normal)
 LOGNORMAL: Final = Distribution("lognormal", (("mean", Range.ANY), ("sigma", Range.NOT_NEGATIVE)), PAIR, _lognormal)
@@ -155,4 +162,7 @@ WEIBULL: Final = Distribution("weibull", (("a", Range.POSITIVE),), FLOAT, _weibu
 PARETO: Final = Distribution("pareto", (("a", Range.POSITIVE),), FLOAT, _pareto)
 POWER: Final = Distribution("power", (("a", Range.POSITIVE),), FLOAT, _power)
 _ENDS: Final = (("left", Range.FINITE), ("mode", Range.FINITE), ("right", Range.FINITE))
-TRIANGULAR: Final = Distribution("triangular", _ENDS, FLOAT, _triangular)
+TRIANGULAR: Final = Distribution(
+    "triangular", _ENDS, FLOAT, _triangular,
+    relation=("left <= mode <= right and left < right", lambda a, b, c: (a <= b) & (b <= c) & (a < c)),
+)  # fmt: skip

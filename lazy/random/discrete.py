@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph.types import bool_, float64, int64, uint32
 from loopgrad.lazy.loops.while_loop import while_loop
 from loopgrad.lazy.numpy.elementwise import (
@@ -36,7 +38,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.movement import broadcast_to
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.random.continuous import exponential_from_0
-from loopgrad.lazy.random.distribution import WHOLE_BLOCK, Distribution, Range
+from loopgrad.lazy.random.distribution import LARGEST_MEAN, WHOLE_BLOCK, Distribution, Range
 from loopgrad.lazy.random.gamma import standard_gamma
 from loopgrad.lazy.random.number_formats import open_interval, unit_interval
 from loopgrad.lazy.tensor.core import cast
@@ -186,14 +188,20 @@ def _bernoulli(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
     return less(unit_interval(source, dtype), p)
 
 
+def _few_failures(n: Any, p: Any) -> Any:
+    """Whether the means of Poisson numbers are small enough, up to ten standard deviations above theirs."""
+    return (1.0 - p) * (n + 10.0 * np.sqrt(n)) <= LARGEST_MEAN * p
+
+
 COUNT: Final = ("n", Range.COUNT)
 CHANCE: Final = ("p", Range.PROBABILITY)
 POSSIBLE: Final = ("p", Range.CHANCE)
-POISSON: Final = Distribution("poisson", (("lam", Range.NOT_NEGATIVE),), WHOLE_BLOCK, poisson, int64)
+POISSON: Final = Distribution("poisson", (("lam", Range.MEAN),), WHOLE_BLOCK, poisson, int64)
 BINOMIAL: Final = Distribution("binomial", (COUNT, CHANCE), WHOLE_BLOCK, binomial, int64)
 GEOMETRIC: Final = Distribution("geometric", (POSSIBLE,), WHOLE_BLOCK, _geometric, int64)
 NEGATIVE_BINOMIAL: Final = Distribution(
-    "negative_binomial", (("n", Range.POSITIVE), POSSIBLE), WHOLE_BLOCK, _negative_binomial, int64
-)
+    "negative_binomial", (("n", Range.POSITIVE), POSSIBLE), WHOLE_BLOCK, _negative_binomial, int64,
+    (f"n * (1 - p) / p of at most {LARGEST_MEAN:.4g}", _few_failures),
+)  # fmt: skip
 BERNOULLI: Final = Distribution("bernoulli", (CHANCE,), (1, 2), _bernoulli, bool_)
 MULTINOMIAL: Final = Distribution("multinomial", (COUNT, ("pvals", Range.PROBABILITY)), WHOLE_BLOCK, binomial, int64)

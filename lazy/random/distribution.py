@@ -13,6 +13,7 @@ from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.types import DType, float32, float64, int64
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast_operand, is_scalar, requested_dtype, wrap
+from loopgrad.lazy.tensor.operands import joined_shape
 from loopgrad.lazy.tensor.promotion import float_dtype, promote_all, scalar_dtype
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 WHOLE_BLOCK: Final = (4, 4)
 
 
+# numbers of up to ten standard deviations above a larger mean needn't be int64: NumPy's limit
+LARGEST_MEAN: Final = 2.0**63 - 10 * 2.0**31.5
+
+
 class Range(Enum):
     """Where a parameter must lie: what the error says, and which numbers are refused."""
 
@@ -29,6 +34,7 @@ class Range(Enum):
     FINITE = "a finite number"
     POSITIVE = "a number above 0"
     NOT_NEGATIVE = "a number of at least 0"
+    MEAN = f"a number from 0 to {LARGEST_MEAN:.4g}"
     COUNT = "a whole number of at least 0"
     PROBABILITY = "a number from 0 to 1"
     CHANCE = "a number above 0, up to 1"
@@ -46,6 +52,8 @@ class Range(Enum):
                 return not bool((x > 0).all())
             case Range.NOT_NEGATIVE:
                 return not bool((x >= 0).all())
+            case Range.MEAN:
+                return not bool(((x >= 0) & (x <= LARGEST_MEAN)).all())
             case Range.COUNT:
                 return not bool(((x >= 0) & (x == np.floor(x))).all())
             case Range.ABOVE_1:
@@ -60,21 +68,33 @@ class Range(Enum):
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """`make(source, dtype, *parameters)` gives the numbers: floats of `dtype`, which is float32 or float64 and the
-    parameters' too, or whatever `result` is. `words`: of 32 bits, that a float32 and a float64 take of a block."""
+    parameters' too, or whatever `result` is. `words`: of 32 bits, that a float32 and a float64 take of a block.
+    `relation`: what parameters must be to each other, and whether arrays of them are."""
 
     name: str
     parameters: tuple[tuple[str, Range], ...]
     words: tuple[int, int]
     make: Callable[..., Tensor]
     result: DType | None = None
+    relation: tuple[str, Callable[..., Any]] | None = None
 
     def check(self, values: Sequence[Any]) -> None:
-        """ValueError for a parameter of Python's or NumPy's that is out of range; tensors aren't looked at."""
+        """ValueError for parameters of Python's or NumPy's that are out of range, by themselves or beside each other;
+        tensors aren't looked at."""
+        looked_at = not any(isinstance(v, TensorCore) or _holds_tensors(v) for v in values)
         for (name, range_), value in zip(self.parameters, values, strict=True):
             if isinstance(value, TensorCore) or range_ is Range.ANY or _holds_tensors(value):
                 continue
             if range_.refuses(np.asarray(value)):
                 raise ValueError(explained(self.name, f"{name} to be {range_.value}", value, "check the parameters"))
+        if self.relation is not None and looked_at:
+            expected, fits = self.relation
+            joined_shape(self.name, map(np.shape, values))  # says which shapes don't fit
+            with np.errstate(all="ignore"):
+                good = np.all(fits(*[np.asarray(v, np.float64) for v in values]))
+            if not good:
+                got = ", ".join(map(repr, values))
+                raise ValueError(explained(self.name, expected, got, "check the parameters"))
 
     def float_type(self, values: Sequence[Any], dtype: Any) -> DType:
         """The dtype of the floats: as asked for, else what the parameters promote to."""

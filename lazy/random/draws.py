@@ -72,7 +72,7 @@ class Draws(ABC, Generic[Drawn]):
         return self._draw(continuous.RANDOM, (), size, dtype)
 
     def uniform(self, low: ArrayLike = 0.0, high: ArrayLike = 1.0, size: Any = None, dtype: Any = None) -> Drawn:
-        """Uniform floats in [low, high), or (high, low] where that is the order. Differentiable by both.
+        """Uniform floats in [low, high), of tensors in (high, low] where that is the order. Differentiable by both.
 
         >>> lg.random.default_rng(7).uniform(-1.0, 1.0, size=2).shape
         (2,)
@@ -208,7 +208,8 @@ class Draws(ABC, Generic[Drawn]):
     def triangular(
         self, left: ArrayLike, mode: ArrayLike, right: ArrayLike, size: Any = None, dtype: Any = None
     ) -> Drawn:
-        """Floats whose density rises from `left` to `mode` and falls to `right`. Differentiable by all three.
+        """Floats whose density rises from `left` to `mode` and falls to `right`; NaN where an element of a tensor
+        `mode` isn't between the others. Differentiable by all three.
 
         >>> lg.random.default_rng(7).triangular(0.0, 1.0, 4.0, size=3).shape
         (3,)

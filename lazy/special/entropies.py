@@ -11,6 +11,7 @@ from loopgrad.lazy.numpy.smooth_functions import logaddexp, sigmoid
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
@@ -153,8 +154,9 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("kl_div", lambda x, y: _divergence(x, y, linear=True), x, y)
 
 
-def _shifted(x: ArrayLike, axis: Any) -> Tensor:
+def _shifted(op: str, x: ArrayLike, axis: Any) -> Tensor:
     t = as_tensor(x)
+    normal_axes(op, axis, len(t._value.shape))
     t = cast(t, float_dtype(t._value.dtype))
     result: Tensor = t - logsumexp(t, axis=axis, keepdims=True)
     return result
@@ -167,7 +169,7 @@ def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     >>> lg.special.log_softmax([0.0, 1000.0])
     Tensor([-1000.,     0.], dtype=float64)
     """
-    return _shifted(x, axis)
+    return _shifted("log_softmax", x, axis)
 
 
 def softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
@@ -177,5 +179,5 @@ def softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     >>> lg.special.softmax([0.0, 0.0])
     Tensor([0.5, 0.5], dtype=float64)
     """
-    raised = exp(_shifted(x, axis))
+    raised = exp(_shifted("softmax", x, axis))
     return raised / total(raised, axis=axis, keepdims=True)

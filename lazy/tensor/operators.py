@@ -16,6 +16,7 @@ import numpy as np
 
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import emit_alike, emit_beside
+from loopgrad.graph.errors import explained
 from loopgrad.graph.expressions import OPAQUE, Expression, number_word
 from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
@@ -143,7 +144,9 @@ def _unary(function: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
     return function
 
 
-def _power(x: Any, y: Any) -> Any:
+def _power(x: Any, y: Any, modulus: Any = None) -> Any:
+    if modulus is not None:
+        raise TypeError(explained("pow", "two arguments where one is a tensor", "three", "write x**y % z"))
     if not isinstance(y, _OPERANDS):
         return NotImplemented
     return elementwise.power(x, y)  # type: ignore[arg-type]

@@ -74,6 +74,10 @@ class Tensor(Operators):
         """The extent of every axis."""
         return self._value.shape
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        raise AttributeError(explained("shape", "no assignment to it", repr(shape), "write x = x.reshape(shape)"))
+
     @property
     def dtype(self) -> DType:
         """The type of the elements."""

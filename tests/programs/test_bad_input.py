@@ -67,6 +67,13 @@ EXPLAINED_MISTAKES = {
     "an explanation of no tensor": lambda x: lg.explain([x]),
     "the graph of no tensor": lambda x: lg.to_text(3),
     "a triangle of another type": lambda x: lg.linalg.eigh(lg.eye(2), UPLO=None),
+    "a shift by a fraction": lambda x: lg.roll(x, 1.5),
+    "one shift of several by a fraction": lambda x: lg.roll(x, (1, 0.5), (0, 0)),
+    "a power to a modulus": lambda x: pow(x, 2, 5),
+    "saving to no file": lambda x: lg.save(3, x),
+    "loading from no file": lambda x: lg.load(None),
+    "a text among parameters": lambda x: lg.optim.minimize(lambda p: lg.sum(p["w"]), {"w": x, "name": "a"}),
+    "a text among parameters of Adam": lambda x: lg.optim.adam(0.1).init({"w": x, "name": "a"}),
     "trimming by another type": lambda x: lg.trim_zeros(x, trim=1),
     "no structure": lambda x: lg.tree.unflatten(x, [x]),
     "a switch of another type": lambda x: lg.options(fast_math=1).__enter__(),
@@ -84,11 +91,18 @@ def test_mistakes_say_what_was_expected_what_came_and_where(survivor, name):
 @pytest.mark.parametrize(
     ("name", "mistake"),
     [("sum", lambda x: lg.sum(x, axis=2)), ("any", lambda x: lg.any(x, axis="rows")), ("negative", lambda x: -(x > 1)),
+     ("softmax", lambda x: lg.nn.softmax(x, axis=3)), ("log_softmax", lambda x: lg.nn.log_softmax(x, axis=3)),
      ("bitwise_and", lambda x: x & 1), ("subtract", lambda x: x - lg.ones(2)), ("less", lambda x: x < lg.ones(2))],
 )  # fmt: skip
 def test_messages_name_functions_by_their_public_names(survivor, name, mistake):
     with pytest.raises((lg.ShapeError, lg.DTypeError), match=f"^{name}: expected"):
         mistake(survivor)
+
+
+def test_assigning_a_shape_says_what_to_write(survivor):
+    with pytest.raises(AttributeError, match=r"reshape[\s\S]*test_bad_input.py"):
+        survivor.shape = (3, 1)
+    assert survivor.shape == (3,)
 
 
 DTYPE_MISTAKES = {

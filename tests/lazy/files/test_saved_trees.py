@@ -240,3 +240,33 @@ def test_pickles(device: str) -> None:
     assert f(0.0).item() == 0.0
     state = lg.optim.adam(0.1).init(lg.ones(2))
     assert lg.tree.structure(pickle.loads(pickle.dumps(state))) == lg.tree.structure(state)
+
+
+def test_open_files_are_written_and_read(tmp_path: Path) -> None:
+    tree = {"w": lg.asarray([1.0, 2.0]), "half": lg.ones(3, dtype=lg.bfloat16), "epoch": 3}
+    memory = io.BytesIO()
+    lg.save(memory, tree)
+    lg.save(tmp_path / "tree", tree)
+    assert memory.getvalue() == (tmp_path / "tree").read_bytes()
+    memory.seek(0)
+    np.testing.assert_array_equal(np.load(memory)["leaf_0"], [1.0, 2.0])
+    memory.seek(0)
+    with open(tmp_path / "tree", "rb") as file:
+        for read in (lg.load(memory), lg.load(file)):
+            assert repr(read) == repr(tree)
+    with pytest.raises(lg.FileFormatError, match="BytesIO"):
+        lg.load(io.BytesIO(b"no archive"))
+    exported = io.BytesIO()
+    lg.export(lambda x: 2.0 * x, lg.ones(2)).save(exported)
+    np.testing.assert_array_equal(lg.load_exported(exported)(lg.asarray([1.0, 3.0])), [2.0, 6.0])
+    for call in (lambda: lg.save(io.StringIO(), tree), lambda: lg.load(io.StringIO()), lambda: lg.save(3, tree)):
+        with pytest.raises(TypeError, match="expected a path, or an open binary file"):
+            call()
+
+
+def test_what_numpy_saves_of_a_tensor_is_numpys(tmp_path: Path) -> None:
+    for place in (tmp_path / "rows.npy", io.BytesIO()):
+        np.save(place, lg.asarray([[1, 2], [3, 4]]))
+        if isinstance(place, io.BytesIO):
+            place.seek(0)
+        np.testing.assert_array_equal(np.load(place), [[1, 2], [3, 4]])

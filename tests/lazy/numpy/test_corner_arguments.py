@@ -206,3 +206,23 @@ def test_masks_without_axes_of_scalars_and_while_tracing() -> None:
     assert [set_where(lg.asarray([1, 2]), lg.asarray(m)).tolist() for m in (True, False)] == [[9, 9], [1, 2]]
     with pytest.raises(lg.DTypeError, match="depends on data"):
         lg.compile(lambda x, m: x[m])(lg.asarray([1, 2]), lg.asarray(True))
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile", "percentile", "nanpercentile"])
+@pytest.mark.parametrize("q", [-0.1, 1.5, np.inf, [0.5, 2.0], np.array([-1e-9]), 0.0, 1, True, NAN, [0.0, 1.0]])
+def test_quantiles_out_of_range_are_refused_as_numpy_does(name: str, q: Any, device: str) -> None:
+    scaled = np.multiply(q, 100) if "percentile" in name else q
+    try:
+        expected = getattr(np, name)(X, scaled)
+    except ValueError:
+        with pytest.raises(ValueError, match=f"^{name}: expected quantiles from 0 to 1"):
+            getattr(lg, name)(X, scaled)
+    else:
+        check(getattr(lg, name)(X, scaled), expected)
+
+
+def test_quantiles_out_of_range_in_tensors_are_nan(device: str) -> None:
+    result = lg.quantile(X, lg.asarray([-0.1, 0.5, 1.5]))
+    np.testing.assert_array_equal(np.asarray(result), [NAN, np.quantile(X, 0.5), NAN])
+    result = lg.compile(lambda q: lg.percentile(X, q))(lg.asarray([100.0, 101.0]))
+    np.testing.assert_array_equal(np.asarray(result), [5.0, NAN])

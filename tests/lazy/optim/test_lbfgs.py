@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -107,7 +110,7 @@ def test_trees_dtypes_and_ends(device: str) -> None:
     start = lg.optim.minimize(lambda x: lg.sum(x * x), lg.zeros(2))
     assert (start.converged.item(), start.iterations.item()) == (True, 0)
     for call in (
-        lambda: lg.optim.minimize(lambda x: x * 1.0, 3),
+        lambda: lg.optim.minimize(lambda x: x * 1.0, True),
         lambda: lg.optim.minimize(lambda z: lg.abs(z), 3.0j),
         lambda: lg.optim.minimize(lambda x: x, lg.ones(2)),
         lambda: lg.optim.lbfgs().update(lg.ones(2), lg.optim.lbfgs().init(lg.ones(2)), lg.ones(2)),
@@ -147,3 +150,36 @@ def test_the_minimum_as_a_function(device: str) -> None:
     check(lg.jvp(minimum, (2.5,), (1.0,))[1], 1 / 2.5, 1e-7)
     check(lg.grad(lg.grad(lambda a: minimum(a, order=2)))(2.5), -1 / 2.5**2, 1e-6)
     check(lg.vmap(lg.grad(minimum))(lg.asarray([2.0, 4.0])), [0.5, 0.25], 1e-7)
+
+
+def test_integers_stand_for_floats_at_the_start(device: str) -> None:
+    def rosenbrock(p: Any) -> Any:
+        return (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+
+    found = lg.optim.minimize(rosenbrock, np.array([-1, 1]))
+    check(found.x, optimize.minimize(rosenbrock, np.array([-1, 1])).x, 1e-4)
+    check(found.x, lg.optim.minimize(rosenbrock, np.array([-1.0, 1.0])).x, 0.0)
+    found = lg.optim.minimize(lambda p: (p["a"] - 0.5) ** 2 + p["b"] ** 2, {"a": 3, "b": np.float32(1)})
+    check(found.x["a"], 0.5, 1e-6)
+    fit = lg.optim.levenberg_marquardt(lambda p: p - np.array([0.5, 2.5]), np.array([0, 7]))
+    check(fit.x, np.array([0.5, 2.5]), 1e-8)
+    for start in (np.array([True]), np.array([1j])):
+        with pytest.raises(lg.GradientError, match="minimize: expected parameters of real float"):
+            lg.optim.minimize(lambda p: lg.sum(p * p).real, start)
+
+
+@dataclass
+class Named:
+    w: Any
+    name: str
+
+
+def test_what_is_no_number_among_parameters_is_named() -> None:
+    for start in (
+        lambda p: lg.optim.minimize(lambda p: lg.sum(p.w**2), p),
+        lambda p: lg.optim.levenberg_marquardt(lambda p: p.w, p),
+        lambda p: lg.optim.adam(0.1).init(p),
+        lambda p: lg.optim.lbfgs().init(p),
+    ):
+        with pytest.raises(lg.DTypeError, match=r"parameters\.name, got 'layer'.*\"static\": True"):
+            start(Named(lg.ones(2), "layer"))

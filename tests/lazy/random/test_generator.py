@@ -54,6 +54,30 @@ def test_what_is_refused(make, error):
         make()
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        *[("poisson", (v,)) for v in (1e30, 2.0**63, 9.22337203e18, 9.2e18, [1.0, 1e19], np.nan)],
+        *[("uniform", v) for v in ((2, 1), ([0, 2], 1), (1, 1), (-1, [0.0, -0.5]))],
+        *[("triangular", v) for v in ((1, 0, 2), (0, 3, 2), (0, 0, 0), (0, [0.5, 3], 2), (1, 1, 2), (0, 2, 2))],
+        *[("negative_binomial", v) for v in ((1e300, 0.5), (3, 1e-300), (1e18, 0.5), (9.3e18, 0.5), (1e300, 1.0))],
+    ],
+)
+def test_parameters_are_refused_where_numpy_refuses_them(name, parameters):
+    def drawn(generator):
+        try:
+            return np.shape(getattr(generator, name)(*parameters))
+        except ValueError:
+            return "refused"
+
+    assert drawn(lg.random.default_rng(0)) == drawn(np.random.default_rng(0))
+
+
+def test_numbers_without_a_distribution_are_nan_where_tensors_say_so():
+    drawn = lg.random.default_rng(0).triangular(0.0, lg.asarray([-1.0, 0.5, 3.0]), 2.0)
+    assert np.isnan(np.asarray(drawn)).tolist() == [True, False, True]
+
+
 def test_copies_go_on_by_themselves():
     rng = lg.random.Generator(11)
     rng.normal(size=3)
