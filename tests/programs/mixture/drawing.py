@@ -93,7 +93,7 @@ class Draw:
             case "lanes":
                 return kind, self.one_of((2, 4)), self.one_of((False, True)), self.number()
             case "write":
-                return kind, self.one_of(("step", "row", "column", "view")), self.number()
+                return kind, self.one_of(("step", "row", "column", "view", "numbers", "parts")), self.number()
             case "checkpoint":
                 return kind, self.one_of((None, "dots", "named")), inner()
         return kind, inner()

@@ -115,8 +115,39 @@ def least_squares(o: Any, s: State, c: float) -> Any:
 
 
 def complex_solve(o: Any, s: State, c: float) -> Any:
-    a = steady(o, s["m"]) + 0.2j * c * s["m"].T / s["m"].shape[0]
-    return o.xp.linalg.solve(a, s["z"][:, None])[:, 0]
+    return o.xp.linalg.solve(complex_matrix(o, s, c), s["z"][:, None])[:, 0]
+
+
+def complex_matrix(o: Any, s: State, c: float) -> Any:
+    """With an inverse, and of complex numbers."""
+    return steady(o, s["m"]) + 0.2j * c * s["m"].T / s["m"].shape[0]
+
+
+def hermitian_eigenvectors(o: Any, s: State, c: float) -> Any:
+    a = symmetric(o, s["m"]) + 0.2j * c * (s["m"] - s["m"].T) / s["m"].shape[0]
+    values, vectors = o.xp.linalg.eigh(a)
+    return (vectors * o.xp.exp(1j * c * values)) @ (o.xp.conj(vectors).T @ s["z"])
+
+
+def hermitian_root(o: Any, s: State, c: float) -> Any:
+    a = complex_matrix(o, s, c)
+    return o.xp.linalg.cholesky(a @ o.xp.conj(a).T) @ s["z"]
+
+
+def complex_determinants(o: Any, s: State, c: float) -> Any:
+    sign, logarithm = o.xp.linalg.slogdet(complex_matrix(o, s, c))
+    return s["z"] * sign * logarithm + o.xp.linalg.det(0.5 * complex_matrix(o, s, c))
+
+
+def cells_of_a_table(o: Any, s: State, c: float) -> Any:
+    """Numbers added to cells that meet, and read at others."""
+    table = o.at(o.xp.outer(s["z"], s["v"] - c * 1j), (s["k"], s["k"][::-1]), "add", s["z"] * 1j)
+    return table[s["k"], o.order(s["w"])]
+
+
+def complex_multiply(o: Any, s: State, c: float) -> Any:
+    first = slice(0, half(s["v"]))
+    return o.at(s["z"], first, "multiply", 1.0 + 1j * c * s["w"][first])
 
 
 def interpolated(o: Any, s: State, c: float) -> Any:
@@ -246,6 +277,12 @@ COMPLEX: dict[str, Operation] = {
     "complex set": lambda o, s, c: o.at(s["z"] * c, o.order(s["v"]), "set", s["z"] * 1j),
     "complex product": lambda o, s, c: (s["m"] + 1j * c * s["m"].T) @ s["z"],
     "complex solve": complex_solve,
+    "complex inverse": lambda o, s, c: o.xp.linalg.inv(complex_matrix(o, s, c)) @ s["z"],
+    "hermitian eigenvectors": hermitian_eigenvectors,
+    "hermitian root": hermitian_root,
+    "complex determinants": complex_determinants,
+    "complex cells": cells_of_a_table,
+    "complex multiply": complex_multiply,
     "general eigenvalues": general_eigenvalues,
     "chosen": lambda o, s, c: o.choose(s["v"] > 0.1, s["z"] * c, o.xp.conj(s["z"]) + 1j),
     "complex window": lambda o, s, c: o.conv(s["z"], o.xp.asarray([0.4, 1j * c, -0.3]), 1, 1),

@@ -130,7 +130,7 @@ class EagerRunning(Running):
         return {**s, "v": v, "z": z}
 
     def _write(self, s: State, where: str, c: float) -> State:
-        o, v, m = self.o, s["v"], s["m"]
+        o, v, m, z = self.o, s["v"], s["m"], s["z"]
         match where:
             case "step":
                 v = o.at(v, slice(None, None, 2), "add", c * s["w"][::2])
@@ -140,7 +140,11 @@ class EagerRunning(Running):
                 m = o.at(m, (slice(None), 0), "multiply", 1.0 + c * v)
             case "view":
                 m = o.at(m.T, (slice(None), s["k"][0]), "add", c * v).T
-        return {**s, "v": v, "m": m}
+            case "numbers":
+                z = o.at(z, s["k"][0], "set", z[-1] * (c - 1j))
+            case "parts":
+                z = c * o.xp.imag(z) + 1j * (o.xp.imag(z) + v)
+        return {**s, "v": v, "m": m, "z": z}
 
     def _plain(self, s: State, body: Block) -> State:
         return self.run(body, s)
@@ -195,7 +199,7 @@ class LoopgradRunning(Running):
         return {**s, "v": v, "z": z}
 
     def _write(self, s: State, where: str, c: float) -> State:
-        v, m = lg.copy(s["v"]), lg.copy(s["m"])
+        v, m, z = (lg.copy(s[name]) for name in "vmz")
         match where:
             case "step":
                 v[::2] += c * s["w"][::2]
@@ -206,7 +210,12 @@ class LoopgradRunning(Running):
             case "view":
                 row = m[s["k"][0]]
                 row += c * v
-        return {**s, "v": v, "m": m}
+            case "numbers":
+                z[s["k"][0]] = z[-1] * (c - 1j)
+            case "parts":
+                z.real = c * z.imag
+                z.imag += v
+        return {**s, "v": v, "m": m, "z": z}
 
     def _checkpoint(self, s: State, policy: str | None, body: Block) -> State:
         policies = lg.checkpoint_policies
