@@ -16,7 +16,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.graph.errors import explained
 from loopgrad.graph.location import located, user_location
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.types import DType
+from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import DirectProgram, Executable
 from loopgrad.runtime.plan import MemoryStats
@@ -40,6 +40,12 @@ class Device(Protocol):
 
     def taken(self, buffer: Buffer) -> Buffer | None:
         """A buffer of another device as one of this device, without a copy; None where it must be copied."""
+        ...
+
+    @property
+    def lent(self) -> Callable[[np.ndarray[Any, Any], TensorType], Buffer] | None:
+        """What makes a row-major array of the host, and its type, an input for the time of one call, without a copy.
+        None where programs read other memory."""
         ...
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:

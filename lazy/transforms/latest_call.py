@@ -24,10 +24,11 @@ from loopgrad.runtime.devices import HOST_KINDS
 
 class LatestCall:
     """`kinds`: of each argument its type, or the class of a Python number, and the type and dtype of NumPy's that the
-    program has for it. `borrows`: whether arrays are read where they are. `pattern`: of trees; None where arguments are
+    program has for it. `borrows`: whether arrays are read where they are, as inputs that `lend` makes of them, or
+    buffers as they are. `pattern`: of trees; None where arguments are
     inputs themselves. `placed`: arguments that the user put on the device, of which there must be one, chose it."""
 
-    __slots__ = ("_borrows", "_config", "_device", "_kinds", "_pattern", "_placed", "version")
+    __slots__ = ("_borrows", "_config", "_device", "_kinds", "_lend", "_pattern", "_placed", "version")
 
     def __init__(
         self, config: Config, placed: bool, version: Version, kinds: Sequence[Any], pattern: TreePattern | None
@@ -37,7 +38,8 @@ class LatestCall:
         self._pattern = pattern
         self._config = config
         self._device = version.device.name
-        self._borrows = version.device.kind in HOST_KINDS and not version.returns_input
+        self._borrows = version.device.lent is not None and not version.returns_input
+        self._lend = None if version.device.kind in HOST_KINDS else version.device.lent
         types = version.types
         self._kinds = [(kind, type, type.dtype.np) for kind, type in zip(kinds, types, strict=True)]
 
@@ -52,7 +54,7 @@ class LatestCall:
         if leaves is None or len(leaves) != len(kinds) or self._config is not current() or version.stale:
             return None
         found: list[Buffer] = []
-        placed = False
+        placed, lend = False, self._lend
         for x, (kind, type_, dtype) in zip(leaves, kinds):  # noqa: B905  # checked, and half the time
             if isinstance(x, TensorCore):
                 leaf = x._value
@@ -72,13 +74,14 @@ class LatestCall:
             elif type(x) is kind:
                 if not self._borrows:
                     return None
-                buffer = Buffer(np.array(x, dtype), device, type_)
+                array = np.array(x, dtype)
+                buffer = Buffer(array, device, type_) if lend is None else lend(array, type_)
             elif type(x) is np.ndarray:
                 if x.dtype is not dtype or x.shape != type_.shape or not x.shape or kind is not type_:
                     return None
                 if not self._borrows or not x.flags.carray:
                     return None
-                buffer = Buffer(x, device, type_)
+                buffer = Buffer(x, device, type_) if lend is None else lend(x, type_)
             else:
                 return None
             found.append(buffer)

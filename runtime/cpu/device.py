@@ -19,7 +19,7 @@ from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.primitives import LIBRARY
-from loopgrad.graph.types import DType
+from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.direct import DirectPrograms
@@ -65,6 +65,9 @@ class CpuDevice:
 
     def taken(self, buffer: Buffer) -> None:
         return None
+
+    def lent(self, array: np.ndarray[Any, Any], type: TensorType) -> Buffer:
+        return Buffer(array, self.name, type)
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
         from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT  # late: it emits

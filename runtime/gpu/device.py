@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -86,6 +86,8 @@ class GpuDevice(ABC):
 
     def taken(self, buffer: Buffer) -> None:
         return None
+
+    lent: Final = None
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
         return False  # libraries choose by shape

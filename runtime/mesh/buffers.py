@@ -54,13 +54,14 @@ class MeshBuffer(Buffer):
 
 
 class NumberBuffer(MeshBuffer):
-    """Of a number that a script gave to a program: it must have given it on all processes."""
+    """Of a number that a script gave to a program: it must have given it on all processes. Nobody writes to `number`
+    again."""
 
     __slots__ = ("number",)
 
     def __init__(self, local: Buffer, device: str, number: np.ndarray[Any, Any]) -> None:
         super().__init__(local, device, local.type, None)
-        self.number = number.copy()
+        self.number = number
 
 
 def part_error(buffer: MeshBuffer) -> DeviceError:

@@ -83,7 +83,9 @@ class MeshDevice:
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         local = self.inner.put(array, copy)
-        return MeshBuffer(local, self.name, local.type, None) if array.ndim else NumberBuffer(local, self.name, array)
+        if array.ndim:
+            return MeshBuffer(local, self.name, local.type, None)
+        return NumberBuffer(local, self.name, array.copy())
 
     def put_lanes(self, own: np.ndarray[Any, Any], n: int, axis: int = 0) -> MeshBuffer:
         """This process' lanes of an array of n along an axis."""
@@ -95,6 +97,15 @@ class MeshDevice:
         if buffer.device != self._inner_name:
             return None
         return MeshBuffer(buffer, self.name, buffer._type or buffer.type, None)
+
+    @property
+    def lent(self) -> Callable[[np.ndarray[Any, Any], TensorType], Buffer] | None:
+        return None if self.inner.lent is None else self._lent
+
+    def _lent(self, array: np.ndarray[Any, Any], type: TensorType) -> Buffer:
+        """What all processes have, of memory that their devices read."""
+        local = Buffer(array, self._inner_name, type)
+        return MeshBuffer(local, self.name, type, None) if type.shape else NumberBuffer(local, self.name, array)
 
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = local_array(buffer, self.inner.get)

@@ -13,6 +13,7 @@ import loopgrad as lg
 from loopgrad.lazy.tensor.trees import flatten
 from loopgrad.lazy.transforms.compile import Compiled
 from loopgrad.lazy.transforms.latest_call import LatestCall
+from loopgrad.runtime.mesh.device import MeshDevice, MeshExecutable, numbers_of
 
 A, B = np.arange(1.0, 4.0), np.array([0.5, -2.0, 7.0])
 
@@ -94,6 +95,25 @@ def test_most_calls_are_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(3):
             f(*args, **kwargs)
     assert len(looked) == len(set(looked)), looked
+
+
+def test_numbers_and_arrays_of_a_meshs_calls_are_inputs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number is one that all processes must have given, in memory that nobody writes to again."""
+    mesh = lg.mesh()
+    lanes = lg.shard(A, mesh)
+    f = lg.compile(lambda x, y, k, n: (lg.sum(x * y) * k + n, x * k))
+    given = [(B.copy() + i, 0.5 * i, 3 - i) for i in range(4)]
+    f(lanes, *given[0])
+    seen: list[list[Any]] = []
+    run = MeshExecutable.run
+    monkeypatch.setattr(MeshDevice, "put", lambda *_: pytest.fail("copied"))
+    monkeypatch.setattr(MeshExecutable, "run", lambda self, given: seen.append(numbers_of(given)) or run(self, given))
+    for y, k, n in given:
+        total, product = f(lanes, y, k, n)
+        assert total.device == mesh.device
+        np.testing.assert_allclose(total, np.sum(A * y) * k + n, rtol=1e-14)
+        np.testing.assert_array_equal(lg.gather_all(product), A * k)
+    assert seen[: len(given)] == [[np.array(k), np.array(n)] for _, k, n in given]
 
 
 def test_settings_and_what_is_closed_over_count() -> None:
