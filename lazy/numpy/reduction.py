@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.complex_numbers.table import computed
-from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType, bool_, float32
@@ -87,16 +87,21 @@ def sum(
 ) -> Tensor:  # fmt: skip
     """The sum over `axis` (None: all; an int or several), of those elements where `where` holds, plus `initial`.
 
-    Bools and integers are added up in 64 bits, floats in their own dtype, unless `dtype` is given; 0 of no elements.
-    `keepdims` keeps reduced axes with extent 1. Raises ShapeError for a mask that doesn't stretch to x.
+    Bools and integers are added up in 64 bits, floats in their own dtype, unless `dtype` is given (bool: whether any
+    is true); 0 of no elements. `keepdims` keeps reduced axes with extent 1.
+
+    Raises ShapeError for a mask that doesn't stretch to x.
 
     >>> lg.sum(lg.asarray([[1, 2], [3, 4]]), axis=0)
     Tensor([4, 6], dtype=int64)
     """
     value = as_tensor(x)._value
     wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 0)
-    result = wrap(_reduced("reduce_sum", wide, axis, keepdims))
-    return delivered("sum", result if initial is None else add(result, initial), out)
+    truth = wide.dtype is bool_  # asked for as dtype: 1 + 1 is true
+    result = wrap(_reduced("reduce_or" if truth else "reduce_sum", wide, axis, keepdims))
+    if initial is not None:
+        result = add(result, as_bool(initial) if truth else initial)
+    return delivered("sum", result, out)
 
 
 def prod(
@@ -112,8 +117,11 @@ def prod(
     """
     value = as_tensor(x)._value
     wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 1)
-    result = wrap(_reduced("reduce_prod", wide, axis, keepdims))
-    return delivered("prod", result if initial is None else multiply(result, initial), out)
+    truth = wide.dtype is bool_
+    result = wrap(_reduced("reduce_and" if truth else "reduce_prod", wide, axis, keepdims))
+    if initial is not None:
+        result = multiply(result, as_bool(initial) if truth else initial)
+    return delivered("prod", result, out)
 
 
 def summed_dtype(value: Value, dtype: Any) -> DType:
@@ -244,12 +252,14 @@ def _accumulator(dtype: DType) -> DType:
 
 def var(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
-    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis`, of those elements where `where` holds.
 
     The sum of squares is divided by the count less `correction` (NumPy: `ddof`). `mean`, with the reduced axes kept, is
     taken for theirs. Dtypes are those of `mean`; of complex numbers it is that of the distances, a float.
+    Raises DTypeError for an integer `dtype`, ValueError for `correction` beside a `ddof` that isn't 0.
 
     >>> lg.var(lg.asarray([1.0, 2.0, 3.0])), lg.var(lg.asarray([1.0, 2.0, 3.0]), correction=1)
     (Tensor(0.66666667, dtype=float64), Tensor(1., dtype=float64))
@@ -257,11 +267,14 @@ def var(
     value = as_tensor(x)._value
     axes = normal_axes("var", axis, len(value.shape))
     work = requested_dtype(dtype) or float_dtype(value.dtype)
+    if work.kind not in "fc":  # distances from a mean are fractions
+        fix = "leave dtype out, and convert the result with .astype"
+        raise DTypeError(explained("var", "a float or complex dtype to compute in", work, fix))
     t = cast(wrap(value), work)
     middle = _mean(t, axis=axes, keepdims=True, where=where) if mean is None else cast(as_tensor(mean), work)
     gap = subtract(t, middle)
     squares = sum(square_of_size(gap), axis=axes, keepdims=keepdims, where=where)
-    taken = correction if ddof is None else ddof
+    taken = degrees_taken("var", ddof, correction)
     count = _count(value.shape, axes, keepdims, where)
     if isinstance(count, float):
         divisor: Any = count - taken if count > taken else 0.0
@@ -273,9 +286,18 @@ def var(
 _mean: Final = mean
 
 
+def degrees_taken(op: str, ddof: float | None, correction: float | None) -> float:
+    """What a variance takes from the count, by either name: two that differ would leave one unread."""
+    if correction is not None and ddof:
+        fix = "leave one out, they mean the same"
+        raise ValueError(explained(op, "ddof or correction", f"ddof={ddof!r} and correction={correction!r}", fix))
+    return correction if correction is not None else ddof or 0.0
+
+
 def std(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
-    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation, the root of `var`, with its options, shapes and dtypes; of equal elements its derivative
     is 0.

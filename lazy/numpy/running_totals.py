@@ -14,7 +14,7 @@ from loopgrad.graph.build import emit
 from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import bool_
+from loopgrad.graph.types import bool_, int8
 from loopgrad.lazy.loops.associative_scan import associative_scan
 from loopgrad.lazy.numpy.movement import ravel
 from loopgrad.lazy.numpy.reduction import summed_dtype
@@ -31,9 +31,9 @@ PUBLIC: Final = "cummax cummin cumprod cumulative_prod=cumprod cumsum cumulative
 
 _TOTAL = """{what} along an axis (None: of x raveled); `reverse` begins at the end.
 
-Bools and integers become 64-bit, floats keep their dtype, unless `dtype` is given. `include_initial` puts {initial} in
-front (behind, where `reverse`); `exclusive` gives what comes before each element, without itself.
-Raises ShapeError for an axis that x hasn't, ValueError for both of them.
+Bools and integers become 64-bit, floats keep their dtype, unless `dtype` is given (bool: {truth}).
+`include_initial` puts {initial} in front (behind, where `reverse`); `exclusive` gives what comes before each element,
+without itself. Raises ShapeError for an axis that x hasn't, ValueError for both of them.
 
 >>> lg.{name}(lg.asarray([3, 1, 2]))
 Tensor({result}, dtype=int64)
@@ -56,7 +56,7 @@ def _raveled(op: str, x: ArrayLike, axis: int | None) -> tuple[Tensor, int]:
     return (ravel(t), 0) if axis is None else (t, normal_axis(op, axis, len(t._value.shape)))
 
 
-def _total(op: str, initial: int, **text: str) -> Callable[..., Tensor]:
+def _total(op: str, initial: int, of_bools: str, **text: str) -> Callable[..., Tensor]:
     def function(
         x: ArrayLike, /, axis: int | None = None, dtype: Any = None, out: Out = None, *, reverse: bool = False,
         include_initial: bool = False, exclusive: bool = False,
@@ -68,6 +68,9 @@ def _total(op: str, initial: int, **text: str) -> Callable[..., Tensor]:
             raise ValueError(explained(op, "include_initial or exclusive", "both", fix))
         if include_initial or exclusive:
             value = _moved_on(value, d, reverse, initial, drop=exclusive)
+        if value.dtype is bool_:  # asked for as dtype
+            found = emit(of_bools, (cast_value(value, int8),), {"axis": d, "reverse": reverse})[0]
+            return delivered(op, wrap(cast_value(found, bool_)), out)
         return delivered(op, wrap(computed(op, value, axis=d, reverse=reverse)), out)
 
     function.__name__ = function.__qualname__ = op
@@ -109,8 +112,12 @@ def _extremum(op: str, **text: str) -> Callable[..., Tensor]:
     return function
 
 
-cumsum = _total("cumsum", 0, what="The running sum", result="[3, 4, 6]", before="[0, 3, 4]")
-cumprod = _total("cumprod", 1, what="The running product", result="[3, 3, 6]", before="[1, 3, 3]")
+cumsum = _total(
+    "cumsum", 0, "cummax", truth="whether any was true", what="The running sum", result="[3, 4, 6]", before="[0, 3, 4]"
+)
+cumprod = _total(
+    "cumprod", 1, "cummin", truth="whether all were", what="The running product", result="[3, 3, 6]", before="[1, 3, 3]"
+)
 cummax = _extremum("cummax", what="The largest so far", result="[3, 3, 3]")
 cummin = _extremum("cummin", what="The smallest so far", result="[3, 1, 1]")
 

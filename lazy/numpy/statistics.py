@@ -30,6 +30,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, concat, expand_dims, perm
 from loopgrad.lazy.numpy.reduction import (
     argmax,
     argmin,
+    degrees_taken,
     max,
     mean,
     min,
@@ -139,7 +140,8 @@ def _there(x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
 
 def nanvar(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
-    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The variance over `axis` of the elements that aren't NaN, with `var`'s options, shapes and dtypes.
 
@@ -147,7 +149,7 @@ def nanvar(
     Tensor(1., dtype=float64)
     """
     t, there = _there(x, where)
-    taken = correction if ddof is None else ddof
+    taken = degrees_taken("nanvar", ddof, correction)
     how: dict[str, Any] = {"ddof": taken, "keepdims": keepdims, "where": there, "mean": mean}
     found = var(choose(there, t, 0.0), axis, dtype, **how)
     enough = greater(sum(there, axis=axis, keepdims=keepdims), taken)
@@ -156,7 +158,8 @@ def nanvar(
 
 def nanstd(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
-    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None, correction: float = 0.0,
+    keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The standard deviation over `axis` of the elements that aren't NaN, with `std`'s options, shapes and dtypes.
 

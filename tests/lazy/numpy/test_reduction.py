@@ -94,3 +94,45 @@ def test_extremes_of_no_bools_are_refused(name):
             getattr(lg, name)(lg.zeros(shape, dtype=bool), axis=axis)
     assert getattr(lg, name)(lg.zeros((0, 3), dtype=bool), axis=1).shape == (0,)
     assert getattr(lg, name)(lg.zeros(0, dtype=bool), initial=True).tolist() is True
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_two_names_of_one_correction_are_not_both_taken(name):
+    function, x = getattr(lg, name), CUBE[0, 0]
+    for correction in (0, 1):
+        with pytest.raises(ValueError, match="ddof=1 and correction"):
+            function(lg.asarray(x), ddof=1, correction=correction)
+        with pytest.raises(ValueError, match="ddof"):  # as NumPy
+            getattr(np, name)(x, ddof=1, correction=correction)
+    both(name, x, ddof=0, correction=1)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_are_no_integers(name):
+    with pytest.raises(lg.DTypeError, match="float or complex"):
+        getattr(lg, name)(lg.asarray([1.0, 2.0, 4.0]), dtype=lg.int64)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod"])
+def test_sums_and_products_of_bools_as_bools(device, name):
+    some = CUBE[0] * [1, 0, 0, 1]
+    for x in (some, CUBE * 0, some.astype(np.int32), some != 0):
+        for axis in (None, 0, -1):
+            both(name, x, axis=axis, dtype=bool)
+    both(name, some[:, :0], axis=1, dtype=bool)
+    both(name, some, dtype=bool, initial=0)
+    both(name, some, axis=0, dtype=bool, keepdims=True, where=some != 2.5)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "nancumsum", "nancumprod"])
+def test_running_totals_of_bools_as_bools(device, name):
+    some = CUBE[0] * [0, 1, 0, 1]
+    for x in (some, some[:, ::-1].copy(), some != 0, some[:0]):
+        for axis in (None, 0, 1):
+            both(name, x, axis=axis, dtype=bool)
+
+
+def test_running_totals_of_bools_from_a_first_element():
+    x = np.array([[False, True, False], [True, True, False]])
+    for name in ("cumulative_sum", "cumulative_prod"):
+        both(name, x, axis=1, dtype=bool, include_initial=True)
