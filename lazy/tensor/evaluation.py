@@ -25,7 +25,7 @@ from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.expressions import expression_of
 from loopgrad.graph.nodes import Graph, Leaf, Noted, Value
 from loopgrad.lazy.tensor.config import current
-from loopgrad.lazy.tensor.core import LIVE, History, TensorCore, TensorLeaf, computed_as, wrap
+from loopgrad.lazy.tensor.core import LIVE, ArrayLike, History, TensorCore, TensorLeaf, computed_as, from_data, wrap
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
@@ -302,11 +302,12 @@ def synchronize(device: str | None = None) -> None:
         each.finish()
 
 
-def to_device(t: TensorCore, device: str) -> Tensor:
+def to_device(t: ArrayLike, device: str) -> Tensor:
     """The tensor on `device`, with the shape and dtype of `t`; what is computed from it runs there.
 
-    Evaluates. Raises ValueError for an unknown device, RuntimeError for one that can't be used, TracedValueError while
-    a function is traced or a derivative through `t` is taken.
+    `t` is a tensor, NumPy array, nested sequence or number. Evaluates. Raises ValueError for an unknown device,
+    RuntimeError for one that can't be used, TracedValueError while a function is traced or a derivative through `t` is
+    taken.
 
     >>> (2.0 * lg.to_device(lg.ones(2), "interpreter")).device
     'interpreter'
@@ -314,6 +315,8 @@ def to_device(t: TensorCore, device: str) -> Tensor:
     from loopgrad.runtime.session import move  # late: as above
 
     target = get_device(device)
+    if not isinstance(t, TensorCore):
+        t = from_data(t, device=device)  # of tensors: where these are
     if t._value.scope is not None:
         raise traced_value_error(t._value, "to_device")
     buffer = move(buffer_of(t, "to_device"), target)

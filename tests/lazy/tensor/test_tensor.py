@@ -136,6 +136,10 @@ def test_devices() -> None:
     assert (x * 2).device == "interpreter"
     assert (x * 2).tolist() == [2, 4]
     assert x.to_device("cpu").device == "cpu"
+    for given in (np.arange(3.0), [0.0, lg.asarray(1.0), 2.0], [0.0, 1.0, 2.0]):  # as JAX's device_put
+        moved = lg.to_device(given, "interpreter")
+        assert (moved * 2).device == "interpreter"
+        assert moved.tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="expected one of the devices"), lg.default_device("gpu9"):
         pass
     with pytest.raises(ValueError, match="expected one of the devices"):
