@@ -1,4 +1,4 @@
-"""What `tests/run_gpu` does: the suite, the benchmarks or the sanitizer on real devices, in limited time.
+"""What `tests/run_gpu` does: the suite, the benchmarks, the sanitizer or a mesh on real devices, in limited time.
 
 Output is short enough to be read whole; everything else is in files. As a plugin of pytest it also ends a
 worker whose device was lost by a failing test, so that the tests after it run in a fresh process.
@@ -240,6 +240,28 @@ def sanitize(chosen: argparse.Namespace, folder: Path) -> int:
     return worst
 
 
+def mesh(chosen: argparse.Namespace, folder: Path) -> int:
+    """Programs on one GPU and on several, whose memory goes by the library and through the host: the same bits."""
+    from tests.runtime.mesh.gpu_programs import WAYS  # late: a broken checkout must still show its message
+
+    expected: dict[str, str] = {}
+    worst = 0
+    for count in map(int, chosen.counts.split(",")):
+        for way in WAYS if count > 1 else WAYS[:1]:
+            began, out = time.monotonic(), folder / f"{count}-{way}"
+            out.mkdir(exist_ok=True)
+            command = [sys.executable, "-m", "loopgrad", "run", "-n", str(count)]
+            command += ["tests/runtime/mesh/gpu_programs.py", str(out), "--way", way, "--device", chosen.mesh_device]
+            code = tee(command, folder / f"{count}-{way}.txt", chosen.limit)
+            found = [json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]
+            expected = expected or found[0]
+            differing = sorted({name for bits in found for name in expected if bits.get(name) != expected[name]})
+            took = f"{time.monotonic() - began:.0f} s"
+            say(f"{count} by the {way}: ended with {code}, {len(expected)} programs, differing: {differing} ({took})")
+            worst = max(worst, code, int(bool(differing) or len(found) != count))
+    return worst
+
+
 def sanitizer() -> str | None:
     """compute-sanitizer of the toolkit, or of the wheel beside the other packages."""
     found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
@@ -271,17 +293,19 @@ def main() -> int:
         prog="tests/run_gpu", description=__doc__,
         epilog="What else is given goes to pytest (tests, options) or to python -m benchmarks.",
     )  # fmt: skip
-    parser.add_argument("what", choices=("check", "bench", "sanitize"))
+    parser.add_argument("what", choices=("check", "bench", "sanitize", "mesh"))
     parser.add_argument("--devices", default="cuda:0", help="joined by commas")
     parser.add_argument("--limit", type=float, default=480.0, help="seconds")
     parser.add_argument("-n", type=int, default=8, help="processes of check; 0 for one without pytest-xdist")
     parser.add_argument("-k", default="", help="an expression of pytest that selects fewer tests")
+    parser.add_argument("--counts", default="1,2", help="of mesh: numbers of processes, joined by commas")
+    parser.add_argument("--mesh-device", default="cuda", help="of mesh: what each process computes with")
     chosen, chosen.paths = parser.parse_known_args()
     chosen.paths = chosen.paths or {"check": ["tests"], "sanitize": list(SANITIZED)}.get(chosen.what, [])
     folder = Path(os.environ.get("OUT", ROOT / "build" / "gpu"))
     folder.mkdir(parents=True, exist_ok=True)
     describe()
-    run = {"check": check, "bench": bench, "sanitize": sanitize}[chosen.what]
+    run = {"check": check, "bench": bench, "sanitize": sanitize, "mesh": mesh}[chosen.what]
     return run(chosen, folder)
 
 

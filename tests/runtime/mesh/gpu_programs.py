@@ -1,0 +1,89 @@
+"""What each process of a mesh of real GPUs runs: `tests/run_gpu mesh` starts it, on each number of processes and way.
+
+Writes DIR/RANK.json: of every program the digest of its results, which may depend on neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import loopgrad as lg
+from loopgrad.graph.placement import partition
+from loopgrad.lazy.mesh.meshes import mesh_device
+from tests.graph.placement.test_partition import CASES
+from tests.runtime.mesh.programs import digest, replayed_on_gpus, results_of_cases
+
+WAYS = ("library", "host")
+
+
+def skewed(mesh: lg.Mesh) -> dict[str, str]:
+    """Lanes of which few take thousands of trips, as many for each process as there may be: stacks grow."""
+    found = {}
+    for lanes in (1_000, 100_003):
+        rng = np.random.default_rng(lanes)
+        trips = np.minimum(rng.zipf(1.3, lanes), 4096).astype(np.int32)
+        x, k = lg.shard(rng.uniform(-1.0, 1.0, lanes).astype(np.float32), mesh), lg.shard(trips, mesh)
+
+        def loss(p: Any, x: Any, k: Any) -> Any:
+            return lg.sum(lg.fori_loop(0, k, lambda _, v: lg.sin(v) * p + 0.1, x))
+
+        value, (by_p, by_x) = lg.compile(lg.value_and_grad(loss, argnums=(0, 1)))(lg.asarray(0.9, lg.float32), x, k)
+        found[f"skewed, {lanes} lanes"] = digest([value, by_p, lg.gather_all(by_x)])
+    return found
+
+
+def sums_of_the_engine(mesh: lg.Mesh) -> None:
+    """In its own order: right, not bit by bit."""
+    whole = np.linspace(0.0, 1.0, 77_001)
+    x = lg.shard(whole, mesh)
+    with lg.options(fast_collectives=True):
+        np.testing.assert_allclose(float(lg.sum(lg.sin(x))), np.sin(whole).sum())
+
+
+def raised_by_all(mesh: lg.Mesh) -> dict[str, str]:
+    """An endless lane of the last process, and the call after it."""
+    step = lambda v: v * 1.0  # noqa: E731
+    program = lg.compile(lambda x: lg.sum(lg.while_loop(lambda v: v > 1.0, step, x, max_steps=50)))
+    found = {}
+    for i, last in enumerate((0.5, 2.0, 0.5)):
+        x = lg.shard(np.where(np.arange(40) == 39, last, 0.5), mesh)
+        try:
+            found[f"limits {i}"] = digest(program(x))
+        except lg.LoopLimitError as error:
+            found[f"limits {i}"] = type(error).__name__
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--way", choices=WAYS, default=WAYS[0])
+    parser.add_argument("--device", default="cuda")
+    chosen = parser.parse_args()
+    mesh = lg.mesh(chosen.device)
+    device: Any = mesh_device(mesh)
+    if chosen.way == "host":
+        device.memory = None
+    elif mesh.size > 1 and chosen.device == "cuda":
+        assert device.memory is not None, device.way
+    found: dict[str, Any] = {}
+    for count in (5, 130):
+        found.update(results_of_cases(mesh, CASES, count))
+    limit, partition.LARGE = partition.LARGE, 1  # type: ignore[misc]
+    found.update({f"{name}, large": bits for name, bits in results_of_cases(mesh, CASES, 33).items()})
+    partition.LARGE = limit  # type: ignore[misc]
+    found.update(replayed_on_gpus(mesh))
+    found.update(skewed(mesh))
+    found.update(raised_by_all(mesh))
+    sums_of_the_engine(mesh)
+    found = {name.replace(mesh.device, "the mesh"): bits for name, bits in found.items()}
+    (chosen.folder / f"{mesh.rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
