@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import explained
 from loopgrad.graph.types import int64
@@ -31,8 +31,9 @@ from loopgrad.lazy.numpy.elementwise import (
     stop_gradient,
 )
 from loopgrad.lazy.numpy.special_values import isinf, signbit, where
+from loopgrad.lazy.special.coefficients import LGAMMA1P
 from loopgrad.lazy.special.entropies import log1p_minus
-from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, cast
 
 if TYPE_CHECKING:
@@ -66,6 +67,33 @@ def log_scaled(a: Tensor) -> Tensor:
     small = where(large, 1.0, a)
     plain = lgamma(small) - (small - 0.5) * log(small) + (small - 0.5 * math.log(2.0 * math.pi))
     return where(large, _stirling(where(large, a, LARGE)), plain)
+
+
+def log_gamma_above(a: Tensor) -> Tensor:
+    """log(gamma(1 + a)) for `a` from 0 to 1."""
+    return a * chebyshev(LGAMMA1P, 2.0 * a - 1.0)
+
+
+def log_rise(a: Tensor, c: Tensor) -> Tensor:
+    """log(gamma(c + a) / (gamma(c) * c**a)) for `a` from 0 to 1 and c from 1, without losing digits where `a` is small:
+    by Stirling's formula of differences, c of less than ten steps of the recurrence further up."""
+    small = c < LARGE
+    start = where(small, c, LARGE)
+    raised: Any = 0.0  # the product of 1 + a / (c + k), less 1
+    for k in range(int(LARGE)):
+        rise = a / (start + float(k))
+        raised = raised + rise + rise * raised
+    at = where(small, start + LARGE, c)
+    end = at + a
+    u, v = 1.0 / end, 1.0 / at
+    difference: Any = 0.0  # of the polynomial in squares, over that of the squares
+    value: Any = STIRLING[-1]
+    for coefficient in STIRLING[-2::-1]:
+        difference = difference * (u * u) + value
+        value = value * (v * v) + coefficient
+    rest = -(a * u * v) * (value + (u + v) * u * difference)
+    bend: Tensor = at * log1p_minus(a / at) + (a - 0.5) * log1p(a / at) + rest
+    return bend + where(small, a * log(at / start) - log1p(raised), 0.0)
 
 
 def gamma(x: ArrayLike, /) -> Tensor:
@@ -182,8 +210,12 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
 
 def power_over_gamma(a: Tensor, x: Tensor) -> Tensor:
     """x**a * exp(-x) / gamma(a) of positive numbers."""
-    exponent = a * log1p_minus((x - a) / a, x / a)
-    return sqrt(a / (2.0 * math.pi)) * exp(exponent - log_scaled(a))
+    brief = a < 1.0
+    few, p = where(brief, a, 0.5), where(brief, 1.0, a)
+    short = few * exp((few * log(x) - log_gamma_above(few)) - x)
+    at = where(brief, 1.0, x)
+    exponent = p * log1p_minus((at - p) / p, at / p)
+    return where(brief, short, sqrt(p / (2.0 * math.pi)) * exp(exponent - log_scaled(p)))
 
 
 def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:

@@ -1,15 +1,23 @@
-"""The incomplete beta function, by an integral of one exponential.
+"""The incomplete beta function, by an integral of one exponential and a power series.
 
-With y = 1 - x and d = x**a y**b / B(a, b), for x up to the mean a / (a + b)
+With y = 1 - x and d = x**a y**b / B(a, b), for x up to the mean a / (a + b) and a of at least 1
 
     betainc(a, b, x) = d * integral of exp(-a v - (a + b) log(1 - x + x exp(-v))) dv over v > 0
 
-whose integrand falls from 1 on (t is x exp(-v) over y in the odds); beyond the mean it is what betainc(b, a, y)
-leaves to 1. Gauss and Legendre's rule takes the same work for all arguments, on the range where the exponent is above
--40 (in float32 -20), which Newton's method finds. Where v is small the exponent is computed from its parts of one
-sign, with c the smaller one of x and y and u = -v or v: -((a y - b x) v + (a + b) (c (exp(u) - 1 - u) + log(1 + z) -
-z)), z = c (exp(u) - 1). Below a = 1 the part exp(-a v), which is long, is integrated exactly. Derivatives, by `a` and
-`b` as well, are those of the integral.
+whose integrand falls from 1 on; beyond the mean it is what betainc(b, a, y) leaves to 1. Gauss and Legendre's rule
+takes the same work for all arguments, on the range where the exponent is above -40 (in float32 -20), which Newton's
+method finds. With c the smaller one of x and y, u = -v or v and z = c (exp(u) - 1) the exponent is -((a or -b) v +
+(a + b) log(1 + z)); where z is small it is computed from its parts of one sign: -((a y - b x) v + (a + b) (c (exp(u) -
+1 - u) + log(1 + z) - z)).
+
+Below a = 1, for x up to 1/2 and 1 / b, it is the power series (A. Didonato and A. Morris, Significant digit computation
+of the incomplete beta function ratios, 1992)
+
+    betainc(a, b, x) = b / (a + b) * exp(g)
+    exp(g) = x**a gamma(1 + a + b) / (gamma(1 + a) gamma(1 + b)) * (1 + a * sum of (1 - b)_n x**n / (n! (a + n)))
+
+of whose parts g the logarithm is made, each as accurate as `a` is small, since what the sum leaves to 1 is then
+a / (a + b) - b / (a + b) * (exp(g) - 1). Derivatives, by `a` and `b` as well, are those of the integral and the series.
 """
 
 from __future__ import annotations
@@ -20,13 +28,13 @@ from typing import TYPE_CHECKING, Final
 from loopgrad.graph import ops
 from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros_like
-from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log1p, minimum, sqrt, stop_gradient
+from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log, log1p, minimum, sqrt, stop_gradient
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.entropies import log1p_minus
-from loopgrad.lazy.special.gamma_functions import log_scaled
+from loopgrad.lazy.special.gamma_functions import log_gamma_above, log_rise, log_scaled
 from loopgrad.lazy.special.incomplete_gamma import expm1_minus, rule
 from loopgrad.lazy.special.operands import is_double, of_domain
-from loopgrad.lazy.tensor.core import ArrayLike, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -65,8 +73,20 @@ def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     inside = shapes & (x > 0.0) & (x < 1.0)
     p, q, at = where(inside, a, 1.0), where(inside, b, 1.0), where(inside, x, 0.5)
     other = 1.0 - at
-    beyond = stop_gradient(q * at) > stop_gradient(p * other)
-    found = _below_mean(where(beyond, q, p), where(beyond, p, q), where(beyond, other, at), where(beyond, at, other))
+    low, high = _is_series(p, q, at), _is_series(q, p, other)
+    turned = ~low & (high | (q * at > p * other))
+    first, second = where(turned, q, p), where(turned, p, q)
+    left, right = where(turned, other, at), where(turned, at, other)
+    series = low | high
+    few, many = where(series, first, second), where(series, 1.0 + second, first)
+    brief = few < 1.0
+    few = where(brief, few, 0.5)
+    rise = log_rise(few, many) - log_gamma_above(few)
+    sums = _by_series(where(series, first, 0.5), where(series, second, 0.5), where(series, left, 0.5), rise)
+    p, q = where(series, 1.0, first), where(series, 1.0, second)
+    at, other = where(series, 0.5, left), where(series, 0.5, right)
+    mass = _density(p, q, at, other, rise) * _integral(p, q, at, other)
+    below, above = where(series, sums[0], mass), where(series, sums[1], 1.0 - mass)
     real = (a >= 0.0) & (b >= 0.0)
     late = real & (a > b) & ((b == 0.0) | isinf(a))  # all at x = 1
     early = real & (b > a) & ((a == 0.0) | isinf(b))  # all at x = 0
@@ -75,56 +95,94 @@ def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     known = (x >= 0.0) & (x <= 1.0)
     ends = [where(known & nothing, first, where(known & whole, 1.0 - first, NAN)) for first in (0.0, 1.0)]
     return (
-        where(inside, where(beyond, 1.0 - found, found), ends[0]),
-        where(inside, where(beyond, found, 1.0 - found), ends[1]),
+        where(inside, where(turned, above, below), ends[0]),
+        where(inside, where(turned, below, above), ends[1]),
     )
 
 
-def _density(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """x**a y**b / B(a, b)."""
-    total = a + b
-    distance = (b * x - a * y) / total
-    first, second = a / total, b / total
-    exponent = a * log1p_minus(distance / first, x / first) + b * log1p_minus(-distance / second, y / second)
-    scale = sqrt((a / (2.0 * math.pi)) * (b / total))
-    return scale * exp(exponent + ((log_scaled(total) - log_scaled(a)) - log_scaled(b)))
+def _is_series(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """Where `_by_series` is used."""
+    few: Tensor = (a < 1.0) & (x <= 0.5) & (b * x <= 1.0)
+    return few
+
+
+def _by_series(a: Tensor, b: Tensor, x: Tensor, rise: Tensor) -> tuple[Tensor, Tensor]:
+    """betainc and betaincc; `rise` is the logarithm of gamma(1 + a + b) / (gamma(1 + a) gamma(1 + b) (1 + b)**a)."""
+    count = 50 if is_double(x) else 26
+
+    def term(i: Tensor, total: Tensor) -> Tensor:
+        n = cast(count - i, x._value.dtype)
+        return 1.0 / (a + n) + (n + 1.0 - b) * x / (n + 1.0) * total
+
+    tail: Tensor = (1.0 - b) * x * fori_loop(0, count, term, zeros_like(x))
+    g = a * log(x * (1.0 + b)) + rise + log1p(a * tail)
+    smaller = a < b
+    ratio = where(smaller, a, b) / where(smaller, b, a)
+    large, small = 1.0 / (1.0 + ratio), ratio / (1.0 + ratio)
+    share, rest = where(smaller, large, small), where(smaller, small, large)  # b / (a + b) and a / (a + b)
+    found = share * exp(g)
+    steep = g < -0.7
+    return found, where(steep, 1.0 - found, rest - share * expm1(where(steep, 0.0, g)))
+
+
+def _density(a: Tensor, b: Tensor, x: Tensor, y: Tensor, rise: Tensor) -> Tensor:
+    """x**a y**b / B(a, b) for `a` of at least 1; for b below 1, `rise` is the logarithm of gamma(a + b) / (gamma(a)
+    gamma(1 + b) a**b)."""
+    brief = b < 1.0
+    p, few = where(brief, a, 1.0), where(brief, b, 0.5)
+    known = x < 0.5
+    logarithm = where(known, log(x), log1p(-where(known, 0.5, y)))
+    short = few * exp(p * logarithm + few * log(p * where(brief, y, 0.5)) + rise)
+    q, at = where(brief, 1.0, b), where(brief, 0.5, x)
+    total = a + q
+    first, second = a / total, q / total
+    distance = (q * at - a * y) / total
+    exponent = a * log1p_minus(distance / first, at / first) + q * log1p_minus(-distance / second, y / second)
+    scale = sqrt((a / (2.0 * math.pi)) * (q / total))
+    usual = scale * exp(exponent + ((log_scaled(total) - log_scaled(a)) - log_scaled(q)))
+    return where(brief, short, usual)
+
+
+class _Exponent:
+    """The exponent of the integral, less its sign, and its slope."""
+
+    def __init__(self, a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> None:
+        first = x <= y
+        self.total, self.distance = a + b, a * y - b * x
+        self.c, self.side, self.rate = where(first, x, y), where(first, -1.0, 1.0), where(first, a, -b)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        u = self.side * v
+        raised = self.c * expm1(u)
+        close = absolute(raised) < 0.55
+        bend = self.c * expm1_minus(where(close, u, 0.0)) + log1p_minus(where(close, raised, 0.0))
+        plain = self.rate * v + self.total * log1p(where(close, 0.0, raised))
+        return where(close, self.distance * v + self.total * bend, plain)
+
+    def slope(self, v: Tensor) -> Tensor:
+        """The distance, and by how much that of the logarithm grows from v = 0 on."""
+        raised = self.c * expm1(self.side * v)
+        return self.distance + self.total * (self.side * (1.0 - self.c)) * raised / (1.0 + raised)
 
 
 def _end(a: Tensor, b: Tensor, x: Tensor, y: Tensor, deepest: float) -> Tensor:
     """Where the exponent is about -deepest: it is concave and falls, so Newton's method comes from the right."""
     a, b, x, y = stop_gradient(a), stop_gradient(b), stop_gradient(x), stop_gradient(y)
-    total = a + b
-    v = minimum((deepest - total * log1p(-x)) / a, 1.5 * sqrt(2.0 * deepest / (total * x * y)))
+    total, exponent = a + b, _Exponent(a, b, x, y)
+    v = minimum((deepest - total * log(y)) / a, 1.5 * sqrt(2.0 * deepest / total / x / y))
     for _ in range(STEPS):
-        inner = x * expm1(-v)
-        slope = total * x * exp(-v) / (1.0 + inner) - a
-        v = v - (deepest - a * v - total * log1p(inner)) / slope
+        v = v - (exponent(v) - deepest) / exponent.slope(v)
     end: Tensor = stop_gradient(v)
     return end
 
 
-def _below_mean(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _integral(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
     nodes, deepest = rule(is_double(x))
     table = wrap(ops.literal(nodes, x._value.dtype))
-    total = a + b
-    brief = stop_gradient(a) < 1.0
-    end = where(brief, deepest, _end(a, b, x, y, deepest))
-    smaller = stop_gradient(x) <= stop_gradient(y)
-    c, side = where(smaller, x, y), where(smaller, -1.0, 1.0)
-    distance = a * y - b * x
-    odds = x / y
+    end, exponent = _end(a, b, x, y, deepest), _Exponent(a, b, x, y)
 
     def term(k: Tensor, integral: Tensor) -> Tensor:
-        v = end * table[k, 0]
-        u = side * v
-        raised = c * expm1(u)
-        close = (absolute(raised) < 0.55) & ~brief
-        parts = distance * v + total * (c * expm1_minus(where(close, u, 0.0)) + log1p_minus(where(close, raised, 0.0)))
-        plain = a * v + total * log1p(x * expm1(-v))
-        usual = exp(-where(close, parts, where(brief, 0.0, plain)))
-        short = exp(-a * v) * expm1(where(brief, -total * log1p(odds * exp(-v)), 0.0))
-        return integral + (table[k, 1] * end) * where(brief, short, usual)
+        return integral + (table[k, 1] * end) * exp(-exponent(end * table[k, 0]))
 
     integral: Tensor = fori_loop(0, len(nodes), term, zeros_like(x))
-    whole = exp(where(brief, -total * log1p(-where(brief, x, 0.0)), 0.0)) * (1.0 / where(brief, a, 1.0) + integral)
-    return _density(a, b, x, y) * where(brief, whole, integral)
+    return integral

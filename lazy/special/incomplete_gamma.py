@@ -23,9 +23,8 @@ from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros_like
 from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log, minimum, sqrt, stop_gradient
 from loopgrad.lazy.numpy.special_values import isinf, where
-from loopgrad.lazy.special.coefficients import LGAMMA1P
-from loopgrad.lazy.special.gamma_functions import power_over_gamma
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
+from loopgrad.lazy.special.gamma_functions import log_gamma_above, power_over_gamma
+from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _near(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     lower = (power_over_gamma(a, x) / a) * total
     left = stop_gradient((a < 1.0) & (-a * log(x) < 0.7))  # the upper one is the smaller
     p, y = where(left, a, 0.5), where(left, x, 0.5)
-    logarithm = p * (log(y) - chebyshev(LGAMMA1P, 2.0 * p - 1.0))
+    logarithm = p * log(y) - log_gamma_above(p)
     rest: Any = 0.0
     sign, factorial = -1.0, 1.0
     powers: Any = 1.0
