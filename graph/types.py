@@ -50,6 +50,11 @@ class DType:
         """As `np`: by this attribute NumPy's functions take a DType for a dtype."""
         return self.np
 
+    @property
+    def type(self) -> Any:
+        """The class of NumPy's scalars of this dtype: libraries that ask NumPy's dtypes for it ask these."""
+        return self.np.type
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType) or other is None:
             return self is other

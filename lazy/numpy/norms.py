@@ -131,7 +131,7 @@ def _in_order(axis: Axes, rank: int) -> tuple[int, ...]:
     return tuple([a % rank for a in (axis if isinstance(axis, tuple) else (axis,))])  # type: ignore[operator]
 
 
-def matrix_power(x: ArrayLike, n: int, /) -> Tensor:
+def matrix_power(x: ArrayLike, /, n: int) -> Tensor:
     """The product of `n` copies of square matrices (the last two axes), by squaring; of their inverses below 0.
 
     Shape and dtype stay, but for the default float of inverses of integers. Raises LinAlgError for matrices that aren't

@@ -1,12 +1,14 @@
 """NumPy's functions called with tensors (NEP 13 and NEP 18).
 
 `np.sin(x)` and `np.concatenate([x, y])` are loopgrad's functions of those names: lazy, traced, differentiated. A NumPy
-function that loopgrad hasn't gets the elements, as `np.asarray` gives them. `ours` is the public package.
+function that loopgrad hasn't gets the elements, as `np.asarray` gives them, and so does one that is given what no
+tensor holds besides (None, texts, dates, objects): that is NumPy's matter. `ours` is the public package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import signature
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ import numpy as np
 
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.lazy.numpy.ufunc_methods import method_of
-from loopgrad.lazy.tensor.core import TensorCore
+from loopgrad.lazy.tensor.core import NoNumbersError, TensorCore
 from loopgrad.lazy.tensor.evaluation import to_numpy
 
 # NumPy's answer is meant: an array to write to, NumPy's dtypes, a file of NumPy's form
@@ -35,7 +37,10 @@ def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...],
         raise DTypeError(explained(f"np.{ufunc.__name__}", "a function that loopgrad has", "another one", fix))
     if out is not None:
         options["out"] = out
-    return function(*inputs, **_in_our_terms(f"np.{ufunc.__name__}", function, options))
+    ours_too = _in_our_terms(f"np.{ufunc.__name__}", function, options)
+    with suppress(NoNumbersError):
+        return function(*inputs, **ours_too)
+    return ufunc(*_with(lambda t: to_numpy(t, f"np.{ufunc.__name__}"), inputs), **options)
 
 
 def _in_our_terms(name: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -71,10 +76,11 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
         found = _offered(ours, name)
     elif function.__module__ in ("numpy.fft", "numpy.linalg"):
         found = _offered(getattr(ours, function.__module__.removeprefix("numpy.")), name)
-    if found is None:
-        take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, f"{function.__module__}.{name}")
-        return function(*_with(take, args), **_with(take, kwargs))
-    return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
+    if found is not None:
+        with suppress(NoNumbersError):
+            return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
+    take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, f"{function.__module__}.{name}")
+    return function(*_with(take, args), **_with(take, kwargs))
 
 
 def _offered(ours: Any, name: str) -> Callable[..., Any] | None:

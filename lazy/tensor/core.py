@@ -267,6 +267,10 @@ def array_leaf(
     return TensorLeaf(buffer.type, buffer, computed=computed, committed=device is not None)
 
 
+class NoNumbersError(DTypeError):
+    """Elements that no tensor holds: texts, dates, objects."""
+
+
 def is_scalar(x: object) -> bool:
     """Whether `x` is a Python number (NumPy's scalars are arrays of rank 0)."""
     return type(x) in PYTHON_SCALARS or (isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic))
@@ -294,7 +298,7 @@ def from_data(x: Any, dtype: DType | None = None, device: str | None = None, cop
         dtype = current().dtype if array.dtype.kind == "f" else current().complex_dtype
     if array.dtype.kind in "OUSMm":
         message = explained("asarray", "numbers", f"{type(x).__name__} of {array.dtype}", "convert it to numbers first")
-        raise DTypeError(message)
+        raise NoNumbersError(message)
     if dtype is not None and array.dtype != dtype.np:
         array, copy = _of_numbers(x, array, dtype) if python_numbers else _converted(array, dtype), False
     return wrap(array_leaf(array, device, copy))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial
 from typing import Any, Final
 
 from loopgrad.autodiff.loops.recompute import recomputed
@@ -19,6 +19,7 @@ from loopgrad.lazy.loops.traced_functions import kind_of, require_returned_gener
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
+from loopgrad.lazy.transforms.transformed import Transformed
 
 PUBLIC: Final = "checkpoint checkpoint_policies name"
 
@@ -86,7 +87,6 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
         return lambda f: checkpoint(f, policy=policy)
     check_function("checkpoint", fun)
 
-    @wraps(fun)
     def rematerialised(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))
         moving = [i for i, x in enumerate(leaves) if is_dynamic(x) and not is_scalar(x)]
@@ -111,7 +111,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
         values = recomputed(traced.graph, (*(t._value for t in tensors), *traced.captures), save)
         return unflatten(traced.structure, [wrap(v, w) for v, w in zip(values, traced.weak, strict=True)])
 
-    return rematerialised
+    return Transformed(partial(checkpoint, policy=policy), fun, rematerialised)
 
 
 def _saved(policy: Policy | None) -> tuple[str, ...] | None:

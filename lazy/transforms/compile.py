@@ -12,7 +12,6 @@ Circle: what a `Compiled` makes, the recorded calls of `lazy/transforms/captured
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import update_wrapper
@@ -57,6 +56,7 @@ from loopgrad.lazy.transforms.static_arguments import (
     static_identities,
     with_static,
 )
+from loopgrad.lazy.transforms.transformed import where_found
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled
 from loopgrad.runtime.devices import get_device
@@ -135,13 +135,7 @@ class Compiled(Standing):
         return Compiled(deepcopy(self._fun, memo), self._device, *self._named)
 
     def __reduce__(self) -> Any:
-        name: str = getattr(self, "__qualname__", "")
-        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is self:  # a decorated function: its own name leads here
-            return name
-        return Compiled, (self._fun, self._device, *self._named)
+        return where_found(self) or (Compiled, (self._fun, self._device, *self._named))
 
     # ---- calling
 

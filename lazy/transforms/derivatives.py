@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,7 @@ from loopgrad.lazy.tensor.trees import (
     matching,
     unflatten,
 )
+from loopgrad.lazy.transforms.transformed import Transformed
 from loopgrad.lazy.transforms.vmap import vmap
 
 if TYPE_CHECKING:
@@ -188,7 +189,9 @@ def value_and_grad(
     >>> lg.value_and_grad(lambda x: lg.sum(x**2))(lg.asarray([1.0, 2.0, 3.0]))
     (Tensor(14., dtype=float64), Tensor([2., 4., 6.], dtype=float64))
     """
-    return _gradient_function("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
+    again = partial(value_and_grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
+    evaluate = _gradient_function("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
+    return Transformed(again, fun, evaluate)
 
 
 def _gradient_function(
@@ -196,7 +199,6 @@ def _gradient_function(
 ) -> Function:
     check_function(what, fun)
 
-    @wraps(fun)
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         point = _call(what, fun, args, kwargs, _positions(what, argnums, len(args)), allow_int)
         value, aux = _pair(what, point.result) if has_aux else (point.result, None)
@@ -230,14 +232,14 @@ def grad(
     >>> lg.grad(lambda p: lg.sum(p["w"] * p["x"]))({"w": lg.ones(2), "x": lg.asarray([3.0, 4.0])})["w"]
     Tensor([3., 4.], dtype=float64)
     """
+    again = partial(grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
     both = _gradient_function("grad", fun, argnums, has_aux, holomorphic, allow_int)
 
-    @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, result = both(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
-    return gradient
+    return Transformed(again, fun, gradient)
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -358,7 +360,6 @@ def jacrev(
             [0., 3., 2.]], dtype=float64)
     """
 
-    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _positions("jacrev", argnums, len(args))
         primals = [args[i] for i in chosen]
@@ -387,7 +388,8 @@ def jacrev(
         matrix = unflatten(structure, chosen_rows)
         return (matrix, aux) if has_aux else matrix
 
-    return jacobian
+    again = partial(jacrev, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+    return Transformed(again, fun, jacobian)
 
 
 def _partial(
@@ -429,7 +431,6 @@ def jacfwd(
     Tensor([-0.,  1.], dtype=float64)
     """
 
-    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _positions("jacfwd", argnums, len(args))
         call = _partial(fun, args, kwargs, chosen, has_aux)
@@ -453,7 +454,8 @@ def jacfwd(
         matrix = unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
         return (matrix, aux) if has_aux else matrix
 
-    return jacobian
+    again = partial(jacfwd, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+    return Transformed(again, fun, jacobian)
 
 
 def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:

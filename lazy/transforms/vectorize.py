@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from functools import wraps
+from functools import partial
 from typing import Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
@@ -16,6 +16,7 @@ from loopgrad.lazy.numpy.movement import concat, reshape
 from loopgrad.lazy.tensor.core import as_tensor
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, map_leaves
+from loopgrad.lazy.transforms.transformed import Transformed
 from loopgrad.lazy.transforms.vmap import vmap
 
 PUBLIC: Final = "map vectorize"
@@ -40,7 +41,6 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = (), signatu
     check_function("vectorize", pyfunc)
     cores = None if signature is None else _cores(signature)
 
-    @wraps(pyfunc)
     def over_arrays(*args: Any, **kwargs: Any) -> Any:
         taken = [k for k in range(len(args)) if k not in excluded]
         if cores is not None and len(cores) != len(taken):
@@ -55,7 +55,7 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = (), signatu
         function: Function = lambda *xs: pyfunc(*_filled(args, taken, xs), **kwargs)  # noqa: E731
         return _batched(function, around, list(tensors.values()), loops)
 
-    return over_arrays
+    return Transformed(partial(vectorize, excluded=excluded, signature=signature), pyfunc, over_arrays)
 
 
 def _filled(args: tuple[Any, ...], taken: list[int], xs: tuple[Any, ...]) -> list[Any]:

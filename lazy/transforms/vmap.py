@@ -7,7 +7,7 @@ The function is traced on one example and the graph is emitted for the whole bat
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import wraps
+from functools import partial
 from operator import index
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
 from loopgrad.lazy.transforms.named_axes import naming
+from loopgrad.lazy.transforms.transformed import Transformed
 
 PUBLIC: Final = "vmap"
 Function = Callable[..., Any]
@@ -55,7 +56,7 @@ def vmap(
     """
 
     check_function("vmap", fun)
-    @wraps(fun)
+
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten(args)
         axes = _axes(in_axes, args, structure)
@@ -70,7 +71,8 @@ def vmap(
         size = _extent(moved, [_name(structure, i) for i in chosen], axis_size)
         return _run(fun, leaves, structure, chosen, moved, size, kwargs, out_axes, axis_name)
 
-    return batched
+    again = partial(vmap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name, axis_size=axis_size)
+    return Transformed(again, fun, batched)
 
 
 def _axes(in_axes: Any, args: tuple[Any, ...], structure: Any) -> list[int | None]:

@@ -68,3 +68,62 @@ def test_array_api_extra_and_compat() -> None:
     assert float(lg.sum(written[1])) == 0.0
     assert compat.array_namespace(x) is lg
     assert (compat.is_array_api_obj(x), compat.device(x), compat.size(x)) == (True, "cpu", 24)
+
+
+def test_dtypes_and_strides_as_xarray_and_matplotlib_ask_for_them() -> None:
+    """`np.issubdtype(x.dtype.type, ...)`, and windows made of strides."""
+    x = lg.asarray(X)
+    assert np.issubdtype(x.dtype.type, np.floating)
+    rows = np.lib.stride_tricks.as_strided(np.asarray(x), (2, 3, 2, 3), (*x.strides, x.strides[-1]))
+    np.testing.assert_array_equal(rows, np.lib.stride_tricks.sliding_window_view(X, 3, axis=-1))
+
+
+def test_matplotlib() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    x, y = lg.arange(4), lg.asarray([1.0, 4.0, 2.0, 3.0])
+    figure, axes = pyplot.subplots(subplot_kw={"projection": "3d"})
+    axes.plot_surface(*lg.meshgrid(lg.arange(4.0), lg.arange(3.0)), lg.asarray(X[0]))
+    pyplot.close(figure)
+    figure, axes = pyplot.subplots()
+    for bars in (axes.bar(x, y), axes.bar(x, y, width=y / 10, bottom=y), axes.barh(x, y)):
+        assert len(bars) == 4
+    axes.fill_between(x, y, y + 1)
+    axes.errorbar(x, y, yerr=y)
+    axes.hist(y)
+    axes.axvspan(y[0], y[2])
+    figure.canvas.draw()
+    pyplot.close(figure)
+
+
+def test_dask() -> None:
+    dask = pytest.importorskip("dask.array")
+    dask.register_chunk_type(lg.Tensor)
+    x = lg.asarray(X)
+    chunks = dask.from_array(x, chunks=2)
+    for call in (lambda x: x.std(), lambda x: x.var(axis=0), lambda x: x + X, lambda x: (x * x).sum(axis=1)):
+        same(call(chunks).compute(), call(X))
+    same((chunks + x).compute(), 2 * X)
+    same((dask.from_array(X, chunks=2) * x[0, 0, 1]).compute(), X)
+    same((x[:, :, 1] - chunks[:, :, 0]).compute(), np.ones((2, 3)))
+
+
+def test_xarray() -> None:
+    xarray = pytest.importorskip("xarray")
+    wanted, got = [xarray.DataArray(a, dims=("a", "b", "c"), coords={"c": np.arange(4.0)}) for a in (X, lg.asarray(X))]
+    for call in (
+        lambda x: x.interp(c=[0.5, 2.25]), lambda x: xarray.where(x > 3, x, 0.0), lambda x: x.where(x > 3, -1.0),
+        lambda x: x.std("b"), lambda x: x.differentiate("c"), lambda x: x.quantile(0.3, "c"), lambda x: x.diff("a"),
+    ):
+        np.testing.assert_allclose(np.asarray(call(got).data), call(wanted).data, rtol=1e-12)
+
+
+def test_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    x, mask = lg.asarray([1.0, 4.0, 2.0]), lg.asarray([True, False, True])
+    series = pandas.Series(x)
+    assert series.tolist() == [1.0, 4.0, 2.0]
+    assert pandas.DataFrame({"x": x, "y": 2 * x})["y"].sum() == 14.0
+    assert series[np.asarray(mask)].tolist() == [1.0, 2.0]
+    assert lg.asarray(series + x).tolist() == [2.0, 8.0, 4.0]

@@ -9,7 +9,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.errors import LinAlgError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
-from loopgrad.lazy.numpy.linalg.decompositions import svdvals, zeros
+from loopgrad.lazy.numpy.linalg.decompositions import svd, svdvals, zeros
 from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, square
 from loopgrad.lazy.numpy.linalg.solving import inverse
 from loopgrad.lazy.numpy.norms import norm
@@ -24,23 +24,28 @@ if TYPE_CHECKING:
 PUBLIC_LINALG: Final = "cond lstsq matrix_rank pinv"
 
 
-def pinv(x: ArrayLike, /, rcond: ArrayLike | None = None, *, rtol: ArrayLike | None = None) -> Tensor:
+def pinv(
+    x: ArrayLike, /, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
+) -> Tensor:
     """The pseudo-inverses of matrices: shape (..., m, n) gives (..., n, m).
 
     Singular values of up to `rtol` (or `rcond`, a number for each matrix) times the largest count as 0; the default is
-    max(m, n) times the distance between 1 and the next float, NumPy's for `rtol`. Integers give the default float.
-    Raises LinAlgError for less than two axes, and where a NaN is evaluated. The derivative (G. Golub and V. Pereyra,
-    1973) is that for matrices of the same rank.
+    max(m, n) times the distance between 1 and the next float, NumPy's for `rtol`. `hermitian` reads the lower triangle
+    of symmetric matrices. Integers give the default float. Raises LinAlgError for less than two axes, for matrices that
+    aren't square where `hermitian`, and where a NaN is evaluated. The derivative (G. Golub and V. Pereyra, 1973) is
+    that for matrices of the same rank.
 
     >>> lg.linalg.pinv(lg.asarray([[2.0, 0.0], [0.0, 0.0]]))
     Tensor([[0.5, 0. ],
             [0. , 0. ]], dtype=float64)
     """
     (a,) = float_values("pinv", x)
-    matrices("pinv", a)
+    (square if hermitian else matrices)("pinv", a)
     *batch, m, n = a.shape
     if is_empty(a):
         return wrap(zeros((*batch, n, m), a))
+    if hermitian:
+        a = mx.hermitian_of_lower(a)
     a = refused(a, "nan", "pinv")
     return wrap(mx.pinv(a, _ratio("pinv", a, rtol if rcond is None else rcond)))
 
@@ -98,11 +103,14 @@ def _count_above(values: Value, ratio: Value) -> Value:
     return ops.reduce_sum(ops.cast(ops.gt(values, least), int64), (len(batch),))
 
 
-def matrix_rank(x: ArrayLike, /, tol: ArrayLike | None = None, *, rtol: ArrayLike | None = None) -> Tensor:
+def matrix_rank(
+    x: ArrayLike, /, tol: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
+) -> Tensor:
     """How many singular values aren't 0: shape (..., m, n) gives int64 (...,).
 
     Those of up to `tol`, or `rtol` times the largest (max(m, n) times the distance between 1 and the next float),
-    count as 0. Of a number or vector it says whether an element isn't 0.
+    count as 0. `hermitian` reads the lower triangle of symmetric matrices. Of a number or vector it says whether an
+    element isn't 0. Raises LinAlgError for matrices that aren't square where `hermitian`.
 
     >>> lg.linalg.matrix_rank(lg.asarray([[1.0, 2.0], [2.0, 4.0]]))
     Tensor(1, dtype=int64)
@@ -110,7 +118,7 @@ def matrix_rank(x: ArrayLike, /, tol: ArrayLike | None = None, *, rtol: ArrayLik
     (a,) = float_values("matrix_rank", x)
     if len(a.shape) < 2:
         return wrap(ops.cast(ops.reduce_or(ops.ne(a, 0), range(len(a.shape))), int64))
-    values = svdvals(x)._value
+    values = svd(x, compute_uv=False, hermitian=hermitian)._value
     if tol is None:
         return wrap(_count_above(values, _ratio("matrix_rank", a, rtol)))
     least = broadcast_value(cast_operand(as_tensor(tol), a.dtype.part), a.shape[:-2])

@@ -100,7 +100,9 @@ MAKING = """
     xp.gradient(m, 2.0, 3.0); xp.gradient(m, p, axis=1); xp.gradient(w, p, edge_order=2)
     xp.gradient(m, 0.5, edge_order=2); xp.gradient(c, axis=(0, 2)); xp.gradient(m, xp.asarray([0.0, 1.0, 5.0]), p)
     xp.gradient(i, edge_order=2); xp.vecdot(cx, cx[::-1]); xp.trapezoid(y=w, x=p)
-    xp.sum(m, axis=1, where=m > 0, initial=3.0)
+    xp.sum(m, axis=1, where=m > 0, initial=3.0); xp.linalg.pinv(q, hermitian=True); xp.linalg.matrix_power(q, n=3)
+    xp.linalg.pinv(q, 0.5, True); xp.linalg.matrix_rank(q, hermitian=True); xp.linalg.matrix_rank(q, 3.0, True)
+    xp.linalg.pinv(cx[:, :2], hermitian=True); xp.linalg.matrix_rank(cx[:, :2] * 0, hermitian=True)
 """
 PADS = [
     f"xp.pad({x}, {width}, {rest})"

@@ -65,6 +65,33 @@ def test_numpy_functions_without_a_namesake_get_the_elements(device: str) -> Non
         lg.compile(lambda x: np.intersect1d(x, x))(x)
 
 
+def test_numpy_functions_given_what_no_tensor_holds_are_numpys(device: str) -> None:
+    """As Matplotlib does for bars, with None for what has the default."""
+    x = lg.asarray([3.0, 1.0])
+    objects = np.array([2, None], object)
+    for call in (
+        lambda x: np.broadcast_arrays(x, None, np.ones(1)), lambda x: np.append(x, "a"), lambda x: np.isin(x, [None]),
+        lambda x: np.concatenate([x, objects]), lambda x: np.equal(x, None), lambda x: np.equal(objects, x),
+        lambda x: np.multiply(np.array([2, 3], object), x), lambda x: objects == x,
+    ):
+        got, wanted = call(x), call(np.asarray(x))
+        assert type(got) is type(wanted)
+        for ours, theirs in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(lg.TracedValueError):
+        lg.compile(lambda x: np.append(x, "a"))(x)
+    with pytest.raises(TypeError):
+        np.add(x, None)
+
+
+def test_strides_are_those_of_the_array() -> None:
+    for shape in ((), (3,), (2, 3, 4), (2, 0, 3), (1, 5)):
+        for dtype in ("float64", "int8"):
+            x = lg.zeros(shape, dtype=dtype)
+            assert x.strides == np.asarray(x).strides
+            assert x.T.strides == np.asarray(x.T).strides
+
+
 def test_adding_a_tensor_to_an_array_in_place_gives_a_tensor(device: str) -> None:
     def f(x: lg.Tensor) -> lg.Tensor:
         total = np.zeros(2)
@@ -95,6 +122,7 @@ def test_dtypes_meet_numpy(name: str) -> None:
     assert ours == theirs
     assert theirs == ours
     assert ours == theirs.type
+    assert ours.type is theirs.type
     assert ours != np.int16
     assert ours != "int16"
     assert ours != "no dtype"
