@@ -20,10 +20,9 @@ from loopgrad.lazy.numpy.indexing import get_item
 from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, permute_dims, ravel, reshape, stack
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.views_and_assignment import Diagonal, WritableDiagonal
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_operand, copied, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, copied, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, meet_arrays, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered
-from loopgrad.lazy.tensor.promotion import promote_arrays
 from loopgrad.lazy.tensor.storage import viewed
 
 if TYPE_CHECKING:
@@ -37,10 +36,9 @@ FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user
 
 def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
     """The operands in one dtype (bools as int64), and whether they were bools."""
-    tensors = [as_tensor(x) for x in xs]
-    dtype = promote_arrays(*[(t._value.dtype, t._weak) for t in tensors])
-    work = int64 if dtype is bool_ else dtype
-    return [cast_operand(t, work) for t in tensors], dtype is bool_
+    values = [t._value for t in meet_arrays(*xs)]
+    were_bool = values[0].dtype is bool_
+    return [cast_value(v, int64) for v in values] if were_bool else values, were_bool
 
 
 def matmul(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:

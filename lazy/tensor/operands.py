@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import AxisError, DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.primitive import kinds_text
-from loopgrad.graph.types import DType, TensorType, bool_, int64
+from loopgrad.graph.ranges import limits
+from loopgrad.graph.types import DType, TensorType, bool_, int64, uint64
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
     TensorCore,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 Shape = tuple[int, ...]
+_LARGEST: Final = limits(int64)[1]
 
 
 def public_name(op: str) -> str:
@@ -93,8 +95,9 @@ def meet(
 
 
 def meet_arrays(*xs: Any) -> list[Tensor]:
-    """The operands of a function that makes arrays of Python numbers, in one dtype (see `promote_arrays`)."""
-    tensors = [as_tensor(x) for x in xs]
+    """The operands of a function that makes arrays of Python numbers, in one dtype (see `promote_arrays`). An int that
+    int64 hasn't is a uint64, as in NumPy."""
+    tensors = [as_tensor(x, uint64 if type(x) is int and x > _LARGEST else None) for x in xs]
     dtype = promote_arrays(*[_dtype_of(t) for t in tensors])
     return [wrap(cast_operand(t, dtype)) for t in tensors]
 

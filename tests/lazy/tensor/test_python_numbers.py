@@ -25,6 +25,8 @@ AS_NUMPY = [
     "xp.reshape(-1, (1,)) < x", "xp.clip(x, -200, 3)", "xp.clip(x, 3, 300)", "x.clip(-2**70, 2**70)", "x < -300",
     "300 >= x", "x != 2**64", "xp.equal(x, 2**63)", "xp.average(x, weights=[1000, 2, 3, 4])",
     "xp.interp(x, [-1, 300], [0, 1])",
+    "xp.isin(x, 2**63)", "xp.searchsorted(x, 2**63)",
+    "xp.append(x, 2**64 - 1)", "xp.isin(2**63, x)", "xp.dot(x, 2**63)", "xp.outer(x, 2**63)",
     "xp.concat([x, x[0], 3], axis=None).dtype", "xp.select([x > 3], [x], 7).dtype", "x + xp.asarray(3)",
 ]  # fmt: skip
 OVERFLOWS = [
