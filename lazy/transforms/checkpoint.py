@@ -19,7 +19,7 @@ from loopgrad.lazy.loops.traced_functions import kind_of, require_returned_gener
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
-from loopgrad.lazy.transforms.transformed import Transformed
+from loopgrad.lazy.transforms.transformed import TransformedFunction
 
 PUBLIC: Final = "checkpoint checkpoint_policies name"
 
@@ -111,7 +111,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
         values = recomputed(traced.graph, (*(t._value for t in tensors), *traced.captures), save)
         return unflatten(traced.structure, [wrap(v, w) for v, w in zip(values, traced.weak, strict=True)])
 
-    return Transformed(partial(checkpoint, policy=policy), fun, rematerialised)
+    return TransformedFunction(partial(checkpoint, policy=policy), fun, rematerialised)
 
 
 def _saved(policy: Policy | None) -> tuple[str, ...] | None:

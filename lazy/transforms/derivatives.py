@@ -40,7 +40,7 @@ from loopgrad.lazy.tensor.trees import (
     matching,
     unflatten,
 )
-from loopgrad.lazy.transforms.transformed import Transformed
+from loopgrad.lazy.transforms.transformed import TransformedFunction
 from loopgrad.lazy.transforms.vmap import vmap
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def value_and_grad(
     """
     again = partial(value_and_grad, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
     evaluate = _gradient_function("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
-    return Transformed(again, fun, evaluate)
+    return TransformedFunction(again, fun, evaluate)
 
 
 def _gradient_function(
@@ -239,7 +239,7 @@ def grad(
         value, result = both(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
-    return Transformed(again, fun, gradient)
+    return TransformedFunction(again, fun, gradient)
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -389,7 +389,7 @@ def jacrev(
         return (matrix, aux) if has_aux else matrix
 
     again = partial(jacrev, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
-    return Transformed(again, fun, jacobian)
+    return TransformedFunction(again, fun, jacobian)
 
 
 def _partial(
@@ -455,7 +455,7 @@ def jacfwd(
         return (matrix, aux) if has_aux else matrix
 
     again = partial(jacfwd, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
-    return Transformed(again, fun, jacobian)
+    return TransformedFunction(again, fun, jacobian)
 
 
 def _input_last(stacked: Value, shape: tuple[int, ...]) -> Tensor:

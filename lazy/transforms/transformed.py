@@ -1,6 +1,7 @@
 """Functions that transforms return: called like what they were made of, and pickled as the transform of it.
 
-A closure can't be pickled, so a gradient couldn't be sent to another process. `Transformed` remembers how it was made.
+A closure can't be pickled, so a gradient couldn't be sent to another process: a `TransformedFunction` remembers how it
+was made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 Function = Callable[..., Any]
 
 
-class Transformed:
+class TransformedFunction:
     """`transform(fun)`, which `call` computes. It has the name, text and signature of `fun`; of a class it is a method.
 
     In slots, so that who wraps it, and takes over its `__dict__` as `functools.wraps` does, doesn't take these.

@@ -16,7 +16,7 @@ from loopgrad.lazy.numpy.movement import concat, reshape
 from loopgrad.lazy.tensor.core import as_tensor
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, map_leaves
-from loopgrad.lazy.transforms.transformed import Transformed
+from loopgrad.lazy.transforms.transformed import TransformedFunction
 from loopgrad.lazy.transforms.vmap import vmap
 
 PUBLIC: Final = "map vectorize"
@@ -55,7 +55,7 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = (), signatu
         function: Function = lambda *xs: pyfunc(*_filled(args, taken, xs), **kwargs)  # noqa: E731
         return _batched(function, around, list(tensors.values()), loops)
 
-    return Transformed(partial(vectorize, excluded=excluded, signature=signature), pyfunc, over_arrays)
+    return TransformedFunction(partial(vectorize, excluded=excluded, signature=signature), pyfunc, over_arrays)
 
 
 def _filled(args: tuple[Any, ...], taken: list[int], xs: tuple[Any, ...]) -> list[Any]:

@@ -24,7 +24,7 @@ from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, leaf_names, prefix_leaves, unflatten
 from loopgrad.lazy.transforms.named_axes import naming
-from loopgrad.lazy.transforms.transformed import Transformed
+from loopgrad.lazy.transforms.transformed import TransformedFunction
 
 PUBLIC: Final = "vmap"
 Function = Callable[..., Any]
@@ -72,7 +72,7 @@ def vmap(
         return _run(fun, leaves, structure, chosen, moved, size, kwargs, out_axes, axis_name)
 
     again = partial(vmap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name, axis_size=axis_size)
-    return Transformed(again, fun, batched)
+    return TransformedFunction(again, fun, batched)
 
 
 def _axes(in_axes: Any, args: tuple[Any, ...], structure: Any) -> list[int | None]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.lazy.transforms.transformed import Transformed
+from loopgrad.lazy.transforms.transformed import TransformedFunction
 
 X = np.array([0.5, 1.5, -2.0])
 
@@ -59,7 +59,7 @@ def test_they_look_like_the_function() -> None:
     assert (made.__name__, made.__doc__, made.__wrapped__) == ("loss", "Its text.", loss)
     assert inspect.signature(made) == inspect.signature(loss)
     assert repr(made) == "<grad of loss>"
-    assert vars(lg.compile(made)).keys() & set(Transformed.__slots__) <= {"_fun"}  # Compiled has one of its own
+    assert vars(lg.compile(made)).keys() & set(TransformedFunction.__slots__) <= {"_fun"}  # Compiled has one of its own
 
 
 def test_methods(device: str) -> None:
